@@ -12,6 +12,16 @@
 void pj_blocks_dequantise(pj_dtype type, const void *row, float *y, size_t n);
 void pj_blocks_quantise(pj_dtype type, const float *x, void *row, size_t n);
 
+/* Bytes of a block of 256, as a constant for a constant type. */
+static inline size_t pj_blocks_k_bytes(pj_dtype type)
+{
+    return type == PJ_Q2_K   ? 84
+           : type == PJ_Q3_K ? 110
+           : type == PJ_Q4_K ? 144
+           : type == PJ_Q5_K ? 176
+                             : 210;
+}
+
 /* The levels of the sixteen codes of IQ4_NL and IQ4_XS, and of MXFP4, before scaling. */
 extern const int8_t pj_iq4_levels[16], pj_mxfp4_levels[16];
 
@@ -41,6 +51,16 @@ static inline int pj_blocks_q3_k_scale(const uint8_t *packed, int j)
 {
     int low = packed[j % 8] >> (j / 8 * 4) & 15, high = packed[8 + j % 4] >> (j / 4 * 2) & 3;
     return (low | high << 4) - 32;
+}
+
+/* All sixteen at once, one per byte and still 32 too large. */
+static inline void pj_blocks_q3_k_scales(const uint8_t *packed, uint64_t scales[2])
+{
+    const uint64_t nibbles = 0x0f0f0f0f0f0f0f0f, pairs = 0x03030303;
+    uint64_t low, high = pj_blocks_u32(packed + 8);
+    memcpy(&low, packed, sizeof low);
+    scales[0] = (low & nibbles) | (high & pairs) << 4 | (high >> 2 & pairs) << 36;
+    scales[1] = (low >> 4 & nibbles) | (high >> 4 & pairs) << 4 | (high >> 6 & pairs) << 36;
 }
 
 /* Scale and minimum of sub-block j (of 8) from the 12 bytes of a Q4_K or Q5_K block. */

@@ -1,11 +1,12 @@
 /* Weights in codes of up to 8 bits with AVX2's products of unsigned and signed bytes, which add
  * neighbouring pairs in 16 bits. For few tokens, signed weights are multiplied as |w| times x with
- * w's sign, which cannot overflow; nibbles stay unsigned, small enough that a block's sixteen
- * products per lane fit 16 bits, and their offset is removed with the activations' block sums. Few
- * tokens with blocks of 256 are in k_avx2.h, many tokens with weights of more than four bits in
- * words_avx2.h. */
+ * w's sign, which cannot overflow; types with nibbles are in lanes_avx2.h, those with blocks of 256
+ * in k_avx2.h. Many tokens: nibbles stay unsigned, small enough that a block's sixteen products per
+ * lane fit 16 bits, and their offset is removed with the activations' block sums; weights of more
+ * than four bits are in words_avx2.h. */
 #include "llm/kernels/codes.h"
 #include "llm/kernels/k_avx2.h"
+#include "llm/kernels/lanes_avx2.h"
 #include "llm/kernels/pack_avx2.h"
 #include "llm/kernels/vector.h"
 #include "llm/kernels/words_avx2.h"
@@ -53,38 +54,20 @@ INLINE __m256i multiply_signed(__m256i w, __m256i x)
     return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 }
 
-/* A block's codes: signed for Q8_0, 0 .. 15 for Q4_0. */
-INLINE __m256i load_block(pj_dtype type, const char *at)
-{
-    if (type == PJ_Q8_0) return load_32(at + 2);
-    __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)(at + 2));
-    __m256i twice = _mm256_set_m128i(_mm_srli_epi16(bytes, 4), bytes);
-    return _mm256_and_si256(twice, _mm256_set1_epi8(15));
-}
-
-INLINE __m256i multiply_block(pj_dtype type, __m256i w, __m256i x, __m256i start)
-{
-    if (type == PJ_Q8_0) return multiply_signed(w, x);
-    __m256i pairs = _mm256_maddubs_epi16(w, x);
-    return _mm256_add_epi32(start, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
-}
-
 /* S weight rows times one token. */
 INLINE void dot_rows(pj_dtype type, const pj_packed *p, size_t token, const char *const *rows,
                      float sums[STREAMS], const size_t S)
 {
-    size_t blocks = p->cols / PJ_Q8_BLOCK, bytes = type == PJ_Q8_0 ? Q8_BYTES : Q4_BYTES;
+    size_t blocks = p->cols / PJ_Q8_BLOCK;
     const int8_t *codes = (const int8_t *)p->values + token * p->cols;
     const float *scales = p->scales + token * blocks;
-    const int32_t *starts = p->sums + token * blocks;
     __m256 acc[STREAMS];
     UNROLL for (size_t s = 0; s < S; s++) acc[s] = _mm256_setzero_ps();
     for (size_t b = 0; b < blocks; b++) {
         __m256i x = load_32(codes + b * 32);
-        __m256i start = _mm256_zextsi128_si256(_mm_cvtsi32_si128(starts[b] >> 4));
         __m128i halves = _mm_setzero_si128();
         const char *at[STREAMS];
-        UNROLL for (size_t s = 0; s < S; s++) at[s] = rows[s] + b * bytes;
+        UNROLL for (size_t s = 0; s < S; s++) at[s] = rows[s] + b * Q8_BYTES;
         halves = _mm_insert_epi16(halves, pj_load_u16(at[0]), 0);
         if (S > 1) halves = _mm_insert_epi16(halves, pj_load_u16(at[1 % S]), 1);
         if (S > 2) halves = _mm_insert_epi16(halves, pj_load_u16(at[2 % S]), 2);
@@ -93,7 +76,7 @@ INLINE void dot_rows(pj_dtype type, const pj_packed *p, size_t token, const char
         UNROLL for (size_t s = 0; s < S; s++)
         {
             __builtin_prefetch(at[s] + PREFETCH_BYTES);
-            __m256i product = multiply_block(type, load_block(type, at[s]), x, start);
+            __m256i product = multiply_signed(load_32(at[s] + 2), x);
             __m256 each = _mm256_permutevar8x32_ps(scale, _mm256_set1_epi32((int)s));
             acc[s] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(product), each, acc[s]);
         }
@@ -122,124 +105,6 @@ static void dot_q8_0(const pj_dot *d)
 {
     dot_type(d, PJ_Q8_0);
 }
-
-/* ---- few tokens, nibbles ---------------------------------------------------------------- */
-
-/* Blocks of 18 bytes arrive from memory faster than one row's products can be summed, so eight rows
- * are processed together into one vector, one row per lane: two rows share a register of 16-bit
- * products (a block's eight per lane: 15 x 127 x 16 fits), and all eight share the last steps, the
- * conversion and the scales. */
-enum { NIBBLE_ROWS = 8 };
-
-/* Products of the blocks at `a` (low half) and `b`: pairs of both nibbles of a byte, 16 bits. */
-INLINE __m256i nibble_products(const char *a, const char *b, __m256i x_low, __m256i x_high)
-{
-    const __m256i nibble = _mm256_set1_epi8(15);
-    __m256i bytes = _mm256_inserti128_si256(
-        _mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)(a + 2))),
-        _mm_loadu_si128((const __m128i *)(const void *)(b + 2)), 1);
-    __m256i low = _mm256_and_si256(bytes, nibble);
-    __m256i high = _mm256_and_si256(_mm256_srli_epi16(bytes, 4), nibble);
-    return _mm256_add_epi16(_mm256_maddubs_epi16(low, x_low), _mm256_maddubs_epi16(high, x_high));
-}
-
-/* Adds the halves of each half: those of a, then those of b. */
-INLINE __m256i join_quads(__m256i a, __m256i b)
-{
-    return _mm256_add_epi16(_mm256_blend_epi16(a, b, 0xf0), _mm256_alignr_epi8(b, a, 8));
-}
-
-/* The scales at the start of eight blocks. */
-INLINE __m256 nibble_scales(const char *const at[NIBBLE_ROWS])
-{
-    __m128i halves = _mm_cvtsi32_si128(pj_load_u16(at[0]));
-    halves = _mm_insert_epi16(halves, pj_load_u16(at[1]), 1);
-    halves = _mm_insert_epi16(halves, pj_load_u16(at[2]), 2);
-    halves = _mm_insert_epi16(halves, pj_load_u16(at[3]), 3);
-    halves = _mm_insert_epi16(halves, pj_load_u16(at[4]), 4);
-    halves = _mm_insert_epi16(halves, pj_load_u16(at[5]), 5);
-    halves = _mm_insert_epi16(halves, pj_load_u16(at[6]), 6);
-    halves = _mm_insert_epi16(halves, pj_load_u16(at[7]), 7);
-    return _mm256_cvtph_ps(halves);
-}
-
-/* Adds the products of block b of eight rows, one row per lane. */
-INLINE __m256 add_nibbles(__m256 acc, const char *const *rows, size_t b, const int8_t *codes,
-                          float x_scale, int32_t x_sum)
-{
-    const char *at[NIBBLE_ROWS];
-    __m256i two[4];
-    const __m128i *x = (const __m128i *)(const void *)(codes + b * 32);
-    __m256i x_low = _mm256_broadcastsi128_si256(_mm_loadu_si128(x));
-    __m256i x_high = _mm256_broadcastsi128_si256(_mm_loadu_si128(x + 1));
-    UNROLL for (size_t r = 0; r < NIBBLE_ROWS; r++) at[r] = rows[r] + b * Q4_BYTES;
-    UNROLL for (size_t r = 0; r < 4; r++) two[r] = nibble_products(at[r], at[r + 4], x_low, x_high);
-    __m256 first = _mm256_castsi256_ps(join_quads(two[0], two[1]));
-    __m256 second = _mm256_castsi256_ps(join_quads(two[2], two[3]));
-    __m256i each = _mm256_add_epi16(_mm256_castps_si256(_mm256_shuffle_ps(first, second, 0x88)),
-                                    _mm256_castps_si256(_mm256_shuffle_ps(first, second, 0xdd)));
-    __m256i sums = _mm256_madd_epi16(each, _mm256_set1_epi16(1));
-    /* for an offset of 8 instead of 128 */
-    sums = _mm256_add_epi32(sums, _mm256_set1_epi32(x_sum >> 4));
-    return _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), nibble_scales(at) * _mm256_set1_ps(x_scale),
-                           acc);
-}
-
-/* Eight rows, `apart` from each other, times all tokens. */
-static void dot_nibbles(const pj_dot *d, size_t row, size_t apart)
-{
-    const pj_matrix *w = d->weights;
-    size_t blocks = w->cols / PJ_Q8_BLOCK;
-    const char *rows[NIBBLE_ROWS];
-    UNROLL for (size_t r = 0; r < NIBBLE_ROWS; r++) rows[r] =
-        (const char *)w->data + (row + r * apart) * w->row_bytes;
-    for (size_t t = 0; t < d->x->tokens; t++) {
-        const int8_t *codes = (const int8_t *)d->x->values + t * w->cols;
-        const float *scales = d->x->scales + t * blocks;
-        const int32_t *sums = d->x->sums + t * blocks;
-        __m256 acc = _mm256_setzero_ps();
-        size_t b = 0;
-        for (; b + 2 <= blocks; b += 2) {
-            UNROLL for (size_t r = 0; r < NIBBLE_ROWS; r++)
-                __builtin_prefetch(rows[r] + b * Q4_BYTES + PREFETCH_BYTES);
-            acc = add_nibbles(acc, rows, b, codes, scales[b], sums[b]);
-            acc = add_nibbles(acc, rows, b + 1, codes, scales[b + 1], sums[b + 1]);
-        }
-        if (b < blocks) acc = add_nibbles(acc, rows, b, codes, scales[b], sums[b]);
-        float each[NIBBLE_ROWS];
-        _mm256_storeu_ps(each, acc);
-        for (size_t r = 0; r < NIBBLE_ROWS; r++)
-            d->y[t * d->y_stride + row + r * apart] =
-                each[r] + (d->bias ? d->bias[row + r * apart] : 0);
-    }
-}
-
-static void dot_q4_0(const pj_dot *d)
-{
-    size_t apart = (d->end - d->begin) / NIBBLE_ROWS;
-    for (size_t r = 0; r < apart; r++) dot_nibbles(d, d->begin + r, apart);
-    for (size_t row = d->begin + apart * NIBBLE_ROWS; row < d->end; row++)
-        dot_group(d, PJ_Q4_0, row, 1, 1);
-}
-
-/* ---- few tokens, types without their own kernels ---------------------------------------- */
-
-INLINE float unpacked_row(const uint8_t *codes, const float *scales, const float *minima,
-                          const int8_t *x, const float *x_scales, const int32_t *x_sums,
-                          size_t blocks)
-{
-    __m256 acc = _mm256_setzero_ps();
-    float low = 0;
-    for (size_t b = 0; b < blocks; b++) {
-        __m256i w = _mm256_xor_si256(load_32(codes + b * 32), _mm256_set1_epi8((char)128));
-        __m256 product = _mm256_cvtepi32_ps(multiply_signed(w, load_32(x + b * 32)));
-        acc = _mm256_fmadd_ps(product, _mm256_set1_ps(scales[b] * x_scales[b]), acc);
-        if (minima) low += minima[b] * x_scales[b] * (float)(x_sums[b] / PJ_Q8_OFFSET);
-    }
-    return vec_sum((vec)acc) + low;
-}
-
-#include "llm/kernels/unpacked_dot.h"
 
 /* ---- many tokens ------------------------------------------------------------------------ */
 
@@ -347,7 +212,9 @@ static void unpack_q4_0(const void *row, size_t cols, void *values, float *scale
     char *to = values;
     for (size_t b = 0; b < cols / PJ_Q8_BLOCK; b++, at += Q4_BYTES, to += 32) {
         __builtin_prefetch(at + UNPACK_AHEAD);
-        _mm256_storeu_si256((__m256i *)(void *)to, load_block(PJ_Q4_0, at));
+        __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)(at + 2));
+        __m256i twice = _mm256_set_m128i(_mm_srli_epi16(bytes, 4), bytes);
+        _mm256_storeu_si256((__m256i *)(void *)to, _mm256_and_si256(twice, _mm256_set1_epi8(15)));
         scales[b] = _cvtsh_ss(pj_load_u16(at));
     }
 }

@@ -1,5 +1,5 @@
 /*
- * Quantised types without their own kernels, as codes and scales (codes.h). Each value has an index
+ * The less common quantised types as codes and scales (codes.h). Each value has an index
  * of at most four bits (five for Q5_0 and Q5_1), so each run of sixteen values with one scale is a
  * table of up to sixteen codes, looked up with a byte shuffle where available.
  *

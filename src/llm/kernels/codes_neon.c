@@ -2,6 +2,7 @@
  * dot product extension four columns of one weight row meet four tokens; with I8MM two rows meet
  * two tokens over eight columns, twice the products per instruction. */
 #include "llm/kernels/codes.h"
+#include "llm/kernels/lane_blocks.h"
 #include "llm/kernels/vector.h"
 
 #ifdef __ARM_FEATURE_MATMUL_INT8
@@ -67,15 +68,41 @@ typedef struct block_codes {
     int8x16_t low, high;
 } block_codes;
 
-/* The codes of a block of Q8_0 or Q4_0, as signed bytes. */
+/* Adds 16 to the nibbles whose fifth bit is set in two bytes. */
+INLINE uint8x16_t add_fifth(uint8x16_t nibbles, const char *bits)
+{
+    const uint8x16_t bit = vreinterpretq_u8_u64(vdupq_n_u64(0x8040201008040201ull));
+    uint8x16_t spread = vcombine_u8(vdup_n_u8((uint8_t)bits[0]), vdup_n_u8((uint8_t)bits[1]));
+    return vorrq_u8(nibbles, vandq_u8(vtstq_u8(spread, bit), vdupq_n_u8(16)));
+}
+
+/* A block's codes as signed bytes, without an offset. */
 INLINE block_codes load_block(pj_dtype type, const char *at)
 {
     if (type == PJ_Q8_0)
         return (block_codes){vld1q_s8((const int8_t *)at + 2), vld1q_s8((const int8_t *)at + 18)};
-    uint8x16_t bytes = vld1q_u8((const uint8_t *)at + 2);
-    int8x16_t eight = vdupq_n_s8(8);
-    return (block_codes){vsubq_s8(vreinterpretq_s8_u8(vandq_u8(bytes, vdupq_n_u8(15))), eight),
-                         vsubq_s8(vreinterpretq_s8_u8(vshrq_n_u8(bytes, 4)), eight)};
+    const lane_layout l = lane_layout_of(type);
+    uint8x16_t bytes = vld1q_u8((const uint8_t *)at + l.nibbles);
+    uint8x16_t low = vandq_u8(bytes, vdupq_n_u8(15)), high = vshrq_n_u8(bytes, 4);
+    if (l.levels) {
+        int8x16_t levels = vld1q_s8(l.levels);
+        return (block_codes){vqtbl1q_s8(levels, low), vqtbl1q_s8(levels, high)};
+    }
+    if (l.fifth) low = add_fifth(low, at + l.fifth), high = add_fifth(high, at + l.fifth + 2);
+    int8x16_t offset = vdupq_n_s8((int8_t)l.offset);
+    return (block_codes){vsubq_s8(vreinterpretq_s8_u8(low), offset),
+                         vsubq_s8(vreinterpretq_s8_u8(high), offset)};
+}
+
+INLINE float load_scale(pj_dtype type, const char *at)
+{
+    return type == PJ_MXFP4 ? pj_blocks_mxfp4_scale((uint8_t)at[0])
+                            : pj_float_of_f16(pj_load_u16(at));
+}
+
+INLINE bool has_minima(pj_dtype type)
+{
+    return type != PJ_Q8_0 && lane_layout_of(type).minima;
 }
 
 INLINE float32x4_t multiply_block(block_codes w, const int8_t *x)
@@ -88,40 +115,48 @@ INLINE float32x4_t multiply_block(block_codes w, const int8_t *x)
 INLINE void dot_group(const pj_dot *d, pj_dtype type, size_t row, size_t apart, const size_t S)
 {
     const pj_matrix *w = d->weights;
-    size_t blocks = w->cols / PJ_Q8_BLOCK, bytes = pj_dtype_get(type)->block_bytes;
+    size_t blocks = w->cols / PJ_Q8_BLOCK;
+    const size_t bytes = type == PJ_Q8_0 ? 34 : lane_layout_of(type).bytes;
     const char *rows[STREAMS];
     UNROLL for (size_t s = 0; s < S; s++) rows[s] =
         (const char *)w->data + (row + s * apart) * w->row_bytes;
     for (size_t t = 0; t < d->x->tokens; t++) {
         const int8_t *codes = (const int8_t *)d->x->values + t * w->cols;
         const float *scales = d->x->scales + t * blocks;
+        const int32_t *x_sums = d->x->sums + t * blocks;
         float32x4_t acc[STREAMS];
+        float low[STREAMS] = {0};
         UNROLL for (size_t s = 0; s < S; s++) acc[s] = vdupq_n_f32(0);
         for (size_t b = 0; b < blocks; b++) UNROLL for (size_t s = 0; s < S; s++)
             {
                 const char *at = rows[s] + b * bytes;
                 __builtin_prefetch(at + PREFETCH_BYTES);
-                float scale = scales[b] * pj_float_of_f16(pj_load_u16(at));
+                float scale = scales[b] * load_scale(type, at);
+                if (has_minima(type))
+                    low[s] += pj_float_of_f16(pj_load_u16(at + 2)) * scales[b] * (float)x_sums[b];
                 acc[s] = vfmaq_n_f32(acc[s], multiply_block(load_block(type, at), codes + b * 32),
                                      scale);
             }
         for (size_t s = 0; s < S; s++)
-            d->y[t * d->y_stride + row + s * apart] =
-                vaddvq_f32(acc[s]) + (d->bias ? d->bias[row + s * apart] : 0);
+            d->y[t * d->y_stride + row + s * apart] = vaddvq_f32(acc[s]) - low[s] / PJ_Q8_OFFSET +
+                                                      (d->bias ? d->bias[row + s * apart] : 0);
     }
 }
 
 #include "llm/kernels/dot_streams.h"
 
-static void dot_q8_0(const pj_dot *d)
-{
-    dot_type(d, PJ_Q8_0);
-}
-
-static void dot_q4_0(const pj_dot *d)
-{
-    dot_type(d, PJ_Q4_0);
-}
+#define STREAMS_DOT(name, type)             \
+    static void dot_##name(const pj_dot *d) \
+    {                                       \
+        dot_type(d, PJ_##type);             \
+    }
+STREAMS_DOT(q8_0, Q8_0)
+STREAMS_DOT(q4_0, Q4_0)
+STREAMS_DOT(q4_1, Q4_1)
+STREAMS_DOT(q5_0, Q5_0)
+STREAMS_DOT(q5_1, Q5_1)
+STREAMS_DOT(iq4_nl, IQ4_NL)
+STREAMS_DOT(mxfp4, MXFP4)
 
 static void unpack(pj_dtype type, const void *row, size_t cols, void *values, float *scales,
                    float *minima)
@@ -131,7 +166,7 @@ static void unpack(pj_dtype type, const void *row, size_t cols, void *values, fl
     for (size_t i = 0; i < cols; i++) codes[i] ^= 128; /* signed */
 }
 
-/* Other types: unpacks a row, then multiplies. */
+/* Types with blocks of 256: unpacks a row to bytes in L1, then multiplies. */
 static void dot_unpacked(const pj_dot *d)
 {
     const pj_matrix *w = d->weights;
@@ -302,11 +337,11 @@ TYPE(q4_0, PJ_Q4_0, dot_q4_0, tile)
 TYPE(q4_k, PJ_Q4_K, dot_unpacked, tile_minima)
 TYPE(q5_k, PJ_Q5_K, dot_unpacked, tile_minima)
 TYPE(q6_k, PJ_Q6_K, dot_unpacked, tile)
-TYPE(q4_1, PJ_Q4_1, dot_unpacked, tile_minima)
-TYPE(q5_0, PJ_Q5_0, dot_unpacked, tile)
-TYPE(q5_1, PJ_Q5_1, dot_unpacked, tile_minima)
-TYPE(iq4_nl, PJ_IQ4_NL, dot_unpacked, tile)
-TYPE(mxfp4, PJ_MXFP4, dot_unpacked, tile)
+TYPE(q4_1, PJ_Q4_1, dot_q4_1, tile_minima)
+TYPE(q5_0, PJ_Q5_0, dot_q5_0, tile)
+TYPE(q5_1, PJ_Q5_1, dot_q5_1, tile_minima)
+TYPE(iq4_nl, PJ_IQ4_NL, dot_iq4_nl, tile)
+TYPE(mxfp4, PJ_MXFP4, dot_mxfp4, tile)
 TYPE(q2_k, PJ_Q2_K, dot_unpacked, tile)
 TYPE(q3_k, PJ_Q3_K, dot_unpacked, tile)
 TYPE(iq4_xs, PJ_IQ4_XS, dot_unpacked, tile)

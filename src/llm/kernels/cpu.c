@@ -44,7 +44,7 @@ bool pj_cpu_has_avx512(void)
 
 bool pj_cpu_has_vnni(void)
 {
-    return pj_cpu_has_avx512() && has_bit(7, 0, ECX, 11) && has_bit(7, 0, ECX, 1);
+    return pj_cpu_has_avx512() && has_bit(7, 0, ECX, 11);
 }
 
 bool pj_cpu_has_bf16(void)

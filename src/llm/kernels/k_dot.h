@@ -13,6 +13,16 @@ INLINE void k_dot_type(const pj_dot *d, pj_dtype type)
         k_dot_group(d, type, row, 1, 1);
 }
 
+static void dot_q2_k(const pj_dot *d)
+{
+    k_dot_type(d, PJ_Q2_K);
+}
+
+static void dot_q3_k(const pj_dot *d)
+{
+    k_dot_type(d, PJ_Q3_K);
+}
+
 static void dot_q4_k(const pj_dot *d)
 {
     k_dot_type(d, PJ_Q4_K);

@@ -480,7 +480,7 @@ static size_t unit_rows(const product *p, const pj_matrix *w)
     size_t share = w->rows / (pj_team_threads(p->team) * (size_t)(p->x->panels ? 4 : 2)) + 1;
     if (!p->x->panels) {
         size_t rows = DOT_BYTES / (w->row_bytes + 1) + 1;
-        return round_up(smaller(rows, share), 8);
+        return round_up(smaller(rows, share), 16); /* rows of a kernel that has one per lane */
     }
     const pj_form_kernels *form = p->kernels->forms[k->form];
     size_t cols = smaller(w->cols, chunk_cols(k));

@@ -4,11 +4,13 @@
  * is added to signed types, nibbles have their offset of 8), and the sum's initial value, computed
  * from the activations' block sums, corrects for that.
  *
- * Few tokens: four rows at once, two blocks of 32 per vector. Many: weight rows are unpacked to one
- * code per byte for all panels. Types with blocks of 256 are in k_vnni.h.
+ * Few tokens: Q8_0 four rows at once, two blocks of 32 per vector; types with nibbles in
+ * lanes_vnni.h. Many: weight rows are unpacked to one code per byte for all panels. Types with
+ * blocks of 256 are in k_vnni.h.
  */
 #include "llm/kernels/codes.h"
 #include "llm/kernels/k_vnni.h"
+#include "llm/kernels/lanes_vnni.h"
 #include "llm/kernels/sets.h"
 #include "llm/kernels/vector.h"
 
@@ -67,38 +69,17 @@ INLINE two_blocks load_q8_0(const char *at)
                         spread_scales(_mm512_loadu_si512(at), 0, Q8_BYTES / 2)};
 }
 
-/* Each block's bytes twice: the second copy yields the high nibbles. */
-INLINE two_blocks load_q4_0(const char *at)
-{
-    const __m512i places = _mm512_set_epi8(
-        35, 34, 33, 32, 31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 20, 35, 34, 33, 32, 31, 30, 29,
-        28, 27, 26, 25, 24, 23, 22, 21, 20, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2,
-        17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2);
-    const __m512i shift = _mm512_set_epi64(4, 4, 0, 0, 4, 4, 0, 0);
-    __m512i bytes = _mm512_maskz_loadu_epi8((1ull << 2 * Q4_BYTES) - 1, at);
-    __m512i twice = _mm512_permutexvar_epi8(places, bytes);
-    __m512i codes = _mm512_and_si512(_mm512_srlv_epi64(twice, shift), _mm512_set1_epi8(15));
-    return (two_blocks){codes, spread_scales(bytes, 0, Q4_BYTES / 2)};
-}
-
-INLINE two_blocks load_two(pj_dtype type, const char *at)
-{
-    return type == PJ_Q8_0 ? load_q8_0(at) : load_q4_0(at);
-}
-
 /* Activations of two blocks: codes, initial sums (in one lane per block), scales in their lanes. */
 typedef struct two_inputs {
     __m512i codes, start;
     __m512 scales;
 } two_inputs;
 
-INLINE two_inputs load_inputs(pj_dtype type, const int8_t *codes, const float *scales,
-                              const int32_t *sums)
+INLINE two_inputs load_inputs(const int8_t *codes, const float *scales, const int32_t *sums)
 {
     const __m512i spread = _mm512_set_epi32(1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0);
     __m128i start = _mm_loadl_epi64((const __m128i *)(const void *)sums);
     __m128i scale = _mm_loadl_epi64((const __m128i *)(const void *)scales);
-    if (type == PJ_Q4_0) start = _mm_srai_epi32(start, 4); /* for an offset of 8 instead of 128 */
     return (two_inputs){
         _mm512_loadu_si512(codes),
         _mm512_maskz_permutexvar_epi32(0x0101, spread, _mm512_castsi128_si512(start)),
@@ -106,16 +87,16 @@ INLINE two_inputs load_inputs(pj_dtype type, const int8_t *codes, const float *s
 }
 
 /* S weight rows times T tokens: adds the products of two blocks. */
-INLINE void add_blocks(pj_dtype type, const char *const *at, const int8_t *codes,
-                       const float *scales, const int32_t *sums, size_t cols,
-                       __m512 acc[STREAMS][DOT_TOKENS], const size_t S, const size_t T)
+INLINE void add_blocks(const char *const *at, const int8_t *codes, const float *scales,
+                       const int32_t *sums, size_t cols, __m512 acc[STREAMS][DOT_TOKENS],
+                       const size_t S, const size_t T)
 {
     two_blocks w[STREAMS];
-    UNROLL for (size_t s = 0; s < S; s++) w[s] = load_two(type, at[s]);
+    UNROLL for (size_t s = 0; s < S; s++) w[s] = load_q8_0(at[s]);
     UNROLL for (size_t t = 0; t < T; t++)
     {
         size_t blocks = t * (cols / PJ_Q8_BLOCK);
-        two_inputs x = load_inputs(type, codes + t * cols, scales + blocks, sums + blocks);
+        two_inputs x = load_inputs(codes + t * cols, scales + blocks, sums + blocks);
         UNROLL for (size_t s = 0; s < S; s++)
         {
             __m512i product = _mm512_dpbusd_epi32(x.start, w[s].codes, x.codes);
@@ -126,14 +107,13 @@ INLINE void add_blocks(pj_dtype type, const char *const *at, const int8_t *codes
 }
 
 /* The last block of a row with an odd number of blocks, paired with zeros. */
-INLINE void add_last_block(pj_dtype type, const char *const *at, const int8_t *codes,
-                           const float *scales, const int32_t *sums, size_t cols,
-                           __m512 acc[STREAMS][DOT_TOKENS], const size_t S, const size_t T)
+INLINE void add_last_block(const char *const *at, const int8_t *codes, const float *scales,
+                           const int32_t *sums, size_t cols, __m512 acc[STREAMS][DOT_TOKENS],
+                           const size_t S, const size_t T)
 {
-    size_t bytes = type == PJ_Q8_0 ? Q8_BYTES : Q4_BYTES;
     char weights[STREAMS][2 * Q8_BYTES] = {0};
     const char *rows[STREAMS];
-    UNROLL for (size_t s = 0; s < S; s++) rows[s] = memcpy(weights[s], at[s], bytes);
+    UNROLL for (size_t s = 0; s < S; s++) rows[s] = memcpy(weights[s], at[s], Q8_BYTES);
     for (size_t t = 0; t < T; t++) {
         size_t block = t * (cols / PJ_Q8_BLOCK);
         int8_t last[2 * PJ_Q8_BLOCK] = {0};
@@ -142,7 +122,7 @@ INLINE void add_last_block(pj_dtype type, const char *const *at, const int8_t *c
         __m512 one[STREAMS][DOT_TOKENS];
         memcpy(last, codes + t * cols, PJ_Q8_BLOCK);
         UNROLL for (size_t s = 0; s < S; s++) one[s][0] = acc[s][t];
-        add_blocks(type, rows, last, scale, sum, cols, one, S, 1);
+        add_blocks(rows, last, scale, sum, cols, one, S, 1);
         UNROLL for (size_t s = 0; s < S; s++) acc[s][t] = one[s][0];
     }
 }
@@ -151,7 +131,7 @@ INLINE void add_last_block(pj_dtype type, const char *const *at, const int8_t *c
 INLINE void dot_rows(pj_dtype type, const pj_packed *p, size_t token, const char *const *rows,
                      float result[STREAMS][DOT_TOKENS], const size_t S, const size_t T)
 {
-    size_t blocks = p->cols / PJ_Q8_BLOCK, bytes = type == PJ_Q8_0 ? Q8_BYTES : Q4_BYTES;
+    size_t blocks = p->cols / PJ_Q8_BLOCK;
     const int8_t *codes = (const int8_t *)p->values + token * p->cols;
     const float *scales = p->scales + token * blocks;
     const int32_t *sums = p->sums + token * blocks;
@@ -162,11 +142,11 @@ INLINE void dot_rows(pj_dtype type, const pj_packed *p, size_t token, const char
         _mm512_setzero_ps();
     for (size_t b = 0; b + 2 <= blocks; b += 2) {
         UNROLL for (size_t s = 0; s < S; s++) __builtin_prefetch(at[s] + PREFETCH_BYTES);
-        add_blocks(type, at, codes + b * 32, scales + b, sums + b, p->cols, acc, S, T);
-        UNROLL for (size_t s = 0; s < S; s++) at[s] += 2 * bytes;
+        add_blocks(at, codes + b * 32, scales + b, sums + b, p->cols, acc, S, T);
+        UNROLL for (size_t s = 0; s < S; s++) at[s] += 2 * Q8_BYTES;
     }
     if (blocks % 2)
-        add_last_block(type, at, codes + (blocks - 1) * 32, scales + blocks - 1, sums + blocks - 1,
+        add_last_block(at, codes + (blocks - 1) * 32, scales + blocks - 1, sums + blocks - 1,
                        p->cols, acc, S, T);
     UNROLL for (size_t s = 0; s < S; s++) UNROLL for (size_t t = 0; t < T; t++) result[s][t] =
         _mm512_reduce_add_ps(acc[s][t]);
@@ -179,45 +159,6 @@ static void dot_q8_0(const pj_dot *d)
     dot_type(d, PJ_Q8_0);
 }
 
-static void dot_q4_0(const pj_dot *d)
-{
-    dot_type(d, PJ_Q4_0);
-}
-
-/* ---- few tokens, types without their own kernels ---------------------------------------- */
-
-/* Up to two blocks of one unpacked row; past the end the activations are zero. */
-INLINE __m512 add_unpacked(__m512 acc, const uint8_t *codes, const float *scales, const int8_t *x,
-                           const float *x_scales, const int32_t *x_sums, size_t blocks)
-{
-    const __m512i spread = _mm512_set_epi32(1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0);
-    __mmask64 bytes = blocks == 2 ? ~0ull : 0xffffffff;
-    __mmask16 two = (__mmask16)(blocks == 2 ? 3 : 1);
-    __m512i start =
-        _mm512_maskz_permutexvar_epi32(0x0101, spread, _mm512_maskz_loadu_epi32(two, x_sums));
-    __m512 scale =
-        _mm512_mul_ps(_mm512_maskz_loadu_ps(two, scales), _mm512_maskz_loadu_ps(two, x_scales));
-    __m512i product = _mm512_dpbusd_epi32(start, _mm512_maskz_loadu_epi8(bytes, codes),
-                                          _mm512_maskz_loadu_epi8(bytes, x));
-    return _mm512_fmadd_ps(_mm512_cvtepi32_ps(product), _mm512_permutexvar_ps(spread, scale), acc);
-}
-
-INLINE float unpacked_row(const uint8_t *codes, const float *scales, const float *minima,
-                          const int8_t *x, const float *x_scales, const int32_t *x_sums,
-                          size_t blocks)
-{
-    __m512 acc = _mm512_setzero_ps();
-    float low = 0;
-    for (size_t b = 0; b < blocks; b += 2)
-        acc = add_unpacked(acc, codes + b * 32, scales + b, x + b * 32, x_scales + b, x_sums + b,
-                           blocks - b < 2 ? 1 : 2);
-    for (size_t b = 0; minima && b < blocks; b++)
-        low += minima[b] * x_scales[b] * (float)(x_sums[b] / PJ_Q8_OFFSET);
-    return _mm512_reduce_add_ps(acc) + low;
-}
-
-#include "llm/kernels/unpacked_dot.h"
-
 #define UNPACK_CODES(name, type)                                                         \
     static void unpack_##name(const void *row, size_t cols, void *values, float *scales, \
                               float *minima)                                             \
@@ -229,8 +170,6 @@ UNPACK_CODES(q5_0, Q5_0)
 UNPACK_CODES(q5_1, Q5_1)
 UNPACK_CODES(iq4_nl, IQ4_NL)
 UNPACK_CODES(mxfp4, MXFP4)
-UNPACK_CODES(q2_k, Q2_K)
-UNPACK_CODES(q3_k, Q3_K)
 UNPACK_CODES(iq4_xs, IQ4_XS)
 
 /* ---- many tokens ------------------------------------------------------------------------ */

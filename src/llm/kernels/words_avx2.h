@@ -1,6 +1,6 @@
 /*
- * Many tokens with weights of five bits or more (Q8_0, Q5_K, Q6_K) on AVX2, which has no product of
- * signed bytes. Values are widened to words, and two columns cost one product instead of two
+ * Many tokens with every type of weights but Q4_0 and Q4_K on AVX2, which has no product of signed
+ * bytes. Values are widened to words, and two columns cost one product instead of two
  * (Winograd's inner product, 1968):
  *
  *   x0 w0 + x1 w1 = (x0 + w1) (x1 + w0) - x0 x1 - w0 w1
@@ -176,7 +176,7 @@ INLINE __m256i scaled_words(__m128i codes, __m256 scale, __m256 minimum)
     return _mm256_cvtps_epi32(_mm256_fmsub_ps(values, scale, minimum));
 }
 
-INLINE __m256i q5_k_words(__m128i codes, __m256 scale, __m256 minimum)
+INLINE __m256i float_words(__m128i codes, __m256 scale, __m256 minimum)
 {
     __m256i low = scaled_words(codes, scale, minimum);
     __m256i high = scaled_words(_mm_unpackhi_epi64(codes, codes), scale, minimum);
@@ -199,8 +199,8 @@ INLINE void unpack_q5_k_half(const char *at, const float *each, const float *min
         __m256i codes = order_words(k_codes(PJ_Q5_K, at, p));
         __m256 times = _mm256_set1_ps(each[p] * scale.inverse);
         __m256 less = _mm256_set1_ps(minima[p] * scale.inverse);
-        start = store_words(to, q5_k_words(_mm256_castsi256_si128(codes), times, less), start);
-        start = store_words(to + 32, q5_k_words(_mm256_extracti128_si256(codes, 1), times, less),
+        start = store_words(to, float_words(_mm256_castsi256_si128(codes), times, less), start);
+        start = store_words(to + 32, float_words(_mm256_extracti128_si256(codes, 1), times, less),
                             start);
     }
     *scales = scale.scale;
@@ -223,38 +223,98 @@ static void unpack_q5_k(const void *row, size_t cols, void *values, float *scale
     }
 }
 
-/* Sixteen codes of 6 bits, less 32, times their scale: 4096 at most. */
-INLINE __m256i q6_k_words(__m128i codes, char scale)
+/* Sixteen codes less the type's offset, times their scale: 4096 at most. */
+INLINE __m256i sixteen_words(pj_dtype type, __m128i codes, char scale)
 {
-    __m256i words = _mm256_sub_epi16(_mm256_cvtepu8_epi16(codes), _mm256_set1_epi16(32));
+    __m256i words = _mm256_cvtepu8_epi16(codes);
+    words = _mm256_sub_epi16(words, _mm256_set1_epi16(k_offset(type)));
     return _mm256_mullo_epi16(words, _mm256_set1_epi16((int8_t)scale));
 }
 
-static void unpack_q6_k(const void *row, size_t cols, void *values, float *scales, float *starts)
+/* Q6_K and Q3_K: integers as they are stored. */
+INLINE void unpack_sixteen(pj_dtype type, const void *row, size_t cols, char *to, float *scales,
+                           float *starts)
 {
     const char *at = row;
-    char *to = values;
-    for (size_t b = 0; b < cols / K_COLUMNS; b++, at += 210) {
-        for (size_t line = 0; line < 210; line += 64) __builtin_prefetch(at + UNPACK_AHEAD + line);
+    const size_t bytes = pj_blocks_k_bytes(type);
+    for (size_t b = 0; b < cols / K_COLUMNS; b++, at += bytes) {
+        char each[16];
+        for (size_t line = 0; line < bytes; line += 64)
+            __builtin_prefetch(at + UNPACK_AHEAD + line);
+        if (type == PJ_Q3_K)
+            _mm_storeu_si128((__m128i *)(void *)each, k_q3_scales(at));
+        else
+            memcpy(each, at + 192, sizeof each);
         UNROLL for (int half = 0; half < 2; half++)
         {
             __m256i start = _mm256_setzero_si256();
             UNROLL for (int p = 4 * half; p < 4 * half + 4; p++, to += 64)
             {
-                __m256i codes = order_words(k_codes(PJ_Q6_K, at, p));
-                const char *scale = at + 192 + 2 * p;
-                __m256i low = q6_k_words(_mm256_castsi256_si128(codes), scale[0]);
-                __m256i high = q6_k_words(_mm256_extracti128_si256(codes, 1), scale[1]);
+                __m256i codes = order_words(k_codes(type, at, p));
+                __m256i low = sixteen_words(type, _mm256_castsi256_si128(codes), each[2 * p]);
+                __m256i high =
+                    sixteen_words(type, _mm256_extracti128_si256(codes, 1), each[2 * p + 1]);
                 start = store_words(to, low, start);
                 start = store_words(to + 32, high, start);
             }
-            scales[8 * b + 4 * (size_t)half] = _cvtsh_ss(pj_load_u16(at + 208));
+            scales[8 * b + 4 * (size_t)half] =
+                _cvtsh_ss(pj_load_u16(at + (type == PJ_Q3_K ? 108 : 208)));
             store_start(starts + 8 * b + 4 * half, start);
         }
     }
 }
 
-/* ---- types without their own kernels ----------------------------------------------------- */
+static void unpack_q6_k(const void *row, size_t cols, void *values, float *scales, float *starts)
+{
+    unpack_sixteen(PJ_Q6_K, row, cols, values, scales, starts);
+}
+
+static void unpack_q3_k(const void *row, size_t cols, void *values, float *scales, float *starts)
+{
+    unpack_sixteen(PJ_Q3_K, row, cols, values, scales, starts);
+}
+
+/* Half a block of Q2_K: values rise or fall evenly from less the minimum, so that the first or the
+ * last is the largest. */
+INLINE void unpack_q2_k_half(const char *at, const int half, char *to, float *scales, float *starts)
+{
+    float d = _cvtsh_ss(pj_load_u16(at + 80)), dmin = _cvtsh_ss(pj_load_u16(at + 82));
+    float each[8], minima[8], largest = 0;
+    UNROLL for (int j = 0; j < 8; j++)
+    {
+        uint8_t both = (uint8_t)at[8 * half + j];
+        each[j] = d * (float)(both & 15), minima[j] = dmin * (float)(both >> 4);
+        largest = larger(fabsf(3 * each[j] - minima[j]), larger(fabsf(minima[j]), largest));
+    }
+    word_scale scale = scale_words(largest, d + dmin);
+    __m256i start = _mm256_setzero_si256();
+    UNROLL for (int p = 0; p < 4; p++, to += 64)
+    {
+        __m256i codes = order_words(k_codes(PJ_Q2_K, at, 4 * half + p));
+        UNROLL for (int i = 0; i < 2; i++)
+        {
+            __m128i some = i ? _mm256_extracti128_si256(codes, 1) : _mm256_castsi256_si128(codes);
+            __m256 times = _mm256_set1_ps(each[2 * p + i] * scale.inverse);
+            __m256 less = _mm256_set1_ps(minima[2 * p + i] * scale.inverse);
+            start = store_words(to + 32 * i, float_words(some, times, less), start);
+        }
+    }
+    *scales = scale.scale;
+    store_start(starts, start);
+}
+
+static void unpack_q2_k(const void *row, size_t cols, void *values, float *scales, float *starts)
+{
+    const char *at = row;
+    char *to = values;
+    for (size_t b = 0; b < cols / K_COLUMNS; b++, at += 84, to += 2 * K_COLUMNS) {
+        for (size_t line = 0; line < 84; line += 64) __builtin_prefetch(at + UNPACK_AHEAD + line);
+        unpack_q2_k_half(at, 0, to, scales + 8 * b, starts + 8 * b);
+        unpack_q2_k_half(at, 1, to + K_COLUMNS, scales + 8 * b + 4, starts + 8 * b + 4);
+    }
+}
+
+/* ---- types that are unpacked to bytes first ------------------------------------------------ */
 
 /* Sixteen values as words of `inverse` each, in word order. */
 INLINE __m256i value_words(const float *values, float inverse)
@@ -329,8 +389,6 @@ UNPACK_CODES(q5_0, Q5_0, false)
 UNPACK_CODES(q5_1, Q5_1, true)
 UNPACK_CODES(iq4_nl, IQ4_NL, false)
 UNPACK_CODES(mxfp4, MXFP4, false)
-UNPACK_CODES(q2_k, Q2_K, false)
-UNPACK_CODES(q3_k, Q3_K, false)
 UNPACK_CODES(iq4_xs, IQ4_XS, false)
 
 /* ---- products --------------------------------------------------------------------------- */

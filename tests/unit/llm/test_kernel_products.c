@@ -199,6 +199,42 @@ static void test_jobs_together(void **state)
     }
 }
 
+/* A row of a matrix times few tokens gives the same bits alone, among any number of rows and on any
+ * number of threads: text does not depend on how rows are divided. */
+static void test_rows_apart(void **state)
+{
+    enum { COLS = 768, ROWS = 59, TOKENS = 3 };
+    FOR_SETS(k)
+    for (int type = 0; type < PJ_DTYPE_COUNT; type++) for (unsigned threads = 1; threads < 4;
+                                                           threads++)
+    {
+        size_t row_bytes = pj_dtype_row_bytes((pj_dtype)type, COLS);
+        uint8_t *bytes = test_malloc(ROWS * row_bytes);
+        random_weights((pj_dtype)type, bytes, ROWS * COLS);
+        float *x = random_row(TOKENS * COLS, -1, 1), *y = random_row(TOKENS * ROWS, 0, 0);
+        void *memory = pj_alloc_aligned(64, 1, pj_linear_pack_bytes(TOKENS, COLS));
+        pj_team *team;
+        assert_int_equal(pj_team_new(threads, false, &team, NULL), PJ_OK);
+        pj_matrix w = {bytes, (pj_dtype)type, ROWS, COLS, row_bytes};
+        pj_linear_job job = {&w, NULL, y, ROWS};
+        pj_linear(k, team, x, COLS, TOKENS, &job, memory);
+        for (size_t r = 0; r < ROWS; r++) {
+            float one[TOKENS];
+            pj_matrix row = {bytes + r * row_bytes, (pj_dtype)type, 1, COLS, row_bytes};
+            pj_linear_job alone = {&row, NULL, one, 1};
+            pj_linear(k, team, x, COLS, TOKENS, &alone, memory);
+            for (size_t t = 0; t < TOKENS; t++)
+                if (memcmp(&one[t], &y[t * ROWS + r], sizeof *one) != 0)
+                    fail_msg("%s %s: row %zu, token %zu of %u threads: %.9g, alone %.9g", k->name,
+                             pj_dtype_get((pj_dtype)type)->name, r, t, threads,
+                             (double)y[t * ROWS + r], (double)one[t]);
+        }
+        pj_team_free(team);
+        pj_free(memory);
+        test_free(bytes), test_free(x), test_free(y);
+    }
+}
+
 /* Statistics of a product's output: sums of every step-th token counted from the last, and the
  * largest magnitude and the counts of NaN and Inf of all tokens. */
 static void statistics(const pj_kernels *k, size_t tokens, size_t step, bool with_bias)
@@ -247,20 +283,18 @@ static void test_statistics(void **state)
 {
     static const size_t tokens[] = {1, 3, 8, 40, 97, 145, 200};
     FOR_SETS(k)
-    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) for (size_t step = 1; step < 8;
-                                                                     step += 3)
-    {
-        statistics(k, tokens[i], step, false);
-        statistics(k, tokens[i], step, true);
-    }
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
+        for (size_t step = 1; step < 8; step += 3) {
+            statistics(k, tokens[i], step, false);
+            statistics(k, tokens[i], step, true);
+        }
 }
 
 int test_kernel_products(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),
-        cmocka_unit_test(test_large_products),
-        cmocka_unit_test(test_jobs_together),
+        cmocka_unit_test(test_products),      cmocka_unit_test(test_large_products),
+        cmocka_unit_test(test_jobs_together), cmocka_unit_test(test_rows_apart),
         cmocka_unit_test(test_statistics),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
