@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum { SAME_POINTS = 20 };
-static const int64_t LEAST_NS = PJ_NS_PER_S; /* over less, the edges of updates matter too much */
+static const int64_t LEAST_NS = PJ_NS_PER_S; /* over less, the phase of updates dominates */
 static const double TOLERANCE = 0.05;
 static const double BETWEEN_SOURCES = 0.10; /* two kinds of sensor, each with its own gain */
 

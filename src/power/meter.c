@@ -172,7 +172,7 @@ static void remember_skipped(pj_meter *m, const pj_power_source *source, const c
     pj_meter_note(m, &event);
 }
 
-/* All its rails are provided by sources named earlier. */
+/* All its rails are already provided by earlier sources. */
 static void skip_superfluous(pj_meter *m, const pj_power_source *source)
 {
     remember_skipped(m, source, "sources named before it give all of its rails", "");
@@ -395,7 +395,7 @@ void pj_meter_set_pace(pj_meter *meter, int64_t pace_ns)
     for (uint32_t i = 0; i < meter->sampler_count; i++) {
         pj_power_sampler *s = meter->samplers[i];
         int64_t most = s->source->max_gap_ns > 0 ? s->source->max_gap_ns / 2 : INT64_MAX;
-        /* A stream nobody reads would fill its buffers. */
+        /* A stream that is not read would fill its buffers. */
         bool delivers = s->source->flags & PJ_SOURCE_STREAM;
         s->pace_ns = delivers ? 0 : pace_ns < most ? pace_ns : most;
     }

@@ -24,9 +24,9 @@ static bool take_event(pj_meter *meter, pj_meter_event *event)
     return false;
 }
 
-/* Whether the event tells something new since the meter was started. A suspend concerns all sources
- * at once; a rejected value and the counter reset after it have one cause; a sensor that freezes
- * and thaws repeatedly is reported once. */
+/* Whether the event is the first of its cause since the meter was started. A suspend concerns all
+ * sources at once; a rejected value and the counter reset after it have one cause; a sensor that
+ * freezes and thaws repeatedly is reported once. */
 static bool is_news(pj_meter *meter, const pj_meter_event *event)
 {
     uint32_t rail = event->rail < PJ_MAX_RAILS ? event->rail : PJ_MAX_RAILS;

@@ -1,15 +1,14 @@
 /*
- * Rails of another machine, as a perjoule server there tells them: `perjoule:http://HOST:PORT`,
- * with `token=...` behind a comma where the server wants one. It asks for /api/profiling/power/now
- * and takes the mean power of each whole second.
+ * Rails of another machine, read from a perjoule server there: `perjoule:http://HOST:PORT`,
+ * followed by `,token=...` if the server requires one. Polls /api/profiling/power/now and uses the
+ * mean power of each whole second.
  *
- * Whole seconds are on the other machine's clock. Every answer bounds the difference to ours: the
- * last whole second ended before it was sent and at most a second earlier than that. The bounds of
- * many answers at odd times overlap in a narrow interval; its middle is the offset, and half its
- * width goes into every reading as the uncertainty of when it was. Bounds are forgotten after a
- * while, because clocks drift.
+ * Seconds are those of the other machine's clock. Every answer bounds the clock offset: the last
+ * whole second ended before the answer was sent, at most one second earlier. The intersection of
+ * the bounds of many answers at irregular times is narrow; its midpoint is the offset, and its half
+ * width the uncertainty of every reading's time. Old bounds are dropped, because clocks drift.
  *
- * No thread: `read` is called every 10 ms and carries the conversation on, without blocking.
+ * No thread: `read` is called every 10 ms and advances a non-blocking HTTP exchange.
  */
 #include "power/source.h"
 
@@ -32,14 +31,15 @@
 
 enum {
     REMOTE_RAILS = 16,
-    REMOTE_SECONDS = 8, /* asked for at a time */
+    REMOTE_SECONDS = 8, /* seconds per request */
     REMOTE_ANSWER_BYTES = 1 << 20,
-    REMOTE_BOUNDS = 64 /* answers whose bounds are remembered */
+    REMOTE_BOUNDS = 64 /* number of answers whose bounds are kept */
 };
-#define ASK_EVERY_NS (330 * PJ_NS_PER_MS) /* no divisor of a second: answers come at odd times */
-#define PATIENCE_NS  (3 * PJ_NS_PER_S)    /* for an answer */
-#define LOST_NS      (30 * PJ_NS_PER_S)   /* without one: the server is gone */
-#define DELAY_NS     (2500 * PJ_NS_PER_MS)
+#define ASK_EVERY_NS \
+    (330 * PJ_NS_PER_MS) /* does not divide a second, so that answers come at irregular phases */
+#define PATIENCE_NS (3 * PJ_NS_PER_S)  /* timeout of an answer */
+#define LOST_NS     (30 * PJ_NS_PER_S) /* without an answer: the source is lost */
+#define DELAY_NS    (2500 * PJ_NS_PER_MS)
 
 typedef struct remote_bound {
     int64_t low_ns, high_ns; /* their wall clock minus our monotonic one */
@@ -52,8 +52,8 @@ typedef struct remote {
     int port;
     pj_rail rails[REMOTE_RAILS];
     uint32_t rail_count;
-    /* the conversation */
-    int fd; /* -1: none; 0 in a state that was never opened */
+    /* HTTP state */
+    int fd; /* -1: none; 0 before open */
     bool connected;
     size_t sent;
     int64_t asked_ns, sent_ns, answered_ns;
@@ -62,7 +62,7 @@ typedef struct remote {
     /* clocks */
     remote_bound bounds[REMOTE_BOUNDS];
     uint32_t bound_count;
-    int64_t last_end_ms; /* of the last second that was given */
+    int64_t last_end_ms; /* end of the last second returned */
     pj_reading waiting[REMOTE_RAILS * REMOTE_SECONDS];
     uint32_t waiting_count;
 } remote;
@@ -118,7 +118,7 @@ static pj_status resolve(remote *r, pj_error *err)
     return PJ_OK;
 }
 
-/* ---- the conversation ------------------------------------------------------------------------ */
+/* ---- HTTP exchange -------------------------------------------------------------------------- */
 
 static void hang_up(remote *r)
 {
@@ -152,7 +152,7 @@ static void ask(remote *r, int64_t now_ns)
         hang_up(r);
 }
 
-/* True while there is nothing to be done but wait; hangs up on a failure. */
+/* True while waiting for the socket; closes it on a failure. */
 static bool send_request(remote *r)
 {
     struct pollfd p = {.fd = r->fd, .events = POLLOUT};
@@ -184,7 +184,7 @@ static bool receive_answer(remote *r)
     }
 }
 
-/* The JSON of an answer with status 200; NULL: it is none. `status` says which it was, 0: none. */
+/* The JSON of an answer with status 200, else NULL. `status`: the HTTP status, 0: none. */
 static json_t *parse_answer(const remote *r, int *status)
 {
     const char *text = pj_buffer_get(&r->answer), *body = strstr(text, "\r\n\r\n");
@@ -192,7 +192,7 @@ static json_t *parse_answer(const remote *r, int *status)
     return body && *status == 200 ? json_loads(body + 4, 0, NULL) : NULL;
 }
 
-/* Asks once and waits for the answer, at opening. */
+/* At opening: one blocking request. */
 static json_t *ask_and_wait(remote *r, int *status)
 {
     int64_t until_ns = pj_clock_ns() + PATIENCE_NS;
@@ -220,7 +220,7 @@ static void bound_offset(remote *r, int64_t end_ms)
         .low_ns = end_ns - r->answered_ns, .high_ns = end_ns + PJ_NS_PER_S - r->sent_ns};
 }
 
-/* Their clock minus ours; the half width is how far that may be off. */
+/* Their clock minus ours, and its uncertainty as a half width. */
 static int64_t offset_of(const remote *r, int64_t *half_ns)
 {
     uint32_t count = r->bound_count < REMOTE_BOUNDS ? r->bound_count : REMOTE_BOUNDS;
@@ -229,7 +229,7 @@ static int64_t offset_of(const remote *r, int64_t *half_ns)
         if (r->bounds[i].low_ns > low) low = r->bounds[i].low_ns;
         if (r->bounds[i].high_ns < high) high = r->bounds[i].high_ns;
     }
-    if (high < low) { /* a clock was set meanwhile: the last answer alone says something */
+    if (high < low) { /* a clock was set: only the last answer is valid */
         const remote_bound *last = &r->bounds[(r->bound_count - 1) % REMOTE_BOUNDS];
         low = last->low_ns;
         high = last->high_ns;
@@ -284,7 +284,7 @@ static void take_rail(remote *r, const json_t *from)
     r->rail_count++;
 }
 
-/* Rails whose class is `platform` contain others: they are not handed on. */
+/* Platform rails contain others and are skipped. */
 static void take_rails(remote *r, const json_t *answer)
 {
     size_t i;
@@ -323,7 +323,7 @@ static void add_reading(remote *r, uint32_t rail, double mw, int64_t end_ns, int
                      .reason = isnan(mw) ? PJ_REASON_IO : PJ_REASON_NONE};
 }
 
-/* One second of all rails; `back` seconds before the last one. */
+/* Readings of all rails for one second, `back` seconds before the last. */
 static void take_second(remote *r, const json_t *rails, size_t back, int64_t end_ms)
 {
     int64_t error_ns, offset_ns = offset_of(r, &error_ns);
@@ -341,7 +341,7 @@ static void take_second(remote *r, const json_t *rails, size_t back, int64_t end
     }
 }
 
-/* The last second may still be filling up over there: the ones before it are taken, each once. */
+/* The last second may still be incomplete there, so only earlier ones are used, each once. */
 static void take_seconds(remote *r, const json_t *answer)
 {
     const json_t *end = json_object_get(answer, "end_unix_ms");
@@ -412,7 +412,7 @@ static void probe_remote(const pj_power_env *env, const char *argument, pj_sourc
     pj_status status = r ? open_remote(r, env, argument, &err) : pj_fail_memory(&err, "a source");
     if (status == PJ_OK) close_remote(r);
     pj_free(r);
-    /* an argument that is wrong is the user's error, which opening tells */
+    /* an invalid argument is reported by open */
     if (status != PJ_OK && status != PJ_E_INVALID)
         pj_source_report_set(report, status == PJ_E_DENIED ? PJ_SOURCE_DENIED : PJ_SOURCE_ABSENT,
                              "", "%s", err.text);

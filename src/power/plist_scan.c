@@ -96,7 +96,7 @@ static bool read_text(scanner *s, const tag *open, pj_plist_text *text)
     return false;
 }
 
-/* NAN for what is no number. Integers may be hexadecimal. */
+/* NAN if it is not a number. Integers may be hexadecimal. */
 static double number_of(pj_plist_text text)
 {
     char digits[MAX_NUMBER_BYTES], *end;
@@ -121,7 +121,7 @@ static bool scan_array(scanner *s, int depth)
     }
 }
 
-/* The root is dictionary 1; numbers of deeper ones than 2 are not reported. */
+/* The root is dictionary level 1; numbers below level 2 are not reported. */
 static bool scan_dict(scanner *s, pj_plist_text section, int depth)
 {
     for (tag t, value;;) {

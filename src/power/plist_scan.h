@@ -1,8 +1,8 @@
 /*
  * Numbers of an XML property list, without building a tree: those directly in the root dictionary
  * and those in dictionaries directly below it, which is all that powermetrics' samples need. The
- * text is hostile: it is read within its bounds, nested 64 levels deep at most, and entities are
- * not expanded.
+ * text is untrusted: reads are bounds-checked, nesting is limited to 64 levels, entities are not
+ * expanded.
  */
 #ifndef PJ_POWER_PLIST_SCAN_H
 #define PJ_POWER_PLIST_SCAN_H

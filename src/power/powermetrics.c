@@ -134,7 +134,8 @@ static void fill(powermetrics *p)
 static void reap(powermetrics *p)
 {
     if (p->pid <= 0) return;
-    kill(p->pid, SIGTERM); /* sudo's child runs as root: it ends by the broken pipe instead */
+    kill(p->pid, SIGTERM); /* sudo's child runs as root and cannot be signalled: it ends on the
+                              broken pipe */
     for (int i = 0; i < 100; i++) {
         if (waitpid(p->pid, NULL, WNOHANG) != 0) {
             p->pid = 0;
@@ -180,7 +181,7 @@ static pj_status next_sample(powermetrics *p, pj_pm_sample *sample)
 {
     for (;;) {
         size_t end = document_end(p);
-        if (end == 0 && p->length == STREAM_BYTES) p->length = 0; /* no plist is that long */
+        if (end == 0 && p->length == STREAM_BYTES) p->length = 0; /* longer than any valid plist */
         if (end == 0) return PJ_E_AGAIN;
         pj_status status = pj_pm_parse(p->stream, end, sample, NULL);
         memmove(p->stream, p->stream + end, p->length - end);

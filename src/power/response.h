@@ -16,9 +16,9 @@ typedef struct pj_response {
 
 /* Prior knowledge narrows the search: a window or a lag in *response is kept (both 0: any shape),
  * and the rest is fitted. The load's edges must be sharp: a machine that ramps up over a second
- * looks like a lagging sensor, so pass what the sensor's kind tells. Readings: values published at
- * `at_ns`, ascending. Edges: the load turns on at edges[0], off at edges[1], and so on.
- * PJ_E_UNAVAILABLE when the readings do not show the load (no edge inside them, or less than a
+ * looks like a lagging sensor, so pass what is known of the sensor's kind. Readings: values
+ * published at `at_ns`, ascending. Edges: the load turns on at edges[0], off at edges[1], and so
+ * on. PJ_E_UNAVAILABLE when the readings do not show the load (no edge inside them, or less than a
  * tenth of the misfit explained). */
 pj_status pj_response_fit(const int64_t *at_ns, const double *mw, size_t count,
                           const int64_t *edges, size_t edge_count, int64_t period_ns,

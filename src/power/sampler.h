@@ -21,7 +21,7 @@ typedef struct pj_power_sampler {
     uint32_t rail_count;         /* of the source, including those not kept */
     pj_rail rails[PJ_MAX_RAILS]; /* as the source gave them */
     int16_t kept[PJ_MAX_RAILS];  /* index in the meter, or -1: a better source provides it */
-    bool unstated[PJ_MAX_RAILS]; /* the source states no update period */
+    bool unstated[PJ_MAX_RAILS]; /* the source does not state an update period */
     pj_filter filters[PJ_MAX_RAILS];
     pj_coarsen coarsen[PJ_MAX_RAILS];
     int64_t interval_ns; /* between polls */

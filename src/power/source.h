@@ -32,19 +32,19 @@ typedef struct pj_power_env {
     const char *powermetrics;    /* command line, NULL: sudo -n /usr/bin/powermetrics */
     const char *visible_devices; /* CUDA_VISIBLE_DEVICES, NULL: all */
     const char *cache_folder;    /* of sensor characterisations; NULL: no cache */
-    int64_t interval_ns;         /* for sources that take it at their start; 0: 100 ms */
+    int64_t interval_ns;         /* for sources with a fixed interval; 0: 100 ms */
 } pj_power_env;
 
 /* From PERJOULE_SYSFS, PERJOULE_PROCFS, PERJOULE_NVML, PERJOULE_POWERMETRICS and
  * CUDA_VISIBLE_DEVICES; the cache folder lies in static storage. */
 void pj_power_env_get(pj_power_env *env);
 
-/* The --power list where nobody gave one: PERJOULE_POWER, else "auto". */
+/* The default --power list: PERJOULE_POWER, else "auto". */
 const char *pj_power_default(void);
 
 typedef enum pj_source_state {
     PJ_SOURCE_USABLE = 0,
-    PJ_SOURCE_DENIED,  /* present, but permission is missing */
+    PJ_SOURCE_DENIED,  /* present, but not permitted */
     PJ_SOURCE_ABSENT,  /* this machine does not have it */
     PJ_SOURCE_OPTIONAL /* usable, but only when named */
 } pj_source_state;
@@ -53,22 +53,22 @@ typedef enum pj_source_state {
 typedef struct pj_source_report {
     pj_source_state state;
     char reason[PJ_SOURCE_TEXT_BYTES]; /* one sentence: what is missing */
-    char remedy[PJ_SOURCE_TEXT_BYTES]; /* the exact command or step that mends it */
-    bool unread; /* absent, but the device is here: totals lack what the source counts for */
+    char remedy[PJ_SOURCE_TEXT_BYTES]; /* the exact command or step that fixes it */
+    bool unread; /* absent, but its device is present: totals lack the source's classes */
 } pj_source_report;
 
 enum {
-    PJ_SOURCE_REMOTE = 1,  /* its rails are another machine's */
-    PJ_SOURCE_STREAM = 2,  /* gives data with its own timestamps, and `read` may allocate */
+    PJ_SOURCE_REMOTE = 1,  /* its rails belong to another machine */
+    PJ_SOURCE_STREAM = 2,  /* pushes data with its own timestamps; `read` may allocate */
     PJ_SOURCE_BY_NAME = 4, /* never part of "auto" */
-    PJ_SOURCE_ONCE = 8     /* reopening would not bring it back */
+    PJ_SOURCE_ONCE = 8     /* cannot be reopened */
 };
 
 typedef struct pj_power_source {
     int version; /* PJ_POWER_SOURCE_VERSION */
     const char *name;
     const char
-        *counts_for; /* classes that it would give where it is denied or unread; NULL: unknown */
+        *counts_for; /* rail classes it would provide when denied or not read; NULL: unknown */
     unsigned flags;
     size_t state_bytes;
     /* Whether the source can be used here; leaves nothing open and takes milliseconds (over a

@@ -1,5 +1,5 @@
 /* Small text files of /sys and /proc: read once, or kept open and reread with one pread each, which
- * keeps a thousand readings per second affordable. */
+ * keeps a thousand readings per second cheap. */
 #ifndef PJ_POWER_SYSFS_H
 #define PJ_POWER_SYSFS_H
 

@@ -19,7 +19,7 @@ typedef struct pj_trace {
     double *t_ms;          /* from the first row, ascending */
     float *window_ms;      /* true averaging time of the row, 0: unknown; NULL: unknown for all */
     float *mw;             /* row_count x rail_count; NAN where the cell holds no number */
-    /* same shape: the cell says that there was no value (rather than being empty) */
+    /* same shape: the cell states that there was no value (it is not merely empty) */
     bool *gap;
     bool polled;    /* rows are polls that may repeat a reading, not updates */
     size_t skipped; /* lines that could not be parsed */

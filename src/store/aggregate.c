@@ -307,7 +307,8 @@ enum { NODE_BYTES = offsetof(pj_sum_node, statistics), HEADER_1_BYTES = 24, STAT
 _Static_assert(sizeof(pj_sum_node) == NODE_BYTES + PJ_STATISTIC_SHOWN * sizeof(double),
                "no padding");
 
-/* "PJNODE1": no count of statistics, and the sum of entropies after the four statistics of then. */
+/* "PJNODE1", the earlier format: no count of statistics; the entropy sum follows four
+ * statistics. */
 static void read_node_1(const char *from, pj_sum_node *node)
 {
     size_t entropy = offsetof(pj_sum_node, entropy_sum), bytes = STATISTICS_1 * sizeof(double);

@@ -7,7 +7,7 @@
 
 typedef struct pj_store_check_result {
     uint64_t runs;                      /* number checked */
-    uint64_t damaged;                   /* findings of the integrity check, and damaged sums */
+    uint64_t damaged;                   /* defects found by the integrity check, and corrupt sums */
     uint64_t orphans;                   /* rows that refer to a missing row */
     uint64_t unbalanced;                /* wholes that differ from the sum of their parts */
     double worst_relative;              /* largest relative difference, including balanced ones */

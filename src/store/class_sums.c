@@ -25,7 +25,7 @@ static pj_class_sum *next_row(growing *g)
     return &g->rows[g->count++];
 }
 
-/* The name of the component alone; equal names share one text where they follow each other. */
+/* Strips the operation from a class name; consecutive equal names share one string. */
 static const char *component_name(growing *g, const char *class_name)
 {
     size_t length = strcspn(class_name, "/");

@@ -1,4 +1,4 @@
-/* What each class of work took in whole runs: the small table by which runs are set side by side.
+/* Sums of each class of work over whole runs: the small table from which runs are compared.
  */
 #ifndef PJ_STORE_CLASS_SUMS_H
 #define PJ_STORE_CLASS_SUMS_H
@@ -7,7 +7,7 @@
 
 /* A class's row of one run. The classes of a run cover all of its time and energy. */
 typedef struct pj_class_sum {
-    uint32_t run;     /* index into the ids asked for */
+    uint32_t run;     /* index into the given ids */
     uint8_t phase;    /* pj_phase, PJ_PHASE_COUNT: unknown */
     const char *name; /* of the component: "attention" for "attention/softmax" */
     double time_ms, energy_mj, energy_sd_mj, flops, bytes; /* NAN: unavailable */

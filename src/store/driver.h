@@ -83,7 +83,8 @@ typedef struct pj_store_driver {
 
     /* ---- schema ---- */
     pj_status (*get_version)(void *db, pj_db_owner *owner, int64_t *version, pj_error *err);
-    pj_status (*set_version)(void *db, int64_t version, pj_error *err); /* and makes it ours */
+    pj_status (*set_version)(void *db, int64_t version,
+                             pj_error *err); /* and marks the database as perjoule's */
     /* Names of a table's columns in the database's order. */
     pj_status (*columns)(void *db, const char *table, pj_column_name_fn *take, void *context,
                          pj_error *err);
@@ -107,23 +108,23 @@ typedef struct pj_store_driver {
     void (*finalize)(void *statement); /* NULL is allowed */
 
     /* ---- optional, NULL where the engine has nothing better ---- */
-    /* Inserts rows faster than statements do, inside a PJ_WRITE_LARGE_RUN. Not done: nothing was
-     * inserted, statements will be used. PJ_E_UNSUPPORTED: the transaction is to be rolled back and
-     * the run saved by statements. */
+    /* Inserts rows faster than statements do, inside a PJ_WRITE_LARGE_RUN. `done` false: nothing
+     * was inserted, the caller uses statements. PJ_E_UNSUPPORTED: the caller must roll back and
+     * save the run by statements. */
     pj_status (*insert_rows)(void *db, const pj_bulk_rows *rows, bool *done, pj_error *err);
-    /* Damage of the stored data that the engine itself can find. */
+    /* Corruption of stored data that the engine itself can detect. */
     pj_status (*check)(void *db, pj_defect_fn *take, void *context, pj_error *err);
     /* Whether the file's content is a database of ours, without opening it as one. */
     bool (*recognise)(const char *path);
-    /* Before rows of a run are written, outside a transaction: the machine that the rows are of;
-     * NULL: the one that the stored run is of. */
+    /* Called before rows of a run are written, outside a transaction, with the machine they belong
+     * to; NULL: the stored run's. */
     pj_status (*enter_run)(void *db, const char *run_id, const int64_t *machine_id, pj_error *err);
-    /* First ids of `counts[i]` consecutive ones in each of the tables. */
+    /* Reserves `counts[i]` consecutive ids in each table and returns the first. */
     pj_status (*reserve_ids)(void *db, const char *const *tables, const int64_t *counts, int count,
                              int64_t *first, pj_error *err);
-    /* Writes what an owner runs once on a server: roles, tables, rights. */
+    /* Writes the SQL that an owner runs once on a server: roles, tables, grants. */
     void (*setup)(pj_buffer *out, const char *schema, bool is_distributed);
-    /* Deletes a run with its rows, where deleting from profiling_runs does not do that. */
+    /* Deletes a run with its rows; needed where deleting from profiling_runs does not cascade. */
     pj_status (*remove_run)(void *db, const char *run_id, pj_error *err);
     /* The server's wall clock, nanoseconds since 1970; for engines that are servers. */
     pj_status (*clock)(void *db, int64_t *wall_ns, pj_error *err);

@@ -15,7 +15,8 @@ const pj_store_driver *const pj_store_drivers[] = {&pj_sqlite_driver,
 #endif
                                                    NULL};
 
-/* Engines that this build may lack: their addresses must not become names of files. */
+/* Prefixes of engines that this build may lack, so that their addresses are not taken for file
+ * names. */
 static const char *const addresses[] = {"postgresql:", "postgres:", NULL};
 
 static bool begins_with_one(const char *place, const char *const *prefixes)

@@ -14,8 +14,8 @@ pj_status pj_store_experiment_get(pj_store *store, const char *name, pj_arena *a
 /* `losses`: a JSON object by cell. */
 pj_status pj_store_experiment_set_losses(pj_store *store, const char *name, const char *losses,
                                          pj_error *err);
-/* What a server is to do with an experiment ("queued"), or what became of it: "completed",
- * "cancelled" or "failed", the last with a sentence. NULL: it was begun and has not ended. */
+/* State of an experiment on a server: "queued", "completed", "cancelled", or "failed" with a
+ * reason. NULL: begun and not ended. */
 pj_status pj_store_experiment_set_state(pj_store *store, const char *name, const char *state,
                                         const char *error, pj_error *err);
 pj_status pj_store_experiment_get_state(pj_store *store, const char *name, pj_arena *arena,

@@ -22,8 +22,8 @@ static void day_of(int64_t wall_ns, char day[ISO_BYTES])
 
 /* ---- beats ---------------------------------------------------------------------------------- */
 
-/* This machine's clock less the server's, from one round trip: the server read its clock somewhere
- * within it, so that half of it is the uncertainty. NAN without a server. */
+/* This machine's clock minus the server's, from one round trip, half of which is the uncertainty.
+ * NAN without a server. */
 static void compare_clocks(pj_store *store, double *offset_ms, double *uncertainty_ms)
 {
     int64_t server_ns;

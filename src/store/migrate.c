@@ -107,7 +107,7 @@ static pj_status add_columns(pj_store *store, const known_columns *known, pj_err
     return status;
 }
 
-/* Adds what is missing, or only says whether anything is. */
+/* Adds missing columns, or only checks for them. */
 static pj_status complete_columns(pj_store *store, bool add, bool *missing, pj_error *err)
 {
     pj_status status = PJ_OK;
@@ -122,7 +122,8 @@ static pj_status complete_columns(pj_store *store, bool add, bool *missing, pj_e
     return status;
 }
 
-/* Several processes may start at once: whoever gets the lock migrates, the others find it done. */
+/* Several processes may start at once: the one that gets the lock migrates, the others find it
+ * done. */
 pj_status pj_store_migrate(pj_store *store, pj_error *err)
 {
     int64_t version = 0;

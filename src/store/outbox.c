@@ -1,4 +1,4 @@
-/* Keeping runs for a server and handing them over. */
+/* Stores runs locally until they are transferred to a server. */
 #include "store/outbox.h"
 
 #include "base/clock.h"
@@ -66,7 +66,7 @@ uint64_t pj_outbox_count(const char *place)
     return count;
 }
 
-/* ---- handing over ---------------------------------------------------------------------------- */
+/* ---- transferring ---------------------------------------------------------------------------- */
 
 static pj_status list_ids(pj_store *box, pj_buffer *ids, pj_error *err)
 {
@@ -87,10 +87,10 @@ static pj_status hand_over(pj_store *box, pj_store *server, const char *id, pj_e
     if (status == PJ_OK) status = pj_store_save_here(server, &data, err);
     pj_run_data_fini(&data);
     if (status == PJ_OK) status = pj_store_delete(box, id, err);
-    return status == PJ_E_NOT_FOUND ? PJ_OK : status; /* deleted meanwhile: nothing to do */
+    return status == PJ_E_NOT_FOUND ? PJ_OK : status; /* deleted meanwhile */
 }
 
-/* A failure of this kind concerns the one run, and the others can go on. */
+/* Whether a failure concerns only this run, so that the others can be transferred. */
 static bool is_of_the_run(pj_status status)
 {
     return status == PJ_E_INVALID || status == PJ_E_STATE || status == PJ_E_INTERNAL;
@@ -113,7 +113,7 @@ static void hand_over_all(pj_store *box, pj_store *server, const pj_buffer *ids,
     }
 }
 
-/* One process at a time, so that the order holds. The lock ends with the process. */
+/* A file lock admits one process at a time, which preserves the order; it ends with the process. */
 static int lock_outbox(const pj_store *box)
 {
     char path[PJ_PLACE_BYTES + 16];
@@ -157,7 +157,7 @@ pj_status pj_outbox_push(const char *place, pj_handed_over_fn *take, void *conte
 
 /* ---- saving ---------------------------------------------------------------------------------- */
 
-/* Keeps the run, then hands over all that is there. */
+/* Stores the run in the outbox, then transfers everything in it. */
 static pj_status save_by_outbox(pj_store *store, const pj_run_data *data, pj_error *err)
 {
     pj_outbox_result result = {0};

@@ -20,7 +20,7 @@ enum { FIRST_PAUSE_MS = 50, MAX_PAUSE_MS = 1000 };
 
 /* ---- failures ------------------------------------------------------------------------------ */
 
-/* libpq's messages have several lines; a failure is one sentence. */
+/* Joins libpq's multi-line messages into one sentence. */
 static void one_line(const char *text, char *out, size_t bytes)
 {
     size_t n = 0;
@@ -159,7 +159,7 @@ static pj_status refuse_password(const char *place, pj_error *err)
     bool has_password = false;
     PQconninfoOption *options = pj_pq.PQconninfoParse(place, &why);
     if (!options) {
-        pj_pq.PQfreemem(why); /* it quotes the address */
+        pj_pq.PQfreemem(why); /* its message would quote the address */
         return pj_fail(err, PJ_E_INVALID,
                        "the database's address is not one of PostgreSQL (say "
                        "postgresql://user@host/name)");
@@ -217,7 +217,7 @@ static pj_status set_up(pj_postgres *pg, pj_error *err)
                    pg->place, encoding ? encoding : "something unknown");
 }
 
-/* A server that restarts is back in seconds; for longer absences the caller has other plans. */
+/* A restarting server is back in seconds; longer outages are handled by the caller. */
 pj_status pj_pg_ensure(pj_postgres *pg, pj_error *err)
 {
     if (pj_pg_is_alive(pg) || pg->in_transaction) return PJ_OK;

@@ -89,10 +89,10 @@ typedef struct pj_postgres {
     uint64_t generation; /* of the connection; prepared statements are of one */
     uint64_t next_name;
     bool read_only, in_transaction;
-    pj_pg_statement *streaming;             /* whose rows are still arriving */
+    pj_pg_statement *streaming;             /* statement whose rows are still being received */
     void (*settle)(struct pj_postgres *pg); /* of the streaming statement */
     pj_pg_table *tables[PJ_PG_TABLES];      /* columns as read, until the schema changes */
-    int month;      /* the partitions of this month are there: year * 12 + month; 0: unknown */
+    int month;      /* month whose partitions exist: year * 12 + month; 0: unknown */
     pj_error error; /* the last failure */
     char place[PJ_PG_PLACE_BYTES];
 } pj_postgres;

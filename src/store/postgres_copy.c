@@ -1,4 +1,4 @@
-/* Rows in bulk: COPY in its binary format, and what it has to know of a table's columns. */
+/* Bulk insertion by COPY in binary format, and the column types it needs. */
 #include "store/postgres.h"
 
 #include <stdio.h>
@@ -69,7 +69,7 @@ static pj_status begin_copy(pj_postgres *pg, const pj_pg_table *table, pj_error 
     return PJ_OK;
 }
 
-/* The failure of the server, if it said one, ends a COPY too. */
+/* Ends a COPY, with the server's error if it reported one. */
 static pj_status end_copy(pj_postgres *pg, const char *why, pj_error *err)
 {
     pj_status status = PJ_OK;

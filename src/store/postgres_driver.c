@@ -28,8 +28,8 @@ static pj_status ask_int(pj_postgres *pg, const char *text, int64_t *value, pj_e
     return PJ_OK;
 }
 
-/* Ours is a schema with our version in it; one that has a table of our names and no version is
- * somebody else's, and other tables beside ours do no harm. */
+/* A schema is ours if it contains our version. One with a table of our names but no version is
+ * foreign; other tables beside ours are allowed. */
 static pj_status get_version(void *db, pj_db_owner *owner, int64_t *version, pj_error *err)
 {
     static const char find[] =
@@ -85,7 +85,7 @@ static pj_status list_columns(void *db, const char *name, pj_column_name_fn *tak
 
 /* ---- transactions -------------------------------------------------------------------------- */
 
-/* The lock is for changes of the schema: several machines may meet an old one at once. */
+/* An advisory lock for migrations: several machines may open an old schema at once. */
 static const char *begin_text(pj_transaction kind)
 {
     switch (kind) {
@@ -114,7 +114,7 @@ static pj_status begin(void *db, pj_transaction kind, pj_error *err)
     pj_postgres *pg = db;
     pj_status status = begin_once(pg, kind, err);
     if (status == PJ_OK || pj_pg_is_alive(pg)) return status;
-    return begin_once(pg, kind, err); /* the connection had been closed while it was not used */
+    return begin_once(pg, kind, err); /* the idle connection had been closed */
 }
 
 static void rollback(void *db)
@@ -166,7 +166,7 @@ static int month_of(const char *run_id)
     return year < FIRST_YEAR || year > LAST_YEAR ? 0 : year * 12 + at.tm_mon;
 }
 
-/* Looks first, because making is a right that not everybody has, and takes a lock. */
+/* Checks for the partitions first, because creating them needs a privilege and a lock. */
 static pj_status make_partitions(pj_postgres *pg, int month, pj_error *err)
 {
     char text[200];
@@ -203,7 +203,8 @@ static pj_status enter_run(void *db, const char *run_id, const int64_t *machine_
                  " profiling_runs WHERE id = '%s'",
                  id);
     PGresult *result = status == PJ_OK ? pj_pg_ask(pg, text, err) : NULL;
-    if (!result && status == PJ_OK && !pj_pg_is_alive(pg)) { /* closed while it was not used */
+    if (!result && status == PJ_OK &&
+        !pj_pg_is_alive(pg)) { /* the idle connection had been closed */
         status = pj_pg_ensure(pg, err);
         result = status == PJ_OK ? pj_pg_ask(pg, text, err) : NULL;
     }
@@ -233,7 +234,7 @@ static pj_status reserve_ids(void *db, const char *const *tables, const int64_t 
     return good ? PJ_OK : pj_fail(err, PJ_E_INTERNAL, "ids of a run's rows are missing");
 }
 
-/* By ranges of ids where rows are many. The lock keeps two writers of one run apart. */
+/* Deletes large tables by ranges of ids. The lock serialises writers of one run. */
 static pj_status remove_run(void *db, const char *run_id, pj_error *err)
 {
     char text[TEXT_BYTES];
@@ -265,7 +266,7 @@ static pj_status remove_run(void *db, const char *run_id, pj_error *err)
 
 /* ---- checks -------------------------------------------------------------------------------- */
 
-/* Without foreign keys, rows whose run is not there are found by looking. */
+/* There are no foreign keys, so orphans are searched for. */
 static pj_status check_table(pj_postgres *pg, const char *table, pj_defect_fn *take, void *context,
                              pj_error *err)
 {
@@ -283,8 +284,8 @@ static pj_status check_table(pj_postgres *pg, const char *table, pj_defect_fn *t
     return PJ_OK;
 }
 
-/* Reads every row of every run, as the sums that are checked next do, which may take longer than a
- * statement usually may. A connection that checks does nothing else. */
+/* Lifts the statement timeout, because the checks read every row of every run. The connection is
+ * used for nothing else. */
 static pj_status check(void *db, pj_defect_fn *take, void *context, pj_error *err)
 {
     pj_status status = pj_pg_run(db, "SET statement_timeout = 0", err);

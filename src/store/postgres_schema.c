@@ -25,7 +25,7 @@
 #define NN_INTEGER(name) " " name " bigint NOT NULL,"
 #define NN_BYTES(name) " " name " bytea NOT NULL,"
 #define RUN_ID NN_TEXT("run_id")
-/* The connection says of which machine the rows are that it writes. */
+/* The machine of the rows that the connection writes, as a session variable. */
 #define OF_MACHINE                                                                           \
     " machine_id bigint NOT NULL DEFAULT"                                                    \
     " coalesce(nullif(current_setting('perjoule.machine_id', true), ''), '0')::bigint,"
@@ -385,7 +385,7 @@
     "CREATE INDEX layers_by_run ON layer_metrics USING brin (run_id);"                       \
     "CREATE INDEX components_by_run ON component_metrics USING brin (run_id);"               \
     "CREATE INDEX operations_by_run ON deep_operation_metrics USING brin (run_id);"          \
-    /* Packed numbers: compressing them costs more than it saves. */                         \
+    /* Packed numbers are stored uncompressed: compression costs more than it saves. */      \
     "ALTER TABLE run_charts ALTER COLUMN data SET STORAGE EXTERNAL;"                         \
     "ALTER TABLE run_rails ALTER COLUMN power_mw SET STORAGE EXTERNAL;"
 
@@ -395,7 +395,7 @@
     " 'tokens', 'pipeline_sections', 'layer_metrics', 'component_metrics',"                  \
     " 'deep_operation_metrics', 'run_warnings', 'run_conditions']"
 
-/* Writers need no right to create tables: these functions run with their owner's. */
+/* SECURITY DEFINER, so that writers need no privilege to create tables. */
 #define AS_OWNER " LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS "
 
 static const char version_1[] =
@@ -415,7 +415,7 @@ static const char version_1[] =
     "CREATE FUNCTION instr(text, text) RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE"
     " AS 'SELECT strpos($1, $2)';"
 
-    /* An id of the first moment of a month. */
+    /* The lowest UUIDv7 of a month. */
     "CREATE FUNCTION perjoule_first_id(month date) RETURNS text LANGUAGE sql IMMUTABLE AS"
     " $$SELECT substr(h, 1, 8) || '-' || substr(h, 9) FROM (SELECT lpad(to_hex("
     "  (extract(epoch FROM month::timestamp) * 1000)::bigint), 12, '0') AS h) AS hex$$;"
@@ -434,14 +434,14 @@ static const char version_1[] =
     "    quote_literal(perjoule_first_id(first)),"
     "    quote_literal(perjoule_first_id((first + interval '1 month')::date)));"
     "  END LOOP; END$$;"
-    /* Ids whose time is no month of perjoule's: those that another program made up. */
+    /* For ids outside the range of months, which other programs may have made. */
     "DO $$DECLARE name text; BEGIN FOREACH name IN ARRAY " RUN_TABLES " LOOP"
     "  PERFORM perjoule_attach(name || '_before', name, 'MINVALUE',"
     "   quote_literal(perjoule_first_id('2020-01-01')));"
     "  PERFORM perjoule_attach(name || '_after', name,"
     "   quote_literal(perjoule_first_id('2100-01-01')), 'MAXVALUE');"
     "  EXECUTE format('CREATE SEQUENCE %I', name || '_rows'); END LOOP; END$$;"
-    /* The first ids of a run's rows; they are taken whether or not the run is stored. */
+    /* Reserves the ids of a run's rows; they are used up even if the run is not stored. */
     "CREATE FUNCTION perjoule_reserve(tables text[], counts bigint[]) RETURNS bigint[]" AS_OWNER
     " $$DECLARE firsts bigint[]; first bigint; BEGIN"
     "  PERFORM pg_advisory_lock(5785247, 3);"
@@ -457,8 +457,8 @@ static const char version_1[] =
     "REVOKE ALL ON FUNCTION perjoule_reserve(text[], bigint[]) FROM PUBLIC;"
     VIEWS;
 
-/* What machines last said of themselves (store/machines.h). Where the roles of
- * `perjoule setup --postgres` exist already, they get their rights here. */
+/* Heartbeats (store/machines.h). If the roles of `perjoule setup --postgres` exist already, they
+ * get their grants here. */
 static const char version_2[] =
     "CREATE TABLE machine_states (" NN_TEXT("name") NN_INTEGER("seen_ns") TEXT("version")
     TEXT("sensors") TEXT("energy_source") TEXT("day") REAL("energy_mj") TEXT("throttle")
@@ -468,8 +468,8 @@ static const char version_2[] =
     " IF EXISTS (SELECT 1 FROM pg_roles WHERE rolname = 'perjoule_reader') THEN"
     "  GRANT SELECT ON machine_states TO perjoule_reader; END IF; END$$;";
 
-/* Lists put the largest first and runs without the figure last, which an ascending index, read
- * backwards, has the other way round. */
+/* Lists sort descending with NULLs last, for which an ascending index read backwards has the NULLs
+ * at the wrong end. */
 static const char version_3[] =
     "CREATE INDEX runs_by_duration_down ON profiling_runs(total_duration_ms DESC NULLS LAST);"
     "CREATE INDEX runs_by_energy_down ON profiling_runs(total_energy_mj DESC NULLS LAST);"

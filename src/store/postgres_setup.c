@@ -1,4 +1,5 @@
-/* What an owner runs once on a server: roles, tables, rights, and distribution with Citus. */
+/* The SQL that an owner runs once on a server: roles, tables, grants, and distribution with
+ * Citus. */
 #include "store/postgres.h"
 
 #include <stdio.h>

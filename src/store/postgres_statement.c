@@ -14,9 +14,9 @@ enum { MAX_PARAMETERS = 128, MAX_TEXT_BYTES = 1 << 20 };
 
 struct pj_pg_statement {
     pj_postgres *pg;
-    char *text; /* in PostgreSQL's words */
+    char *text; /* in PostgreSQL's dialect */
     char name[32];
-    uint64_t generation; /* of the connection that knows it; 0: none */
+    uint64_t generation; /* the connection (by number) on which it is prepared; 0: none */
     int count;
     uint32_t types[MAX_PARAMETERS];
     pj_value values[MAX_PARAMETERS];
@@ -74,7 +74,7 @@ static void translate(const char *c, pj_buffer *out)
         } else if (strncmp(c, run, sizeof run - 1) == 0) {
             c = write_run_condition(c, out);
         } else if (strncmp(c, cross, sizeof cross - 1) == 0) {
-            pj_buffer_text(out, "JOIN"); /* CROSS asks SQLite for that order */
+            pj_buffer_text(out, "JOIN"); /* CROSS fixes the join order in SQLite only */
             c += sizeof cross - 1;
         } else {
             pj_buffer_char(out, *c++);
@@ -130,7 +130,7 @@ pj_status pj_pg_prepare(void *db, const char *text, void **statement, pj_error *
     pj_buffer_fini(&out);
     if (status == PJ_OK && !s->text) status = pj_fail_memory(err, "a statement");
     if (status == PJ_OK) status = make_known(s, err);
-    /* The connection was lost since it was last used. */
+    /* The connection was replaced since the statement was prepared. */
     if (status == PJ_E_UNAVAILABLE && !pg->in_transaction && !pj_pg_is_alive(pg))
         status = make_known(s, err);
     if (status == PJ_OK)

@@ -10,7 +10,7 @@
 
 enum { MAX_ID_BYTES = 1 << 30 };
 
-/* Runs in progress are not in the table; one that a killed server left in its queue may be. */
+/* Runs in progress are not in the table, except one that a killed server left in its queue. */
 static const char find_rows[] =
     "SELECT id FROM profiling_runs WHERE created_ns < ?1 AND status <> 'running'"
     " AND (?2 = 1 OR id NOT IN (SELECT run_id FROM run_tags))"

@@ -16,8 +16,7 @@ typedef struct pj_saving {
     int64_t run_number; /* of the run's own row, where the engine does not count by itself */
 } pj_saving;
 
-/* The number under which a server knows a machine: made from its name, so that every program gives
- * a run the same one. */
+/* The machine's id on a server: a hash of its name, so that every program computes the same one. */
 int64_t pj_machine_id(const char *machine);
 
 #endif

@@ -66,15 +66,14 @@ pj_status pj_store_remove_run(pj_store *store, const char *id, pj_error *err);
 /* Names of a table's columns in the database's order. */
 pj_status pj_store_columns(pj_store *store, const char *table, pj_column_name_fn *take,
                            void *context, pj_error *err);
-/* Rows by the engine's fastest way. Not done: nothing was inserted, use statements.
- * PJ_E_UNSUPPORTED: roll back and save the run by statements. */
+/* Inserts rows by the engine's fastest method; see pj_store_driver.insert_rows. */
 pj_status pj_store_insert_rows(pj_store *store, const pj_bulk_rows *rows, bool *done,
                                pj_error *err);
-/* Before rows of a run are written; machine_id NULL: of the machine that the stored run is of. */
+/* Called before rows of a run are written; machine_id NULL: the stored run's machine. */
 pj_status pj_store_enter_run(pj_store *store, const char *run_id, const int64_t *machine_id,
                              pj_error *err);
-uint64_t pj_store_bulk_rows(const pj_store *store); /* inserted that way since opening */
-/* Defects that the engine finds in its own storage; none where it cannot look. */
+uint64_t pj_store_bulk_rows(const pj_store *store); /* rows inserted in bulk since opening */
+/* Corruption that the engine detects in its own storage, if it has such a check. */
 pj_status pj_store_find_defects(pj_store *store, pj_defect_fn *take, void *context, pj_error *err);
 
 /* First id and number of a run's rows in a table; 0 and 0: none. */

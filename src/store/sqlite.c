@@ -113,8 +113,8 @@ static void create_private(const char *path)
     if (fd >= 0) close(fd);
 }
 
-/* A log beside the database needs a file of shared memory, which cannot be created in a read-only
- * folder. Where there is no log and nobody can create one, the file is immutable for us. */
+/* WAL mode needs a shared-memory file, which cannot be created in a read-only folder. If there is
+ * no log and none can be created, the database is opened as immutable. */
 static bool is_immutable(const char *path)
 {
     char beside[sizeof((pj_sqlite *)0)->path + 8], *slash;

@@ -91,8 +91,8 @@ static bool is_of_a_run(pj_transaction kind)
 }
 
 /* A large run's commit would checkpoint the whole log at once, on the caller's time, and so would a
- * small commit after it. The pages stay in the log instead, until the database is closed, an
- * ordinary small write comes by, or the log has grown too long. */
+ * small commit after it. The pages stay in the log instead until the database is closed, a small
+ * transaction commits, or the log exceeds a limit. */
 static bool holds_checkpoints(pj_transaction kind)
 {
     return kind == PJ_WRITE_LARGE_RUN || kind == PJ_WRITE_CACHE;

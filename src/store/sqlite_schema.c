@@ -530,7 +530,7 @@ static const char version_8[] =
     "  FROM profiling_runs r JOIN run_phases p ON p.run_id = r.id"
     "  WHERE r.total_energy_mj IS NOT NULL GROUP BY r.rowid;";
 
-/* What devices reported about themselves; a trigger deletes the rows with their run. */
+/* Conditions of devices; a trigger deletes the rows with their run. */
 static const char version_9[] =
     "ALTER TABLE profiling_runs ADD COLUMN conditions TEXT;"
     "CREATE TABLE run_conditions (id INTEGER PRIMARY KEY, " OF_RUN ", t_ms REAL, device TEXT,"
@@ -550,8 +550,8 @@ static const char version_10[] =
 static const char version_11[] = "ALTER TABLE profiling_runs ADD COLUMN prompt_private TEXT;"
                                  "ALTER TABLE profiling_runs ADD COLUMN output_private TEXT;";
 
-/* Components in a step of a batch, but in no layer, had entries too many in this index when a large
- * run was inserted as pages; the rows themselves were right. */
+/* Components in a step of a batch, but in no layer, had surplus entries in this index when a large
+ * run was inserted as pages; the rows themselves were correct. */
 static const char version_12[] = "REINDEX components_of_sections;";
 
 /* Plans of experiments; their runs carry the name. */
@@ -559,17 +559,17 @@ static const char version_13[] =
     "CREATE TABLE experiments (name TEXT PRIMARY KEY NOT NULL, created_ns INTEGER NOT NULL,"
     " plan TEXT NOT NULL, losses TEXT) WITHOUT ROWID;";
 
-/* What a server is to do with an experiment (store/experiments.h). */
+/* State of an experiment on a server (store/experiments.h). */
 static const char version_14[] = "ALTER TABLE experiments ADD COLUMN state TEXT;"
                                  "ALTER TABLE experiments ADD COLUMN queued_ns INTEGER;"
                                  "ALTER TABLE experiments ADD COLUMN error TEXT;";
 
-/* What machines last said of themselves (store/machines.h). */
+/* Heartbeats of machines (store/machines.h). */
 static const char version_15[] =
     "CREATE TABLE machine_states (name TEXT PRIMARY KEY NOT NULL, seen_ns INTEGER NOT NULL,"
     " version TEXT, sensors TEXT, energy_source TEXT, day TEXT, energy_mj REAL, throttle TEXT,"
     " clock_offset_ms REAL, clock_uncertainty_ms REAL) WITHOUT ROWID;";
 
-const char *const pj_sqlite_schema[] = {version_1,  version_2,  version_3,  version_4,  version_5,
-                                        version_6,  version_7,  version_8,  version_9,  version_10,
-                                        version_11, version_12, version_13, version_14, version_15, NULL};
+const char *const pj_sqlite_schema[] = {
+    version_1, version_2,  version_3,  version_4,  version_5,  version_6,  version_7,  version_8,
+    version_9, version_10, version_11, version_12, version_13, version_14, version_15, NULL};

@@ -1,4 +1,4 @@
-/* A yardstick for the benchmark of saving: plain inserts of rows of the same shape in SQLite. */
+/* Baseline for the storage benchmark: plain inserts of rows of the same shape in SQLite. */
 #include "store/sql.h"
 
 #include "base/clock.h"

@@ -50,8 +50,8 @@ static pj_status open_and_migrate(pj_store *store, pj_error *err)
     return status;
 }
 
-/* While a server is away, it is tried again after growing pauses only: whoever asks meanwhile is
- * not kept waiting. */
+/* An unreachable server is retried with exponential backoff, so that callers do not wait for every
+ * attempt. */
 static pj_status connect_again(pj_store *store, pj_error *err)
 {
     enum { FIRST_PAUSE_S = 1, MAX_PAUSE_S = 60 };

@@ -17,10 +17,10 @@ typedef struct pj_store_options {
      * database is equal, saving a large run is slower. */
     bool by_statements;
     const struct pj_store_driver *driver; /* NULL: the one that serves the path (driver.h) */
-    /* A server that cannot be reached is no failure: runs are saved for it on this machine
-     * (outbox.h), everything else fails until it is there. */
+    /* An unreachable server is not an error at opening: runs go to the local outbox (outbox.h),
+     * everything else fails until the server is reachable. */
     bool may_be_away;
-    bool is_direct; /* runs go to the server without a stay in the outbox */
+    bool is_direct; /* runs go directly to the server, bypassing the outbox */
 } pj_store_options;
 
 /* Creates and migrates as needed. */
@@ -31,11 +31,11 @@ bool pj_store_is_server(const char *place);
 /* Whether a file's content is a database of this program. */
 bool pj_store_is_database(const char *path);
 const char *pj_store_path(const pj_store *store);
-/* Resolves the path for pj_store_open (NULL: the default). */
+/* Resolves the path as pj_store_open does (NULL: the default). */
 pj_status pj_store_default_path(const char *path, char *out, size_t bytes, pj_error *err);
 
-/* Saves a finished run, replacing a run of the same id. Durable on return, except for a power
- * failure (then: all or nothing). */
+/* Saves a finished run, replacing a run of the same id. Durable on return, also against
+ * a power failure. */
 pj_status pj_store_save(pj_store *store, const pj_run_data *data, pj_error *err);
 /* `data` must be zeroed or finished; free it with pj_run_data_fini. */
 pj_status pj_store_load(pj_store *store, const char *id, pj_run_data *data, pj_error *err);
@@ -55,7 +55,8 @@ typedef struct pj_prune {
     uint32_t keep;
     bool tagged;  /* delete tagged runs too */
     bool dry_run; /* only list them */
-    /* keep the runs: only their operations are deleted, whose sums over the run are stored apart */
+    /* keep the runs and delete only their operations, whose sums over the run are stored
+     * separately */
     bool operations;
 } pj_prune;
 typedef void pj_pruned_fn(void *context, const char *id);

@@ -23,9 +23,9 @@ struct pj_store {
     bool read_only;
     bool is_direct;      /* saves without the outbox */
     pj_store *outbox;    /* of a server; opened by the first run */
-    int64_t try_next_ns; /* not to connect before, while the server is away */
+    int64_t try_next_ns; /* next attempt to connect while the server is unreachable */
     int64_t pause_ns;
-    pj_error away; /* why it is */
+    pj_error away; /* why it is unreachable */
     pj_status (*connect)(pj_store *store, pj_error *err);
     bool by_statements; /* rows are never inserted in bulk */
     uint64_t bulk_rows; /* rows inserted in bulk since opening */
@@ -34,12 +34,12 @@ struct pj_store {
 };
 
 pj_status pj_store_migrate(pj_store *store, pj_error *err); /* migrate.c */
-/* PJ_OK: store->db is there. */
+/* Ensures that store->db is open. */
 static inline pj_status pj_store_connect(pj_store *store, pj_error *err)
 {
     return store->db ? PJ_OK : store->connect(store, err);
 }
-/* As pj_store_save, into this very database (save.c). */
+/* As pj_store_save, but never into the outbox (save.c). */
 pj_status pj_store_save_here(pj_store *store, const pj_run_data *data, pj_error *err);
 void pj_sql_forget(pj_sql *sql); /* an unused place afterwards */
 

@@ -27,7 +27,7 @@ static bool has(const json_t *list, const char *tag)
     return false;
 }
 
-/* What is there, without what goes, then what is new, in that order. */
+/* The existing tags without the removed ones, then the new ones, in that order. */
 static json_t *changed(const json_t *old, const pj_tag_change *changes, uint32_t count)
 {
     pj_tag_change gone[TAGS_OF_A_RUN];

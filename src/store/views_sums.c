@@ -481,13 +481,14 @@ static void write_node(const tree *t, const pj_sum_node *n, uint32_t level)
     pj_json_kv_uint(json, "count", n->count);
     double value = pj_node_metric(n, t->metric);
     double covered = operation ? 0 : children_sum(t, n, level + 1);
-    if (isnan(value) && t->metric >= PJ_METRIC_FLOPS) value = covered; /* only its parts have it */
+    if (isnan(value) && t->metric >= PJ_METRIC_FLOPS)
+        value = covered; /* known for its parts only */
     write_figures(t, value, n->time_ms, pj_mj_of_nj(n->gross_nj), covered);
     if (!operation) write_children(t, n, level + 1);
     pj_json_object_end(json);
 }
 
-/* A phase's FLOPs and bytes are the sum of its parts, the only ones that have any. */
+/* FLOPs and bytes are recorded on parts only; a phase's are their sum. */
 static double phase_value(const tree *t, const pj_sum_node *key, double ms, double mj)
 {
     if (t->metric == PJ_METRIC_TIME) return ms;
