@@ -108,8 +108,8 @@ typedef struct pj_session_options {
 
 PJ_API pj_status pj_session_open(const pj_session_options *options, pj_session **session,
                                  pj_error *err);
-/* Open runs are interrupted, open windows are over: neither may be touched any more. NULL is
- * allowed. */
+/* Ends open runs as interrupted and open windows without a result; their pointers become invalid.
+ * NULL is allowed. */
 PJ_API void pj_session_close(pj_session *session);
 
 typedef struct pj_run_options {
@@ -117,42 +117,42 @@ typedef struct pj_run_options {
     const char *prompt;
     const char *model_name;
     const char *model_path;
-    const char *engine; /* who does the inference; NULL: "custom" */
+    const char *engine; /* the inference engine; NULL: "custom" */
     const char *experiment_name;
     const char *const *tags; /* NULL-terminated list, or NULL */
     pj_depth depth;
     uint32_t batch_size;       /* 0 means 1 */
-    const char *settings_json; /* a JSON object of your own, kept with the run; or NULL */
+    const char *settings_json; /* any JSON object, stored with the run; or NULL */
     double weight;             /* see pj_run_set_weight; 0 means 1 */
 } pj_run_options;
 
 /* Starts recording. The strings are copied. A session may have several open runs, each with its own
  * lanes, say one per request of a server. No sensor can tell them apart: while n runs are open,
  * each gets its share of the machine's energy by the session's rule. Such energies have the method
- * "allocated" and the run says which rule it was; all shares together are the machine's energy. */
+ * "allocated", the rule is stored with the run, and all shares add up to the machine's energy. */
 PJ_API pj_status pj_run_begin(pj_session *session, const pj_run_options *options, pj_run **run,
                               pj_error *err);
-/* The run's weight from now on, for sessions whose rule is "weight": say, the number of sequences
- * it has in the batch, or 0 while it waits in a queue. Its share is its weight divided by the sum
- * of those of all open runs (equal shares while all are 0). */
+/* Sets the run's weight from now on, for sessions whose rule is "weight": for example its number of
+ * sequences in the batch, or 0 while it waits in a queue. Its share is its weight divided by the
+ * sum of those of all open runs (equal shares while all are 0). */
 PJ_API pj_status pj_run_set_weight(pj_run *run, double weight, pj_error *err);
-/* Facts about the model, as soon as they are known (say, after loading it inside the run). Strings
- * are copied; NULL and 0 leave what was there. */
+/* Sets facts about the model once they are known (for example after loading it inside the run).
+ * Strings are copied; NULL and 0 keep the earlier value. */
 typedef struct pj_run_facts {
     size_t size; /* sizeof(pj_run_facts) */
     const char *model_name, *model_path;
     const char *dtype;         /* of the weights: "bf16", "q4_0" */
     const char *isa;           /* kernels or device: "avx512", "cuda" */
     const char *model_json;    /* a JSON object: parameters, layers, heads, ... */
-    const char *settings_json; /* in place of those of pj_run_options */
+    const char *settings_json; /* replace those of pj_run_options */
     uint32_t threads, layer_count;
     const char *repeat_group; /* id of the first run of a series of equal runs */
     uint32_t repeat_index;
     const char
         *batch_rule;   /* how a batch's steps are split: "bytes" (default), "tokens", "equal" */
-    const char *scope; /* what the energy is of: "machine" (default), "process", "request" */
-    const char *
-        level; /* of an attached engine: "coarse" (as users run it), "fine" (eager, synchronised) */
+    const char *scope; /* the scope of the energy: "machine" (default), "process", "request" */
+    const char *level; /* resolution of an attached engine: "coarse" (as users run it), "fine"
+                          (eager, synchronised) */
 } pj_run_facts;
 
 PJ_API pj_status pj_run_describe(pj_run *run, const pj_run_facts *facts, pj_error *err);
@@ -178,11 +178,11 @@ typedef struct pj_result {
     pj_run_status status;
     double duration_ms;
     pj_source_quality energy_source; /* measured, modelled or unavailable */
-    bool is_partial;                 /* a rail that belongs to the total was missing */
-    bool is_stored;                  /* in the database */
+    bool is_partial;                 /* a rail that belongs in the total was missing */
+    bool is_stored;                  /* stored in the database */
     pj_joules_mj total;              /* gross: what the machine drew, idle power included */
     pj_joules_mj net;                /* above the idle machine */
-    double total_upper_mj;           /* where the total is unavailable: at most this, if known */
+    double total_upper_mj;           /* an upper bound of an unavailable total, if known */
     double joules_per_token;         /* gross, per output token; NAN: unavailable */
     uint64_t input_tokens, output_tokens;
     uint32_t phase_count;
@@ -192,13 +192,13 @@ typedef struct pj_result {
     char *json;
 } pj_result;
 
-/* Ends recording, attributes energy and stores the run; frees it whatever the outcome. `result` may
- * be NULL; otherwise call pj_result_fini after, also on failure: a run that could not be stored
- * still has its energies. PJ_E_INVALID for a status that is none of completed, failed, cancelled
- * and interrupted, or a result of an impossible size: the run then goes on. No other thread may
- * touch the run or its lanes any more. */
+/* Ends recording, attributes energy and stores the run; frees it whatever the outcome, except for
+ * PJ_E_INVALID. `result` may be NULL; otherwise call pj_result_fini afterwards, also on failure: a
+ * run that could not be stored still has its energies. PJ_E_INVALID: the status is not one of
+ * completed, failed, cancelled and interrupted, or the result has an impossible size; the run then
+ * stays open. No other thread may use the run or its lanes during or after this call. */
 PJ_API pj_status pj_run_end(pj_run *run, pj_run_status status, pj_result *result, pj_error *err);
-/* The same for a run that failed, with one sentence that says why; it is kept and shown. */
+/* The same for a failed run, with the reason in one sentence, which is stored with the run. */
 PJ_API pj_status pj_run_fail(pj_run *run, const char *reason, pj_result *result, pj_error *err);
 PJ_API void pj_result_fini(pj_result *result); /* NULL is allowed; may run twice */
 
@@ -217,22 +217,22 @@ typedef struct pj_window_result {
     size_t size; /* sizeof(pj_window_result); set it before the call */
     double duration_ms;
     pj_source_quality energy_source; /* measured, modelled or unavailable */
-    bool is_partial;                 /* a rail that belongs to the total was missing */
+    bool is_partial;                 /* a rail that belongs in the total was missing */
     pj_joules_mj total;              /* gross: what the machine drew, idle power included */
     pj_joules_mj net;                /* above the idle machine; NAN without a baseline */
-    double total_upper_mj;           /* where the total is unavailable: at most this, if known */
+    double total_upper_mj;           /* an upper bound of an unavailable total, if known */
     uint32_t rail_count;
     pj_window_rail rails[PJ_WINDOW_RAILS]; /* every sensor's; some may contain others */
 } pj_window_result;
 
-/* Measures the machine's energy from the one call to the other, without a run; nothing is stored.
- * Windows may nest, overlap, and begin and end in different threads; of two that overlap, both
- * contain what the machine drew meanwhile. The first one waits until every sensor has given a value
- * (milliseconds), the end until the sensors have seen it. A window too short for its sensors has an
- * unavailable total with an upper bound. */
+/* Measures the machine's energy between two calls, without a run; nothing is stored. Windows may
+ * nest, overlap, and begin and end in different threads; overlapping windows each contain all of
+ * the machine's energy. The first begin waits until every sensor has given a value (milliseconds),
+ * an end until the sensors have covered it. A window too short for its sensors has an unavailable
+ * total with an upper bound. */
 PJ_API pj_status pj_window_begin(pj_session *session, pj_open_window **window, pj_error *err);
-/* Frees the window whatever the outcome; `result` NULL: it is given up, without waiting.
- * PJ_E_INVALID for a result of an impossible size: the window then stays open. */
+/* Frees the window whatever the outcome; `result` NULL: discards it without waiting. PJ_E_INVALID:
+ * the result has an impossible size; the window then stays open. */
 PJ_API pj_status pj_window_end(pj_open_window *window, pj_window_result *result, pj_error *err);
 
 /* ---- during a run ----------------------------------------------------------------------- */
@@ -246,10 +246,10 @@ PJ_API uint32_t pj_run_name(pj_run *run, const char *name);
 /* The calling thread's lane, made on first use; NULL when memory is out. The owner keeps the
  * pointer; pj_run_lane is not for hot paths. Every call on a NULL lane does nothing. */
 PJ_API pj_lane *pj_run_lane(pj_run *run);
-/* Tokens of each sequence's prompt, in order of the sequences: how the energy of steps that a batch
- * shares is split depends on them. Sets the run's input tokens to their sum. */
+/* Prompt lengths in tokens, in order of the sequences: needed to split the energy of a batch's
+ * shared steps. Sets the run's input tokens to their sum. */
 PJ_API void pj_run_set_prompts(pj_run *run, const uint32_t *tokens, uint32_t count);
-/* Counts that spans cannot tell. */
+/* Sets token counts, for runs whose spans do not contain them. */
 PJ_API void pj_run_set_tokens(pj_run *run, uint64_t input_tokens, uint64_t output_tokens);
 
 /* ---- spans ------------------------------------------------------------------------------ */
@@ -274,7 +274,7 @@ typedef struct pj_extra {
     double value;
 } pj_extra;
 
-/* What a span did. Everything may be absent. */
+/* The work of a span. All members are optional. */
 typedef struct pj_work {
     double flops; /* NAN: not known */
     double bytes; /* that crossed the memory interface; NAN: not known */
@@ -283,12 +283,12 @@ typedef struct pj_work {
     uint32_t extra_count; /* at most 1024 are kept */
 } pj_work;
 
-/* Opens a span inside the lane's innermost open one, at the present time. A kind may not be
- * coarser than the enclosing one's, except that a section may lie inside a token (the stages of
- * one decode step). Of two nested spans of one kind the outer one keeps what is its own. Spans
- * finer than the run's depth are dropped. A lane with nothing open is in the phase, token and
- * layer that another thread has open in this run. At most 16 spans may be open on a lane; what
- * breaks these rules is dropped and counted. Never blocks or allocates. */
+/* Opens a span inside the lane's innermost open one, at the present time. A kind may not be coarser
+ * than the enclosing one's, except that a section may lie inside a token (the stages of one decode
+ * step). Of two nested spans of one kind the outer one is charged only for its own time. Spans
+ * finer than the run's depth are dropped. A lane with nothing open is in the phase, token and layer
+ * that another thread has open in this run. At most 16 spans may be open on a lane; violations are
+ * dropped and counted. Never blocks or allocates. */
 PJ_API void pj_span_begin(pj_lane *lane, pj_span_kind kind, uint32_t id);
 /* Closes the innermost span; `work` may be NULL. Never blocks or allocates: a full buffer counts a
  * loss, which is stored with the run. */
@@ -299,7 +299,8 @@ PJ_API void pj_span_end_at(pj_lane *lane, const pj_work *work, int64_t now_ns);
 /* Ends one span and begins a sibling with one clock reading between them. */
 PJ_API void pj_span_next(pj_lane *lane, const pj_work *work, pj_span_kind kind, uint32_t id);
 /* Text of the token whose span is open on this lane (UTF-8, at most 255 bytes are kept), its id in
- * the vocabulary, and the sequence of the batch it belongs to: called once a sequence and step. */
+ * the vocabulary, and the sequence of the batch it belongs to: called once per sequence and
+ * step. */
 PJ_API void pj_token_text(pj_lane *lane, uint32_t sequence, int32_t token_id, const char *text,
                           size_t bytes);
 
@@ -328,7 +329,7 @@ typedef struct pj_packed_span {
     uint32_t detail; /* index into `details` + 1; 0: none */
 } pj_packed_span;
 
-/* What a packed span did; several spans may refer to one. 48 bytes: "=ddfffffIII". */
+/* The work of a packed span; several spans may refer to one. 48 bytes: "=ddfffffIII". */
 typedef struct pj_span_detail {
     double flops, bytes; /* NAN: not known */
     pj_stats stats;
@@ -354,11 +355,11 @@ typedef struct pj_span_batch {
     size_t text_count;
 } pj_span_batch;
 
-/* Adds finished spans. They nest by their times: what lies in no other span of the call lies in the
- * innermost span that is open on the lane, or, when none is, where the run is now. Spans of one
- * call that overlap without one containing the other are kept as neighbours. What lies outside the
- * run's time is cut off or dropped and counted. Allocates, and waits up to two seconds for room;
- * nothing is added when the call fails. */
+/* Adds finished spans. They nest by their times. Outermost spans of the call are placed in the
+ * innermost open span of the lane or, without one, in the run's current context. Spans of one call
+ * that overlap without nesting are kept as siblings. Spans are clipped to the run's time; those
+ * outside are dropped and counted. Allocates, and waits up to two seconds for room; nothing is
+ * added when the call fails. */
 PJ_API pj_status pj_spans_add(pj_lane *lane, const pj_span_batch *batch, pj_error *err);
 
 /* ---- spans of devices that report late --------------------------------------------------- */
@@ -384,8 +385,8 @@ typedef struct pj_device_span {
 } pj_device_span;
 
 /* Places a device span on the host's clock by two pairs, one from before and one from after it
- * (they also give the drift). May be called any time before pj_run_end. What lies outside the run's
- * time is cut off; a span wholly outside is dropped and counted. */
+ * (they also give the drift). May be called any time before pj_run_end. Spans are clipped to the
+ * run's time; those outside are dropped and counted. */
 PJ_API void pj_device_span_add(pj_lane *lane, const pj_device_span *span,
                                const pj_clock_pair *before, const pj_clock_pair *after,
                                const pj_work *work);

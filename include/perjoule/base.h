@@ -26,17 +26,17 @@ extern "C" {
 typedef enum pj_status {
     PJ_OK = 0,
     PJ_E_INVALID = -1,     /* bad input: arguments, files, requests */
-    PJ_E_UNAVAILABLE = -2, /* the machine lacks it, or it is not there now */
-    PJ_E_DENIED = -3,      /* permission; the sentence says which command grants it */
+    PJ_E_UNAVAILABLE = -2, /* the machine lacks it, or it is currently absent */
+    PJ_E_DENIED = -3,      /* missing permission; the sentence names the command that grants it */
     PJ_E_NOT_FOUND = -4,
     PJ_E_IO = -5,
     PJ_E_NO_MEMORY = -6,
     PJ_E_FULL = -7,        /* a bound was reached: queue, buffer, disk */
     PJ_E_STATE = -8,       /* called at the wrong time */
-    PJ_E_UNSUPPORTED = -9, /* valid, but not something perjoule does */
+    PJ_E_UNSUPPORTED = -9, /* valid, but not supported by perjoule */
     PJ_E_CANCELLED = -10,
-    PJ_E_LOST = -11,  /* it worked and then went away: a GPU, a subprocess */
-    PJ_E_AGAIN = -12, /* nothing this time; ask again */
+    PJ_E_LOST = -11,  /* it worked and then disappeared: a GPU, a subprocess */
+    PJ_E_AGAIN = -12, /* nothing available now; try again */
     PJ_E_INTERNAL = -13
 } pj_status;
 

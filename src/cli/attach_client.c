@@ -31,10 +31,10 @@ typedef struct attached {
     char *texts;
     prompt *prompts;
     uint32_t prompt_count;
-    bool plain;        /* without extensions: the server rejected them */
-    bool streams_text; /* one prompt for people: the text comes as it is generated */
+    bool plain;        /* extensions are disabled because the server rejected them */
+    bool streams_text; /* a single prompt without --json: the text is printed as it is generated */
     size_t printed;
-    const pj_exchange *exchange;                   /* the last one that began */
+    const pj_exchange *exchange;                   /* the request that began last */
     pj_buffer body[PJ_CLIENT_CONCURRENCY_MAX + 1]; /* by index modulo */
     pj_load load;
 } attached;
@@ -84,8 +84,8 @@ static pj_status get_prompts(attached *s, const char *positional, pj_error *err)
     return PJ_OK;
 }
 
-/* Words of one token each in most vocabularies, in an order of the request's own, so that no part
- * of it is cached. */
+/* Words that are single tokens in most vocabularies, shuffled per request so that no prefix is
+ * cached. */
 static void make_up(const attached *s, uint32_t index, pj_buffer *text)
 {
     static const char *const words[] = {
@@ -180,7 +180,7 @@ static pj_status send_all(attached *s, uint32_t count, pj_error *err)
     return status;
 }
 
-/* A server that rejects a member of the request gets it again without extensions. */
+/* If a server rejects a member of the request, the request is repeated without extensions. */
 static bool was_refused(const attached *s)
 {
     static const char *const members[] = {

@@ -1,4 +1,5 @@
-/* `perjoule attach` as a client: prompts or a load to a server, and what its requests cost. */
+/* `perjoule attach` as a client: sends prompts or a load to a server and reports the energy of the
+ * requests. */
 #ifndef PJ_CLI_ATTACH_CLIENT_H
 #define PJ_CLI_ATTACH_CLIENT_H
 
@@ -25,7 +26,7 @@ typedef struct pj_attach_args {
 
 extern _Atomic bool pj_attach_cancelled;
 
-/* What client and proxy have in common: the session, and requests without callbacks. */
+/* Common setup of client and proxy: the session, and request options without callbacks. */
 pj_status pj_attach_open_session(const pj_attach_args *args, pj_session **session, pj_error *err);
 pj_requests_options pj_attach_requests(const pj_attach_args *args, const pj_remote_server *server,
                                        pj_session *session);

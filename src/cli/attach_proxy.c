@@ -19,7 +19,7 @@ typedef struct proxying {
     const pj_attach_args *args;
     const pj_command *command;
     pj_remote_server server;
-    pj_url place; /* where it listens */
+    pj_url place; /* the listening URL */
     int listener;
     pj_gate gate;
     pj_session *session;
@@ -27,7 +27,7 @@ typedef struct proxying {
     uint32_t count, failed, unstored;
 } proxying;
 
-/* ---- who may come in ------------------------------------------------------------------------- */
+/* ---- access control ------------------------------------------------------------------------- */
 
 static int admit(void *context, const char *host, const char *origin, const char *authorization,
                  const char *token, const char **detail)
@@ -156,7 +156,7 @@ static pj_status open_all(proxying *x, pj_error *err)
     pj_error silent = {0};
     pj_status status = open_gate(x, err);
     if (status != PJ_OK) return status;
-    /* The server may come later: then its requests just fail until it is there. */
+    /* The server may be started later; until then requests fail. */
     if (pj_server_find(&a->place, a->header_lines, &x->server, &silent) != PJ_OK)
         pj_say("perjoule attach: %s", silent.text);
     status = pj_attach_open_session(a, &x->session, err);

@@ -1,8 +1,8 @@
 /*
- * What a load on a server cost: the requests' own figures, and those of the steady state, in which
- * as many requests as are allowed are in flight. Its window begins with the N-th first token and
- * ends with the (M-N)-th, N being the concurrency and M the number of requests: neither the empty
- * server in the beginning nor the last ones in the end are in it.
+ * The cost of a load on a server: figures of the requests, and of the steady state, in which the
+ * maximum number of requests is in flight. The steady-state window begins with the N-th first token
+ * and ends with the (M-N)-th, where N is the concurrency and M the number of requests, which
+ * excludes ramp-up and ramp-down.
  */
 #ifndef PJ_CLI_ATTACH_REPORT_H
 #define PJ_CLI_ATTACH_REPORT_H
@@ -18,7 +18,7 @@ typedef struct pj_load_row {
     double prefill_mj, decode_mj, total_mj;
     bool failed;
     char run_id[PJ_UUID_BYTES];
-    int64_t *tokens_ns; /* when each came */
+    int64_t *tokens_ns; /* arrival time of each */
     size_t token_count;
 } pj_load_row;
 
@@ -28,7 +28,7 @@ typedef struct pj_load {
     uint32_t failed, unstored, approximate;
     char first_failure[PJ_ERROR_TEXT_BYTES], store_failure[PJ_ERROR_TEXT_BYTES];
     pj_source_quality quality;
-    char rule[16];       /* by which energy was divided; "" where none was known */
+    char rule[16];       /* by which energy was divided; "" if energy is unavailable */
     bool keeps_data;     /* keep data for reports of single requests */
     pj_buffer summaries; /* JSON objects, separated by commas */
     char *report;        /* of the last run, as `perjoule run` prints it */
@@ -41,7 +41,8 @@ void pj_load_clear(pj_load *load);
 typedef struct pj_load_window {
     const char *why_not; /* why there is no window; NULL: there is one */
     int64_t begin_ns, end_ns;
-    double output, input; /* tokens that came; prompt tokens of first tokens in it, not cached */
+    double output, input; /* output tokens received; uncached prompt tokens of requests whose first
+                             token lies in the window */
     pj_curve_energy machine;
 } pj_load_window;
 void pj_load_steady(const pj_load *load, uint32_t concurrency, pj_requests *requests,

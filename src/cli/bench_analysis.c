@@ -1,5 +1,5 @@
-/* perjoule bench analysis: what the analysis gets right on planted truth. Every figure is computed
- * here, from seeded random data whose answer is known, by the functions that judge stored runs. */
+/* perjoule bench analysis: accuracy of the analysis on planted truth. Every figure is computed from
+ * seeded random data with known answers, by the functions that are applied to stored runs. */
 #include "analysis/phases.h"
 #include "analysis/predict.h"
 #include "analysis/ratio.h"
@@ -67,7 +67,7 @@ static double share_different(bench *b, size_t n, double factor, double spread)
     return 100.0 * (double)different / (double)b->rounds;
 }
 
-/* With which spread ten repeats show 3 % at the stated power. */
+/* The spread at which ten repeats detect 3 % with the stated power. */
 static double spread_for(double difference, double repeats)
 {
     double lo = 1e-4, hi = 0.5;
@@ -178,8 +178,8 @@ static void stretch(bench *b, trace *t, pj_phase phase, double readings, double 
     }
 }
 
-/* `o` 0: phases differ by more than twice the noise; 1: they overlap: decode may be as hot as
- * prefill, prompts are cached, preparation is busy. */
+/* `o` 0: phases differ by more than twice the noise; 1: they overlap (decode may draw as much as
+ * prefill, prompts are cached, preparation is busy). */
 static void make_request(bench *b, trace *t, double idle, double top, double noise, double o)
 {
     double pre = between(b, 0.25 - 0.15 * o, 0.25 + 0.65 * o);
@@ -265,7 +265,8 @@ static bool bench_phases(bench *b)
 
 /* ---- prediction ----------------------------------------------------------------------------- */
 
-/* A machine whose time is a smooth maximum of computing and reading: not quite what is fitted. */
+/* A machine whose time is a smooth maximum of compute and memory time, which differs slightly from
+ * the fitted model. */
 static void make_known(bench *b, pj_known_run *run)
 {
     static const double parameters[] = {0.14e9, 0.36e9, 0.5e9, 1.1e9, 1.7e9, 3e9};

@@ -1,10 +1,10 @@
 /*
- * perjoule bench attach: what the proxy of `perjoule attach --listen` adds. A server and a client
- * in this process communicate directly and through the proxy alternately; what it adds to a
- * request is the difference of the medians of their times; what it costs per chunk is the
- * processor time of its thread over the chunks of a long stream; what it delays a chunk is the
- * difference of the medians of the times that chunks of paced streams are on their way. Simulated
- * sensors are read and every request is recorded, as in real use; nothing is stored.
+ * perjoule bench attach: overhead of the proxy of `perjoule attach --listen`. A server and a client
+ * in this process communicate alternately directly and through the proxy. Added latency of a
+ * request: difference of the median durations. Cost per chunk: CPU time of the proxy's thread over
+ * the chunks of a long stream. Delay per chunk: difference of the median transit times of chunks in
+ * paced streams. Simulated sensors are read and every request is recorded, as in real use; nothing
+ * is stored.
  */
 #include "attach/client.h"
 #include "attach/proxy.h"
@@ -38,7 +38,7 @@ typedef struct bench {
     pthread_t server_thread, proxy_thread;
     pj_session *session;
     pj_requests *recorder;
-    int64_t proxy_cpu_ns; /* of its thread, when it has ended */
+    int64_t proxy_cpu_ns; /* CPU time of its thread, set at its end */
     pj_proxy_options options;
     double direct_us[MOST_REQUESTS], through_us[MOST_REQUESTS];
     double *direct_delay_us, *through_delay_us; /* [streams * PACED_CHUNKS] */
@@ -106,7 +106,7 @@ static bool begin_answer(const bench *b, peer *p)
     return stream ? send_whole(p->fd, head, strlen(head)) : send_whole(p->fd, whole, strlen(whole));
 }
 
-/* False: the peer is gone. */
+/* False: the peer has disconnected. */
 static bool listen_to(const bench *b, peer *p)
 {
     ssize_t n = recv(p->fd, p->in + p->have, sizeof p->in - 1 - p->have, 0);
@@ -289,7 +289,7 @@ static const char whole_body[] = "{\"messages\":[{\"role\":\"user\",\"content\":
 static const char stream_body[] =
     "{\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}],\"stream\":true}";
 
-/* In turns, so that whatever else the machine does touches both alike. */
+/* Alternating, so that other load affects both alike. */
 static pj_status measure_requests(bench *b, pj_error *err)
 {
     load direct = {.us = b->direct_us}, through = {.us = b->through_us};
@@ -337,7 +337,8 @@ static pj_status measure_delay(bench *b, const pj_url *url, double **us, uint32_
 static pj_status measure_delays(bench *b, pj_error *err)
 {
     b->is_paced = true;
-    pj_requests_drain(b->recorder); /* storing what ended before would delay chunks of now */
+    pj_requests_drain(b->recorder); /* wait until earlier requests are stored, which would delay the
+                                       chunks measured next */
     pj_status status = start_proxy(b, err);
     if (status != PJ_OK) return status;
     status = measure_delay(b, &b->server_url, &b->direct_delay_us, &b->direct_delays, err);

@@ -29,7 +29,7 @@ typedef struct bench {
     int64_t tokens, layers, runs;
     const char *model;        /* of the real run; NULL: synthetic */
     const char *server;       /* address of a database server; NULL: SQLite */
-    int64_t writers, seconds; /* that store at the same time; 0: none */
+    int64_t writers, seconds; /* concurrent writers; 0: none */
     char path[256], real_path[256];
     int64_t last_token_ns;
     pj_store *store;
@@ -55,7 +55,7 @@ static double file_bytes(const char *path)
     return stat(path, &info) == 0 ? (double)info.st_size : NAN;
 }
 
-/* On a server: without the stay in the local outbox, then with it, as a run of a user goes. */
+/* On a server: directly, then through the local outbox as for a user's run. */
 static pj_status bench_save_on_server(bench *b, const pj_run_data *run, pj_error *err)
 {
     pj_store *store = NULL;
@@ -234,7 +234,7 @@ static pj_status group_all(pj_store *store, pj_json *json, pj_error *err)
 {
     return pj_insight_groups(store, &(pj_group_query){.by = "dtype"}, json, err);
 }
-/* What a prediction gathers before it fits anything. */
+/* The query that a prediction is fitted from. */
 static pj_status gather_known(pj_store *store, pj_json *json, pj_error *err)
 {
     pj_known_runs known;

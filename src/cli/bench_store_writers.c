@@ -1,6 +1,6 @@
 /* Many connections that store runs in one database at the same time. Every writer is a thread with
  * a connection of its own; it stores small deep runs as fast as it can and replaces every tenth
- * once, as a repeated hand-over does. Afterwards the database must hold each run exactly once. */
+ * once, as a repeated transfer does. Afterwards the database must hold each run exactly once. */
 #include "cli/bench_store_writers.h"
 
 #include "base/clock.h"

@@ -7,11 +7,11 @@
 typedef struct pj_bench_writers {
     const char *database;
     uint32_t count;
-    double seconds; /* how long to go on; then: how long it took */
+    double seconds; /* duration: requested, then actual */
     /* ---- results ---- */
-    uint64_t saved;  /* runs that the database said it has */
+    uint64_t saved;  /* runs reported as stored */
     uint64_t failed; /* attempts that failed */
-    uint64_t lost;   /* saved runs that are not there, or more than once */
+    uint64_t lost;   /* saved runs that are missing or duplicated */
     double slowest_ms;
 } pj_bench_writers;
 

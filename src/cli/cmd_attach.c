@@ -73,7 +73,7 @@ static pj_status parse_shape(pj_attach_args *a, pj_error *err)
     return PJ_OK;
 }
 
-/* This machine's sensors cannot measure a server on another machine. */
+/* Sensors of this machine do not cover a server on another one. */
 static void check_place(pj_attach_args *a)
 {
     bool borrowed = a->power && pj_power_is_remote(a->power);

@@ -12,7 +12,7 @@ typedef struct check {
     pj_store_check_result result;
     uint64_t spools[PJ_SPOOL_FOREIGN + 1]; /* by state */
     pj_json *json;                         /* NULL: text */
-    uint64_t waiting;                      /* runs that a server has not taken yet */
+    uint64_t waiting;                      /* runs not yet transferred to a server */
 } check;
 
 static const char *describe(const pj_spool_entry *entry)

@@ -118,7 +118,7 @@ static void print_rails(const execution *e)
         fprintf(stderr, "  These figures are modelled, not measured.\n");
 }
 
-/* Only of a program that said more of itself than that it ran. */
+/* Only for programs that wrote markers. */
 static void print_phases(const execution *e)
 {
     char energy[32], time[32];
@@ -152,7 +152,7 @@ static void print_process(const execution *e)
 
 static bool is_shown(const char *code)
 {
-    /* the table says these in their places */
+    /* these are shown in the table */
     return strcmp(code, "power_unavailable") != 0 && strcmp(code, "run_failed") != 0;
 }
 
@@ -257,7 +257,7 @@ static void print_json(const execution *e)
 
 /* ---- all of it ----------------------------------------------------------------------------- */
 
-/* A database that cannot be written is no reason not to measure. */
+/* Measures even if the database cannot be written. */
 static pj_status open_session(execution *e, pj_error *err)
 {
     const exec_args *a = e->args;

@@ -108,7 +108,7 @@ static json_t *plan_of_flags(const experiment_args *a)
     return plan;
 }
 
-/* Flags go over what the file says. */
+/* Options override the plan file. */
 static void put_settings(json_t *plan, const experiment_args *a)
 {
     if (a->repeat) json_object_set_new(plan, "repeat", json_integer(a->repeat));
@@ -223,7 +223,7 @@ static pj_status show_result(const experiment_args *a, pj_store *store, const ch
     return status;
 }
 
-/* Only what has a grid begins a database: there is nothing to go on with in a new one. */
+/* Creates the database only for a new plan: resuming in a new database is impossible. */
 static pj_status open_store(const experiment_args *a, const char *file, pj_store **store,
                             pj_error *err)
 {

@@ -1,5 +1,4 @@
-/* perjoule machines: the machines that store in a database, and what they last said of themselves.
- */
+/* perjoule machines: the machines that store in a database, with their last heartbeats. */
 #include "cli/stored.h"
 #include "cli/terminal.h"
 #include "store/machines.h"

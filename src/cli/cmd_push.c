@@ -1,4 +1,4 @@
-/* perjoule push: hands over to a server the runs that this machine keeps for it. */
+/* perjoule push: transfers the runs in a server's outbox to it. */
 #include "cli/stored.h"
 #include "store/outbox.h"
 

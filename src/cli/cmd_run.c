@@ -183,7 +183,7 @@ static bool get_start(const run_state *s, const pj_profile_result *result, pj_ru
     return true;
 }
 
-/* What to change; null for a run that was not stored, or by a store that fails. */
+/* The run's advice; null if the run was not stored or the store fails. */
 static void write_advice(const run_state *s, const pj_profile_result *result, pj_json *json)
 {
     pj_buffer advice;
@@ -232,7 +232,7 @@ static void print_json(const run_state *s, const pj_profile_result *result)
     pj_buffer_fini(&buffer);
 }
 
-/* For a run without recording, which is about speed. */
+/* For runs without recording, which measure speed. */
 static void print_speed(const run_state *s, const pj_profile_result *result)
 {
     const pj_engine_facts *facts = pj_engine_get_facts(s->slot.engine);

@@ -35,10 +35,10 @@ typedef struct serve_state {
     pj_serve serve;
     pj_service service;
     pj_session *session;
-    pj_pusher *pusher; /* of runs that a server could not take; NULL: none */
+    pj_pusher *pusher; /* transfers the outbox; NULL: none */
     pj_beats *beats;
     pj_otlp *otlp; /* NULL: no telemetry is sent */
-    pj_join *join; /* NULL: no server was named */
+    pj_join *join; /* NULL: --join was not given */
     pj_hub *hub;
     pj_server *server;
 } serve_state;
@@ -241,7 +241,8 @@ static pj_status start(serve_state *s, const serve_args *a, pj_error *err)
     s->serve.power = a->power;
     s->serve.queue_limit = (uint32_t)a->queue;
     pj_serve_service(&s->serve, &s->service);
-    pj_file_limit_raise(PJ_HUB_READERS_MAX + 4096); /* readers, and requests with their files */
+    pj_file_limit_raise(PJ_HUB_READERS_MAX +
+                        4096); /* live readers, and requests with their descriptors */
     pj_status status = start_live(s, err);
     if (status == PJ_OK) status = pj_relay_open(&s->serve.relay, err);
     if (status == PJ_OK) status = start_work(s, a, err);

@@ -2,7 +2,8 @@
  * perjoule setup: grants users of this machine the right to read power, and nothing more.
  *
  *   powermetrics  a sudoers entry for exactly the command line that perjoule uses. Allowing the
- * bare program would be too much: its -u option writes files as root. rapl          a udev rule
+ *                 program with any arguments would be unsafe: its -u option writes files as root.
+ *                 rapl          a udev rule
  * that lets a group read the energy counters.
  *   --gain        stores the calibration of a sensor against a reference meter, for later runs.
  *

@@ -10,7 +10,7 @@
 typedef struct line {
     char *text;
     size_t bytes, used;
-    bool first; /* of its device */
+    bool first; /* nothing of its device was written yet */
 } line;
 
 static void add(line *l, const char *format, ...) __attribute__((format(printf, 2, 3)));

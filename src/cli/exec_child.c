@@ -39,13 +39,13 @@ static void wake(int number)
 {
     int kept = errno;
     (void)number;
-    if (write(wake_fd, "", 1) < 0) errno = 0; /* the pipe is full: it wakes us already */
+    if (write(wake_fd, "", 1) < 0) errno = 0; /* a full pipe wakes us anyway */
     errno = kept;
 }
 
 static void take_signals(void)
 {
-    signal(SIGINT, SIG_IGN); /* the terminal sends these to the program as well */
+    signal(SIGINT, SIG_IGN); /* the terminal sends these signals to the program too */
     signal(SIGQUIT, SIG_IGN);
     struct sigaction action = {.sa_handler = forward, .sa_flags = SA_RESTART};
     sigaction(SIGTERM, &action, NULL);
@@ -129,7 +129,7 @@ static bool read_process(const char *pid, process *p)
     if (fd >= 0) close(fd);
     if (got <= 0) return false;
     text[got] = 0;
-    const char *after = strrchr(text, ')'); /* the name may hold anything */
+    const char *after = strrchr(text, ')'); /* the process name may contain any characters */
     if (!after || sscanf(after + 1, " %*c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &parent,
                          &user, &kernel) != 3)
         return false;
@@ -220,14 +220,16 @@ static bool make_pipe(int ends[2])
     return true;
 }
 
-/* In the child: default signals, the program's own words; on failure errno goes up the pipe. */
+/* In the child: restores default signals and executes the program; on failure sends errno through
+ * the pipe. */
 static void become(const pj_child *c, const char *const *variables, int failure_pipe)
 {
     static const int defaults[] = {SIGPIPE, SIGXFSZ, SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGCHLD};
     for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++) signal(defaults[i], SIG_DFL);
     if (c->cgroup[0]) write_text(c->cgroup, "cgroup.procs", "0");
     if (c->reserved_fd >= 0) dup2(c->markers[1], c->reserved_fd);
-    /* A reader of its own: writing markers after perjoule was killed must not raise SIGPIPE. */
+    /* The child keeps a read end of the pipe, so that writing markers after perjoule was killed
+     * does not raise SIGPIPE. */
     fcntl(c->markers[0], F_SETFD, 0);
     for (; variables && *variables; variables++) {
         char *copy = strdup(*variables);
@@ -273,7 +275,7 @@ static double seconds(struct timeval t)
     return (double)t.tv_sec + (double)t.tv_usec * 1e-6;
 }
 
-/* Takes every process that has ended; true when the program itself is among them. */
+/* Reaps every process that has ended; true if the program itself is among them. */
 static bool reap(pj_child *c)
 {
     struct rusage usage;

@@ -13,12 +13,12 @@
 
 typedef struct pj_child {
     char **words;
-    char path[PATH_MAX]; /* the program's file; "": not known */
-    int reserved_fd;     /* where the program finds the marker descriptor; -1: none was free */
+    char path[PATH_MAX]; /* the program's file; "": unknown */
+    int reserved_fd;     /* the marker descriptor's number in the program; -1: none was free */
     int markers[2];      /* the pipe; we read [0] */
     int wake[2];         /* a byte arrives when a child changes state */
     pid_t pid;
-    char cgroup[512]; /* made for the program; "": not allowed */
+    char cgroup[512]; /* cgroup created for the program; "": not permitted */
     int64_t begin_ns, end_ns;
     double cpu_s;           /* of the program and what it started */
     const char *cpu_method; /* "cgroup" or "processes" */
@@ -27,8 +27,8 @@ typedef struct pj_child {
 
 enum { PJ_CHILD_NOT_FOUND = 127, PJ_CHILD_NOT_RUNNABLE = 126, PJ_CHILD_SIGNAL = 128 };
 
-/* Before anything else is opened: keeps a single-digit descriptor free for the markers, because
- * some shells redirect to no other. */
+/* Called before anything else is opened: reserves a single-digit descriptor for the markers,
+ * because some shells can only redirect to those. */
 void pj_child_reserve(pj_child *child);
 /* Whether the program can be found; PJ_E_NOT_FOUND with exit_code set. */
 pj_status pj_child_find(pj_child *child, pj_error *err);

@@ -35,7 +35,7 @@ static bool contains(const pj_mapping *file, const char *text)
     return file->size && memmem(file->data, file->size, text, strlen(text));
 }
 
-/* An executable of our own word size, byte order and machine: what the loader checks, too. */
+/* Whether an ELF file has our word size, byte order and machine, which the loader checks too. */
 static bool is_of_our_kind(const pj_mapping *program)
 {
     enum { CLASS_AT = 4, ORDER_AT = 5 };

@@ -1,8 +1,8 @@
 /*
- * What `perjoule exec` has loaded into the program, so that it reports its parts as markers:
- * libperjoule-nvtx.so by NVTX's own variable, and libperjoule-llama.so by LD_PRELOAD where the
- * program is linked with a shared libllama. Nothing is loaded where it could not work: an object
- * of the wrong kind would make the loader complain into the program's output.
+ * The libraries that `perjoule exec` injects into the program, so that it reports its parts as
+ * markers: libperjoule-nvtx.so through NVTX's own variable, and libperjoule-llama.so through
+ * LD_PRELOAD if the program is linked with a shared libllama. Nothing is injected where it cannot
+ * work: an incompatible object would make the loader print errors into the program's output.
  */
 #ifndef PJ_CLI_EXEC_INJECT_H
 #define PJ_CLI_EXEC_INJECT_H
@@ -13,12 +13,12 @@
 
 typedef struct pj_injection {
     char nvtx[PATH_MAX + 64], preload[2 * PATH_MAX], llama[32]; /* NAME=VALUE; "": none */
-    const char *variables[4];                                   /* those that are not "" */
+    const char *variables[4];                                   /* number that are not "" */
 } pj_injection;
 
-/* For the program in the file `path` recorded at `depth`; what is out of reach becomes a warning of
- * the run. With `is_llama` the llama.cpp library is loaded whatever the file is: a script that
- * starts such a program, say. */
+/* Chooses the libraries for the program in the file `path` recorded at `depth`; if one cannot be
+ * injected, the run gets a warning. With `is_llama` the llama.cpp library is injected whatever the
+ * file is, for example a script that starts such a program. */
 void pj_injection_choose(pj_injection *injection, pj_run *run, const char *path, pj_depth depth,
                          bool is_llama);
 

@@ -1,4 +1,4 @@
-/* The life of a program's run: begin, start, markers, processor time, end. */
+/* A program's run from begin to end: start, markers, CPU time. */
 #include "cli/exec_run.h"
 
 #include "base/clock.h"
@@ -58,7 +58,7 @@ static void take_markers(void *context, const char *bytes, size_t count)
     pj_markers_feed(context, bytes, count, pj_clock_ns());
 }
 
-/* What the program said of its model, as a JSON object. */
+/* The model facts reported by the program, as a JSON object. */
 static const char *model_json(const pj_markers_facts *f, pj_buffer *text)
 {
     pj_json json;
@@ -72,7 +72,7 @@ static const char *model_json(const pj_markers_facts *f, pj_buffer *text)
     return pj_json_finish(&json) && any ? pj_buffer_get(text) : NULL;
 }
 
-/* What the program says of itself yields to what the user said of it. */
+/* The user's options take precedence over facts reported by the program. */
 static void describe_model(pj_exec_run *e)
 {
     pj_buffer text;
@@ -105,7 +105,7 @@ static void describe_run(pj_exec_run *e)
     describe_model(e);
 }
 
-/* Libraries that stamp their events write them in batches, the last one when the program exits. */
+/* Libraries that timestamp their events write them in batches, the last one at exit. */
 static void warn_about_cut(pj_exec_run *e)
 {
     if (!e->child.signal || !pj_markers_count(e->markers).has_times) return;

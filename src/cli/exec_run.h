@@ -1,5 +1,5 @@
-/* Runs a program as one run of a session: its markers become spans, its processor time and exit
- * code settings. For `perjoule exec` and for cells of experiments that run a program. */
+/* Runs a program as one run of a session: its markers become spans, its CPU time and exit code
+ * become settings. For `perjoule exec` and for experiment cells that run a program. */
 #ifndef PJ_CLI_EXEC_RUN_H
 #define PJ_CLI_EXEC_RUN_H
 
@@ -12,14 +12,14 @@ typedef struct pj_exec_ask {
     const char *engine, *model, *experiment; /* NULL: "exec", unknown, none */
     const char *const *tags;                 /* NULL-terminated, or NULL */
     pj_depth depth;
-    bool llama;                    /* load the llama.cpp library whatever the program is */
+    bool llama;                    /* inject the llama.cpp library whatever the program is */
     const pj_profile_place *place; /* in an experiment, which needs tokens; or NULL */
 } pj_exec_ask;
 
 typedef struct pj_exec_run {
     pj_exec_ask ask;
     pj_session *session; /* the caller's */
-    pj_child child;      /* with `words` set, reserved and found */
+    pj_child child;      /* with `words` set, the descriptor reserved and the program found */
     pj_run *run;
     pj_markers *markers;
     pj_busy busy_before, busy_after; /* of the machine */
@@ -29,13 +29,14 @@ typedef struct pj_exec_run {
 
 /* The run has begun; the program has not been started. */
 pj_status pj_exec_begin(pj_exec_run *e, pj_error *err);
-/* Runs the program and ends the run. A program that fails is no error: see child.exit_code. */
+/* Runs the program and ends the run. Failure of the program is not an error: see
+ * child.exit_code. */
 pj_status pj_exec_measure(pj_exec_run *e, pj_error *err);
 /* "command", "exit_code"; processor time and its share. */
 void pj_exec_command_json(const pj_exec_run *e, pj_json *json);
 void pj_exec_cpu_json(const pj_exec_run *e, pj_json *json);
-/* The program's part of the processors' time while it ran; NAN: unknown. It is what a model of its
- * part of the energy rests on: no sensor tells processes apart. */
+/* The program's share of CPU time while it ran; NAN: unknown. The model of its share of energy is
+ * based on it, since no sensor separates processes. */
 double pj_exec_cpu_share(const pj_exec_run *e);
 void pj_exec_close(pj_exec_run *e);
 

@@ -1,4 +1,4 @@
-/* A measured run of a server or of a program, with the length of the cell. */
+/* Runs a cell of an experiment on a server or with a program. */
 #include "cli/experiment_engines.h"
 
 #include "attach/client.h"
@@ -15,8 +15,8 @@
 
 enum { WARM_TOKENS = 4 };
 
-/* The plan's prompt, or words of one token each in most vocabularies; the block seeds their order,
- * so that a server has not cached the prompt of the block before. */
+/* The plan's prompt, or words that are single tokens in most vocabularies; shuffled by block, so
+ * that a server has not cached the previous block's prompt. */
 static bool make_prompt(const pj_foreign_cell *c, pj_buffer *text)
 {
     static const char *const words[] = {
@@ -124,7 +124,7 @@ static pj_status send_one(visit *v, const pj_url *url, const char *headers, cons
     return status;
 }
 
-/* One request that loads the model and is not counted. */
+/* One unrecorded request that loads the model. */
 static pj_status warm(visit *v, const pj_engines *e, const pj_url *url, pj_ask ask, pj_error *err)
 {
     if (e->last_cell == v->cell->place.cell) return PJ_OK;
@@ -194,7 +194,7 @@ static void quote(const char *text, pj_buffer *out)
 }
 
 /* The command with {model}, {batch}, {input}, {output} and {prompt} filled in; texts are quoted for
- * the shell. Its output is not ours. */
+ * the shell. Its output is discarded. */
 static pj_status write_command(const pj_foreign_cell *c, const char *command, pj_buffer *out,
                                pj_error *err)
 {

@@ -1,4 +1,4 @@
-/* Folds and truncates lines; escape sequences take no columns, a UTF-8 character takes one. */
+/* Wraps and truncates lines; escape sequences take no columns, a UTF-8 character takes one. */
 #include "cli/fold.h"
 
 #include "base/memory.h"
@@ -18,7 +18,7 @@ static FILE *collected_stream; /* NULL: none is collected */
 static int terminal = -1;      /* descriptor of the terminal while output is collected */
 static int terminal_width;
 
-/* Lines that are folded as they come go through a pipe, which a thread reads. */
+/* For line-by-line folding, output goes through a pipe that a thread reads. */
 static struct {
     bool active, truncated;
     pthread_t thread;
@@ -72,7 +72,7 @@ static void print_cut(FILE *out, const char *line, size_t bytes, int width)
     }
 }
 
-/* A word wider than the line, such as a path, is broken. Returns the column behind it. */
+/* A word wider than the line, such as a path, is broken. Returns the column after it. */
 static int print_word(FILE *out, const char *word, size_t bytes, int column, int width)
 {
     int one;
@@ -178,7 +178,7 @@ void pj_fold_begin(FILE *stream)
     fclose(collected);
 }
 
-/* ---- lines as they come --------------------------------------------------------------------- */
+/* ---- line by line --------------------------------------------------------------------- */
 
 static void *fold_lines(void *context)
 {
@@ -189,7 +189,7 @@ static void *fold_lines(void *context)
         lines.truncated |= pj_fold_text(lines.out, line, terminal_width);
         fflush(lines.out);
     }
-    free(line); /* getline's, not ours */
+    free(line); /* allocated by getline */
     return NULL;
 }
 
@@ -224,7 +224,7 @@ void pj_fold_lines_begin(FILE *stream)
     close(ends[1]);
 }
 
-/* Whoever else holds the pipe's end, a child for example, must have ended. */
+/* Other holders of the pipe's write end, such as children, must have exited. */
 static void end_lines(void)
 {
     static const char note[] = "rows are truncated to the terminal's width; all columns: in a "

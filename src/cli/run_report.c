@@ -158,8 +158,8 @@ static void print_rates(FILE *out, const pj_run_info *info)
     print_disturbed(out, info);
 }
 
-/* Both numbers with as many digits as the interval justifies. */
-/* How often the draft model of speculative decoding was right, and what it took. */
+/* Rounds both numbers to the digits that the interval justifies. */
+/* Acceptance rate and cost of speculative decoding's draft model. */
 static void print_draft(FILE *out, const pj_run_data *d)
 {
     json_t *model = d->info.model_json ? json_loads(d->info.model_json, 0, NULL) : NULL;

@@ -153,7 +153,7 @@ static void show_predicted(const json_t *s)
                                                       : "the request was outside");
 }
 
-/* The nearest published figure; how it differs comes with it, always. */
+/* The nearest published figure, always with the differences in setup. */
 static void show_published(const json_t *s)
 {
     size_t i;

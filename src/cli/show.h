@@ -13,7 +13,7 @@ void pj_show_sparkline(const json_t *tokens);
 void pj_show_operations(const json_t *operations);
 void pj_show_some_components(const json_t *operations); /* of a layer, a token, ... */
 void pj_show_heatmap(const json_t *heatmap);
-void pj_show_advice(const json_t *advice);   /* every finding in full */
-void pj_show_findings(const json_t *advice); /* the three that matter most, a line each */
+void pj_show_advice(const json_t *advice);   /* every recommendation in full */
+void pj_show_findings(const json_t *advice); /* the three most important, one line each */
 
 #endif

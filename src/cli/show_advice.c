@@ -9,7 +9,7 @@
 
 enum { SHOWN = 3 };
 
-/* "31 % of the request (22 to 40 %)", "" where nothing is claimed. */
+/* "31 % of the request (22 to 40 %)", "" without an estimated saving. */
 static void write_saving(const json_t *finding, char *text, size_t bytes)
 {
     const json_t *saving = json_object_get(finding, "saving");

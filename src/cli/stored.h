@@ -50,7 +50,7 @@ typedef struct pj_price_options {
 
 pj_status pj_prices_get(const pj_price_options *options, pj_cost_rates *rates, pj_error *err);
 
-/* Says on standard error that runs are kept on this machine, where a server could not take them. */
+/* Prints a notice on standard error if runs are waiting in the outbox. */
 void pj_say_waiting(const char *db);
 /* Opens for writing if permitted, and then recovers runs of dead processes; otherwise for
  * reading. */

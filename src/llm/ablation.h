@@ -1,5 +1,5 @@
-/* Parts of the forward pass that can be left out, to measure what they take: they are not computed,
- * so their time, FLOPs and bytes are gone from the run. The output is no longer the model's. */
+/* Parts of the forward pass that can be ablated to measure their cost: they are not computed, so
+ * the run lacks their time, FLOPs and bytes. The output is no longer the model's. */
 #ifndef PJ_LLM_ABLATION_H
 #define PJ_LLM_ABLATION_H
 
@@ -8,11 +8,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* All zero: nothing is left out. The norm before each half of a layer always runs. */
+/* All zero: nothing is left out. The norms before attention and MLP always run. */
 typedef struct pj_ablation {
     bool attention;  /* of every layer: projections, attention itself (or the delta rule) */
     bool mlp;        /* of every layer: the feed-forward block, or the experts with their router */
-    bool head;       /* the projection to logits, which stay zero */
+    bool head;       /* the projection to logits, which are then all zero */
     uint32_t layers; /* only the first so many layers run; 0: all */
 } pj_ablation;
 

@@ -458,7 +458,7 @@ static void run_stages_apart(attention *a, pj_value_sums *attended)
     for (a->begin = 0; a->begin < a->units; a->begin = a->end) {
         a->end = a->units - a->begin < fit ? a->units : a->begin + (uint32_t)fit;
         extent e = extent_of(a, a->begin, a->end);
-        r->ended_ns = 0; /* that took time of its own */
+        r->ended_ns = 0; /* that has a measurable duration */
         double kv_bytes = e.kv_floats * kv_value_bytes(s);
         for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
             const stage_row *stage = &stages[i];

@@ -38,8 +38,8 @@ typedef struct pj_state_options {
     uint32_t context;    /* positions a sequence may have */
     uint32_t max_tokens; /* rows of one pass, over all sequences */
     uint32_t max_logits; /* rows of logits of one pass */
-    uint32_t rewind;  /* tokens that the engine may forget again, by lowering pj_sequence.length */
-    pj_dtype kv_type; /* F32 or F16 */
+    uint32_t rewind;     /* tokens that the engine may roll back by lowering pj_sequence.length */
+    pj_dtype kv_type;    /* F32 or F16 */
     pj_ablation without; /* what `forward` leaves out */
 } pj_state_options;
 

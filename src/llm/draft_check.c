@@ -1,11 +1,11 @@
-/* Compares the vocabularies of two models, and refuses states that cannot go back. */
+/* Compares the vocabularies of two models, and rejects models whose state cannot be rolled back. */
 #include "llm/draft_check.h"
 
 #include "llm/tokenizer.h"
 
 #include <string.h>
 
-/* A state that cannot be made shorter belongs to every layer with the delta rule. */
+/* Layers with the delta rule have a state that cannot be rolled back. */
 static pj_status check_one(const pj_engine *e, const char *role, pj_error *err)
 {
     if (e->model.config.linear.key_heads > 0)

@@ -1,10 +1,10 @@
-/* Whether one model can propose tokens for another (speculation.h). */
+/* Whether one model can be the draft model of another (speculation.h). */
 #ifndef PJ_LLM_DRAFT_CHECK_H
 #define PJ_LLM_DRAFT_CHECK_H
 
 #include "llm/engine_internal.h"
 
-/* The error says why not. */
+/* The error names the reason. */
 pj_status pj_draft_check(const pj_engine *target, const pj_engine *draft, pj_error *err);
 
 #endif

@@ -102,7 +102,7 @@ typedef struct beside {
     pj_status status;
     pj_error *err;
     atomic_bool read;
-    atomic_size_t next; /* bytes of weights taken so far */
+    atomic_size_t next; /* bytes of weights mapped so far */
 } beside;
 
 static void read_or_map(void *context, unsigned thread)
@@ -444,7 +444,7 @@ pj_status pj_engine_logits(pj_engine *e, const int32_t *ids, uint32_t count, boo
     status = pj_seam_init(&e->seam, NULL, e->kernels, e->team, PJ_STATISTICS_BY_DEPTH, err);
     for (uint32_t done = 0; !status && done < count;) {
         uint32_t n = count - done < chunk ? count - done : chunk;
-        /* one by one, the sequence is as long as what was fed; at once, as long as it will be */
+        /* token by token, frequencies follow the current length; in one pass, the final length */
         status =
             pj_engine_feed(e, &compute, 0, ids + done, n, whole ? count : done + n, false, NULL);
         if (!status && !hand_out(e, &compute, done, n, row, context)) break;

@@ -31,8 +31,8 @@ typedef struct pj_engine_options {
     const char *isa; /* kernel sets that may be used, as PERJOULE_ISA; NULL: what that says */
     const struct pj_backend *backend; /* computes the forward pass; NULL: the CPU (backend.h) */
     const char *draft;  /* a smaller model that proposes tokens (llm/speculation.h); NULL: none */
-    bool no_tokenizer;  /* prompts come as ids only: a missing tokenizer is not looked for */
-    bool any_tokenizer; /* prompts come as ids: one that cannot be read is done without */
+    bool no_tokenizer;  /* prompts are ids only: the tokenizer is not loaded */
+    bool any_tokenizer; /* prompts are ids: an unreadable tokenizer is ignored */
 } pj_engine_options;
 
 /* Opens and checks a model. 16- and 32-bit weights stay in the file's mapping. If loading is part
@@ -77,7 +77,7 @@ typedef struct pj_prompt {
 
 typedef enum pj_stop_reason {
     PJ_STOP_NONE = 0, /* not ended */
-    PJ_STOP_LENGTH,   /* max_tokens reached */
+    PJ_STOP_LENGTH,   /* max_tokens was reached */
     PJ_STOP_EOS,
     PJ_STOP_STRING,
     PJ_STOP_CANCELLED

@@ -21,9 +21,8 @@ struct pj_engine {
 };
 
 /* Appends `count` tokens to the sequence, in passes of at most max_tokens. RoPE frequencies are
- * those for a sequence of `horizon` tokens (UINT32_MAX: as the sequence has them); if they differ
- * from those in the cache, the cache is recomputed. With `logits`, the last token's logits are
- * computed. */
+ * those for a sequence of `horizon` tokens (UINT32_MAX: unchanged); if they differ from those in
+ * the cache, the cache is recomputed. With `logits`, the last token's logits are computed. */
 pj_status pj_engine_feed(pj_engine *engine, pj_compute *compute, uint32_t sequence,
                          const int32_t *ids, uint32_t count, uint32_t horizon, bool logits,
                          const _Atomic bool *cancel);

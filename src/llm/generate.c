@@ -25,7 +25,7 @@ typedef struct speaker {
     pj_reply reply;
 } speaker;
 
-/* A token of the present step: its text within the reply. */
+/* A token of the current step: its text as a range of the reply. */
 typedef struct kept_token {
     size_t at, bytes;
 } kept_token;
@@ -41,7 +41,7 @@ typedef struct generation {
     uint32_t longest;  /* length of the longest prompt */
     uint64_t prompt_tokens;
     pj_speculation speculation;
-    uint32_t draft_tokens; /* proposed in a step; 0: there is no draft model */
+    uint32_t draft_tokens; /* tokens proposed per step; 0: no draft model */
     kept_token kept[PJ_DRAFT_TOKENS + 1];
     /* for a pass */
     int32_t *ids;              /* [max_tokens] */
@@ -374,7 +374,7 @@ static pj_status prefill_pass(generation *g, uint32_t *next, uint32_t *done, uin
     return pj_compute_forward(&g->compute, &pass, &g->engine->seam);
 }
 
-/* The draft's cache of the prompt. */
+/* Fills the draft's KV cache with the prompt. */
 static pj_status prefill_draft(generation *g)
 {
     const pj_sequence_result *r = &g->result->sequences[0];
@@ -449,8 +449,8 @@ static pj_status decode_step(generation *g, uint32_t *live)
     return status ? status : draw_all(g, rows);
 }
 
-/* How many tokens the draft may propose now: the text ends within the step otherwise, or the RoPE
- * frequencies change. */
+/* How many tokens the draft may propose, limited so that the text does not end, and the RoPE
+ * frequencies do not change, within the step. */
 static uint32_t proposals(const generation *g)
 {
     const pj_sequence_result *r = &g->result->sequences[0];
@@ -463,7 +463,7 @@ static uint32_t proposals(const generation *g)
     return n;
 }
 
-/* The pass over the last token and the proposals, with logits of all. */
+/* Runs the pass over the last token and the proposals, with logits for each. */
 static pj_status check_proposals(generation *g)
 {
     const pj_sequence_result *r = &g->result->sequences[0];
@@ -483,7 +483,7 @@ static pj_status check_proposals(generation *g)
     return pj_compute_forward(&g->compute, &pass, &g->engine->seam);
 }
 
-/* A token for each position until one is not the one proposed. */
+/* Samples a token per position, until one differs from the proposal. */
 static pj_status draw_checked(generation *g, uint32_t *accepted)
 {
     const pj_sequence_result *r = &g->result->sequences[0];

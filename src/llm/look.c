@@ -11,8 +11,8 @@ static uint32_t next_wait(pj_look_clock *c)
     return 1 + (c->random >> 8) % (2 * EVERY - 1); /* EVERY on average */
 }
 
-/* Median cost of reading the clock: the least one would leave a part of every reading in the looks,
- * EVERY times over. */
+/* Median cost of reading the clock: with the minimum, part of every reading would be counted as a
+ * look, EVERY times over. */
 static int64_t cost_of_reading(void)
 {
     int64_t took[TRIES];

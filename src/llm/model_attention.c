@@ -1,4 +1,4 @@
-/* Loading what a layer mixes tokens with: attention, or the gated delta rule. */
+/* Loads a layer's token mixer: attention, or the gated delta rule. */
 #include "llm/model_load.h"
 
 #include "llm/delta.h"

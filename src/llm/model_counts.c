@@ -1,4 +1,4 @@
-/* Parameters and bytes of a model: in all, and of what one token uses. */
+/* Parameters and bytes of a model: total, and used by one token. */
 #include "llm/model_load.h"
 
 #include "llm/delta.h"

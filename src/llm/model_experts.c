@@ -1,5 +1,4 @@
-/* Loading a layer's feed-forward block: dense, or experts in any of the forms in which files have
- * them. */
+/* Loads a layer's feed-forward block: dense, or experts in any of the layouts that files use. */
 #include "llm/model_load.h"
 
 #include "llm/kernels/linear.h"
@@ -100,8 +99,7 @@ static pj_status load_expert_biases(pj_loader *l, const char *prefix, const char
     return PJ_OK;
 }
 
-/* Where the biases of all experts lie: names of three tensors, and how gate's and up's share
- * theirs. */
+/* Layout of the experts' biases: names of three tensors, and how gate and up share one. */
 typedef struct bias_parts {
     const char *gate, *up, *down;
     size_t up_first, step; /* gate: every step-th value from 0; up: from up_first */
@@ -249,7 +247,7 @@ static pj_status load_router(pj_loader *l, const char *prefix, const char *part,
     pj_projection read = {0};
     pj_status status = pj_load_linear(l, prefix, part, c->experts, c->hidden,
                                       l->model->blueprint->router_bias, &read);
-    *out = read; /* unnamed: its component, the router, also selects */
+    *out = read; /* unnamed: part of component `router`, which also selects the experts */
     if (status || pj_linear_form(l->kernels, read.w.type) == PJ_FORM_F32) return status;
     return pj_load_converted(l, prefix, PJ_F32, &read.w, c->experts, c->hidden, &out->w);
 }

@@ -1,6 +1,6 @@
 /*
- * Loading a model: what the files that load its parts share. Private to model*.c. Every function
- * that can fail leaves its sentence in the loader's error.
+ * Shared by the files that load a model. Private to model*.c. Every function that can fail leaves
+ * its sentence in the loader's error.
  */
 #ifndef PJ_LLM_MODEL_LOAD_H
 #define PJ_LLM_MODEL_LOAD_H
@@ -10,7 +10,7 @@
 
 enum { PJ_TENSOR_NAME_BYTES = 160 };
 
-/* Embedding and head use 8 bits where layers have 4. */
+/* Embedding and head use 8 bits when layers use 4. */
 typedef enum pj_role { PJ_ROLE_LAYER, PJ_ROLE_TABLE } pj_role;
 
 typedef struct pj_loader {
@@ -38,7 +38,7 @@ void *pj_load_alloc(pj_loader *l, size_t count, size_t size);
 /* A matrix of its own in `type`, converted row by row; `from` NULL: random. */
 pj_status pj_load_converted(pj_loader *l, const char *name, pj_dtype type, const pj_matrix *from,
                             size_t rows, size_t cols, pj_matrix *to);
-/* A stored matrix as it lies, or converted where the loader wants another type. */
+/* A stored matrix in place, or converted if another type is requested. */
 pj_status pj_load_adopt(pj_loader *l, const char *name, pj_role use, const pj_matrix *stored,
                         pj_matrix *out);
 pj_status pj_load_adopt_rows(pj_loader *l, const char *name, const pj_row_source *source,

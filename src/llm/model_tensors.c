@@ -1,5 +1,5 @@
-/* Tensors of a model by name: checked for type and shape, used where the file is mapped, converted
- * where another type is wanted, or generated for a synthetic model. */
+/* Tensors of a model by name: checked for type and shape, used in place in the mapped file,
+ * converted if another type is requested, or generated for a synthetic model. */
 #include "llm/model_load.h"
 
 #include "llm/kernels/linear.h"

@@ -109,7 +109,7 @@ static void penalise_generated(const pj_sampler *sampler, float *logits)
         if (sampler->generated[i]) logits[i] -= each * (float)sampler->generated[i] + once;
 }
 
-/* Moves logits towards less likely, whatever their sign. */
+/* Lowers a logit, whatever its sign. */
 static void penalise(const pj_sampler *sampler, float *logits)
 {
     float penalty = (float)sampler->settings.repetition_penalty;
@@ -182,7 +182,7 @@ static uint32_t filter(const pj_sampler *sampler, uint32_t count, pj_ranked_toke
 }
 
 /* Keeps the tokens whose surprise -ln p is nearest to its mean, up to a share of the probability:
- * locally typical sampling. What is kept lies at the end of the array, the nearest last. */
+ * locally typical sampling. The kept ones are at the end of the array, the nearest last. */
 static uint32_t keep_typical(pj_ranked_token *tokens, uint32_t count, double share)
 {
     double total = 0, entropy = 0, sum = 0;
@@ -197,7 +197,7 @@ static uint32_t keep_typical(pj_ranked_token *tokens, uint32_t count, double sha
     }
     for (uint32_t i = count / 2; i-- > 0;) sift_down(tokens, count, i);
     uint32_t n = 0;
-    while (n < count && (n == 0 || sum < share * total || /* equally near ones are kept together */
+    while (n < count && (n == 0 || sum < share * total || /* ties are kept together */
                          tokens[0].logit == tokens[count - n].logit)) {
         pop(tokens, count - n, 1);
         sum += tokens[count - 1 - n++].weight;

@@ -10,7 +10,7 @@
 
 enum { PJ_LOGIT_BIASES = 64 };
 
-/* Is added to a token's logit. */
+/* A bias added to a token's logit. */
 typedef struct pj_logit_bias {
     int32_t id;
     float bias;

@@ -88,7 +88,7 @@ void pj_seam_take_sums(pj_seam *r, size_t job, pj_value_sums *sums)
     }
 }
 
-/* Sums of an output without statistics so far. */
+/* Computes the sums of an output that has no statistics yet. */
 static void sum_output(pj_seam *r, const pj_done *done)
 {
     if (done->rows * done->cols < TEAM_VALUES || done->rows == 1)

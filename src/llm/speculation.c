@@ -1,5 +1,5 @@
-/* The draft's side of speculative decoding. Its cache holds the text up to the token before the
- * last one; a rejected proposal is forgotten by making the sequence shorter. */
+/* The draft's side of speculative decoding. Its KV cache holds the text up to the token before the
+ * last; rejected proposals are dropped by truncating the sequence. */
 #include "llm/speculation.h"
 
 pj_status pj_speculation_open(pj_speculation *s, pj_engine *draft, const pj_engine *target,
@@ -70,7 +70,7 @@ pj_status pj_speculation_propose(pj_speculation *s, int32_t last, uint32_t count
 
 void pj_speculation_accept(pj_speculation *s, uint32_t accepted)
 {
-    /* in the cache are the token before the proposals and all proposals but the last */
+    /* the cache holds the token before the proposals and all proposals but the last */
     if (s->count == 0) return;
     s->has_pending = accepted == s->count;
     s->pending = s->proposed[s->count - 1];

@@ -1,7 +1,7 @@
-/* Speculative decoding: a small draft model proposes the next tokens, and the target model checks
- * all of them in one pass, which reads its weights once. The target draws a token of its own from
- * every checked position and a proposal is accepted while it is that token, so the text is the same
- * as without a draft, whatever the sampling.
+/* Speculative decoding: a small draft model proposes the next tokens, and the target model verifies
+ * all of them in one pass, which reads its weights once. The target samples its own token at every
+ * position, and a proposal is accepted if it is that token, so the text is the same as without a
+ * draft, whatever the sampling.
  *
  * The draft runs on the target's threads, and is recorded as one section per step. */
 #ifndef PJ_LLM_SPECULATION_H
@@ -9,14 +9,14 @@
 
 #include "llm/engine_internal.h"
 
-enum { PJ_DRAFT_TOKENS = 16 }; /* at most proposed in a step */
+enum { PJ_DRAFT_TOKENS = 16 }; /* maximum tokens proposed per step */
 
 typedef struct pj_speculation {
     pj_engine *draft; /* NULL: there is none */
     pj_compute compute;
     int32_t proposed[PJ_DRAFT_TOKENS];
     uint32_t count;  /* of `proposed` */
-    int32_t pending; /* accepted, and not yet in the draft's cache */
+    int32_t pending; /* accepted, not yet in the draft's cache */
     bool has_pending;
 } pj_speculation;
 
@@ -28,10 +28,10 @@ void pj_speculation_close(pj_speculation *s); /* may run twice; a zeroed one is 
 /* Appends tokens to the draft's sequence. */
 pj_status pj_speculation_feed(pj_speculation *s, const int32_t *ids, uint32_t count,
                               const _Atomic bool *cancel);
-/* Proposes `count` tokens after `last`, the most likely ones. */
+/* Proposes `count` tokens after `last`, greedily. */
 pj_status pj_speculation_propose(pj_speculation *s, int32_t last, uint32_t count,
                                  const _Atomic bool *cancel);
-/* The text went on with the first `accepted` proposals and one token of the target's own. */
+/* The target accepted the first `accepted` proposals and added one token of its own. */
 void pj_speculation_accept(pj_speculation *s, uint32_t accepted);
 
 #endif

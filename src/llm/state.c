@@ -268,7 +268,7 @@ void pj_state_make_room(pj_state *s, uint32_t sequence, uint32_t count)
     pj_sequence *q = &s->sequences[sequence];
     const pj_model_config *m = &s->model->config;
     if (q->length - q->base + count <= s->window_slots) return;
-    /* the next query sees itself and the window - 1 keys before it, also after going back */
+    /* the next query sees itself and the window - 1 keys before it, also after a rollback */
     uint32_t seen = m->window - 1 + s->options.rewind, held = q->length - q->base;
     uint32_t keep = held < seen ? held : seen;
     uint32_t base = q->length - keep;

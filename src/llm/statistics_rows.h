@@ -1,5 +1,5 @@
 /* Which rows of an output its statistics are computed from. The largest magnitude and the counts of
- * NaN and Inf always cover all rows, unless there are no statistics. */
+ * NaN and Inf always cover all rows. */
 #ifndef PJ_LLM_STATISTICS_ROWS_H
 #define PJ_LLM_STATISTICS_ROWS_H
 

@@ -316,7 +316,7 @@ static void record_together(const pj_steps *s, const pj_rows *rows, const pj_pro
     pj_seam *r = s->seam;
     for (size_t i = 0; i < count; i++) {
         pj_done done = product_done(&products[i], rows->count);
-        /* threads may have read the clock in another order than they took the rows */
+        /* threads may have read the clock in a different order from that of taking rows */
         if (begun[i + 1] < begun[i]) begun[i + 1] = begun[i];
         pj_seam_begin_component(r, products[i].projection->name, begun[i]);
         if (r->statistics) pj_seam_keep_sums(r, i, &done);
@@ -425,8 +425,8 @@ void pj_steps_add(const pj_steps *s, float *y, const float *x, size_t rows, size
                     .stride = n};
     add_task task = {s->kernels, y, x, n, scale};
     pj_seam_operation(s->seam, PJ_N_OP_RESIDUAL_ADD);
-    /* At depth `module` only a layer's last addition is of use: many rows are looked at while they
-     * are in cache, few when the layer ends. */
+    /* At depth `module` only the statistics of a layer's last addition are needed: of many rows
+     * they are computed while in cache, of few at the end of the layer. */
     if (s->seam->deep || rows > FEW_ROWS)
         pj_steps_rows_summed(s, rows, rows * n, add_row, &task, &done);
     else

@@ -140,7 +140,7 @@ static pj_status unknown_shape(const char *name, size_t length, pj_error *err)
     for (int i = 0; i < DESCRIBED_COUNT; i++)
         pj_nearest_offer(&nearest, described[i].name, strlen(described[i].name));
     pj_nearest_write(&nearest, "synthetic:", hint, sizeof hint);
-    if (nearest.word) /* the list would leave no room for it */
+    if (nearest.word) /* keep room for the message after the list */
         return pj_fail(err, PJ_E_NOT_FOUND, "there is no synthetic shape \"%s\"%s", wanted, hint);
     for (int i = 0; i < SHAPE_COUNT; i++)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "",

@@ -85,7 +85,7 @@ static void read_model(const pj_run_info *info, pj_arena *arena, pj_advice_facts
     json_decref(machine);
 }
 
-/* The limit of one device says something about the total only where it is the only one. */
+/* A device's power limit can be compared with the total only if it is the only device. */
 static void read_conditions(const pj_run_info *info, pj_advice_facts *f)
 {
     json_t *devices = info->conditions_json ? json_loads(info->conditions_json, 0, NULL) : NULL;
@@ -109,7 +109,7 @@ static void read_conditions(const pj_run_info *info, pj_advice_facts *f)
 
 /* ---- the run -------------------------------------------------------------------------------- */
 
-/* Quoted for a shell; NULL where it would not be pleasant to paste. */
+/* Quoted for a shell; NULL if it is too long or has control characters. */
 static const char *shell_word(const char *prompt, pj_arena *arena)
 {
     char word[PROMPT_MAX * 4 + 3];

@@ -56,7 +56,7 @@ static void add_values(values *v, const pj_run_info *info)
     v->power += info->decode_mj / info->decode_ms;
 }
 
-/* All runs with the settings of `of`, against those with the run's own. */
+/* Compares runs with the settings of `of` to runs with this run's settings. */
 static void add_neighbour(pj_advice_facts *f, const pj_run_list *list, const pj_run_info *info,
                           const pj_run_info *of, const values *own)
 {
@@ -66,7 +66,7 @@ static void add_neighbour(pj_advice_facts *f, const pj_run_list *list, const pj_
         if (is_alike(info, &list->runs[i]) && settings_that_differ(of, &list->runs[i]) == 0)
             add_values(&theirs, &list->runs[i]);
     pj_ratio_compare(own->joules, own->n, theirs.joules, theirs.n, 0, &ratio);
-    if (isnan(ratio.lo)) return; /* fewer than two a side */
+    if (isnan(ratio.lo)) return; /* fewer than two per side */
     pj_advice_neighbour *n = &f->neighbours[f->neighbour_count++];
     *n = (pj_advice_neighbour){.threads = of->threads,
                                .batch = of->batch_size ? of->batch_size : 1,
@@ -137,7 +137,7 @@ static size_t common_prefix(const char *a, const char *b)
     return n;
 }
 
-/* Equal prompts are repeats of a measurement, no traffic. */
+/* Equal prompts indicate repeated measurements rather than traffic. */
 static void look_at_prompts(pj_advice_facts *f, const pj_run_list *list, const pj_run_info *info)
 {
     size_t length = info->prompt ? strlen(info->prompt) : 0, longest = 0;

@@ -13,7 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const double LEAST_RELATIVE_SD = 0.001; /* no hardware is steadier than that */
+static const double LEAST_RELATIVE_SD =
+    0.001; /* lower bound of the spread: no hardware is steadier */
 
 void pj_calibration_key(const pj_session *session, const pj_engine *engine, char *key, size_t bytes)
 {
@@ -36,7 +37,7 @@ void pj_calibration_key(const pj_session *session, const pj_engine *engine, char
         snprintf(key + used, bytes - (size_t)used, " sim seed %llu", (unsigned long long)sim->seed);
 }
 
-/* As pj_build_options.observe has it: one class's power as one pass found it. */
+/* A pj_build_options.observe callback: the power of one class in one pass. */
 static void observe(void *context, const pj_rail *rail, const char *class_name, pj_phase phase,
                     double power_mw, double sd_mw)
 {
@@ -123,7 +124,8 @@ pj_status pj_calibrate(pj_session *session, pj_model_slot *slot, const pj_calibr
     if (!c) return pj_fail_memory(err, "a calibration");
     c->created_wall_ns = pj_clock_wall_ns();
     pj_calibration_key(session, slot->engine, c->key, sizeof c->key);
-    pj_session_baseline(session, PJ_BASELINE_RESIDENT, NULL); /* without one, powers are gross */
+    pj_session_baseline(session, PJ_BASELINE_RESIDENT,
+                        NULL); /* without a baseline powers are gross */
     uint32_t passes = o->passes ? o->passes : 2;
     for (uint32_t pass = 0; pass < passes && status == PJ_OK; pass++)
         status = run_pass(session, slot, o, pass, c, err);

@@ -6,7 +6,8 @@
 #include "profile/calibration.h"
 #include "profile/model_slot.h"
 
-/* Spells what a calibration of this engine on this session's machine and sensors depends on. */
+/* Writes the key of a calibration: everything it depends on, for this engine on this session's
+ * machine and sensors. */
 void pj_calibration_key(const pj_session *session, const pj_engine *engine, char *key,
                         size_t bytes);
 

@@ -8,7 +8,7 @@
 
 enum { WIDTH = 720, ROW = 22, LABEL = 200, COLOURS = 8 };
 
-/* Told apart by people who see few colours (Okabe and Ito). */
+/* A palette for colour-blind readers (Okabe and Ito). */
 static const char *const colours[COLOURS] = {"#0072b2", "#e69f00", "#009e73", "#cc79a7",
                                              "#56b4e9", "#d55e00", "#f0e442", "#888888"};
 
@@ -32,7 +32,7 @@ static const char style[] =
 
 /* ---- text ----------------------------------------------------------------------------------- */
 
-/* Escaped for the form; a table's cell of Markdown has no bars or line ends. */
+/* Escapes text for the output format; cells of Markdown tables may not contain bars or newlines. */
 static void escaped(pj_document *d, const char *text)
 {
     for (const unsigned char *p = (const unsigned char *)text; *p; p++) {

@@ -16,7 +16,7 @@ typedef struct pj_document {
 void pj_document_begin(pj_document *d, pj_buffer *out, bool html, const char *title);
 void pj_document_end(pj_document *d);
 void pj_document_heading(pj_document *d, const char *text);
-/* The sentence that matters. */
+/* The main conclusion, highlighted. */
 void pj_document_verdict(pj_document *d, const char *text);
 void pj_document_text(pj_document *d, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -36,14 +36,14 @@ typedef struct pj_document_part {
     double value, lo, hi; /* lo, hi: NAN where there is no interval. value NAN: unavailable */
 } pj_document_part;
 
-/* One bar that sums to the total. Markdown: a table with shares. */
+/* A stacked bar of the parts of a total. Markdown: a table with shares. */
 void pj_document_stack(pj_document *d, const pj_document_part *parts, uint32_t count,
                        const char *unit);
-/* Horizontal bars with intervals; in Markdown nothing: a table says the same. `log_ratio`: around
- * 1 on a logarithmic axis. */
+/* Horizontal bars with intervals; omitted in Markdown, where a table has the same figures.
+ * `log_ratio`: ratios on a logarithmic axis centred on 1. */
 void pj_document_bars(pj_document *d, const char *caption, const pj_document_part *parts,
                       uint32_t count, const char *unit, bool log_ratio);
-/* Values in their order as a line. */
+/* A line chart of values by index. */
 void pj_document_line(pj_document *d, const char *caption, const double *values, uint32_t count,
                       const char *unit);
 

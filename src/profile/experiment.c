@@ -18,7 +18,7 @@
 enum { WARM_TOKENS = 4, LISTEN_MS = 200, MAX_EVAL_BYTES = 16 << 20 };
 
 typedef struct progress {
-    double *joules; /* of the runs done, `count` of them */
+    double *joules; /* figures of `count` completed runs */
     uint32_t *blocks;
     uint32_t count, capacity;
 } progress;
@@ -29,9 +29,9 @@ struct pj_experiment {
     progress *cells;
     uint32_t cell_count;
     uint32_t block, next, *order; /* the cell at order[next] of `block` comes next */
-    uint32_t last_cell;           /* whose model is warm; UINT32_MAX: none */
+    uint32_t last_cell;           /* cell whose model is warmed up; UINT32_MAX: none */
     uint32_t done, done_here;
-    int64_t spent_ns; /* in the steps so far */
+    int64_t spent_ns; /* time of the `done_here` runs of this process */
     json_t *losses;   /* by cell */
     int32_t *ids;     /* of the prompt of the cell */
     char *eval_text;  /* whose loss is measured; NULL: none */
@@ -169,7 +169,7 @@ static pj_status measure_loss(experiment *e, uint32_t index, pj_error *err)
     double loss = NAN;
     snprintf(key, sizeof key, "%u", index);
     pj_plan_cell(e->plan, index, &cell);
-    /* without a part of it, the loss is not the model's */
+    /* not for ablated cells, whose loss is not the model's */
     if (!e->eval_text || cell.ablate[0] || json_object_get(e->losses, key)) return PJ_OK;
     for (uint32_t i = 0; i < e->cell_count; i++) {
         snprintf(known, sizeof known, "%u", i);
@@ -190,7 +190,7 @@ static pj_status measure_loss(experiment *e, uint32_t index, pj_error *err)
     return status;
 }
 
-/* Loads the cell's model and runs it for a few tokens, none of which is counted. */
+/* Loads the cell's model and warms it up with a few unrecorded tokens. */
 static pj_status warm(experiment *e, uint32_t index, pj_error *err)
 {
     pj_cell cell;
@@ -219,7 +219,7 @@ static double sum_of(const pj_baseline *b, const double *values)
     return sum;
 }
 
-/* Waits until power is back within two spreads of the idle baseline. */
+/* Waits until power is within two standard deviations of the idle baseline. */
 static pj_status cool_down(experiment *e, pj_error *err)
 {
     pj_session *s = e->o.session;
@@ -334,7 +334,7 @@ static pj_status check_dtypes(const pj_plan *plan, pj_error *err)
     return PJ_OK;
 }
 
-/* Everything that can be known to be impossible, before anything is stored. */
+/* Rejects impossible plans before anything is stored. */
 static pj_status check_cells(experiment *e, pj_error *err)
 {
     uint32_t longest = 1;
@@ -402,7 +402,7 @@ static pj_status read_eval(experiment *e, pj_error *err)
     return e->eval_text ? PJ_OK : pj_fail_memory(err, "an experiment");
 }
 
-/* Whether a run is left to do; then order[next] of `block` is its cell. */
+/* Whether a run remains; its cell is then order[next] of `block`. */
 static bool find_next(experiment *e)
 {
     for (; e->block < e->plan->repeat; e->block++, e->next = 0) {

@@ -1,8 +1,8 @@
 /*
  * Running an experiment: the cells of a plan in randomised blocks on one session and one model
  * slot. The plan is stored before the first run, and every run carries its cell, block and round in
- * its settings, so that an experiment that was killed goes on where it stopped: what is stored is
- * done.
+ * its settings, so that an interrupted experiment resumes where it stopped: stored runs are not
+ * repeated.
  *
  * `run` runs all of it. The server runs it step by step (open, step, close), so that single
  * requests can run between two cells.
@@ -14,7 +14,7 @@
 #include "profile/experiment_view.h"
 #include "profile/generate.h"
 
-/* A cell that another engine runs; its plan's `engines` say which. */
+/* A cell run by another engine, named in the plan's `engines`. */
 typedef struct pj_foreign_cell {
     const pj_plan *plan;
     pj_cell cell;
@@ -38,25 +38,26 @@ typedef struct pj_experiment_options {
     void (*end)(void *context, pj_status status, const pj_profile_result *result,
                 const pj_error *err);
     void (*progress)(void *context, const pj_experiment_progress *progress);
-    /* Measures and stores one run of another engine. NULL: such cells are refused. */
+    /* Measures and stores one run of another engine. NULL: such cells are rejected. */
     pj_status (*foreign)(void *context, const pj_foreign_cell *cell, double *joules_per_token,
                          pj_error *err);
     void *foreign_context;
     void *context;
 } pj_experiment_options;
 
-/* PJ_E_CANCELLED: stopped; what is done is kept. */
+/* PJ_E_CANCELLED: stopped; completed runs are kept. */
 pj_status pj_experiment_run(const pj_experiment_options *options, pj_error *err);
 
 typedef struct pj_experiment pj_experiment;
 
-/* Everything that can be known to be impossible; needs `plan` and `find` alone. */
+/* Rejects impossible plans; uses only `plan` and `find`. */
 pj_status pj_experiment_check(const pj_experiment_options *options, pj_error *err);
 pj_status pj_experiment_store(pj_store *store, const pj_plan *plan, pj_error *err);
-/* Checks, stores the plan and reads what is done. The options are copied, the plan borrowed. */
+/* Checks and stores the plan, and loads its completed runs. The options are copied, the plan is
+ * borrowed. */
 pj_status pj_experiment_open(const pj_experiment_options *options, pj_experiment **experiment,
                              pj_error *err);
-/* One measured run with all that precedes it. *more: another one is left to do. */
+/* One measured run, with loading and warm-up before it. *more: further runs remain. */
 pj_status pj_experiment_step(pj_experiment *experiment, bool *more, pj_error *err);
 /* Something else has used the model slot: the next step warms its model again. */
 void pj_experiment_forget_warmth(pj_experiment *experiment);

@@ -36,7 +36,7 @@ static pj_part_run *runs_of(pj_arena *arena, const pj_cell_runs *cell)
     return runs;
 }
 
-/* ---- which rows belong to the missing part --------------------------------------------------- */
+/* ---- which rows belong to the ablated part --------------------------------------------------- */
 
 static const char *component_of(const pj_sum_nodes *nodes, const pj_sum_node *n)
 {
@@ -64,7 +64,7 @@ static bool is_missing(const pj_sum_nodes *nodes, const pj_sum_node *n, const ch
     return name && !has_component(without, name);
 }
 
-/* Rows of one kind of work share the error of its power; kinds err independently. */
+/* Rows of one class share the error of its power; classes err independently. */
 typedef struct part_sums {
     double mj, planted_mj, sd[MAX_PARTS];
     uint16_t names[MAX_PARTS];

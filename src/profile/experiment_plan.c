@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Settings such as `repeat` may change between rounds; what identifies a cell or its order may
+/* Settings such as `repeat` may change between rounds; those that identify cells or their order may
  * not. */
 static pj_status check_grid(const json_t *stored, const json_t *wanted, const char *name,
                             pj_error *err)
@@ -24,7 +24,8 @@ static pj_status check_grid(const json_t *stored, const json_t *wanted, const ch
     return PJ_OK;
 }
 
-/* The stored plan with the request's members over it; *merged stays NULL when there is none. */
+/* The stored plan overlaid with the request's members; *merged stays NULL if there is no stored
+ * plan. */
 static pj_status merge(pj_store *store, const pj_plan_request *request, json_t *tree,
                        pj_arena *arena, json_t **merged, pj_error *err)
 {

@@ -6,8 +6,8 @@
 #include "store/store.h"
 
 typedef struct pj_plan_request {
-    const char *json;  /* a plan (docs/formats.md); what it leaves out comes from the stored plan */
-    bool only_resumes; /* it has no grid of its own: there must be a stored plan of its name */
+    const char *json; /* a plan (docs/formats.md); missing members are taken from the stored plan */
+    bool only_resumes; /* the request contains no grid, so a stored plan of its name must exist */
     bool again;        /* another round of the stored plan */
 } pj_plan_request;
 

@@ -15,11 +15,11 @@
 #include <stdio.h>
 #include <string.h>
 
-static const double knee_saving = 0.10; /* a doubling that saves less is not worth it */
+static const double knee_saving = 0.10; /* minimum relative saving of a doubling before the knee */
 
 typedef struct figures {
     uint32_t n, disturbed;
-    double *joules; /* n of them, in the arena */
+    double *joules; /* [n], in the arena */
     double mean, lo, hi, typical, speed, ttft_ms, latency_ms, power_mw, loss;
 } figures;
 
@@ -31,7 +31,7 @@ typedef struct result {
     uint32_t count;
     figures *cells;
     json_t *losses;
-    const char *state, *error; /* stored by a server; NULL: none */
+    const char *state, *error; /* state stored by a server; NULL: none */
     const pj_experiment_live *live;
 } result;
 
@@ -124,7 +124,7 @@ static void write_cell(const result *r, uint32_t index, pj_json *json)
     pj_json_object_end(json);
 }
 
-/* ---- what follows --------------------------------------------------------------------------- */
+/* ---- conclusions --------------------------------------------------------------------------- */
 
 static bool may_be_best(const result *r, uint32_t index)
 {
@@ -133,7 +133,7 @@ static bool may_be_best(const result *r, uint32_t index)
            !(r->plan.max_latency_ms > 0 && !(f->latency_ms <= r->plan.max_latency_ms));
 }
 
-/* Cells that the runs do not tell from the best one. */
+/* Cells that are not distinguishable from the best one. */
 static void write_ties(const result *r, uint32_t best, pj_json *json)
 {
     const figures *first = &r->cells[best];
@@ -148,7 +148,7 @@ static void write_ties(const result *r, uint32_t best, pj_json *json)
     pj_json_array_end(json);
 }
 
-/* The least energy among cells that keep the latency limit. */
+/* The cell with the least energy among those within the latency limit. */
 static void write_best(const result *r, pj_json *json)
 {
     uint32_t best = r->count;
@@ -290,7 +290,8 @@ static void write_progress(const pj_experiment_live *live, pj_json *json)
     pj_json_object_end(json);
 }
 
-/* What is in the store outranks what a server meant to do; what a server does outranks both. */
+/* Precedence: what a server is doing now, then completed runs, then the state that a server
+ * stored. */
 static const char *state_of(const char *live, const char *stored, bool complete)
 {
     if (live) return live;

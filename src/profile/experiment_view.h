@@ -11,17 +11,17 @@ typedef struct pj_experiment_progress {
     uint32_t block, cell;
     char name[96];           /* of the cell */
     double joules_per_token; /* of the run that ended; NAN: unknown, or none has */
-    double left_s;           /* at the pace so far; NAN: unknown */
+    double left_s;           /* estimated from the pace so far; NAN: unknown */
 } pj_experiment_progress;
 
-/* What a server knows of an experiment that it runs, or that waits in it. */
+/* Progress of an experiment that is running or queued on a server. */
 typedef struct pj_experiment_live {
     const char *state;               /* "queued" or "running"; NULL: neither */
     char run_id[PJ_UUID_BYTES];      /* of the run in progress; "": none */
     pj_experiment_progress progress; /* of a running one */
 } pj_experiment_live;
 
-/* Fills what is known of the experiment of that name. */
+/* Fills in the progress of the experiment of that name. */
 typedef void pj_experiment_live_fn(void *context, const char *name, pj_experiment_live *live);
 
 /* `live` NULL: nothing is running. */

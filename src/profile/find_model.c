@@ -45,7 +45,7 @@ typedef struct search {
     unsigned files;
     char file_names[320];
     char problem[640]; /* of a matching model without a usable file */
-    /* of all names, for one that is not found; and to the last part of a path */
+    /* closest of all names, for the error message; and closest to the last part of a path */
     pj_nearest nearest, nearest_base;
     char nearest_name[64], nearest_base_name[64];
 } search;
@@ -104,7 +104,7 @@ static void keep_file(search *s, const pj_model_spot *spot, const char *file)
         snprintf(s->file_names + used, sizeof s->file_names - used, "%s%s", used ? ", " : "", file);
 }
 
-/* A spot's name is gone after the visit, so the nearest is copied. */
+/* Names are valid only during the visit, so the nearest is copied. */
 static void offer_nearest(pj_nearest *nearest, char *copy, size_t bytes, const char *name)
 {
     pj_nearest_offer(nearest, name, strlen(name));

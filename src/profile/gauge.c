@@ -10,24 +10,24 @@
 
 enum { READINGS_QUEUE = 1 << 14, EVENTS_QUEUE = 64, BATCH = 256 };
 #define PULL_EVERY_NS (16 * PJ_NS_PER_MS)
-#define PATIENCE_NS   (3 * PJ_NS_PER_S) /* for a sensor that has fallen silent */
-#define LATENESS_NS   PJ_NS_PER_S       /* of a sampler on a busy machine */
-#define SIMULATED_MW  20000.0           /* above idle, for each of several runs */
+#define PATIENCE_NS   (3 * PJ_NS_PER_S) /* maximum wait for a silent sensor */
+#define LATENESS_NS   PJ_NS_PER_S       /* allowed delay of a sampler on a busy machine */
+#define SIMULATED_MW  20000.0           /* simulated load above idle, for each of several runs */
 
 struct pj_gauge {
     pj_meter *meter;
     pj_share_rule rule;
     const pj_rail *rails;
     uint32_t rail_count;
-    int64_t first_wait_ns; /* for a first value of every rail */
+    int64_t first_wait_ns; /* maximum wait for a first value of every rail */
     pthread_mutex_t mutex; /* guards what follows, and the meter */
     pj_division *division; /* NULL: nobody uses the sensors */
     pj_tap *taps;
     uint32_t users, windows, members, open_runs;
-    double shared_ns; /* time with runs, divided by their number */
+    double shared_ns; /* integral of 1 / number of runs over time */
     int64_t shared_at_ns;
-    bool seen[PJ_MAX_RAILS]; /* a value since the sensors were started */
-    bool has_lost;           /* some rail is gone: waiting for it is in vain */
+    bool seen[PJ_MAX_RAILS]; /* the rail has had a value since the sensors were started */
+    bool has_lost;           /* some rail is lost and must not be waited for */
     pthread_t thread;        /* pulls while windows are open */
     bool has_thread, closing;
     pthread_cond_t changed;
@@ -113,7 +113,7 @@ void pj_gauge_pull(pj_gauge *g)
     pthread_mutex_unlock(&g->mutex);
 }
 
-/* Without users, and when nobody will ask about shares any more. */
+/* Forgets the division when there are no users and no shares left to deliver. */
 static void drop_division(pj_gauge *g)
 {
     if (g->users > 0 || g->members > 0) return;
@@ -141,7 +141,7 @@ static pj_status use(pj_gauge *g, pj_error *err)
     return status;
 }
 
-/* The last one stops them; what they hold back is distributed. */
+/* The last user stops them; readings held back by coarsening are distributed. */
 static void leave(pj_gauge *g, int64_t force_ns)
 {
     pull(g, force_ns);
@@ -176,7 +176,8 @@ static void advance_shared_time(pj_gauge *g, int64_t at_ns)
     g->shared_at_ns = at_ns;
 }
 
-/* Simulated sensors know no spans of several runs: what they show is the truth then. */
+/* With several runs, simulated sensors are not driven by spans: their live readings are the
+ * truth. */
 static void show_activity(pj_gauge *g, int change)
 {
     bool was_shared = g->open_runs > 1;
@@ -378,8 +379,8 @@ pj_status pj_gauge_window_begin(pj_gauge *g, pj_gauge_window *w, pj_error *err)
     return pj_fail_memory(err, "a window");
 }
 
-/* Only a window that waited for its end may say that no more will be known of the time before it:
- * runs divide that time, too. */
+/* Forces the energy before a window's end to be final only after waiting for it, because runs
+ * divide the same time. */
 static void close_window(pj_gauge *g, pj_gauge_window *w, pj_curve_energy *energies)
 {
     int64_t force_ns = energies ? w->end_ns : 0;

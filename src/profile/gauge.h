@@ -1,11 +1,10 @@
 /*
  * One meter for several users: each open run gets every reading in a queue of its own, windows get
  * the energy between two moments, and the energy of concurrent runs is divided
- * (attribution/division.h). The sensors run while anybody is interested.
+ * (attribution/division.h). The sensors run while there is any user.
  *
- * Nobody owns the meter's rings: whoever wants readings pulls, under a lock, and what the rings
- * hold is copied to every queue. Collectors do that every 16 ms; while only windows are open, a
- * thread of the gauge does.
+ * Any user may drain the meter's rings, under a lock, which copies their content to every queue.
+ * Collectors do so every 16 ms; while only windows are open, a thread of the gauge does.
  *
  * Threads: any, but each tap from one at a time.
  */
@@ -26,27 +25,25 @@ typedef struct pj_tap {
     struct pj_tap *next;
     pj_ring readings, events; /* of pj_reading, pj_meter_event */
     pj_division_member *member;
-    double
-        sampled_ns; /* once it has ended: its share of the time that sensors were read for runs */
+    double sampled_ns; /* set when the run has ended: its share of the sampling time */
     bool joined;
 } pj_tap;
 
-/* NULL when out of memory. The meter is the gauge's alone while anybody has joined. */
+/* NULL when out of memory. While there are users, only the gauge may use the meter. */
 pj_gauge *pj_gauge_new(pj_meter *meter, pj_share_rule rule);
 void pj_gauge_free(pj_gauge *gauge); /* NULL is allowed */
 bool pj_gauge_is_used(pj_gauge *gauge);
 
 /* Starts the sensors if they do not run yet. */
 pj_status pj_gauge_join(pj_gauge *gauge, pj_tap *tap, pj_error *err);
-/* The run's own time begins and ends; both return when that is. Begin fails only when memory is
- * out: 0. */
+/* Mark the begin and end of the run's time, and return it. Begin returns 0 when out of memory. */
 int64_t pj_gauge_begin(pj_gauge *gauge, pj_tap *tap, double weight);
 void pj_gauge_weigh(pj_gauge *gauge, pj_tap *tap, double weight);
 int64_t pj_gauge_end(pj_gauge *gauge, pj_tap *tap);
-/* No more readings; what is in the queues, and the shares, can still be read. The last one stops
- * the sensors. */
+/* Ends the delivery of readings; queues and shares can still be read. The last user stops the
+ * sensors. */
 void pj_gauge_part(pj_gauge *gauge, pj_tap *tap, int64_t end_ns);
-void pj_tap_fini(pj_gauge *gauge, pj_tap *tap); /* parts first; may run twice */
+void pj_tap_fini(pj_gauge *gauge, pj_tap *tap); /* leaves first if necessary; may run twice */
 
 void pj_gauge_pull(pj_gauge *gauge);
 size_t pj_tap_read(pj_tap *tap, pj_reading *readings, size_t max);
@@ -64,9 +61,10 @@ typedef struct pj_gauge_window {
 } pj_gauge_window;
 
 pj_status pj_gauge_window_begin(pj_gauge *gauge, pj_gauge_window *window, pj_error *err);
-/* Waits until the sensors have seen the end; energies by rail. The window is over afterwards. */
+/* Waits until the sensors have covered the end, returns energies by rail, and frees the window. */
 void pj_gauge_window_end(pj_gauge *gauge, pj_gauge_window *window,
                          pj_curve_energy energies[PJ_MAX_RAILS]);
-void pj_gauge_window_drop(pj_gauge *gauge, pj_gauge_window *window); /* without an answer */
+void pj_gauge_window_drop(pj_gauge *gauge,
+                          pj_gauge_window *window); /* frees the window without a result */
 
 #endif

@@ -145,7 +145,7 @@ static void write_settings(pj_json *json, const pj_session *session, const pj_pr
     pj_json_object_end(json);
 }
 
-/* What only the end of a generation tells about its models. */
+/* Facts about the models that are known only after generation. */
 static pj_status describe_draft(pj_run *run, const pj_engine *engine,
                                 const pj_generate_result *result, pj_error *err)
 {

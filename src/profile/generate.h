@@ -33,8 +33,8 @@ typedef struct pj_profile_options {
     const pj_profile_place *place; /* NULL: not part of an experiment */
     pj_statistics_rows statistics;
     uint32_t draft_tokens; /* of engine.draft; 0: the engine's choice */
-    const char *ablate;            /* a part of the model to leave out (llm/ablation.h), or NULL */
-    const char *run_id;            /* a UUIDv7 assigned when the run was queued; NULL: a new one */
+    const char *ablate;    /* a part of the model to leave out (llm/ablation.h), or NULL */
+    const char *run_id;    /* a UUIDv7 assigned when the run was queued; NULL: a new one */
     void (*on_run)(void *context, const char *run_id);          /* the run has begun; or NULL */
     void (*on_token)(void *context, const pj_generated *token); /* or NULL */
     void *context;
@@ -49,8 +49,8 @@ typedef struct pj_profile_result {
     bool stored;
 } pj_profile_result;
 
-/* Everything that a request says, except its prompt: texts and lists stay the request's, which must
- * outlive the options. The sampling still has to pass pj_sampling_check. */
+/* Copies everything in a request except its prompt into options. Texts and lists are borrowed from
+ * the request, which must outlive the options. The sampling must still pass pj_sampling_check. */
 void pj_profile_options_set(pj_profile_options *options, const pj_generate_ask *ask);
 
 /* Runs it. The result is filled as far as possible, whatever the status, and the caller must finish

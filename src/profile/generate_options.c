@@ -10,7 +10,7 @@
 
 _Static_assert((int)PJ_LOGIT_BIASES >= (int)PJ_LIST_MAX, "all biases of a request fit");
 
-/* "ID=BIAS"; what is not of this form becomes a bias that pj_sampling_check refuses. */
+/* Parses "ID=BIAS"; malformed text becomes a bias that pj_sampling_check rejects. */
 static pj_logit_bias bias_of(const char *text)
 {
     char *end, *last;

@@ -1,4 +1,4 @@
-/* A run's summary with its anomalies and what was to be expected. */
+/* A run's summary with its anomalies and its predicted figures. */
 #include "profile/insight.h"
 
 #include "analysis/anomalies.h"
@@ -77,7 +77,7 @@ typedef struct search {
     double *clock_share; /* of each token; NULL: no device reports its clock */
 } search;
 
-/* What one reading of the run's sensors can tell apart; 0: unknown. */
+/* Energy resolution of one reading of the run's sensors; 0: unknown. */
 static double resolution_of(const search *s)
 {
     double least = INFINITY;

@@ -12,7 +12,7 @@ enum { PJ_COMPARE_MAX = 4 };
 /* The complete answer of /summary. */
 pj_status pj_insight_summary(pj_store *store, const char *id, const pj_cost_rates *rates,
                              pj_json *json, pj_error *err);
-/* Computes the cached parts of the summary of a run just stored, before somebody waits for it. */
+/* Computes and caches the expensive parts of the summary of a run just stored. */
 void pj_insight_prepare(pj_store *store, const char *id);
 /* The answer of /compare for 2 to 4 runs. */
 pj_status pj_insight_compare(pj_store *store, const char *const *ids, uint32_t count,

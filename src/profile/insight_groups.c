@@ -19,7 +19,7 @@ typedef struct grouping {
     pj_run_list list;
     group *groups;
     uint32_t count, capacity;
-    uint32_t unknown; /* runs that do not say */
+    uint32_t unknown; /* runs without a value of the field */
 } grouping;
 
 static group *group_of(grouping *g, const char *key)
@@ -97,7 +97,7 @@ static int by_count(const void *x, const void *y)
     return (a < b) - (a > b);
 }
 
-/* A number alone says nothing in a sentence: "batch 8", not "8". */
+/* Labels of numeric values include the field: "batch 8", not "8". */
 static void name_side(const char *key, const char *by, char name[PJ_SIDE_NAME_BYTES])
 {
     char *end;

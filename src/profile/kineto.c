@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum { SLOTS = 1 << 17, NAME_BYTES = 200 };
-#define LEAST_UNIX_US 1e14 /* March 1973: what is less does not count from 1970 */
+#define LEAST_UNIX_US 1e14 /* March 1973: smaller times are not relative to 1970 */
 #define MOST_UNIX_NS  4e18
 
 typedef struct reader {
@@ -108,7 +108,7 @@ static bool add_event(pj_kineto *t, pj_kineto_event e)
     return true;
 }
 
-/* Microseconds stay in the event's times until the base is known: it may come at the end. */
+/* Times stay in microseconds until the base is known, which may be at the end of the file. */
 static pj_status take_event(reader *r, const json_t *o)
 {
     const char *phase = json_string_value(json_object_get(o, "ph"));
@@ -116,7 +116,7 @@ static pj_status take_event(reader *r, const json_t *o)
     const json_t *ts = json_object_get(o, "ts"), *dur = json_object_get(o, "dur");
     int kind = category ? kind_of(category) : -1;
     if (!json_is_object(o)) r->trace->skipped++;
-    if (!phase || strcmp(phase, "X") != 0 || kind < 0) return PJ_OK; /* of another sort */
+    if (!phase || strcmp(phase, "X") != 0 || kind < 0) return PJ_OK; /* of another category */
     const char *name = json_string_value(json_object_get(o, "name"));
     double us = json_number_value(ts), long_us = json_number_value(dur);
     if (!name || !json_is_number(ts) || !json_is_number(dur) || !(fabs(us) < MOST_UNIX_NS / 1e3) ||

@@ -1,10 +1,10 @@
 /*
- * Traces of PyTorch's profiler (Kineto JSON, in Chrome's trace event format): the ranges that used
- * energy, with their times since 1970. `ts` and `dur` are microseconds; newer files say in
- * `baseTimeNanoseconds` what `ts` counts from, in older ones it counts from 1970.
+ * Traces of PyTorch's profiler (Kineto JSON, in Chrome's trace event format): operators, kernels
+ * and annotations with their times since 1970. `ts` and `dur` are microseconds; newer files give
+ * the origin of `ts` in `baseTimeNanoseconds`, in older ones it is 1970.
  *
- * Files are hostile: events of a wrong type are skipped and counted, a file that is cut off or
- * whose times have no origin is refused, memory is bounded by the file's size.
+ * Files are untrusted: malformed events are skipped and counted, a truncated file or one without a
+ * time origin is rejected, memory is bounded by the file's size.
  */
 #ifndef PJ_PROFILE_KINETO_H
 #define PJ_PROFILE_KINETO_H
@@ -34,8 +34,8 @@ typedef struct pj_kineto {
     uint32_t name_count;
     uint32_t *slots;   /* hash table of names: index + 1 */
     uint64_t skipped;  /* events that are malformed */
-    uint64_t unnamed;  /* beyond the number of names: they are called "other" */
-    size_t of_kind[4]; /* how many of each */
+    uint64_t unnamed;  /* events beyond the maximum number of names, which are named "other" */
+    size_t of_kind[4]; /* number of events by kind */
 } pj_kineto;
 
 /* On failure the trace is empty. */

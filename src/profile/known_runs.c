@@ -1,4 +1,4 @@
-/* Gathering the runs that predictions rest on. */
+/* Collects the runs that predictions are fitted to. */
 #include "profile/known_runs.h"
 
 #include "profile/sides.h"
@@ -18,7 +18,7 @@ static double member(const json_t *object, const char *name)
 
 bool pj_known_run_of(const pj_run_info *info, pj_known_run *run)
 {
-    if (pj_run_is_ablated(info)) return false; /* it says nothing of the whole model */
+    if (pj_run_is_ablated(info)) return false; /* an ablated run */
     json_t *model = info->model_json ? json_loads(info->model_json, 0, NULL) : NULL;
     double batch = info->batch_size ? info->batch_size : 1;
     double attention =

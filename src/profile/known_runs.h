@@ -1,4 +1,5 @@
-/* What stored runs tell a prediction: the work of each request with its joules and seconds. */
+/* The data of predictions from stored runs: the work of each request with its joules and
+ * seconds. */
 #ifndef PJ_PROFILE_KNOWN_RUNS_H
 #define PJ_PROFILE_KNOWN_RUNS_H
 
@@ -8,7 +9,7 @@
 typedef struct pj_known_query {
     const char *machine;
     const char *before; /* ISO 8601: only runs created before; NULL: all */
-    uint32_t threads;   /* 0: those of the newest run */
+    uint32_t threads;   /* 0: as the newest run */
     bool one_quality;   /* only runs of `quality`; else measured ones if there are enough */
     pj_source_quality quality;
 } pj_known_query;

@@ -43,7 +43,7 @@ typedef struct row {
     const pj_run_info *info;
     double x[FIGURES], joules;
     char attention[16];
-    uint64_t settings; /* of dtype, threads, energy source */
+    uint64_t settings; /* equal dtype, threads, energy source */
 } row;
 
 static uint64_t hash_text(uint64_t hash, const char *text)
@@ -91,7 +91,7 @@ static bool is_alike(const row *a, const row *b, figure over)
 
 typedef struct set {
     pj_law_point points[MOST_POINTS]; /* x, geometric mean of joules per token */
-    const row *of[MOST_POINTS];       /* the first run of each */
+    const row *of[MOST_POINTS];       /* the first run of each point */
     uint32_t runs[MOST_POINTS], count;
 } set;
 
@@ -114,7 +114,7 @@ static void add_to_set(set *s, const row *r, figure over)
         s->count++;
     }
     s->runs[i]++;
-    s->points[i].y += log(r->joules); /* a mean of logarithms, until close_set */
+    s->points[i].y += log(r->joules); /* the mean logarithm until close_set */
 }
 
 static void close_set(set *s)
@@ -122,7 +122,7 @@ static void close_set(set *s)
     for (uint32_t i = 0; i < s->count; i++) s->points[i].y = exp(s->points[i].y / s->runs[i]);
 }
 
-/* The set with the most points; of equal ones that of the newest run. */
+/* The set with the most points; on ties the one with the newest run. */
 static void choose(const row *rows, uint32_t count, figure over, set *best, set *scratch)
 {
     best->count = 0;

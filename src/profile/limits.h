@@ -1,8 +1,8 @@
 /*
  * What this machine can do at most, as `perjoule bench kernels` last measured it: memory read
  * bandwidth and operations per second by weight type. Kept in the user's data folder, one file per
- * machine, and copied into the description of the machine that each later run carries: the roof of
- * its roofline.
+ * machine, and copied into the description of the machine that each later run carries: the ceilings
+ * of its roofline chart.
  */
 #ifndef PJ_PROFILE_LIMITS_H
 #define PJ_PROFILE_LIMITS_H

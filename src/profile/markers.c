@@ -29,7 +29,7 @@ typedef struct event {
 typedef struct marker_lane {
     uint64_t number;
     pj_lane *lane;
-    uint32_t depth; /* spans that the program has open on it */
+    uint32_t depth; /* open spans of the program on this lane */
     int64_t last_ns;
 } marker_lane;
 
@@ -111,7 +111,7 @@ static bool find_phase(const char *text, size_t bytes, uint64_t *phase)
     return false;
 }
 
-/* Where a fact's value goes: a text of `bytes`, or a number where that is 0. */
+/* The destination of a fact's value: a text of `bytes`, or a number if that is 0. */
 static const struct fact_row {
     const char *name;
     size_t at, bytes;
@@ -163,7 +163,7 @@ static bool parse_what(words *w, event *e)
     if (e->kind == PJ_SPAN_TOKEN || e->kind == PJ_SPAN_LAYER) {
         if (!take_number(w, &e->number)) return false;
         if (w->at < w->end && *w->at != ' ') return false;
-        if (w->at < w->end) w->at++; /* one blank: further ones are of the token's text */
+        if (w->at < w->end) w->at++; /* one blank: further ones belong to the token's text */
     }
     e->text = w->at;
     e->bytes = (size_t)(w->end - w->at);
@@ -400,9 +400,9 @@ static bool apply(pj_markers *m, const event *e, int64_t now_ns)
         close_span(m, l, l->last_ns = at_ns);
         return true;
     }
-    if (e->kind == PJ_SPAN_PHASE && l->depth) return false; /* phases are outermost */
+    if (e->kind == PJ_SPAN_PHASE && l->depth) return false; /* phases are outermost spans */
     if (!identify(m, e, &id) || l->depth >= PJ_MAX_OPEN_SPANS - 1) return false;
-    if (e->verb == VERB_SPAN) { /* finished: its neighbours may overlap it */
+    if (e->verb == VERB_SPAN) { /* a finished span, which siblings may overlap */
         int64_t end_ns = e->end_ns > now_ns ? now_ns : e->end_ns;
         open_span(m, l, e, id, at_ns);
         close_span(m, l, end_ns > at_ns ? end_ns : at_ns);
@@ -491,7 +491,7 @@ static void add_epilogue(pj_markers *m, int64_t now_ns)
 void pj_markers_finish(pj_markers *m, int64_t now_ns)
 {
     m->patience_ns = PATIENCE_NS;
-    if (m->length) reject(m, m->line, m->length); /* a line that was never finished */
+    if (m->length) reject(m, m->line, m->length); /* an incomplete line */
     add_epilogue(m, now_ns);
     for (uint32_t i = m->lane_count; i-- > 0;)
         while (m->lanes[i].depth) close_span(m, &m->lanes[i], now_ns);

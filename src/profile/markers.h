@@ -6,8 +6,8 @@
  *     [@NS | @BEGIN-END] [#LANE] begin KIND NAME | end | span KIND NAME | tokens INPUT OUTPUT
  *                                | fact NAME VALUE | lost N
  *
- * or the same as one JSON object per line. Lines are hostile: they are bounded in length, depth,
- * number of lanes, of names and of events; what cannot be understood is counted and ignored.
+ * or the same as one JSON object per line. Lines are untrusted: their length, depth and the numbers
+ * of lanes, names and events are bounded; invalid lines are counted and ignored.
  *
  * Until the first phase begins the program is in `pre_inference`; after the last one has ended it
  * is in `post_inference`. One thread at a time.
@@ -24,20 +24,20 @@ typedef struct pj_markers pj_markers;
 typedef struct pj_markers_counts {
     uint64_t events, malformed;
     uint64_t input_tokens, output_tokens; /* from a `tokens` line, else the number of token spans */
-    bool has_tokens;                      /* a `tokens` line came */
-    uint64_t lost;                        /* spans that the program could not write */
-    bool has_times; /* some came with a time of their own: written later than they happened */
+    bool has_tokens;                      /* there was a `tokens` line */
+    uint64_t lost;                        /* spans that the program reported as lost */
+    bool has_times; /* some lines had explicit times, so they may have been written later */
 } pj_markers_counts;
 
-/* What the program says of itself; "" and 0: nothing. */
+/* Facts reported by the program; "" and 0: not reported. */
 typedef struct pj_markers_facts {
     char engine[64], level[8], model[256], architecture[64];
     uint64_t layers, parameters;
 } pj_markers_facts;
 
-/* Belongs to the calling thread from now on, which may record nothing else in the run. */
+/* Owned by the calling thread, which must not record anything else in the run. */
 pj_status pj_markers_new(pj_run *run, pj_markers **markers, pj_error *err);
-/* Bytes as they came from the descriptor at `now_ns`; lines may be cut anywhere. */
+/* Takes bytes read from the descriptor at `now_ns`; lines may be split anywhere. */
 void pj_markers_feed(pj_markers *markers, const char *bytes, size_t count, int64_t now_ns);
 /* The program has ended: closes open spans, warns about ignored lines, and hands the token counts
  * to the run. Nothing may be fed any more. */

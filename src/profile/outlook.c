@@ -1,4 +1,4 @@
-/* Predicted beside actual, and published beside measured. */
+/* Compares a run with its prediction and with published figures. */
 #include "profile/outlook.h"
 
 #include "analysis/published.h"
@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- predicted beside actual ---------------------------------------------------------------- */
+/* ---- predicted and actual ---------------------------------------------------------------- */
 
 static void write_expectation(pj_json *json, const pj_known_run *actual, const pj_prediction *p)
 {
@@ -129,7 +129,7 @@ pj_status pj_outlook_write(pj_store *store, const char *id, pj_json *json, pj_er
     pj_run_list one = {0};
     pj_status status = pj_store_info(store, id, &one, err);
     pj_json_key(json, "predicted");
-    /* It rests on the runs before this one, so that it does not change afterwards. */
+    /* Based on the runs before this one, so that it does not change later. */
     if (status == PJ_OK)
         status = pj_view_kept(store, id, "predicted-1", make_predicted,
                               &(question){store, &one.runs[0]}, json, err);

@@ -1,5 +1,5 @@
-/* A run beside what was to be expected: the prediction from the runs before it, and published
- * figures. Forms: docs/api.md, "summary". */
+/* Compares a run with the prediction from earlier runs and with published figures. JSON:
+ * docs/api.md, "summary". */
 #ifndef PJ_PROFILE_OUTLOOK_H
 #define PJ_PROFILE_OUTLOOK_H
 

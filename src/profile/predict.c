@@ -88,7 +88,7 @@ static void write_nearest(const pj_known_runs *known, const pj_prediction *p, pj
 
 enum { MAP_LENGTHS = 16 };
 
-/* Powers of two between the shortest and the longest that was seen. */
+/* Powers of two between the shortest and the longest length in the data. */
 static uint32_t lengths_seen(const pj_known_runs *known, bool output, uint32_t *lengths)
 {
     double least = INFINITY, most = 0;

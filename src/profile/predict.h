@@ -10,10 +10,10 @@ typedef struct pj_predict_ask {
     const char *models; /* folder of models, NULL: the usual one */
     const char *dtype;  /* NULL: as stored */
     uint32_t input, output, batch;
-    bool map; /* also over all lengths that were seen */
+    bool map; /* also a map over the range of lengths in the data */
 } pj_predict_ask;
 
-/* With nothing to go by, `refusal` says why and the figures are null. */
+/* Without enough data the figures are null and `refusal` is the reason. */
 pj_status pj_insight_predict(pj_store *store, const pj_predict_ask *ask, pj_json *json,
                              pj_error *err);
 

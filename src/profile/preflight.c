@@ -11,7 +11,7 @@
  * to the context length than this, tokens are counted exactly. */
 enum { FRAME_TOKENS = 64 };
 
-/* What the header of a model says; 0: it cannot be told from there. */
+/* Facts in a model's header; 0: unknown. */
 typedef struct bounds {
     uint32_t context, layers;
 } bounds;
@@ -59,7 +59,7 @@ static pj_status check_tokens(uint32_t prompt, uint64_t tokens, uint32_t wanted,
                    prompt + 1, (unsigned long long)tokens, wanted, context);
 }
 
-/* A token is at least one byte, so most prompts fit for certain and need not be tokenised. */
+/* A token has at least one byte, so most prompts are certain to fit and need not be tokenised. */
 static pj_status check_text(const pj_profile_options *o, uint32_t i, uint32_t context,
                             pj_error *err)
 {

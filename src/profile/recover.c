@@ -26,7 +26,7 @@ struct pj_recovery {
     _Atomic bool stop;     /* abandon the current spool */
     pthread_mutex_t mutex; /* guards all below */
     pthread_cond_t moved;
-    int owners; /* the caller and the thread; the last one frees */
+    int owners; /* reference count of caller and thread */
     bool paused, closing, busy, done;
     uint32_t recovered, unreadable;
     char first_unreadable[PJ_ERROR_TEXT_BYTES];
@@ -375,7 +375,7 @@ void pj_recovery_close(pj_recovery *r)
 {
     if (!r) return;
     pj_recovery_set_say(r, NULL, NULL);
-    pj_recovery_pause(r); /* waits a moment for an orderly end */
+    pj_recovery_pause(r); /* waits briefly for the thread to end */
     pthread_mutex_lock(&r->mutex);
     r->closing = true;
     r->paused = false;

@@ -127,14 +127,14 @@ static pj_status write_bar(pj_document *d, pj_store *store, const json_t *run, p
         double *bucket = &joules[bucket_of(&sums[i])], j = sums[i].energy_mj / 1000;
         if (!isnan(j)) *bucket = isnan(*bucket) ? j : *bucket + j;
     }
-    /* What the run did not do, as loading a model that was loaded, is no part of it. */
+    /* Parts that did not happen, such as loading an already loaded model, are omitted. */
     uint32_t used = 0;
     for (int i = 0; i < IDLE; i++)
         if (!isnan(joules[i])) {
             sum += joules[i];
             parts[used++] = (pj_document_part){names[i], joules[i], NAN, NAN};
         }
-    /* What is left: the bar sums to the total. */
+    /* The remainder, so that the bar adds up to the total. */
     parts[used++] = (pj_document_part){names[IDLE], total / 1000 - sum, NAN, NAN};
     pj_arena_fini(&arena);
     pj_document_heading(d, "Where the joules went");
@@ -192,7 +192,7 @@ static void write_run_figures(pj_document *d, const json_t *run)
     pj_document_table(d, "figure|value, 95 %");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         bool load = strcmp(rows[i].key, "model_load_energy_mj") == 0;
-        if (load && isnan(number(run, rows[i].key))) continue; /* the model was loaded already */
+        if (load && isnan(number(run, rows[i].key))) continue; /* the model was already loaded */
         figure(value, sizeof value, number(run, rows[i].key) * rows[i].scale,
                1.96 * number(run, rows[i].sd) * rows[i].scale, rows[i].unit);
         pj_document_row(d);
@@ -547,7 +547,7 @@ static const char *cell_name(const json_t *view, double index)
     return text(json_array_get(json_object_get(view, "cells"), (size_t)index), "name");
 }
 
-/* The optimum, with the cells that the runs do not tell from it. */
+/* The optimum, with the cells not distinguishable from it. */
 static void name_optimum(const json_t *view, char *line, size_t bytes)
 {
     size_t i;

@@ -15,14 +15,15 @@
 enum { MOST_JSON_BYTES = 4 << 20 };
 #define LEAST_WINDOW_NS (5 * PJ_NS_PER_MS)
 
-/* ---- when what was -------------------------------------------------------------------------- */
+/* ---- times of phases
+ * -------------------------------------------------------------------------- */
 
 static int64_t ns_of(double ms)
 {
     return ms > 0 && ms < 1e12 ? (int64_t)(ms * 1e6) : 0;
 }
 
-/* An answer in one piece: only the server's own clock tells how long it decoded. */
+/* For an unstreamed answer only the server's timings tell how long decode took. */
 static void split_whole(pj_request_times *t, const pj_answer_timings *timings)
 {
     int64_t decode_ns = ns_of(timings->decode_ms), all_ns = t->end_ns - t->prefill_ns;
@@ -48,7 +49,7 @@ pj_request_times pj_request_times_of(const pj_exchange *x)
         t.load_end_ns = t.prefill_ns = t.begin_ns + load_ns;
     }
     if (!t.first_ns) {
-        t.first_ns = t.last_ns = t.end_ns; /* no token: all of it is prefill */
+        t.first_ns = t.last_ns = t.end_ns; /* without a token everything is prefill */
         t.has_prefill = true;
         return t;
     }
@@ -76,7 +77,7 @@ static void write_timings(pj_json *json, const pj_answer *a)
     number(json, "draft_tokens_accepted", (double)a->draft_accepted);
 }
 
-/* What was asked and how it went, as the run's settings. */
+/* Parameters and outcome of the request, as the run's settings. */
 static const char *write_settings(const pj_request_place *place, const pj_exchange *x,
                                   pj_arena *arena)
 {
@@ -227,7 +228,8 @@ static pj_status write_end(pj_spool *spool, const pj_exchange *x, int64_t end_ns
 
 /* ---- rails and readings: the share as a counter --------------------------------------------- */
 
-/* The share of a rail is a counter without noise; how uncertain it is comes in later (widen). */
+/* The share of a rail is presented as a counter without noise; its uncertainty is added later
+ * (widen). */
 static pj_status write_rail(const pj_request_parts *p, uint32_t r, int64_t duration_ns,
                             pj_spool *spool, pj_error *err)
 {
@@ -247,8 +249,8 @@ static pj_status write_rail(const pj_request_parts *p, uint32_t r, int64_t durat
     return append(spool, PJ_RECORD_RAIL, &json, &buffer, err);
 }
 
-/* Windows far shorter than the others say little for their number: a point that is too near to the
- * one before it is left out, its energy is in the next one. First and last stay. */
+/* Very short windows cost more than they tell: a point too close to the previous one is dropped and
+ * its energy is part of the next. The first and last points stay. */
 static bool is_written(const pj_ledger_series *s, size_t i, int64_t last_ns)
 {
     if (i == 0 || i + 1 == s->count) return true;
@@ -288,7 +290,7 @@ static pj_status write_readings(const pj_request_parts *p, pj_spool *spool, pj_e
     return status;
 }
 
-/* Of the machine's energy over the request, times the share: 1 sigma without that of the gain. */
+/* 1 sigma, without the gain, of the machine's energy over the request, scaled by the share. */
 static double share_sd_mj(const pj_request_parts *p)
 {
     double square = 0;
@@ -298,7 +300,7 @@ static double share_sd_mj(const pj_request_parts *p)
     return sqrt(square);
 }
 
-/* Whether the sensors were fine enough for a request as short as this. */
+/* Whether the sensors resolve a request this short. */
 static bool is_resolved(const pj_request_parts *p)
 {
     return !p->allocation || isnan(p->total_mj) || 1.96 * share_sd_mj(p) <= p->total_mj;
@@ -375,7 +377,8 @@ static void put_load(spans *s, const pj_request_times *t)
              t->begin_ns, t->load_end_ns);
 }
 
-/* Times of tokens grow, also where several came at one moment; the last one ends the decode. */
+/* Token times are made strictly increasing, also when several arrived at once; the last one ends
+ * decode. */
 static int64_t token_end(const pj_request_times *t, const pj_exchange_token *tokens, size_t count,
                          size_t index, int64_t begin_ns, bool spread)
 {
@@ -408,7 +411,7 @@ static void put_tokens(spans *s, const pj_request_times *t, const pj_exchange_to
     for (size_t i = first; i < count; i++) {
         uint32_t serial = s->serial++;
         int64_t end_ns = token_end(t, tokens, count, i, at_ns, spread);
-        if (end_ns > t->end_ns) end_ns = t->end_ns; /* more tokens than nanoseconds */
+        if (end_ns > t->end_ns) end_ns = t->end_ns; /* fewer nanoseconds than tokens */
         if (end_ns <= at_ns) break;
         put_text(s, serial, &tokens[i]);
         put_span(s, serial, PJ_SPAN_TOKEN, (uint32_t)i, PJ_PHASE_DECODE, (int32_t)i, at_ns, end_ns);
@@ -468,10 +471,10 @@ static pj_status write_warnings(const pj_request_parts *p, const pj_request_time
     return status;
 }
 
-/* ---- energies, exactly ---------------------------------------------------------------------- */
+/* ---- exact energies ---------------------------------------------------------------------- */
 
-/* The share is known at every moment, so that rows are differences of it: nothing is fitted. Sums
- * of rows are exact in nanojoules because neighbours share the moment between them. */
+/* The cumulative share is known at every time, so rows are differences of it and nothing is fitted.
+ * Rows add up to the nanojoule because neighbours share their boundary. */
 typedef struct share_curve {
     const pj_request_parts *p;
     int64_t begin_ns, end_ns;
@@ -598,7 +601,7 @@ static void set_figures(const share_curve *c, pj_run_data *d)
     info->typical_token_mj = typical_token(d);
 }
 
-/* What the fit made of few windows is replaced by the share itself. */
+/* Replaces the fit's result, which few windows made inaccurate, by the share itself. */
 static void set_exactly(pj_run_data *d, const pj_request_parts *p)
 {
     const pj_ledger_series *s = &p->series;
@@ -607,7 +610,8 @@ static void set_exactly(pj_run_data *d, const pj_request_parts *p)
     for (uint32_t r = 0; r < s->rail_count; r++) {
         c.in_total[r] = pj_rail_in_column(p->place->rails, p->place->rail_count, r, PJ_RAIL_TOTAL);
         for (size_t i = 0; i < s->count; i++)
-            if (isnan(s->mj[i * s->rail_count + r])) return; /* the usual way knows gaps */
+            if (isnan(s->mj[i * s->rail_count + r]))
+                return; /* runs with gaps keep the fit's result */
     }
     c.idle_mw = pj_rail_column_sum(d->rails, d->rail_count, d->baseline_mw, PJ_RAIL_TOTAL);
     set_rows(&c, d);
@@ -617,8 +621,8 @@ static void set_exactly(pj_run_data *d, const pj_request_parts *p)
 
 /* ---- uncertainty ---------------------------------------------------------------------------- */
 
-/* What comes from not knowing where the sensor's windows lie is the same for every interval,
- * however long, but no more than the interval's energy. */
+/* The uncertainty due to the unknown position of the sensor's windows is the same for intervals of
+ * any length, but at most the interval's energy. */
 static void widen_sd(double mj, double sd_mj, pj_sd *sd, float *all)
 {
     double own = sd->random_mj > 0 ? (double)sd->random_mj : 0;

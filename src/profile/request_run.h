@@ -17,21 +17,21 @@ typedef struct pj_request_warning {
     char text[PJ_ERROR_TEXT_BYTES];
 } pj_request_warning;
 
-/* What is the same for every request of a server. Strings are borrowed. */
+/* Facts common to all requests of a server. Strings are borrowed. */
 typedef struct pj_request_place {
     const pj_session *session;
     const char *engine, *url, *experiment_name;
-    const char *model_name;        /* where neither request nor answer says one; or NULL */
+    const char *model_name;        /* used when neither request nor answer names one; or NULL */
     const char *const *tags;       /* NULL-terminated, or NULL */
     const pj_profile_place *place; /* in an experiment; or NULL */
     bool is_private;
-    const pj_rail *rails; /* those of the ledger */
+    const pj_rail *rails; /* the ledger's rails */
     uint32_t rail_count;
     pj_source_quality quality;
     const char *power_sources, *partial_rails; /* NULL: none */
 } pj_request_place;
 
-/* The times of a request's phases, as far as its answer reveals them. */
+/* The times of a request's phases, as far as they follow from its answer. */
 typedef struct pj_request_times {
     int64_t begin_ns, load_end_ns, prefill_ns, first_ns, last_ns, end_ns;
     bool has_load, has_prefill;
@@ -52,7 +52,7 @@ typedef struct pj_request_parts {
     const pj_request_place *place;
     const pj_exchange *exchange;
     const char *allocation;  /* name of the rule; NULL: no energy is known */
-    pj_ledger_series series; /* what follows is meaningless without one */
+    pj_ledger_series series; /* the following members are meaningless without one */
     double sd_mj[PJ_MAX_RAILS], idle_mj[PJ_MAX_RAILS];
     double total_mj; /* NAN: unknown */
     const char *id;

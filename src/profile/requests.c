@@ -13,8 +13,8 @@
 #include <string.h>
 
 #define TICK_NS      (20 * PJ_NS_PER_MS)
-#define PATIENCE_NS  (3 * PJ_NS_PER_S) /* for a sensor that has fallen silent */
-#define SIMULATED_MW 30000.0           /* above idle, while a request is in flight */
+#define PATIENCE_NS  (3 * PJ_NS_PER_S) /* maximum wait for a silent sensor */
+#define SIMULATED_MW 30000.0           /* simulated load above idle while a request is in flight */
 enum { PENDING_MAX_BYTES = 1 << 20 };
 
 struct pj_request {
@@ -25,9 +25,9 @@ struct pj_request {
     void *user;
     char id[PJ_UUID_BYTES];
     int64_t begin_ns, end_ns, wall_ns;
-    uint64_t tokens; /* that the ledger knows of */
+    uint64_t tokens; /* output tokens passed to the ledger */
     bool has_ended, is_done, is_held;
-    pj_ledger_figure final; /* once it is done */
+    pj_ledger_figure final; /* set when it has ended */
     /* The spool that survives a kill: written by the metering thread. */
     pj_spool spool;
     bool has_spool, spool_failed;
@@ -54,14 +54,14 @@ struct pj_requests {
     bool has_metering_thread, has_storing_thread;
     pthread_mutex_t mutex; /* guards what follows, ledger and requests */
     pthread_cond_t changed;
-    pj_request *open; /* every request that is not freed */
-    uint32_t waiting; /* have ended and are not stored */
+    pj_request *open; /* all requests not yet freed */
+    uint32_t waiting; /* number of ended requests not yet stored */
     bool stop_metering, stop_storing;
 };
 
-/* ---- what is divided ------------------------------------------------------------------------ */
+/* ---- rails to divide ------------------------------------------------------------------------ */
 
-/* Rails that are columns of a sample; second measurements of the same thing stay out. */
+/* Rails that are sample columns, without duplicate measurements. */
 static void choose_rails(pj_requests *q)
 {
     uint32_t count = 0;
@@ -188,7 +188,7 @@ static void keep_facts(pj_request *r)
     pj_json_init(&json, &buffer);
     if (pj_request_info(&r->owner->place, r->exchange, r->id, r->wall_ns, NULL, &arena, &info,
                         NULL) == PJ_OK) {
-        info.quality = PJ_UNAVAILABLE; /* its share is known in the end */
+        info.quality = PJ_UNAVAILABLE; /* the share is known at its end */
         pj_run_info_write(&json, &info, r->begin_ns);
         if (pj_json_finish(&json))
             put_pending(r, PJ_RECORD_INFO, buffer.data, (uint32_t)buffer.length);
@@ -240,8 +240,8 @@ static pj_request *take_pending(pj_requests *q)
     return first;
 }
 
-/* The caller holds the lock, which is released while files are written: a disk must not delay
- * whoever transfers bytes. */
+/* Called with the lock held, which is released while files are written, so that a slow disk does
+ * not delay the proxy. */
 static void write_spools(pj_requests *q)
 {
     pj_request *first = take_pending(q);
@@ -269,7 +269,7 @@ static void read_meter(pj_requests *q)
         }
 }
 
-/* Settles what cannot change any more, and all until the last request that has ended. */
+/* Settles what is final, and everything up to the end of the last ended request. */
 static void settle(pj_requests *q, int64_t now_ns)
 {
     int64_t known_ns = pj_ledger_known_ns(q->ledger), until_ns = pj_ledger_certain_ns(q->ledger);
@@ -340,7 +340,7 @@ static bool can_be_stored(const pj_request *r)
     return !r->is_writing && (!r->entry || !pj_ledger_of(r->owner->ledger, r->entry).provisional);
 }
 
-/* The one that ended first among those that can be stored. */
+/* The earliest-ended request that can be stored. */
 static pj_request *next_ready(pj_requests *q)
 {
     pj_request *found = NULL;
@@ -351,8 +351,8 @@ static pj_request *next_ready(pj_requests *q)
     return found;
 }
 
-/* What the ledger knows of a settled request. Its series does not change any more, so that the run
- * is built without the lock. */
+/* Copies a settled request's figures from the ledger. They are final, so that the run is built
+ * without the lock. */
 static pj_request_parts collect(pj_request *r)
 {
     const pj_requests *q = r->owner;
@@ -502,7 +502,7 @@ void pj_requests_drain(pj_requests *q)
 
 /* ---- requests ------------------------------------------------------------------------------- */
 
-/* Tokens of a text by its length: four bytes each, until the server says it. */
+/* Estimates a text's tokens as a quarter of its bytes, until the server reports them. */
 static double guess_tokens(const pj_exchange_request *asked)
 {
     return (double)asked->prompt_bytes / 4 + 1;
@@ -539,7 +539,7 @@ pj_request *pj_request_begin(pj_requests *q, pj_exchange *exchange, void *user)
     return NULL;
 }
 
-/* Tells the ledger what the exchange knows by now; the caller holds the lock. */
+/* Passes the exchange's new figures to the ledger; called with the lock held. */
 static void advance(pj_request *r)
 {
     uint64_t tokens = pj_exchange_tokens_so_far(r->exchange);
@@ -564,9 +564,7 @@ void pj_request_progress(pj_request *r)
     pthread_mutex_unlock(&r->owner->mutex);
 }
 
-/* An answer that came in one piece: its phases, as the server's times tell them, and all its
- * tokens.
- */
+/* For an unstreamed answer: its phases according to the server's timings, and all tokens. */
 static void advance_at_end(pj_request *r)
 {
     pj_request_times t = pj_request_times_of(r->exchange);

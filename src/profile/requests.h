@@ -21,15 +21,16 @@ typedef void pj_request_done_fn(void *context, void *user, const pj_exchange *ex
                                 const pj_run_data *data, const pj_error *err);
 
 typedef struct pj_requests_options {
-    pj_session *session; /* its meter and store are used by this object alone from now on */
+    pj_session *session; /* its meter and store must not be used by others meanwhile */
     const char *engine, *url, *model_name, *experiment_name;
     const char *const *tags;
     const pj_profile_place *place; /* of all requests, in an experiment; or NULL */
     bool is_private;
-    const char *no_power; /* why energy is unavailable although there may be a meter; NULL: it is */
+    const char
+        *no_power; /* reason why energy is unavailable even with a meter; NULL: it is available */
     pj_batch_rule rule;
     double weight_bytes, context_bytes; /* for PJ_BATCH_BYTES; 0: unknown */
-    bool keeps_all; /* pj_requests_machine may ask for any time since the beginning */
+    bool keeps_all; /* keep the machine's energy for pj_requests_machine over any interval */
     pj_request_done_fn *done;
     void *context;
 } pj_requests_options;
@@ -39,25 +40,26 @@ pj_status pj_requests_open(const pj_requests_options *options, pj_requests **req
                            pj_error *err);
 /* Waits until every request that has ended is stored; those still open are ended as cancelled. */
 void pj_requests_close(pj_requests *requests); /* NULL is allowed */
-/* Waits until what has ended so far is stored. */
+/* Waits until all requests that have ended so far are stored. */
 void pj_requests_drain(pj_requests *requests);
 pj_batch_rule pj_requests_rule(const pj_requests *requests);
 
-/* The exchange goes over when the request ends. NULL when memory is out. */
+/* Ownership of the exchange passes when the request ends. NULL when out of memory. */
 pj_request *pj_request_begin(pj_requests *requests, pj_exchange *exchange, void *user);
-void pj_request_progress(pj_request *request); /* the exchange has taken something in */
-/* The exchange has ended. The request is not to be used any more, except where `holds`: then until
- * pj_request_release. */
+void pj_request_progress(
+    pj_request *request); /* to be called after the exchange has processed input */
+/* The exchange has ended. Invalidates the request unless `holds`, in which case it stays valid
+ * until pj_request_release. */
 void pj_request_end(pj_request *request, bool holds);
 void pj_request_release(pj_request *request);
 const char *pj_request_id(const pj_request *request);
 
-/* What is known of its energy at this moment; see pj_ledger_figure. */
+/* The current estimate of its energy; see pj_ledger_figure. */
 pj_ledger_figure pj_request_energy(pj_request *request, int64_t now_ns);
 pj_source_quality pj_requests_quality(const pj_requests *requests);
-/* Energy of the machine over a time that has been settled; NAN: unknown. */
+/* Energy of the machine over a settled interval; NAN: unknown. */
 void pj_requests_machine(pj_requests *requests, int64_t begin_ns, int64_t end_ns,
                          pj_curve_energy *energy);
-double pj_requests_divided_mj(pj_requests *requests); /* between all requests so far */
+double pj_requests_divided_mj(pj_requests *requests); /* divided between all requests so far */
 
 #endif

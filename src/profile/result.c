@@ -57,7 +57,7 @@ static void write_figure(pj_json *json, const char *name, const pj_joules_mj *fi
     pj_json_object_end(json);
 }
 
-/* What each rail gave over the whole run. */
+/* The energy of each rail over the whole run. */
 static void write_rails(pj_json *json, const pj_run_data *data)
 {
     pj_json_key(json, "rails");

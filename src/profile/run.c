@@ -88,7 +88,8 @@ static pj_status append_rails(pj_run *run, pj_error *err)
         pj_json json;
         pj_buffer_init(&buffer, 1 << 16);
         pj_json_init(&json, &buffer);
-        bool known = idle && idle->rail_quiet[i]; /* net figures would otherwise miss other load */
+        bool known = idle && idle->rail_quiet[i]; /* a baseline that includes other load would make
+                                                     net figures too low */
         pj_rail_write(&json, i, &rails[i], known ? idle->mw[i] : NAN, known ? idle->sd_mw[i] : NAN);
         pj_json_finish(&json);
         status = append_json(run, PJ_RECORD_RAIL, &buffer, err);
@@ -227,8 +228,8 @@ static uint64_t missed_so_far(const pj_meter *meter)
     return cost.missed + cost.lost;
 }
 
-/* Joins those who read the sensors, and waits for a first value of each rail, so that the curve
- * covers the run from its start: two periods and the delay, at most a second. */
+/* Joins the gauge and waits for a first value of each rail, so that the curve covers the run from
+ * its start: two periods and the delay, at most a second. */
 static void start_metering(pj_run *run)
 {
     pj_session *s = run->session;
@@ -406,7 +407,8 @@ static void take_id(pj_run *run)
     pthread_mutex_unlock(&session->mutex);
 }
 
-/* A server with hundreds of open runs has phases and tokens in them; 0: the usual size. */
+/* Smaller rings for servers with hundreds of open runs, which record only phases and tokens; 0: the
+ * default. */
 static uint32_t lane_bytes(pj_depth depth)
 {
     return depth == PJ_DEPTH_OFF ? 1 << 20 : 0;
@@ -691,7 +693,8 @@ static pj_status build(pj_run *run, pj_run_data *data, pj_error *err)
     if (status != PJ_OK) return status;
     const pj_session *session = run->session;
     bool is_shared = run->metering && pj_gauge_is_shared(session->gauge, &run->tap);
-    /* The truth of simulated sensors is made of one run's spans: of several, their readings are. */
+    /* Simulated truth is computed from the spans of a single run; with concurrent runs the live
+     * readings are used. */
     const pj_sim_spec *sim = session->meter && !is_shared ? pj_meter_sim(session->meter) : NULL;
     pj_build_options options = {.sim = sim,
                                 .prior = session->calibration ? pj_calibration_prior : NULL,

@@ -1,4 +1,4 @@
-/* Internal functions of runs, besides the public header. */
+/* Functions on runs that are not in the public header. */
 #ifndef PJ_PROFILE_RUN_H
 #define PJ_PROFILE_RUN_H
 
@@ -14,7 +14,7 @@ pj_status pj_run_set_private(pj_run *run, const char *prompt, const char *output
 /* A warning that is stored with the run and shown live. Any thread. */
 void pj_run_warn(pj_run *run, const char *code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* The engine that did the work, where it was not known at the begin. */
+/* Sets the engine's name if it was unknown at the begin. */
 void pj_run_set_engine(pj_run *run, const char *engine);
 /* Like pj_run_end, but hands the finished run to the caller, who calls pj_run_data_fini. `data` is
  * empty (count 0, no arena) when the run could not be built. The status is that of storing: `data`

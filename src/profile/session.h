@@ -28,7 +28,7 @@ struct pj_session {
     char *spool_dir;              /* NULL: spools are in memory */
     char *other_dir;              /* fallback folder when spool_dir's disk is full; NULL: none */
     struct pj_recovery *recovery; /* of leftover spools; NULL: none */
-    bool hurried;                 /* closing must not wait for the recovery */
+    bool hurried;                 /* closing does not wait for the recovery */
     pj_power_env power_env;
     pj_arena arena;
     pj_machine machine;

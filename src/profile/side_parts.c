@@ -11,8 +11,8 @@ enum { MAX_PARTS = 256, KEEP_TERMS = 24, MOST_RUNS = 2000 };
 
 typedef struct parts {
     pj_side_part rows[MAX_PARTS];
-    uint32_t count, runs; /* runs that had parts */
-    double mj;            /* joules per token of those runs, as the request has it, mean, mJ */
+    uint32_t count, runs; /* number of runs that have parts */
+    double mj;            /* mean energy per token of those runs' requests, mJ */
 } parts;
 
 static pj_side_part *part_of(parts *p, uint8_t phase, const char *name)
@@ -30,8 +30,8 @@ static bool is_of_request(const pj_class_sum *c)
     return c->phase != PJ_PHASE_IDLE && strcmp(c->name, PJ_SECTION_MODEL_LOAD) != 0;
 }
 
-/* Two passes would be exact for the spread; the propagated variance of each run is what matters
- * for a single one, the spread between runs is part of the verdict already. */
+/* Only the propagated variance of each run enters; the spread between runs is part of the
+ * verdict. */
 static void add_class(parts *p, const pj_class_sum *c, double tokens)
 {
     if (!is_of_request(c) || isnan(c->energy_mj)) return;
@@ -43,7 +43,7 @@ static void add_class(parts *p, const pj_class_sum *c, double tokens)
     part->variance += sd * sd;
 }
 
-/* Runs without rows of classes have their phases. */
+/* For runs without rows of classes, their phases are the parts. */
 static void add_phases(parts *p, const pj_run_info *run, double tokens)
 {
     const struct {
@@ -107,7 +107,7 @@ static pj_status load_parts(const pj_sides *s, const pj_side *side, pj_arena *ar
     return status;
 }
 
-/* Terms of all parts that either side has. */
+/* Terms for all parts that occur on either side. */
 static size_t join(const parts *a, const parts *b, pj_term *terms)
 {
     size_t n = 0;

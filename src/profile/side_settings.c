@@ -7,11 +7,14 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TEXT_BYTES = 160, LOOK_AT = 64 }; /* runs of a side whose settings are read */
+enum {
+    TEXT_BYTES = 160,
+    LOOK_AT = 64
+}; /* maximum number of runs per side whose settings are read */
 
 /* ---- settings ------------------------------------------------------------------------------- */
 
-/* Those that change energy by themselves come first. */
+/* Settings that change energy by themselves come first. */
 static const char *const compared[] = {
     "model",
     "dtype",
@@ -39,7 +42,7 @@ static const char *const compared[] = {
 };
 enum { COMPARED = sizeof compared / sizeof *compared };
 
-/* The values of a side: one as it is, several as "first, … (n values)". */
+/* The values on a side: a single one as it is, several as "first, … (n values)". */
 static uint32_t value_of_side(const pj_side *side, const char *field, char *text)
 {
     char first[TEXT_BYTES] = "", other[TEXT_BYTES] = "", now[TEXT_BYTES];
@@ -103,7 +106,7 @@ static const struct {
      "The levels differ: a fine look slows an engine down, so only shares compare, not totals."},
 };
 
-/* The share of runs that loaded the model: their caches were cold. */
+/* The share of runs that loaded the model, which therefore had cold caches. */
 static double cold_share(const pj_side *side)
 {
     uint32_t cold = 0;
@@ -211,7 +214,7 @@ void pj_sides_write_settings(const pj_sides *s, pj_json *json)
     write_caveats(s, texts, json);
 }
 
-/* ---- what may be compared -------------------------------------------------------------------- */
+/* ---- comparability -------------------------------------------------------------------- */
 
 /* Device classes of a list of rails: "cpu,gpu0,gpu1" and "cpu,gpu" have the same. */
 static uint64_t scope_of(const char *rails)

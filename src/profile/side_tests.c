@@ -80,7 +80,7 @@ static void adjust(pj_sides *s, double *work)
     for (uint32_t i = 0; i < s->test_count; i++) p[i] = s->tests[i].ratio.p;
     pj_holm(p, s->test_count, adjusted);
     for (uint32_t i = 0; i < s->test_count; i++) s->tests[i].adjusted = adjusted[i];
-    /* The question that was asked is corrected for the number of pairs alone. */
+    /* The primary figure is corrected for the number of pairs only. */
     for (uint32_t i = 0; i < s->test_count; i++)
         p[i] = strcmp(s->tests[i].metric, tested[0]) == 0 ? s->tests[i].ratio.p : NAN;
     pj_holm(p, s->test_count, adjusted);
@@ -250,7 +250,7 @@ static const pj_side_test *find_test(const pj_sides *s, uint32_t a, uint32_t b, 
     return NULL;
 }
 
-/* A tie: the two were tested and do not differ, or there is nothing to test with. */
+/* A tie: the two do not differ significantly, or could not be tested. */
 static bool is_tied(const pj_sides *s, uint32_t best, uint32_t other, const char *metric)
 {
     uint32_t a = best < other ? best : other, b = best < other ? other : best;
@@ -311,7 +311,7 @@ static double own_spread(const pj_run_info *info, bool with_gain)
     return sqrt(fmax(all * all - gain * gain, 0));
 }
 
-/* One run per side: the ratio's interval comes from the measurements alone. */
+/* One run per side: the ratio's interval comes from the measurement uncertainties only. */
 static void judge_single(const pj_side *x, const pj_side *y, pj_verdict_facts *f)
 {
     pj_run_ratios rx, ry;

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Shares beyond which a run says more about its machine than about its work. */
+/* Thresholds above which a run counts as disturbed. */
 static const double disturbed_limit = 0.10, throttled_limit = 0.05;
 
 /* ---- figures of a run ----------------------------------------------------------------------- */
@@ -77,7 +77,7 @@ uint32_t pj_side_values(const pj_side *side, uint32_t figure, double *values)
 
 static bool is_throttled(const char *conditions)
 {
-    /* A cheap look first: most runs report nothing of the kind. */
+    /* A cheap search first, because most runs report no throttling. */
     if (!conditions || !strstr(conditions, "\"throttled_share\":0.")) {
         if (!conditions || !strstr(conditions, "\"throttled_share\":1")) return false;
     }
@@ -111,7 +111,7 @@ void pj_sides_fini(pj_sides *sides)
     pj_arena_fini(&sides->arena);
 }
 
-/* Leaves disturbed runs out where at least two others and half of all stay. */
+/* Leaves out disturbed runs if at least two runs and half of all remain. */
 static void choose_runs(const pj_sides *sides, pj_side *side, const pj_run_info *const *runs,
                         uint32_t count)
 {

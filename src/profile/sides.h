@@ -1,7 +1,7 @@
 /*
- * Groups of runs set side by side: what compare, compare/groups, experiments and reports share. A
- * side is a single run, a --repeat series or every run with one value of a field. Table and tests
- * are made over the same runs of a side. Forms of the JSON: docs/api.md, "Comparison".
+ * Comparison of groups of runs, shared by compare, compare/groups, experiments and reports. A side
+ * is a single run, a --repeat series or every run with one value of a field. Table and tests are
+ * made over the same runs of a side. Forms of the JSON: docs/api.md, "Comparison".
  */
 #ifndef PJ_PROFILE_SIDES_H
 #define PJ_PROFILE_SIDES_H
@@ -14,15 +14,15 @@
 enum { PJ_SIDES_MAX = 32, PJ_SIDE_NAME_BYTES = 96, PJ_SIDE_TESTS = 1024 };
 
 typedef struct pj_side {
-    char name[PJ_SIDE_NAME_BYTES]; /* as sentences call it: "A", "bf16" */
-    const pj_run_info **runs;      /* what is compared: run_count of them, at least 1 */
+    char name[PJ_SIDE_NAME_BYTES]; /* name in sentences: "A", "bf16" */
+    const pj_run_info **runs;      /* [run_count] the compared runs, at least 1 */
     uint32_t run_count;
-    uint32_t left_out;      /* disturbed, throttled: not among the runs */
-    bool kept_disturbed;    /* too few others: they are among the runs */
+    uint32_t left_out;      /* left out as disturbed or throttled */
+    bool kept_disturbed;    /* disturbed runs kept, because too few others exist */
     pj_token_series tokens; /* with one run per side, else empty */
 } pj_side;
 
-/* What one class of work took per output token, mean over a side's runs. */
+/* Energy and time of one class of work per output token, mean over a side's runs. */
 typedef struct pj_side_part {
     uint8_t phase;
     const char *name;
@@ -41,11 +41,11 @@ typedef struct pj_sides {
 
 void pj_sides_init(pj_sides *sides, pj_store *store);
 void pj_sides_fini(pj_sides *sides);
-/* A side of these runs; those that the machine disturbed are left out where enough others are. */
+/* A side of these runs, without disturbed ones if enough others remain. */
 pj_status pj_sides_add(pj_sides *sides, const char *name, const pj_run_info *const *runs,
                        uint32_t count, pj_error *err);
 
-/* A figure of a run by its index; names in the order of the table. */
+/* A figure of a run by its index in the table of figures. */
 typedef struct pj_figure {
     const char *name, *unit, *better;
     double (*get)(const pj_run_info *info, const pj_run_ratios *r);
@@ -65,18 +65,18 @@ void pj_sides_write_best(const pj_sides *sides, pj_json *json);
 void pj_sides_write_sides(const pj_sides *sides, pj_json *json);
 /* Settings that differ between or within sides, and caveats. */
 void pj_sides_write_settings(const pj_sides *sides, pj_json *json);
-/* Why two sides may not be judged, or NULL. */
+/* Why two sides are not comparable, or NULL. */
 const char *pj_sides_refusal(const pj_side *a, const pj_side *b);
 pj_status pj_sides_write_verdicts(const pj_sides *sides, pj_json *json, pj_error *err);
 /* The difference of each side from the first, by phase and component. */
 pj_status pj_sides_write_decomposition(const pj_sides *sides, pj_json *json, pj_error *err);
 
 /* A setting of a run as text: a field of the run, or "settings.NAME", "model.NAME". False: the run
- * does not say. */
+ * has no such value. */
 bool pj_run_field(const pj_run_info *info, const char *field, char *text, size_t bytes);
 extern const char *const pj_group_fields[]; /* NULL-terminated: names that always work */
-/* The machine held the run up: disturbed tokens took more than a tenth, or clocks were throttled.
- */
+/* Whether a run was disturbed: disturbed tokens took more than a tenth of its energy, or clocks
+ * were throttled. */
 bool pj_run_is_disturbed(const pj_run_info *info);
 /* A part of the model was left out (profile/experiment.h). */
 bool pj_run_is_ablated(const pj_run_info *info);

@@ -63,7 +63,9 @@ void pj_spool_dirs_of(const char *database, pj_spool_dirs *dirs)
     char real[PATH_MAX], data[PATH_MAX];
     bool is_server = pj_store_is_server(database);
     *dirs = (pj_spool_dirs){0};
-    if (!is_server && realpath(database, real)) database = real; /* one folder whatever the path */
+    if (!is_server && realpath(database, real))
+        database =
+            real; /* resolved, so that a database has one folder however its path is written */
     if (!is_server &&
         snprintf(dirs->path[0], PJ_SPOOL_DIR_BYTES, "%s-spool", database) >= PJ_SPOOL_DIR_BYTES)
         dirs->path[0][0] = 0;

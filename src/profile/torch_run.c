@@ -1,6 +1,6 @@
-/* Events of each thread are sorted into nested spans; an event that overlaps another one without
- * lying in it goes to a further lane. All is written to a spool in memory, from which the run is
- * built like any other. */
+/* Events of each thread are sorted into nested spans; an event that partially overlaps another goes
+ * to a further lane. The spans are written to a spool in memory, from which the run is built like
+ * any other. */
 #include "profile/torch_run.h"
 
 #include "attribution/build.h"
@@ -56,8 +56,8 @@ static void put_json(torch_run *t, pj_record_type type, pj_json *json, pj_buffer
 
 /* ---- which events -------------------------------------------------------------------------- */
 
-/* Ranges of the host bound the launch of kernels, not their work: beside kernels only those of the
- * device count. */
+/* Host ranges cover the launch of kernels rather than their execution: if the trace has kernels,
+ * only device ranges are used. */
 static bool is_used(const torch_run *t, pj_kineto_kind kind)
 {
     bool has_kernels = t->trace->of_kind[PJ_KINETO_KERNEL] > 0;
@@ -86,7 +86,7 @@ static pj_status choose_events(torch_run *t)
     return PJ_OK;
 }
 
-/* By thread and begin; what encloses comes before what it encloses. */
+/* By thread and begin; enclosing events before enclosed ones. */
 static int compare(const void *a, const void *b)
 {
     const lane_event *x = a, *y = b;
@@ -130,8 +130,8 @@ static void close_until(torch_run *t, int64_t at_ns)
     while (t->depth && t->open[t->depth - 1].end_ns <= at_ns) close_span(t);
 }
 
-/* Ranges are sections, what is outermost in them is a component, and what that calls an operation.
- * What operations call is part of them. */
+/* Ranges become sections, the outermost events in them components, and the events those call
+ * operations. Deeper events are part of their operation. */
 static void open_span_of(torch_run *t, const pj_kineto_event *e)
 {
     bool is_range = e->kind == PJ_KINETO_RANGE || e->kind == PJ_KINETO_GPU_RANGE;
@@ -151,7 +151,8 @@ static void begin_lane(torch_run *t)
     t->serial = 0;
 }
 
-/* Takes what nests; what overlaps stays for the next lane. Returns how many stay. */
+/* Takes the events that nest; overlapping ones are left for the next lane. Returns how many are
+ * left. */
 static size_t put_lane(torch_run *t, lane_event *events, size_t count)
 {
     size_t stay = 0;

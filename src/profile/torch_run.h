@@ -1,9 +1,9 @@
 /*
- * A run from a trace of PyTorch's profiler and a recording of power made beside it, joined by their
- * wall clocks. Where the trace has kernels, they and the ranges around them on the device are
- * recorded; where it has none, operations and ranges of the CPU. Ranges become sections, kernels
- * and outermost operations components, what those call operations; a stream or thread is a lane.
- * What lies outside the recording has no energy.
+ * Builds a run from a trace of PyTorch's profiler and a power recording made at the same time,
+ * aligned by wall clock. If the trace has kernels, these and the device ranges around them are
+ * used; otherwise CPU operators and ranges. Ranges become sections, kernels and outermost operators
+ * components, nested operators operations; each stream or thread is a lane. Time outside the
+ * recording has no energy.
  */
 #ifndef PJ_PROFILE_TORCH_RUN_H
 #define PJ_PROFILE_TORCH_RUN_H

@@ -21,7 +21,7 @@ enum { TRAINING_RUNS = 60, LEAST_DECODE_SAMPLES = 10 };
 
 typedef struct detection {
     pj_trace trace;
-    double *t_ms, *mw; /* the total where it is known; count of them */
+    double *t_ms, *mw; /* [count] samples at which the total is known */
     size_t count;
     uint8_t *phase;
     double *confidence;
@@ -51,7 +51,7 @@ static pj_status take_total(detection *d, pj_error *err)
     if (!d->t_ms || !d->mw || !d->phase || !d->confidence) return pj_fail_memory(err, "a trace");
     for (size_t i = 0; i < t->row_count; i++) {
         double mw = total_at(t, i);
-        /* A poll that saw the sensor's last value again says nothing new. */
+        /* Skips polls that repeat the sensor's last value. */
         bool repeats = t->polled && d->count && mw == d->mw[d->count - 1];
         if (!isfinite(mw) || repeats) continue;
         d->t_ms[d->count] = t->t_ms[i];
@@ -202,7 +202,7 @@ static void put_readings(writing *w)
         }
 }
 
-/* One span per stretch of a phase. */
+/* One span per segment of a phase. */
 static void put_phases(writing *w)
 {
     const detection *d = w->d;
@@ -220,7 +220,7 @@ static void put_phases(writing *w)
                         .kind = PJ_SPAN_PHASE,
                         .phase = d->phase[i]};
         from = i + 1;
-        /* Idle time is what no other phase covers. */
+        /* Idle time is not recorded: it is what no phase covers. */
         if (d->phase[i] == PJ_PHASE_IDLE || span.end_ns <= span.begin_ns) continue;
         w->status = pj_spool_append(&w->spool, PJ_RECORD_SPAN, &span, sizeof span, w->err);
     }

@@ -1,5 +1,5 @@
-/* Makes a run of a power trace that carries no phases: they are detected (analysis/phases.h) by a
- * model trained on the tagged runs of the store, and the run is built like every other one. */
+/* Makes a run from a power trace without phase markers: phases are detected (analysis/phases.h)
+ * with a model trained on the tagged runs of the store, and the run is built like any other. */
 #ifndef PJ_PROFILE_TRACE_RUN_H
 #define PJ_PROFILE_TRACE_RUN_H
 

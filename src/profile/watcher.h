@@ -9,7 +9,7 @@
 
 typedef struct pj_watcher {
     pj_conditions *conditions;
-    pthread_mutex_t *mutex; /* guards the conditions, which several watchers read */
+    pthread_mutex_t *mutex; /* guards the conditions, which several watchers share */
     /* Called by the thread with each reading. */
     void (*take)(void *context, const pj_condition *rows, uint32_t count);
     void *context;

@@ -1,5 +1,5 @@
-/* Windows of the public interface: sums over rails, and what is said where the sensors are too slow
- * for the time. */
+/* Windows of the public interface: sums over rails, and the bound that is returned when the sensors
+ * are too slow. */
 #include "base/clock.h"
 #include "profile/session.h"
 #include "trace/uncertainty.h"
@@ -10,8 +10,8 @@
 #include <string.h>
 
 #define NORMAL_95 1.96
-/* Of its time, the part that a sensor must have seen; of a window shorter than its period, nearly
- * all: nothing similar tells what the rest took. */
+/* Fraction of a window that a sensor must have covered; of a window shorter than the sensor's
+ * period nearly all, because there is no similar time from which to estimate the rest. */
 #define LEAST_SEEN       0.1
 #define LEAST_SEEN_SHORT 0.9
 

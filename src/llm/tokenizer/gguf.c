@@ -1,7 +1,7 @@
 /*
  * A tokenizer from a GGUF file's fields. These name a kind ("gpt2": byte-level BPE with merges;
- * "llama": sentencepiece with scores) and, for the first, a pre-tokenizer by name; what a
- * tokenizer.json spells out is known here by these names. Unknown names are rejected.
+ * "llama": sentencepiece with scores) and, for the first, a pre-tokenizer by name; the properties
+ * that a tokenizer.json lists are defined here by these names. Unknown names are rejected.
  *
  * Sentencepiece joins the neighbours whose union is the token with the best score. This equals
  * byte-pair encoding with a merge for every way to split a token into two tokens, ranked by the

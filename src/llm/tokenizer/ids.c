@@ -1,4 +1,4 @@
-/* The growable list of token ids. */
+/* A growable list of token ids. */
 #include "base/memory.h"
 #include "llm/tokenizer.h"
 

@@ -239,7 +239,7 @@ static bool index_texts(pj_vocab *vocab)
     return true;
 }
 
-/* Lists were allocated for the most that the file could hold. */
+/* Shrinks lists, which were allocated for the most that the file could hold. */
 static void shrink(pj_vocab *vocab)
 {
     char *text = pj_resize(vocab->text, vocab->text_bytes, 1);
