@@ -403,7 +403,7 @@ pj_status pj_view_experiments(pj_store *store, pj_experiment_live_fn *live, void
 {
     listing l = {json, live, context};
     pj_json_array_begin(json);
-    pj_status status = pj_store_experiment_list(store, NULL, write_line, &l, err);
+    pj_status status = pj_store_experiment_list(store, write_line, &l, err);
     pj_json_array_end(json);
     return status;
 }

@@ -127,6 +127,12 @@ static pj_status check_name(const char *name, pj_error *err)
                           "name must have 1 to 63 printable ASCII characters without space and /");
 }
 
+/* A database that several machines share holds the experiments of all of them. */
+static const char *machine_of(const pj_experiments *x)
+{
+    return x->options.session->machine.name;
+}
+
 /* With the mutex held. */
 static pj_status enqueue(pj_experiments *x, entry *e, pj_experiment_ticket *ticket, pj_error *err)
 {
@@ -137,7 +143,7 @@ static pj_status enqueue(pj_experiments *x, entry *e, pj_experiment_ticket *tick
     if (x->count >= limit) return pj_fail(err, PJ_E_FULL, "%u experiments wait already", x->count);
     pj_status status = pj_experiment_store(x->store, &e->plan, err);
     if (status == PJ_OK)
-        status = pj_store_experiment_set_state(x->store, e->plan.name, "queued", NULL, err);
+        status = pj_store_experiment_queue(x->store, e->plan.name, machine_of(x), err);
     if (status != PJ_OK) return status;
     append(x, e);
     e->live.progress.total = pj_plan_cells(&e->plan) * e->plan.repeat;
@@ -348,7 +354,7 @@ pj_status pj_experiments_open(const pj_experiments_options *options, pj_experime
         pj_store_options store = {.path = pj_store_path(options->session->store)};
         status = pj_store_open(&store, &x->store, err);
         if (status == PJ_OK)
-            status = pj_store_experiment_list(x->store, "queued", take_row, x, err);
+            status = pj_store_experiment_list_queued(x->store, machine_of(x), take_row, x, err);
     }
     if (status == PJ_OK)
         *out = x;

@@ -52,15 +52,28 @@ pj_status pj_store_experiment_set_losses(pj_store *store, const char *name, cons
     return pj_sql_end(sql, err);
 }
 
+pj_status pj_store_experiment_queue(pj_store *store, const char *name, const char *machine,
+                                    pj_error *err)
+{
+    pj_sql *sql = pj_sql_begin(store,
+                               "UPDATE experiments SET state = 'queued', error = NULL, queued_ns ="
+                               " ?, machine = ? WHERE name = ?",
+                               err);
+    pj_sql_int(sql, 1, pj_clock_wall_ns());
+    pj_sql_text(sql, 2, machine);
+    pj_sql_text(sql, 3, name);
+    pj_sql_step(sql);
+    return pj_sql_end(sql, err);
+}
+
 pj_status pj_store_experiment_set_state(pj_store *store, const char *name, const char *state,
                                         const char *error, pj_error *err)
 {
-    pj_sql *sql = pj_sql_begin(
-        store, "UPDATE experiments SET state = ?, error = ?, queued_ns = ? WHERE name = ?", err);
+    pj_sql *sql =
+        pj_sql_begin(store, "UPDATE experiments SET state = ?, error = ? WHERE name = ?", err);
     pj_sql_text(sql, 1, state);
     pj_sql_text(sql, 2, error);
-    pj_sql_int(sql, 3, pj_clock_wall_ns());
-    pj_sql_text(sql, 4, name);
+    pj_sql_text(sql, 3, name);
     pj_sql_step(sql);
     return pj_sql_end(sql, err);
 }
@@ -80,14 +93,8 @@ pj_status pj_store_experiment_get_state(pj_store *store, const char *name, pj_ar
 
 #define COLUMNS "SELECT name, created_ns, plan, state, error FROM experiments "
 
-pj_status pj_store_experiment_list(pj_store *store, const char *state, pj_experiment_fn *take,
-                                   void *context, pj_error *err)
+static pj_status list(pj_sql *sql, pj_experiment_fn *take, void *context, pj_error *err)
 {
-    pj_sql *sql = pj_sql_begin(store,
-                               state ? COLUMNS "WHERE state = ? ORDER BY queued_ns, name"
-                                     : COLUMNS "ORDER BY created_ns DESC",
-                               err);
-    if (state) pj_sql_text(sql, 1, state);
     while (pj_sql_step(sql)) {
         pj_experiment_row row = {.name = pj_sql_get_text(sql, 0, NULL),
                                  .plan = pj_sql_get_text(sql, 2, NULL),
@@ -97,4 +104,22 @@ pj_status pj_store_experiment_list(pj_store *store, const char *state, pj_experi
         if (row.name && row.plan) take(context, &row);
     }
     return pj_sql_end(sql, err);
+}
+
+pj_status pj_store_experiment_list(pj_store *store, pj_experiment_fn *take, void *context,
+                                   pj_error *err)
+{
+    return list(pj_sql_begin(store, COLUMNS "ORDER BY created_ns DESC", err), take, context, err);
+}
+
+/* Those queued by an earlier version name no machine. */
+pj_status pj_store_experiment_list_queued(pj_store *store, const char *machine,
+                                          pj_experiment_fn *take, void *context, pj_error *err)
+{
+    pj_sql *sql = pj_sql_begin(store,
+                               COLUMNS "WHERE state = 'queued' AND (machine IS NULL OR machine = ?)"
+                                       " ORDER BY queued_ns, name",
+                               err);
+    pj_sql_text(sql, 1, machine);
+    return list(sql, take, context, err);
 }

@@ -14,20 +14,26 @@ pj_status pj_store_experiment_get(pj_store *store, const char *name, pj_arena *a
 /* `losses`: a JSON object by cell. */
 pj_status pj_store_experiment_set_losses(pj_store *store, const char *name, const char *losses,
                                          pj_error *err);
-/* State of an experiment on a server: "queued", "completed", "cancelled", or "failed" with a
- * reason. NULL: begun and not ended. */
+/* Asks the server on `machine` to run it: its state is "queued" until it has ended, even if the
+ * server restarts. */
+pj_status pj_store_experiment_queue(pj_store *store, const char *name, const char *machine,
+                                    pj_error *err);
+/* The state it ended with: "completed", "cancelled", or "failed" with a reason. NULL: begun and not
+ * ended. */
 pj_status pj_store_experiment_set_state(pj_store *store, const char *name, const char *state,
                                         const char *error, pj_error *err);
 pj_status pj_store_experiment_get_state(pj_store *store, const char *name, pj_arena *arena,
                                         const char **state, const char **error, pj_error *err);
-/* Queued ones are listed in the order in which they were queued, with state "queued" asked for;
- * otherwise (state NULL) all, newest first. */
 typedef struct pj_experiment_row {
     const char *name, *plan, *state, *error; /* state and error NULL: none */
     int64_t created_ns;
 } pj_experiment_row;
 typedef void pj_experiment_fn(void *context, const pj_experiment_row *row);
-pj_status pj_store_experiment_list(pj_store *store, const char *state, pj_experiment_fn *take,
-                                   void *context, pj_error *err);
+/* All, newest first. */
+pj_status pj_store_experiment_list(pj_store *store, pj_experiment_fn *take, void *context,
+                                   pj_error *err);
+/* Those that this machine is to run, in the order in which they were queued. */
+pj_status pj_store_experiment_list_queued(pj_store *store, const char *machine,
+                                          pj_experiment_fn *take, void *context, pj_error *err);
 
 #endif

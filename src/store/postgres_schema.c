@@ -475,6 +475,10 @@ static const char version_3[] =
     "CREATE INDEX runs_by_energy_down ON profiling_runs(total_energy_mj DESC NULLS LAST);"
     "CREATE INDEX runs_by_speed_down ON profiling_runs(tokens_per_second DESC NULLS LAST);"
     "CREATE INDEX runs_by_cost_down ON profiling_runs(joules_per_token DESC NULLS LAST);";
+
+/* Which machine's server is to run a queued one. */
+static const char version_4[] =
+    "ALTER TABLE experiments ADD COLUMN machine text" SORTED_BY_BYTES ";";
 /* clang-format on */
 
-const char *const pj_postgres_schema[] = {version_1, version_2, version_3, NULL};
+const char *const pj_postgres_schema[] = {version_1, version_2, version_3, version_4, NULL};

@@ -570,6 +570,10 @@ static const char version_15[] =
     " version TEXT, sensors TEXT, energy_source TEXT, day TEXT, energy_mj REAL, throttle TEXT,"
     " clock_offset_ms REAL, clock_uncertainty_ms REAL) WITHOUT ROWID;";
 
-const char *const pj_sqlite_schema[] = {
-    version_1, version_2,  version_3,  version_4,  version_5,  version_6,  version_7,  version_8,
-    version_9, version_10, version_11, version_12, version_13, version_14, version_15, NULL};
+/* Which machine's server is to run a queued one. */
+static const char version_16[] = "ALTER TABLE experiments ADD COLUMN machine TEXT;";
+
+const char *const pj_sqlite_schema[] = {version_1,  version_2,  version_3,  version_4,  version_5,
+                                        version_6,  version_7,  version_8,  version_9,  version_10,
+                                        version_11, version_12, version_13, version_14, version_15,
+                                        version_16, NULL};

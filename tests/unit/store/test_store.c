@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "store/driver.h"
+#include "store/experiments.h"
 #include "store/extras.h"
 #include "store/sql.h"
 #include "store/store.h"
@@ -714,11 +715,45 @@ static void failing_memory_is_an_error_not_a_crash(void **state)
     pj_run_data_fini(&run);
 }
 
+static void note_name(void *context, const pj_experiment_row *row)
+{
+    char *names = context;
+    strcat(strcat(names, row->name), " ");
+}
+
+/* One database may hold what the servers of several machines are to do. */
+static void queued_experiments_belong_to_a_machine(void **state)
+{
+    fixture *f = *state;
+    static const char *const queued[][2] = {{"z", "one"}, {"b", "two"}, {"a", "one"}};
+    pj_error err;
+    char names[100] = "";
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(pj_store_experiment_put(f->store, queued[i][0], "{}", &err), PJ_OK);
+        assert_int_equal(pj_store_experiment_queue(f->store, queued[i][0], queued[i][1], &err),
+                         PJ_OK);
+    }
+    assert_int_equal(pj_store_experiment_put(f->store, "begun by hand", "{}", &err), PJ_OK);
+    pj_store_experiment_list_queued(f->store, "one", note_name, names, &err);
+    assert_string_equal(names, "z a ");
+    names[0] = 0;
+    assert_int_equal(pj_store_experiment_set_state(f->store, "b", "failed", "why", &err), PJ_OK);
+    pj_store_experiment_list_queued(f->store, "two", note_name, names, &err);
+    assert_string_equal(names, "");
+    /* as an earlier version left it */
+    assert_int_equal(
+        pj_sql_run(f->store, "UPDATE experiments SET machine = NULL WHERE name = 'z'", &err),
+        PJ_OK);
+    pj_store_experiment_list_queued(f->store, "two", note_name, names, &err);
+    assert_string_equal(names, "z ");
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(queued_experiments_belong_to_a_machine),
         TEST(runs_come_back_equal),
         TEST(unavailable_is_null_never_zero),
         TEST(replacing_leaves_one),
