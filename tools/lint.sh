@@ -21,6 +21,12 @@ echo "clang-tidy"
 ninja -C build-clang >build-clang/log 2>&1 || { grep -E "error|warning" -A6 build-clang/log | head -80; bad=1; }
 git ls-files 'src/*.c' | grep -v src/llm/kernels | xargs -n 8 -P "$(getconf _NPROCESSORS_ONLN)" \
     clang-tidy --quiet -p build-clang 2>/dev/null || bad=1
+echo "mypy"
+if python3 -m mypy --version >/dev/null 2>&1; then
+    (cd python && python3 -m mypy --strict --follow-imports=silent --cache-dir ../build-python/mypy perjoule profiling) || bad=1
+else
+    echo "  skipped: python3 has no mypy"
+fi
 if [ -d ui ]; then
     echo "page: biome and tsc"
     (cd ui && { [ -x node_modules/.bin/biome ] || npm ci --silent; } && npm run --silent lint && npm run --silent typecheck) || bad=1

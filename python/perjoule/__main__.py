@@ -5,9 +5,12 @@ import argparse
 import os
 import runpy
 import sys
+from typing import Optional, Sequence
+
+from .session import Result
 
 
-def _arguments(words):
+def _arguments(words: Optional[Sequence[str]]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m perjoule", description="Profiles unchanged Python programs.")
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="record every call of a transformers model's generate as a run")
@@ -21,7 +24,7 @@ def _arguments(words):
     return parser.parse_args(words)
 
 
-def _say(results) -> None:
+def _say(results: Sequence[Result]) -> None:
     if not results:
         print("perjoule: the script called no model's generate; nothing was recorded", file=sys.stderr)
     for r in results:
@@ -30,7 +33,7 @@ def _say(results) -> None:
         print(f"perjoule: run {r.run_id}: {r.output_tokens} tokens, {energy}{per_token}", file=sys.stderr)
 
 
-def main(words=None) -> int:
+def main(words: Optional[Sequence[str]] = None) -> int:
     options = _arguments(words)
     for name, value in (("PERJOULE_POWER", options.power), ("PERJOULE_DB", options.db)):
         if value:

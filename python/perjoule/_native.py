@@ -12,6 +12,7 @@ import pathlib
 import shutil
 import sys
 import threading
+from typing import Any, Iterator
 
 from .errors import LibraryNotFound, PerjouleError
 
@@ -33,7 +34,7 @@ class Error(c.Structure):
 class Sized(c.Structure):
     """A struct whose first member is its own size."""
 
-    def __init__(self, **values):
+    def __init__(self, **values: Any) -> None:
         super().__init__(**values)
         self.size = c.sizeof(self)
 
@@ -217,7 +218,7 @@ def _file_names() -> tuple[str, ...]:
     return (f"libperjoule.so.{ABI}", "libperjoule.so")
 
 
-def _folders():
+def _folders() -> Iterator[pathlib.Path]:
     """Beside the package, then under the prefixes a `make install` of perjoule may have used."""
     yield pathlib.Path(__file__).parent / "lib"
     prefixes = [pathlib.Path(sys.prefix)]
@@ -252,7 +253,7 @@ def find_library() -> str:
     )
 
 
-def _declare(library):
+def _declare(library: c.CDLL) -> c.CDLL:
     for name, (result, arguments) in FUNCTIONS.items():
         try:
             function = getattr(library, name)
@@ -266,11 +267,11 @@ def _declare(library):
     return library
 
 
-_loaded = None
+_loaded: c.CDLL | None = None
 _loading = threading.Lock()
 
 
-def library():
+def library() -> c.CDLL:
     """The library, loaded on first use."""
     global _loaded
     with _loading:
@@ -289,6 +290,6 @@ def check(status: int, error: Error) -> None:
         raise PerjouleError(error.text.decode("utf-8", "replace") or f"libperjoule answered {status}", status)
 
 
-def text(value) -> bytes | None:
+def text(value: object) -> bytes | None:
     """A C string; NUL ends a text there, so it is replaced."""
     return None if value is None else str(value).replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace")

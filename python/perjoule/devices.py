@@ -1,59 +1,65 @@
-"""Clocks of torch's devices: when did the device, not the host, begin and end a module's work.
+"""Clocks of torch's devices: when the device, not the host, began and ended a module's work.
 
-CUDA: an event is recorded on the module's stream and read after the step, when it costs nothing. One event
-of each step stands beside the host's clock (a clock pair), recorded when the stream is idle, so that device
-times land on the host's clock. MPS has no such events here: the device is synchronised before and after
-each module, which changes the absolute times and is said with the run. Processors: the host's clock.
+CUDA: an event is recorded on the module's stream and read after the step, when reading is free. Once per
+step an event is recorded together with a reading of the host's clock (a clock pair) while the stream is
+idle, so that device times can be mapped onto the host's clock. MPS: the device is synchronised before and
+after each module, which changes the absolute times; the run says so. CPU: the host's clock.
 """
 from __future__ import annotations
 
+from typing import Any, Callable, Dict, List, Tuple
+
+from .names import Module
 from .recorder import FIELDS, HostClock
 from .session import clock_ns
 
 MAX_BEHIND = 8  # steps that may wait for a device before it is waited for
 
+Device = Any  # torch.device
+Event = Any  # torch.cuda.Event
 
-def device_of(module, default):
+
+def device_of(module: Module, default: Device) -> Device:
     for tensor in list(module.parameters()) + list(module.buffers()):
         return tensor.device
     return default
 
 
 class MpsClock(HostClock):
-    def __init__(self, torch):
-        self._synchronize = torch.mps.synchronize
+    def __init__(self, torch: Any) -> None:
+        self._synchronize: Callable[[], None] = torch.mps.synchronize
 
-    def stamp(self):
+    def stamp(self) -> int:
         self._synchronize()
         return clock_ns()
 
-    def stamp_of(self, module):
+    def stamp_of(self, module: Module) -> Callable[[], int]:
         return self.stamp
 
-    def begin_step(self):
+    def begin_step(self) -> int:
         return self.stamp()
 
-    def finish(self):
+    def finish(self) -> None:
         self._synchronize()
 
 
 class CudaClock(HostClock):
     """A stamp is the number of an event; events go back to a pool when they have been read."""
 
-    def __init__(self, torch, device):
+    def __init__(self, torch: Any, device: Device) -> None:
         self.cuda, self.device = torch.cuda, device
-        self.events: dict = {}  # number: (event, device)
-        self.pool: dict = {}  # device: events
-        self.bases: dict = {}  # device: the newest pair (host ns, event)
-        self._base_of: dict = {}  # first stamp of a step: the pairs that hold for it
+        self.events: Dict[int, Tuple[Event, Device]] = {}  # by number
+        self.pool: Dict[Device, List[Event]] = {}
+        self.bases: Dict[Device, Tuple[int, Event]] = {}  # the newest pair of each device
+        self._base_of: Dict[int, Dict[Device, Tuple[int, Event]]] = {}  # by a step's first stamp: its pairs
         self.next = 0
-        self.waiting: list = []  # last stamp of each step that has not been read
+        self.waiting: List[int] = []  # last stamp of each step that has not been read
 
-    def _stamper(self, device):
+    def _stamper(self, device: Device) -> Callable[[], int]:
         cuda, pool, events, clock = self.cuda, self.pool.setdefault(device, []), self.events, self
         stream_of = cuda.current_stream
 
-        def stamp():
+        def stamp() -> int:
             event = pool.pop() if pool else cuda.Event(enable_timing=True)
             event.record(stream_of(device))
             clock.next = number = clock.next + 1
@@ -62,13 +68,13 @@ class CudaClock(HostClock):
 
         return stamp
 
-    def stamp_of(self, module):
+    def stamp_of(self, module: Module) -> Callable[[], int]:
         return self._stamper(device_of(module, self.device))
 
-    def stamp(self):
+    def stamp(self) -> int:
         return self._stamper(self.device)()
 
-    def _pair(self, device, wait: bool) -> None:
+    def _pair(self, device: Device, wait: bool) -> None:
         """A new pair of the two clocks, if the stream is idle or `wait` makes it so."""
         stream = self.cuda.current_stream(device)
         if wait:
@@ -81,7 +87,7 @@ class CudaClock(HostClock):
         event.synchronize()
         self.bases[device] = ((before + clock_ns()) // 2, event)
 
-    def begin_step(self):
+    def begin_step(self) -> int:
         devices = {device for _, device in self.events.values()} | {self.device}
         for device in devices:
             self._pair(device, wait=device not in self.bases)
@@ -89,7 +95,7 @@ class CudaClock(HostClock):
         self._base_of[stamp] = dict(self.bases)
         return stamp
 
-    def resolve(self, records):
+    def resolve(self, records: List[int]) -> List[int]:
         bases = self._base_of.pop(records[0], self.bases)
         out = list(records)
         for i in range(0, len(records), FIELDS):
@@ -97,19 +103,19 @@ class CudaClock(HostClock):
         self._recycle(records)
         return out
 
-    def _time(self, stamp, bases) -> int:
+    def _time(self, stamp: int, bases: Dict[Device, Tuple[int, Event]]) -> int:
         event, device = self.events[stamp]
         host, base = bases.get(device) or self.bases[device]
         return host + int(base.elapsed_time(event) * 1e6)
 
-    def _recycle(self, records) -> None:
+    def _recycle(self, records: List[int]) -> None:
         """All events up to the step's last but that one, which the next step begins with."""
         last = records[5]
         for number in [s for s in self.events if s < last]:
             event, device = self.events.pop(number)
             self.pool[device].append(event)
 
-    def is_done(self, stamp):
+    def is_done(self, stamp: int) -> bool:
         event, _ = self.events[stamp]
         self.waiting.append(stamp)
         if event.query():
@@ -121,12 +127,12 @@ class CudaClock(HostClock):
             return True
         return False
 
-    def finish(self):
+    def finish(self) -> None:
         for device in {device for _, device in self.events.values()}:
             self.cuda.current_stream(device).synchronize()
 
 
-def clock_for(torch, model):
+def clock_for(torch: Any, model: Module) -> Tuple[HostClock, str]:
     """The clock for where the model's weights are, and the device's name."""
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     if device.type == "cuda":

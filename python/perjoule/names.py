@@ -1,10 +1,10 @@
-"""Maps the modules of a model to component names of a run.
+"""Maps the modules of a model to the component names of a run.
 
-Reads a tree of modules as Hugging Face models have it (`model.layers.3.self_attn.q_proj`) and says which
-of them are timed, under which component's name, and which functions between them have no module of their
-own: the attention core is what lies between the projections of an attention module. The names are those
-of perjoule's own engine, so that runs of both compare side by side. Trees of other kinds get the same
-treatment with the names that their modules have. Imports nothing of torch: a module is anything with
+Walks a module tree as Hugging Face models have it (`model.layers.3.self_attn.q_proj`) and decides which
+modules are timed and under which component name, and which work happens between them without a module of
+its own: the attention core is what lies between the projections of an attention module. The names are
+those of perjoule's own engine, so that runs of both compare side by side. Unknown module trees are treated
+the same way and keep the names of their modules. Does not import torch: a module is anything with
 `_modules` and `_parameters`.
 """
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import dataclass, field
-from typing import Any, Iterator, Optional
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from .errors import ModelNotRecognised
 
@@ -42,13 +42,17 @@ FUNCTIONS = {
     "torch_recurrent_gated_delta_rule": "delta_rule",
 }
 
+Module = Any  # torch.nn.Module, or anything of its shape
+Namespace = Dict[str, Any]
+Leaf = Tuple[List[str], Module, List[str]]  # path inside a block, module, names beside it
+
 
 @dataclass
 class Part:
     """One module that is timed."""
 
     path: str
-    module: Any
+    module: Module
     component: Optional[str]
     section: Optional[str] = None  # outside the blocks
     layer: int = -1
@@ -60,47 +64,47 @@ class Plan:
     """What is timed in a model."""
 
     blocks: str  # path of the list of blocks
-    layers: list = field(default_factory=list)  # (index, module)
-    parts: list = field(default_factory=list)
-    functions: list = field(default_factory=list)  # (namespace, name, component)
-    gated_attention: list = field(default_factory=list)  # namespaces whose attention has an output gate
+    layers: List[Tuple[int, Module]] = field(default_factory=list)
+    parts: List[Part] = field(default_factory=list)
+    functions: List[Tuple[Namespace, str, str]] = field(default_factory=list)  # (namespace, name, component)
+    gated_attention: List[Namespace] = field(default_factory=list)  # namespaces whose attention has an output gate
     logits: bool = False  # something follows the head: a scale or a soft cap
-    unmatched: list = field(default_factory=list)  # paths of modules with weights that nothing above covers
+    unmatched: List[str] = field(default_factory=list)  # paths of modules with weights that nothing above covers
 
 
-def _children(module) -> Iterator[tuple]:
+def _children(module: Module) -> Iterator[Tuple[str, Module]]:
     return ((name, child) for name, child in module._modules.items() if child is not None)
 
 
-def _own_weights(module) -> bool:
+def _own_weights(module: Module) -> bool:
     return any(p is not None for p in module._parameters.values())
 
 
-def _has_weights(module) -> bool:
+def _has_weights(module: Module) -> bool:
     return _own_weights(module) or any(_has_weights(child) for _, child in _children(module))
 
 
-def _is_list(module) -> bool:
+def _is_list(module: Module) -> bool:
     names = [name for name, _ in _children(module)]
     return bool(names) and names == [str(i) for i in range(len(names))] and not _own_weights(module)
 
 
-def _walk(module, path="") -> Iterator[tuple]:
+def _walk(module: Module, path: str = "") -> Iterator[Tuple[str, Module]]:
     for name, child in _children(module):
         here = f"{path}.{name}" if path else name
         yield here, child
         yield from _walk(child, here)
 
 
-def _size(module) -> int:
+def _size(module: Module) -> int:
     return 1 + sum(_size(child) for _, child in _children(module))
 
 
 # ---- blocks ----------------------------------------------------------------------------------
 
 
-def _block_lists(module, path="") -> Iterator[tuple]:
-    """Outermost lists whose members are modules of modules."""
+def _block_lists(module: Module, path: str = "") -> Iterator[Tuple[str, Module]]:
+    """The outermost module lists whose members have submodules."""
     for name, child in _children(module):
         here = f"{path}.{name}" if path else name
         members = [m for _, m in _children(child)]
@@ -110,9 +114,9 @@ def _block_lists(module, path="") -> Iterator[tuple]:
             yield from _block_lists(child, here)
 
 
-def _find_blocks(model) -> tuple:
-    """The list of blocks that generates text: not an encoder's beside a decoder, not a picture's."""
-    def rank(found):
+def _find_blocks(model: Module) -> Tuple[str, Module]:
+    """The list of blocks that generates text, rather than an encoder's or a vision tower's."""
+    def rank(found: Tuple[str, Module]) -> Tuple[bool, int]:
         path, module = found
         other = re.search(r"vision|visual|image|audio|speech|encoder|draft|mtp", path) is not None
         return (not other, _size(module))
@@ -129,7 +133,7 @@ def _find_blocks(model) -> tuple:
 # ---- parts of a block ------------------------------------------------------------------------
 
 
-def _component(path: list, siblings) -> str:
+def _component(path: List[str], siblings: List[str]) -> str:
     """The component's name of the module at `path` inside a block."""
     name, parent = path[-1], path[-2] if len(path) > 1 else ""
     if name == "gate" and ("experts" in siblings or "moe" in parent):
@@ -143,9 +147,9 @@ def _component(path: list, siblings) -> str:
     return name
 
 
-def _leaves(block) -> Iterator[tuple]:
-    """(path, module, names beside it) of what is timed in a block."""
-    def visit(module, path):
+def _leaves(block: Module) -> Iterator[Leaf]:
+    """What is timed in a block."""
+    def visit(module: Module, path: List[str]) -> Iterator[Leaf]:
         siblings = [name for name, _ in _children(module)]
         for name, child in _children(module):
             here = path + [name]
@@ -161,7 +165,7 @@ def _leaves(block) -> Iterator[tuple]:
     yield from visit(block, [])
 
 
-def _kind_of_place(path: list) -> str:
+def _kind_of_place(path: List[str]) -> str:
     container = path[-2].lower() if len(path) > 1 else ""
     if "linear_attn" in container:
         return "delta"
@@ -172,7 +176,7 @@ def _kind_of_place(path: list) -> str:
     return ""
 
 
-def _gap_before(path: list, siblings) -> Optional[str]:
+def _gap_before(path: List[str], siblings: List[str]) -> Optional[str]:
     """What happens between the parts before and this one, where it has no module of its own."""
     name, place = path[-1], _kind_of_place(path)
     if place == "attention" and name in ATTENTION_OUT:
@@ -184,14 +188,14 @@ def _gap_before(path: list, siblings) -> Optional[str]:
     return None
 
 
-def _is_timed(path: list, siblings) -> bool:
+def _is_timed(path: List[str], siblings: List[str]) -> bool:
     """An activation is part of the gap before the last projection, unless another projection comes between."""
     if path[-1] not in ACTIVATIONS:
         return True
     return _kind_of_place(path) == "mlp" and "gate_proj" in siblings and "up_proj" in siblings
 
 
-def _block_parts(prefix: str, index: int, block) -> Iterator[Part]:
+def _block_parts(prefix: str, index: int, block: Module) -> Iterator[Part]:
     leaves = [leaf for leaf in _leaves(block) if _is_timed(leaf[0], leaf[2])]
     names = [_component(path, siblings) for path, _, siblings in leaves]
     places = {name: {tuple(p[0][:-1]) for p, n in zip(leaves, names) if n == name} for name in set(names)}
@@ -204,9 +208,9 @@ def _block_parts(prefix: str, index: int, block) -> Iterator[Part]:
 # ---- the whole model -------------------------------------------------------------------------
 
 
-def _outside(model, blocks_path: str) -> Iterator[tuple]:
+def _outside(model: Module, blocks_path: str) -> Iterator[Tuple[str, Module]]:
     """(path, module) of the outermost modules with weights, or with a section's name, beside the blocks."""
-    def visit(module, path):
+    def visit(module: Module, path: str) -> Iterator[Tuple[str, Module]]:
         for name, child in _children(module):
             here = f"{path}.{name}" if path else name
             if here == blocks_path:
@@ -221,16 +225,16 @@ def _outside(model, blocks_path: str) -> Iterator[tuple]:
     yield from visit(model, "")
 
 
-def _has_output_gate(block) -> bool:
+def _has_output_gate(block: Module) -> bool:
     """Queries and gates of the output in one matrix: twice as many rows as the output projection reads."""
     attention = block._modules.get("self_attn")
     if attention is None:
         return False
     q, o = attention._modules.get("q_proj"), attention._modules.get("o_proj")
-    return getattr(q, "out_features", 0) == 2 * getattr(o, "in_features", -1)
+    return bool(getattr(q, "out_features", 0) == 2 * getattr(o, "in_features", -1))
 
 
-def _namespaces(plan: Plan) -> list:
+def _namespaces(plan: Plan) -> List[Namespace]:
     files = {type(block).__module__ for _, block in plan.layers}
     return [vars(sys.modules[name]) for name in sorted(files) if name in sys.modules]
 
@@ -244,14 +248,14 @@ def _add_functions(plan: Plan) -> None:
             plan.gated_attention.append(namespace)
 
 
-def _follows_head(model) -> bool:
+def _follows_head(model: Module) -> bool:
     config = getattr(model, "config", None)
     text = getattr(config, "text_config", None) or config
     scaling = getattr(text, "logits_scaling", None) or getattr(text, "logit_scale", None)
     return bool(getattr(text, "final_logit_softcapping", None)) or scaling not in (None, 1, 1.0)
 
 
-def plan_of(model) -> Plan:
+def plan_of(model: Module) -> Plan:
     """What is timed in `model`; raises ModelNotRecognised where that would be nothing."""
     path, blocks = _find_blocks(model)
     plan = Plan(path)

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from html import escape
-from typing import Any, List, Mapping, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 PHASES = {"pre_inference": "#8c8c8c", "prefill": "#4c78a8", "decode": "#f58518", "post_inference": "#b5b5b5",
           "idle": "#dddddd"}
@@ -10,11 +10,11 @@ COMPONENTS = 8  # shown by name; the rest is one bar
 WIDTH, ROW = 520, 18
 
 
-def _joules(mj) -> str:
+def _joules(mj: Optional[float]) -> str:
     return "unavailable" if mj is None else f"{mj / 1000:.4g} J"
 
 
-def _bars(title: str, values: Sequence[tuple], unit: str) -> str:
+def _bars(title: str, values: Sequence[Tuple[str, Optional[float], str]], unit: str) -> str:
     """Horizontal bars (label, value, colour) with their values written beside them."""
     largest = max((v for _, v, _ in values if v), default=0) or 1
     height = ROW * (len(values) + 1) + 4
@@ -30,15 +30,16 @@ def _bars(title: str, values: Sequence[tuple], unit: str) -> str:
     return "".join(parts) + "</svg>"
 
 
-def _sums(rows: Sequence[Mapping[str, Any]], key: str, value: str) -> dict:
-    out: dict = {}
+def _sums(rows: Sequence[Mapping[str, Any]], key: str, value: str) -> Dict[str, Optional[float]]:
+    out: Dict[str, Optional[float]] = {}
     for row in rows:
         known = row[value]
         out[row[key]] = None if known is None and out.get(row[key]) is None else (out.get(row[key]) or 0) + (known or 0)
     return out
 
 
-def picture_of(run: Mapping[str, Any], phases: Sequence[Mapping], components: Sequence[Mapping]) -> str:
+def picture_of(run: Mapping[str, Any], phases: Sequence[Mapping[str, Any]],
+               components: Sequence[Mapping[str, Any]]) -> str:
     """A run: its figures, energy (or time, where none was measured) of its phases and components."""
     has_energy = run.get("total_energy_mj") is not None
     value, unit, scale = ("energy_mj", "J", 1000) if has_energy else ("duration_ms", "ms", 1)

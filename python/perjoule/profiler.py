@@ -5,24 +5,24 @@
         model.generate(**tokenizer(prompt, return_tensors="pt"), max_new_tokens=50)
     print(profiler.get_summary()["joules_per_token"])
 
-The model computes what it computes without the profiler; nothing of it is left changed after the block.
+The profiler does not change what the model computes, and leaves nothing of it changed after the block.
 """
 from __future__ import annotations
 
 from typing import Any, Dict, Iterable, Mapping, Optional, Sequence, Union
 
 from .errors import CoarseRecording, PartlyRecognised
-from .names import plan_of
+from .names import Module, plan_of
 from .session import Result, Run, Session, default_session, warn
 from .watch import Watch
 
 
-def _facts_of(model) -> dict:
+def _facts_of(model: Module) -> Dict[str, Any]:
     """What the run says of its model."""
     config = getattr(model, "config", None)
     text = getattr(config, "text_config", None) or config
     parameters = sum(p.numel() for p in model.parameters())
-    facts = {"architecture": type(model).__name__, "parameters": parameters}
+    facts: Dict[str, Any] = {"architecture": type(model).__name__, "parameters": parameters}
     for name, key in (("num_hidden_layers", "layers"), ("hidden_size", "hidden_size"), ("vocab_size", "vocab_size"),
                       ("num_attention_heads", "heads"), ("num_key_value_heads", "kv_heads"),
                       ("intermediate_size", "ffn_size")):
@@ -35,7 +35,7 @@ def _facts_of(model) -> dict:
 _DTYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "float64": "f64"}
 
 
-def _dtype_of(model) -> Optional[str]:
+def _dtype_of(model: Module) -> Optional[str]:
     parameter = next(model.parameters(), None)
     if parameter is None:
         return None
@@ -61,7 +61,7 @@ class InferencePipelineProfiler:
         statistics_every: Optional[int] = None,
         session: Optional[Session] = None,
         model_name: Optional[str] = None,
-    ):
+    ) -> None:
         if profiling_depth not in ("off", "module", "deep"):
             raise ValueError(f"profiling_depth is off or module, not {profiling_depth!r}")
         if profiling_depth == "deep":
@@ -104,10 +104,10 @@ class ProfiledRun:
     """One run of a profiler; `result` when it has ended."""
 
     def __init__(self, profiler: InferencePipelineProfiler, prompt: Union[str, Sequence[str], None], tags: Iterable[str],
-                 experiment_name: Optional[str], settings: Dict[str, Any]):
+                 experiment_name: Optional[str], settings: Dict[str, Any]) -> None:
         self.profiler, self.settings = profiler, settings
-        self._about = dict(tags=tags, experiment_name=experiment_name)
-        self._prompts = [prompt] if prompt is None or isinstance(prompt, str) else list(prompt)
+        self._tags, self._experiment_name = tags, experiment_name
+        self._prompts = None if prompt is None else [prompt] if isinstance(prompt, str) else list(prompt)
         self._run: Optional[Run] = None
         self._watch: Optional[Watch] = None
 
@@ -124,42 +124,43 @@ class ProfiledRun:
         return self._run.result
 
     def __enter__(self) -> "ProfiledRun":
-        import torch
+        import torch  # type: ignore[import-not-found,unused-ignore]
 
         p = self.profiler
         session = p._session or default_session()
-        prompt = "\n".join(p or "" for p in self._prompts) if self._prompts != [None] else None
-        self._run = session.run(
+        prompt = None if self._prompts is None else "\n".join(p or "" for p in self._prompts)
+        self._run = run = session.run(
             prompt=prompt, model_name=p.model_name, model_path=p.model_path, engine="pytorch", depth=p.depth,
-            batch_size=len(self._prompts), settings=self.settings or None, **self._about)
+            batch_size=1 if self._prompts is None else len(self._prompts), settings=self.settings or None,
+            tags=self._tags, experiment_name=self._experiment_name)
         try:
-            self._watch = Watch(torch, self._run, p.model, p.plan, p.tokenizer, p.statistics_every, p.depth)
-            self._describe(torch)
-            if self._watch.coarse and p.depth == "module":
-                warn(f"recorded at the level of phases and tokens: {self._watch.coarse}", CoarseRecording)
-            self._watch.attach()
+            self._watch = watch = Watch(torch, run, p.model, p.plan, p.tokenizer, p.statistics_every, p.depth)
+            self._describe(torch, run, watch)
+            if watch.coarse and p.depth == "module":
+                warn(f"recorded at the level of phases and tokens: {watch.coarse}", CoarseRecording)
+            watch.attach()
         except BaseException as e:
-            self._run.fail(f"{type(e).__name__}: {e}")
+            run.fail(f"{type(e).__name__}: {e}")
             raise
         return self
 
-    def _describe(self, torch) -> None:
+    def _describe(self, torch: Any, run: Run, watch: Watch) -> None:
         p = self.profiler
-        layers = len(p.plan.layers) if p.plan else _facts_of(p.model).get("layers", 0)
-        self._run.describe(dtype=_dtype_of(p.model), device=self._watch.device, model=_facts_of(p.model),
-                           threads=torch.get_num_threads(), layers=layers)
+        facts = _facts_of(p.model)
+        layers = len(p.plan.layers) if p.plan else facts.get("layers", 0)
+        run.describe(dtype=_dtype_of(p.model), device=watch.device, model=facts, threads=torch.get_num_threads(),
+                     layers=layers)
 
     def __exit__(self, kind: Any, exc: Any, trace: Any) -> None:
-        try:
-            said = self._watch.finish()
-            self._run.describe(settings={**self.settings, "torch": self._torch_version(), **said}, level=said["level"])
-        finally:
-            self._watch.detach()
-            self._run.__exit__(kind, exc, trace)
-            self.profiler.last = self._run.result
-
-    @staticmethod
-    def _torch_version() -> str:
         import torch
 
-        return torch.__version__
+        run, watch = self._run, self._watch
+        if run is None or watch is None:
+            raise RuntimeError("the run has not begun")
+        try:
+            said = watch.finish()
+            run.describe(settings={**self.settings, "torch": torch.__version__, **said}, level=said["level"])
+        finally:
+            watch.detach()
+            run.__exit__(kind, exc, trace)
+            self.profiler.last = run.result

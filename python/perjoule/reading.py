@@ -58,7 +58,7 @@ class StoredRun:
 
     @property
     def id(self) -> str:
-        return self._row["id"]
+        return str(self._row["id"])
 
     def __getitem__(self, name: str) -> Any:
         return self._row[name]
@@ -172,7 +172,8 @@ class Database:
 
     def compare(self, *runs: Union[StoredRun, str]) -> Mapping[str, Any]:
         ids = [r if isinstance(r, str) else r.id for r in runs]
-        return json.loads(_ask(["compare", *ids, "--json"], self.path))
+        said: Mapping[str, Any] = json.loads(_ask(["compare", *ids, "--json"], self.path))
+        return said
 
     def report(self, path: str, *runs: Union[StoredRun, str]) -> str:
         ids = [r if isinstance(r, str) else r.id for r in runs]

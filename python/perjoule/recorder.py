@@ -1,20 +1,21 @@
 """Times a model's modules during a run and passes the records of each token to the library in one call.
 
-While it is attached, the `forward` of every timed module is a function that reads the clock before and
-after the module's own (several times cheaper than torch's hooks, which `mode="hooks"` uses where copies of
-a module must run their own code). A record is four integers in one list; after each token the list becomes
-packed spans. Nothing is computed, copied or changed on the way, and everything is put back when the run
-ends. Imports nothing of torch: clocks and the compiler's question are given.
+While it is attached, the `forward` of every timed module is replaced by a function that reads the clock
+before and after calling the original. That is several times cheaper than torch's hooks, which `mode="hooks"`
+uses where copies of a module must run their own code. A record is four integers in one list; after each
+token the list becomes packed spans. No tensor is touched, and everything is put back when the run ends.
+Does not import torch: the clock and the check for a running compiler are passed in.
 """
 from __future__ import annotations
 
 import array
 import functools
-from typing import Callable, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from . import _native as n
-from .names import SECTIONS, Plan
+from .names import SECTIONS, Module, Namespace, Part, Plan
 from .session import Run, clock_ns
+from .statistics import Look
 
 NONE = 0xFFFFFFFF  # in no layer of its own, without detail
 FIELDS = 4  # of a record: begin, end, what it is, layer and detail
@@ -31,15 +32,16 @@ def never() -> bool:
 class HostClock:
     """Times of work that is done when a module returns: a stamp is nanoseconds."""
 
-    stamp = staticmethod(clock_ns)
+    def stamp(self) -> int:
+        return clock_ns()
 
-    def stamp_of(self, module) -> Callable[[], int]:
+    def stamp_of(self, module: Module) -> Callable[[], int]:
         return clock_ns
 
     def begin_step(self) -> int:
         return clock_ns()
 
-    def resolve(self, records: list) -> list:
+    def resolve(self, records: List[int]) -> List[int]:
         """Records with nanoseconds in place of stamps."""
         return records
 
@@ -55,35 +57,35 @@ class Step:
 
     __slots__ = ("begin", "forward_end", "end", "position", "records", "texts", "details", "after")
 
-    def __init__(self, begin: int, position: int, after: str = "sampling"):
+    def __init__(self, begin: int, position: int, after: str = "sampling") -> None:
         self.begin, self.position, self.after = begin, position, after
         self.end = self.forward_end = begin
-        self.records: list = []
-        self.texts: list = []
+        self.records: List[int] = []
+        self.texts: List[Tuple[int, int, int, Optional[str]]] = []
         self.details: bytes = b""
 
 
 class Recorder:
     """The records of one run, from the modules of one plan."""
 
-    def __init__(self, run: Run, plan: Optional[Plan], clock=None, compiling: Callable[[], bool] = never,
-                 mode: str = "forward"):
+    def __init__(self, run: Run, plan: Optional[Plan], clock: Optional[HostClock] = None,
+                 compiling: Callable[[], bool] = never, mode: str = "forward") -> None:
         self.run, self.plan, self.clock, self.compiling, self.mode = run, plan, clock or HostClock(), compiling, mode
-        self.records: list = []  # of the pass that goes on
-        self.pending: list = []  # steps whose device has not reported yet
-        self.looking = None  # statistics.Look of the present pass
+        self.records: List[int] = []  # of the pass that goes on
+        self.pending: List[Step] = []  # steps whose device has not reported yet
+        self.looking: Optional[Look] = None  # of the present pass
         self.gated = False
-        self._restore: list = []
+        self._restore: List[Callable[[], Any]] = []
         self._words()
 
     # ---- what a record says ----
 
     def _words(self) -> None:
         plan, name = self.plan, self.run.name
-        self.sections = []  # (word, first member's word, last member's word)
+        self.sections: List[Tuple[int, List[int]]] = []  # a section's word, and those of its members in order
         if plan is None:
             return
-        members: dict = {section: [] for section in SECTIONS}
+        members: Dict[str, List[int]] = {section: [] for section in SECTIONS}
         for part in plan.parts:
             if part.section:
                 members[part.section].append(self._word_of(part))
@@ -97,9 +99,9 @@ class Recorder:
         layers = [word(n.LAYER, index) for index, _ in plan.layers]
         self.sections.append((word(n.SECTION, name("layers")), layers))
 
-    def _word_of(self, part) -> int:
+    def _word_of(self, part: Part) -> int:
         # a module without a component of its own is there for its section alone
-        return word(n.COMPONENT if part.component else n.SECTION, self.run.name(part.component or part.section))
+        return word(n.COMPONENT if part.component else n.SECTION, self.run.name(part.component or part.section or ""))
 
     # ---- attaching ----
 
@@ -129,18 +131,18 @@ class Recorder:
             undo()
         self.records.clear()
 
-    def _replace(self, namespace: dict, name: str, value) -> None:
+    def _replace(self, namespace: Namespace, name: str, value: Any) -> None:
         before = namespace[name]
         self._restore.append(functools.partial(namespace.__setitem__, name, before))
         namespace[name] = value
 
-    def _time(self, module, what: int, gap: Optional[int] = None) -> None:
+    def _time(self, module: Module, what: int, gap: Optional[int] = None) -> None:
         if self.mode == "hooks":
             return self._hook(module, what, gap)
         timed = self._timed(module.forward, what, gap, self.clock.stamp_of(module))
         had = module.__dict__.get("forward")
 
-        def undo():
+        def undo() -> None:
             if module.__dict__.get("forward") is not timed:
                 return  # someone replaced ours and will put it back: what is left does nothing but call on
             if had is None:
@@ -151,13 +153,14 @@ class Recorder:
         module.__dict__["forward"] = timed
         self._restore.append(undo)
 
-    def _timed(self, forward, what: int, gap: Optional[int] = None, stamp=clock_ns):
+    def _timed(self, forward: Callable[..., Any], what: int, gap: Optional[int] = None,
+               stamp: Callable[[], int] = clock_ns) -> Callable[..., Any]:
         """`forward`, with a record of its time; with `gap` also of what lies before it."""
         records, compiling, recorder = self.records, self.compiling, self
         put = records.extend
 
         if gap is None:
-            def timed(*args, **kwargs):
+            def timed(*args: Any, **kwargs: Any) -> Any:
                 if compiling():
                     return forward(*args, **kwargs)
                 begin = stamp()
@@ -167,7 +170,7 @@ class Recorder:
                     recorder.looking.at(records, out)
                 return out
         else:
-            def timed(*args, **kwargs):
+            def timed(*args: Any, **kwargs: Any) -> Any:
                 if compiling():
                     return forward(*args, **kwargs)
                 begin = stamp()
@@ -184,17 +187,18 @@ class Recorder:
             pass
         return timed
 
-    def _hook(self, module, what: int, gap: Optional[int]) -> None:
+    def _hook(self, module: Module, what: int, gap: Optional[int]) -> None:
         """torch's own hooks: the copies of a module that DataParallel makes have them, too."""
-        stamp, records, begins, recorder = self.clock.stamp_of(module), self.records, [], self
+        stamp, records, recorder = self.clock.stamp_of(module), self.records, self
+        begins: List[int] = []
 
-        def before(module, args):
+        def before(module: Module, args: Any) -> None:
             begin = stamp()
             if gap is not None and records:
                 records.extend((records[-3], begin, gap, NONE))
             begins.append(begin)
 
-        def after(module, args, out):
+        def after(module: Module, args: Any, out: Any) -> None:
             records.extend((begins.pop(), stamp(), what, NONE))
             if recorder.looking is not None:
                 recorder.looking.at(records, out)
@@ -202,23 +206,23 @@ class Recorder:
         self._restore.append(module.register_forward_pre_hook(before).remove)
         self._restore.append(module.register_forward_hook(after).remove)
 
-    def _time_attention(self, namespace: dict) -> None:
+    def _time_attention(self, namespace: Namespace) -> None:
         """Attention with an output gate: the core ends with the attention function, the gate follows it."""
         core, gate = (word(n.COMPONENT, self.run.name(name)) for name in ("attention", "output_gate"))
         functions, recorder = namespace["ALL_ATTENTION_FUNCTIONS"], self
 
         class Timed:
-            def __getattr__(self, name):
+            def __getattr__(self, name: str) -> Any:
                 return getattr(functions, name)
 
-            def __getitem__(self, key):
+            def __getitem__(self, key: str) -> Callable[..., Any]:
                 return timed(functions[key])
 
-            def get_interface(self, *args, **kwargs):
+            def get_interface(self, *args: Any, **kwargs: Any) -> Callable[..., Any]:
                 return timed(functions.get_interface(*args, **kwargs))
 
-        def timed(function):
-            def attend(module, *args, **kwargs):
+        def timed(function: Callable[..., Any]) -> Callable[..., Any]:
+            def attend(module: Module, *args: Any, **kwargs: Any) -> Any:
                 out = function(module, *args, **kwargs)
                 records = recorder.records
                 if records and not recorder.compiling():
@@ -264,7 +268,7 @@ class Recorder:
         packed.extend(array.array("q", records))
         self.run.add_spans(packed, step.details, step.texts)
 
-    def _name_gates(self, records: list) -> None:
+    def _name_gates(self, records: List[int]) -> None:
         """Of two attention records in a row the second is the output gate."""
         if not self.gated:
             return
@@ -273,7 +277,7 @@ class Recorder:
             if records[i + 2] == core and records[i - 2] == core:
                 records[i + 2] = gate
 
-    def _outer(self, step: Step, begin: int, forward_end: int, end: int, records: list) -> list:
+    def _outer(self, step: Step, begin: int, forward_end: int, end: int, records: List[int]) -> List[int]:
         """The token and its sections."""
         out = [begin, end, word(n.TOKEN, step.position), NONE]
         words = records[2::FIELDS]

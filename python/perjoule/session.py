@@ -18,8 +18,10 @@ import sys
 import threading
 import time
 import warnings
+from ctypes import c_void_p as Handle
 from dataclasses import dataclass, field
-from typing import Any, Iterable, Mapping, NamedTuple, Optional, Sequence
+from types import FrameType
+from typing import Any, Callable, Dict, Iterable, Mapping, NamedTuple, Optional, Sequence, Set, Tuple, Type, Union
 
 from . import _native as n
 from .errors import EnergyUnavailable
@@ -48,7 +50,7 @@ def _known(value: float) -> Optional[float]:
     return None if value != value else value
 
 
-def _energy(figure) -> Optional[Energy]:
+def _energy(figure: n.Joules) -> Optional[Energy]:
     if figure.mj != figure.mj:
         return None
     return Energy(figure.mj, _known(figure.lo_mj), _known(figure.hi_mj))
@@ -87,7 +89,7 @@ class Result:
         return None if self.energy is None else self.energy.joules
 
 
-def _phase(p) -> PhaseResult:
+def _phase(p: n.PhaseResult) -> PhaseResult:
     return PhaseResult(p.duration_ms, _energy(p.gross), _energy(p.net))
 
 
@@ -139,9 +141,10 @@ def _read_window(r: n.WindowResult) -> WindowResult:
 _warned = False
 
 
-def warn(text: str, category) -> None:
+def warn(text: str, category: Type[Warning]) -> None:
     """A warning at the line of the program that called into this package."""
-    here, frame, level = os.path.dirname(__file__), sys._getframe(1), 2
+    here, level = os.path.dirname(__file__), 2
+    frame: Optional[FrameType] = sys._getframe(1)
     while frame and os.path.dirname(frame.f_code.co_filename).startswith(here):
         frame, level = frame.f_back, level + 1
     warnings.warn(text, category, stacklevel=level)
@@ -174,12 +177,12 @@ class Session:
     def __init__(
         self,
         power: Optional[str] = None,
-        database: Optional[str] = None,
+        database: Union[str, "os.PathLike[str]", None] = None,
         interval_ms: Optional[float] = None,
         baseline_seconds: float = 1.0,
         share_rule: Optional[str] = None,
-    ):
-        self._handle = None
+    ) -> None:
+        self._handle: Optional[Handle] = None
         self._native = n.library()
         self.power = power or os.environ.get("PERJOULE_POWER") or None
         self.database = os.fspath(database) if database is not None else None
@@ -193,7 +196,7 @@ class Session:
         handle, error = c.c_void_p(), n.Error()
         n.check(self._native.pj_session_open(c.byref(options), c.byref(handle), c.byref(error)), error)
         self._handle = handle
-        self._runs: set = set()
+        self._runs: Set[Run] = set()
         self._lock = threading.Lock()
 
     def run(
@@ -238,7 +241,7 @@ class Session:
         n.check(self._native.pj_window_begin(self._open(), c.byref(handle), c.byref(error)), error)
         return OpenWindow(self, handle)
 
-    def _open(self) -> Any:
+    def _open(self) -> Handle:
         if self._handle is None:
             raise RuntimeError("the session is closed")
         return self._handle
@@ -259,7 +262,7 @@ class Session:
     def __exit__(self, *exc: Any) -> None:
         self.close()
 
-    def __del__(self):
+    def __del__(self) -> None:
         if getattr(self, "_handle", None) is not None:
             self.close()
 
@@ -267,8 +270,9 @@ class Session:
 class OpenWindow:
     """A window that goes on; made by Session.window."""
 
-    def __init__(self, session: Session, handle: Any):
-        self._session, self._handle = session, handle
+    def __init__(self, session: Session, handle: Handle) -> None:
+        self._session = session
+        self._handle: Optional[Handle] = handle
 
     def end(self) -> WindowResult:
         handle, self._handle = self._handle, None
@@ -284,9 +288,9 @@ class OpenWindow:
 class _Span:
     """One span of a run as a context manager."""
 
-    __slots__ = ("run", "kind", "id", "name", "text", "begun")
+    __slots__ = ("run", "kind", "id", "text")
 
-    def __init__(self, run: "Run", kind: int, id: int, text: Any = None):
+    def __init__(self, run: "Run", kind: int, id: int, text: Optional[Tuple[int, int, bytes]] = None) -> None:
         self.run, self.kind, self.id, self.text = run, kind, id, text
 
     def __enter__(self) -> "_Span":
@@ -305,10 +309,11 @@ class _Span:
 class Run:
     """One recorded inference; made by Session.run."""
 
-    def __init__(self, session: Session, handle: Any, depth: str):
-        self._session, self._native, self._handle = session, session._native, handle
+    def __init__(self, session: Session, handle: Handle, depth: str) -> None:
+        self._session, self._native = session, session._native
+        self._handle: Optional[Handle] = handle
         self._lanes = threading.local()
-        self._names: dict = {}
+        self._names: Dict[str, int] = {}
         self.depth = depth
         self.id: str = self._native.pj_run_id(handle).decode()
         self.result: Optional[Result] = None
@@ -338,13 +343,13 @@ class Run:
 
     # ---- many spans at once ----
 
-    def add_spans(self, records: Any, details: bytes = b"", texts: Sequence[Any] = ()) -> None:
+    def add_spans(self, records: Union["array.array[int]", bytes], details: bytes = b"",
+                  texts: Sequence[Tuple[int, int, int, Optional[str]]] = ()) -> None:
         """Adds finished spans in one call: `records` is an array("q") or bytes of 32-byte records as
         pj_packed_span in perjoule.h says, `details` bytes of pj_span_detail, `texts` tuples (index of
         the span, sequence, token id, text) in the order of their spans."""
-        data = records if isinstance(records, array.array) else (c.c_char * len(records)).from_buffer_copy(records)
-        address = data.buffer_info()[0] if isinstance(data, array.array) else c.addressof(data)
-        size = len(data) * data.itemsize if isinstance(data, array.array) else len(records)
+        data = records if isinstance(records, array.array) else array.array("b", records)
+        size = len(data) * data.itemsize
         if size % n.SPAN_BYTES or len(details) % n.DETAIL_BYTES:
             raise ValueError("records are of 32 bytes, details of 48")
         if not size:
@@ -356,7 +361,7 @@ class Run:
                 *(n.Text(t[0], t[1], t[2], len(w), w) for t, w in zip(texts, words))
             )
         batch = n.SpanBatch(
-            spans=address,
+            spans=data.buffer_info()[0],
             span_count=size // n.SPAN_BYTES,
             details=c.cast(c.c_char_p(details), c.c_void_p) if details else None,
             detail_count=len(details) // n.DETAIL_BYTES,
@@ -376,7 +381,7 @@ class Run:
         """The id of a section's, component's or operation's name in this run."""
         found = self._names.get(text)
         if found is None:
-            found = self._names[text] = self._native.pj_run_name(self._open(), n.text(text))
+            found = self._names[text] = int(self._native.pj_run_name(self._open(), n.text(text)))
         return found
 
     def describe(
@@ -434,7 +439,7 @@ class Run:
         return self._finish(lambda run, result, error: self._native.pj_run_fail(
             run, n.text(reason), result, error))
 
-    def _finish(self, call) -> Result:
+    def _finish(self, call: Callable[[Handle, Any, Any], int]) -> Result:
         handle = self._open()
         result, error = n.RunResult(), n.Error()
         status = call(handle, c.byref(result), c.byref(error))
@@ -463,7 +468,7 @@ class Run:
         else:
             self.fail(f"{kind.__name__}: {exc}" if str(exc) else kind.__name__)
 
-    def _open(self) -> Any:
+    def _open(self) -> Handle:
         if self._handle is None:
             raise RuntimeError("the run has ended")
         return self._handle

@@ -2,14 +2,14 @@
 
 The figures are those of docs/measurement.md: mean magnitude, signed mean, population deviation, largest
 magnitude, share below 0.01, counts of NaN and Inf. They cost about 40 us per component, so they are taken at
-every k-th decode step; the run states the time they took.
+every k-th decode step only, and the run states how much time they took.
 """
 from __future__ import annotations
 
 import math
 import struct
+from typing import Any, List, Optional
 
-from . import _native as n
 from .session import clock_ns
 
 SPARSITY_TAU = 0.01
@@ -17,7 +17,7 @@ ROWS = 32  # of a prompt, spread evenly
 _DETAIL = struct.Struct("=ddfffffIII")
 
 
-def rows_of(x):
+def rows_of(x: Any) -> Any:
     """At most ROWS rows of a tensor, spread evenly."""
     x = x.reshape(-1, x.shape[-1])
     return x if x.shape[0] <= ROWS else x[:: max(1, x.shape[0] // ROWS)][:ROWS]
@@ -26,10 +26,11 @@ def rows_of(x):
 class Look:
     """The statistics of one pass; of its first `limit` components where that is given."""
 
-    def __init__(self, torch, limit=None):
-        self.torch, self.limit, self.figures, self.spent_ns = torch, limit, [], 0
+    def __init__(self, torch: Any, limit: Optional[int] = None) -> None:
+        self.torch, self.limit, self.spent_ns = torch, limit, 0
+        self.figures: List[Any] = []
 
-    def at(self, records: list, out) -> None:
+    def at(self, records: List[int], out: Any) -> None:
         """Looks at the output of the module whose record is the last."""
         if self.limit is not None and len(self.figures) >= self.limit:
             return
@@ -40,7 +41,7 @@ class Look:
             records[-1] = records[-1] & 0xFFFFFFFF | len(self.figures) << 32
         self.spent_ns += clock_ns() - begin
 
-    def _figures(self, x):
+    def _figures(self, x: Any) -> Any:
         torch = self.torch
         bad = torch.stack([x.isnan().sum(), x.isinf().sum()]).float()
         x = rows_of(x).float()
@@ -71,8 +72,8 @@ class Schedule:
 
     SHARE, RAREST, TRIAL, TRIED = 0.01, 64, 2, 4
 
-    def __init__(self, every):
-        self.every, self.auto, self.count, self.begun = every or 0, every is None, 0, None
+    def __init__(self, every: Optional[int]) -> None:
+        self.every, self.auto, self.count = every or 0, every is None, 0
 
     def wants(self, phase: str) -> bool:
         if phase == "prefill":
@@ -83,7 +84,7 @@ class Schedule:
         return self.every > 0 and self.count % self.every == 0
 
     @property
-    def limit(self):
+    def limit(self) -> Optional[int]:
         """How many components the present look is at; None: all."""
         return self.TRIED if self.auto and self.count == self.TRIAL else None
 

@@ -8,13 +8,13 @@ text is read again each time, and its length says the same.
 """
 from __future__ import annotations
 
-from typing import Optional
+from typing import Collection, Optional, Sequence
 
 
 class Request:
     """One generation: a batch of prompts and the tokens that follow."""
 
-    def __init__(self, prompt: Optional[int] = None, first_position: int = 0):
+    def __init__(self, prompt: Optional[int] = None, first_position: int = 0) -> None:
         self.prompt = prompt  # positions of the longest prompt; None: the first pass tells
         self.first_position = first_position  # tokens of earlier requests of the run
         self.length = 0  # positions known before the present pass
@@ -46,7 +46,7 @@ class Request:
         return self.first_position + self.generated
 
 
-def count_until_end(ids, ends, pad=None) -> int:
+def count_until_end(ids: Sequence[int], ends: Collection[int], pad: Optional[int] = None) -> int:
     """Tokens of one sequence up to the first end token, which counts; padding after it does not."""
     for i, token in enumerate(ids):
         if token in ends:

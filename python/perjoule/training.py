@@ -10,6 +10,7 @@ For a loop of one's own, use TrainingRecorder directly.
 from __future__ import annotations
 
 import array
+import importlib
 from typing import Any, Iterable, Optional
 
 from . import _native as n
@@ -102,9 +103,9 @@ def _name_of(model: Any) -> Optional[str]:
 
 def trainer_callback(**options: Any) -> Any:
     """A transformers.TrainerCallback; options are TrainingRecorder's. Logs `energy_joules` at the end."""
-    from transformers import TrainerCallback
+    from transformers import TrainerCallback  # type: ignore[import-not-found,unused-ignore]
 
-    class EnergyCallback(TrainerCallback):  # type: ignore[misc]
+    class EnergyCallback(TrainerCallback):  # type: ignore[misc,unused-ignore]
         def __init__(self) -> None:
             self.recorder = TrainingRecorder(**options)
 
@@ -131,10 +132,9 @@ def trainer_callback(**options: Any) -> Any:
 def _lightning() -> Any:
     """The Lightning that the program uses, under either of its names."""
     try:
-        from lightning import pytorch
+        return importlib.import_module("lightning.pytorch")
     except ImportError:
-        import pytorch_lightning as pytorch
-    return pytorch
+        return importlib.import_module("pytorch_lightning")
 
 
 def lightning_callback(**options: Any) -> Any:

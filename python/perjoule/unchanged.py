@@ -1,8 +1,8 @@
 """Profiles an unmodified script: every call of `generate` becomes a run.
 
 `python -m perjoule run script.py` installs this before the script starts. When the script imports
-transformers, GenerationMixin.generate is replaced by a function that records the outermost call and hands
-inner ones (of an assistant, of the profiler itself) on.
+transformers, GenerationMixin.generate is replaced by a function that records the outermost call and passes
+nested ones (of an assistant model, or by the profiler itself) through.
 """
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ import importlib.abc
 import importlib.util
 import sys
 import threading
-from typing import Any, Callable, Optional
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
 
 from .errors import ModelNotRecognised, PartlyRecognised
 from .profiler import InferencePipelineProfiler
-from .session import warn
+from .names import Module
+from .session import Result, warn
 
 MODULE = "transformers.generation.utils"
 
@@ -23,32 +26,33 @@ MODULE = "transformers.generation.utils"
 class Patch(importlib.abc.MetaPathFinder):
     """Calls `change` with one module as soon as it has been imported."""
 
-    def __init__(self, name: str, change: Callable[[Any], None]):
+    def __init__(self, name: str, change: Callable[[Any], None]) -> None:
         self.name, self.change = name, change
 
-    def find_spec(self, name, path=None, target=None):
+    def find_spec(self, name: str, path: Optional[Sequence[str]] = None,
+                  target: Optional[ModuleType] = None) -> Optional[ModuleSpec]:
         if name != self.name:
             return None
-        sys.meta_path.remove(self)  # whoever comes next finds it
+        sys.meta_path.remove(self)  # the next finder finds it
         spec = importlib.util.find_spec(name)
         if spec is None or spec.loader is None:
             return spec
         run, change = spec.loader.exec_module, self.change
 
-        def exec_module(module):
+        def exec_module(module: ModuleType) -> None:
             run(module)
             change(module)
-        spec.loader.exec_module = exec_module
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
 
 
 class Recorder:
     """Runs of all models whose generate the script calls."""
 
-    def __init__(self, depth: str = "module", tags=(), experiment: Optional[str] = None):
+    def __init__(self, depth: str = "module", tags: Iterable[str] = (), experiment: Optional[str] = None) -> None:
         self.depth, self.tags, self.experiment = depth, list(tags), experiment
-        self.profilers: dict = {}  # by id: a script's models live as long as it does
-        self.results: list = []
+        self.profilers: Dict[int, InferencePipelineProfiler] = {}  # by id: a script's models live as long as it does
+        self.results: List[Result] = []
         self._inside = threading.local()
 
     def install(self) -> None:
@@ -57,11 +61,11 @@ class Recorder:
         else:
             sys.meta_path.insert(0, Patch(MODULE, self.change))
 
-    def change(self, module) -> None:
+    def change(self, module: Any) -> None:
         mixin, inner, recorder = module.GenerationMixin, module.GenerationMixin.generate, self
 
         @functools.wraps(inner)
-        def generate(model, *args, **kwargs):
+        def generate(model: Module, *args: Any, **kwargs: Any) -> Any:
             if getattr(recorder._inside, "yes", False):
                 return inner(model, *args, **kwargs)
             recorder._inside.yes = True
@@ -71,11 +75,15 @@ class Recorder:
                     return model.generate(*args, **kwargs)
             finally:
                 recorder._inside.yes = False
-                if id(model) in recorder.profilers and recorder.profilers[id(model)].last is not None:
-                    recorder.results.append(recorder.profilers[id(model)].last)
+                recorder.keep_result_of(model)
         mixin.generate = generate
 
-    def profiler_of(self, model) -> InferencePipelineProfiler:
+    def keep_result_of(self, model: Module) -> None:
+        profiler = self.profilers.get(id(model))
+        if profiler is not None and profiler.last is not None:
+            self.results.append(profiler.last)
+
+    def profiler_of(self, model: Module) -> InferencePipelineProfiler:
         found = self.profilers.get(id(model))
         if found is None:
             try:

@@ -3,9 +3,10 @@
 The package perjoule-vllm names this module to vLLM (groups `vllm.stat_logger_plugins` and `vllm.general_plugins`);
 installing it turns recording on, VLLM_PLUGINS chooses among plugins as usual. PERJOULE_POWER and PERJOULE_DB hold.
 
-Steps and finished requests come through vLLM's interface for statistics, StatLoggerBase. Arrivals have no
-interface: OutputProcessor.add_request is wrapped where it is as expected; else a run begins with its first
-finished step, and that step's energy is missing from it. So is abort_requests, after which no step may follow. Imports vLLM, so it can be imported only beside it.
+Steps and finished requests arrive through vLLM's statistics interface, StatLoggerBase. It has nothing for
+arrivals, so OutputProcessor.add_request is wrapped where it exists as expected; otherwise a run begins with its
+first finished step, and that step's energy is missing from it. abort_requests is wrapped because no step may
+follow it. This module imports vLLM, so it can be imported only where vLLM is installed.
 """
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ import sys
 import weakref
 from typing import Any, List, Optional
 
-from vllm.v1.metrics.loggers import StatLoggerBase
+from vllm.v1.metrics.loggers import StatLoggerBase  # type: ignore[import-not-found,unused-ignore]
 
 from .serving import Request, ServingRecorder
 from .session import Result, default_session
@@ -50,7 +51,7 @@ def _computed(iteration: Any) -> int:
     return int(stats.computed if stats is not None else iteration.num_prompt_tokens)
 
 
-class EnergyLogger(StatLoggerBase):
+class EnergyLogger(StatLoggerBase):  # type: ignore[misc,unused-ignore]
     """One engine's steps and requests, as perjoule's runs."""
 
     def __init__(self, vllm_config: Any, engine_index: int = 0) -> None:
@@ -132,7 +133,7 @@ def _with_logger(inner: Any) -> Any:
 def register() -> None:
     """What vLLM calls in each of its processes; only the one with the front end has these modules in use."""
     try:
-        from vllm.v1.engine.output_processor import OutputProcessor
+        from vllm.v1.engine.output_processor import OutputProcessor  # type: ignore[import-not-found,unused-ignore]
         _wrap(OutputProcessor, "add_request", _with_arrival)
         if hasattr(OutputProcessor, "has_unfinished_requests"):
             _wrap(OutputProcessor, "abort_requests", _with_abort)

@@ -1,31 +1,33 @@
 """Observes the forward passes of a torch model: when each begins, its phase, and the tokens that it yielded.
 
-A pass is a call of the model; its query length and its cache say the phase (steps.py). Calls of
-`model.generate` say where a request begins and ends, how long the prompts are without padding and which
-tokens came out. A loop of one's own that calls the model is followed just as well; only the last token's id
-is not known then, since no later pass reads it.
+A pass is a call of the model; its query length and its cache tell the phase (steps.py). Calls of
+`model.generate` tell where a request begins and ends, how long the prompts are without padding and which
+tokens came out. A hand-written loop that calls the model is followed just as well; only the last token's id
+is unknown then, because no later pass reads it.
 """
 from __future__ import annotations
 
 import array
 import functools
-from typing import Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional, Set
 
 from . import _native as n
 from .devices import clock_for
 from .errors import CoarseRecording
-from .names import Plan
-from .recorder import Recorder, Step, clock_ns
-from .session import Run, warn
+from .names import Module, Plan
+from .recorder import Recorder, Step
+from .session import Run, clock_ns, warn
 from .statistics import Look, Schedule
 from .steps import Request, count_until_end
+
+Tensor = Any
 
 WHY_COMPILED = "the model is compiled: its graph calls no module"
 WHY_REPLICATED = "DataParallel runs copies of the model on several devices at once"
 WHY_SILENT = "no module was called in a pass: a compiled or captured graph ran instead"
 
 
-def why_coarse(model) -> Optional[str]:
+def why_coarse(model: Module) -> Optional[str]:
     """Why modules of this model can't be told apart, or None."""
     names = [type(m).__name__ for m in model.modules()]
     if "OptimizedModule" in names or any(getattr(m, "_compiled_call_impl", None) is not None for m in model.modules()):
@@ -35,15 +37,15 @@ def why_coarse(model) -> Optional[str]:
     return None
 
 
-def _as_list(tensor):
+def _as_list(tensor: Any) -> List[Any]:
     return tensor.tolist() if hasattr(tensor, "tolist") else list(tensor)
 
 
 class Watch:
     """One model during one run."""
 
-    def __init__(self, torch, run: Run, model, plan: Optional[Plan], tokenizer=None, statistics_every=None,
-                 depth: str = "module"):
+    def __init__(self, torch: Any, run: Run, model: Module, plan: Optional[Plan], tokenizer: Any = None,
+                 statistics_every: Optional[int] = None, depth: str = "module") -> None:
         self.torch, self.run, self.model, self.tokenizer = torch, run, model, tokenizer
         self.coarse = why_coarse(model)
         clock, self.device = clock_for(torch, model)
@@ -59,15 +61,15 @@ class Watch:
         self.begun_ns = clock_ns()
         self.last_ns = 0
         self.in_generate = False
-        self.ends: set = set()
-        self.finished: list = []  # of the request's sequences: whether the end token came
-        self.counted: list = []  # of the request's sequences: tokens
+        self.ends: Set[int] = set()
+        self.pad: Any = None
+        self.finished: List[bool] = []  # for each sequence of the request, whether its end token came
         self.output_tokens = self.positions = 0
-        self.prompts: list = []
+        self.prompts: List[int] = []
         self.requests = 0
-        self.ids = None  # what the present pass reads
-        self.beams = False
-        self._undo: list = []
+        self.ids: Optional[Tensor] = None  # what the present pass reads
+        self.beams = self.speculates = False
+        self._undo: List[Callable[[], Any]] = []
 
     # ---- attaching ----
 
@@ -88,7 +90,7 @@ class Watch:
         had = model.__dict__.get("generate")
 
         @functools.wraps(inner)
-        def generate(*args, **kwargs):
+        def generate(*args: Any, **kwargs: Any) -> Any:
             watch.begin_generate(args, kwargs)
             try:
                 out = inner(*args, **kwargs)
@@ -98,7 +100,7 @@ class Watch:
             watch.end_request(out)
             return out
 
-        def undo():
+        def undo() -> None:
             if model.__dict__.get("generate") is generate:
                 del model.__dict__["generate"]
                 if had is not None:
@@ -114,7 +116,7 @@ class Watch:
 
     # ---- passes ----
 
-    def _before(self, module, args, kwargs):
+    def _before(self, module: Module, args: Any, kwargs: Dict[str, Any]) -> None:
         if self.recorder.compiling():
             return
         ids = kwargs.get("input_ids", args[0] if args else None)
@@ -127,18 +129,16 @@ class Watch:
             return
         self.begin_pass(int(shape[0]), int(shape[1]), _cached(kwargs), ids, kwargs.get("attention_mask"))
 
-    def begin_pass(self, rows: int, query: int, cached: int, ids, mask=None) -> None:
+    def begin_pass(self, rows: int, query: int, cached: int, ids: Optional[Tensor], mask: Optional[Tensor] = None) -> None:
         if self.request is not None and not self.in_generate and self.request.starts_anew(cached, query):
             self.end_request(None)
-        if self.request is None:
-            self._begin_request(None, [cached + query] * rows if mask is None else None, mask)
-        request, step = self.request, self.step
-        before = request.generated if request.passes else 0
-        continues = step is not None and request.passes and self._still_in_prompt(cached)
-        if step is not None and not continues:
-            self._close_step(ids, request.length + 1)
-        elif step is not None:
+        request = self.request or self._begin_request(None, [cached + query] * rows if mask is None else [], mask)
+        step = self.step
+        continues = step is not None and request.passes > 0 and 0 < cached < (request.prompt or 0)
+        if step is not None and continues:
             step.records.extend(self.recorder.records[:])
+        elif step is not None:
+            self._close_step(step, ids)
         phase = request.begin_pass(cached, query)
         self._enter(phase)
         self.ids = ids
@@ -150,20 +150,18 @@ class Watch:
             self.recorder.looking = Look(self.torch, self.schedule.limit)
         self.pass_begin_ns = clock_ns()
 
-    def _still_in_prompt(self, cached: int) -> bool:
-        return 0 < cached < (self.request.prompt or 0)
-
-    def _after(self, module, args, out):
+    def _after(self, module: Module, args: Any, out: Any) -> None:
         if self.step is None or self.recorder.compiling():
             return
         look, self.recorder.looking = self.recorder.looking, None
         self.recorder.forward_ended(self.step)
         now = clock_ns()
-        if look is not None:
+        plan = self.recorder.plan
+        if look is not None and plan is not None:
             self.step.details = look.details()
             self.run.add_statistics_time(look.spent_ns)
-            self.schedule.took(look.spent_ns, clock_ns() - self.pass_begin_ns, len(self.recorder.plan.parts))
-        if self.recorder.plan is not None and not self.step.records:
+            self.schedule.took(look.spent_ns, clock_ns() - self.pass_begin_ns, len(plan.parts))
+        if plan is not None and not self.step.records:
             self._becomes_coarse(WHY_SILENT)
         self.last_ns = now
 
@@ -194,9 +192,7 @@ class Watch:
 
     # ---- requests ----
 
-    speculates = False
-
-    def begin_generate(self, args, kwargs) -> None:
+    def begin_generate(self, args: Any, kwargs: Dict[str, Any]) -> None:
         self.end_request(None)
         self.in_generate = True
         inputs = kwargs.get("inputs", kwargs.get("input_ids", args[0] if args else None))
@@ -204,13 +200,15 @@ class Watch:
             inputs = kwargs.get("inputs_embeds")
         config = kwargs.get("generation_config") or (args[1] if len(args) > 1 else None) or getattr(
             self.model, "generation_config", None)
-        given = lambda name, default=None: kwargs.get(name, getattr(config, name, default))  # noqa: E731
+
+        def given(name: str, default: Any = None) -> Any:
+            return kwargs.get(name, getattr(config, name, default))
+
         ends = given("eos_token_id")
         self.ends = set(_as_list(ends) if hasattr(ends, "__len__") or hasattr(ends, "tolist") and ends.dim() else
                         [] if ends is None else [int(ends)])
         self.pad = given("pad_token_id")
         self.beams = (given("num_beams", 1) or 1) > 1
-        self.copies = given("num_return_sequences", 1) or 1
         self.speculates = kwargs.get("assistant_model") is not None or bool(given("prompt_lookup_num_tokens"))
         decoder_only = not getattr(getattr(self.model, "config", None), "is_encoder_decoder", False)
         if inputs is None or not hasattr(inputs, "shape") or len(inputs.shape) < 2:
@@ -218,17 +216,18 @@ class Watch:
         rows, width = int(inputs.shape[0]), int(inputs.shape[1])
         self._begin_request(width if decoder_only else None, [width] * rows, kwargs.get("attention_mask"))
 
-    def _begin_request(self, prompt, lengths, mask) -> None:
+    def _begin_request(self, prompt: Optional[int], lengths: List[int], mask: Optional[Tensor]) -> Request:
         self.requests += 1
-        self.request = Request(prompt, self.positions)
+        self.request = request = Request(prompt, self.positions)
         if mask is not None and getattr(mask, "dim", lambda: 0)() == 2:
             lengths = [int(x) for x in _as_list(mask.sum(-1))]
-        self.prompts.extend(lengths or [])
-        self.finished, self.counted = [], []
+        self.prompts.extend(lengths)
+        self.finished = []
+        return request
 
-    def _close_step(self, ids, length: int) -> None:
+    def _close_step(self, step: Step, ids: Optional[Tensor]) -> None:
         """Ends the step before a pass that reads `ids`: its tokens are the newest of them."""
-        step, self.step = self.step, None
+        self.step = None
         if not self.beams and ids is not None and not self.model_is_encoder_decoder:
             self._tokens_of(step, _as_list(ids), None)
         self.recorder.end_step(step, self.recorder.clock.stamp())
@@ -237,28 +236,27 @@ class Watch:
     def model_is_encoder_decoder(self) -> bool:
         return bool(getattr(getattr(self.model, "config", None), "is_encoder_decoder", False))
 
-    def _tokens_of(self, step: Step, rows: list, new: Optional[int]) -> None:
+    def _tokens_of(self, step: Step, rows: List[List[int]], new: Optional[int]) -> None:
         """The newest token of each sequence that goes on (all that the pass read, after a guess was accepted)."""
         if not self.finished:
-            self.finished, self.counted = [False] * len(rows), [0] * len(rows)
+            self.finished = [False] * len(rows)
         for sequence, row in enumerate(rows[: len(self.finished)]):
             if self.finished[sequence] or not row:
                 continue
             tokens = row[-new:] if new else row[-1:]
             tokens = tokens[: count_until_end(tokens, self.ends)]
             self.finished[sequence] = bool(self.ends) and tokens[-1] in self.ends
-            self.counted[sequence] += len(tokens)
             step.texts.append((0, sequence, tokens[-1], self._text(tokens)))
 
-    def _text(self, tokens) -> str:
+    def _text(self, tokens: List[int]) -> str:
         if self.tokenizer is None:
             return ""
         try:
-            return self.tokenizer.decode(tokens)
+            return str(self.tokenizer.decode(tokens))
         except Exception:  # a tokenizer of another model must not end the run
             return ""
 
-    def end_request(self, out) -> None:
+    def end_request(self, out: Any) -> None:
         """The request is over; `out` is what generate returned."""
         request, step = self.request, self.step
         self.in_generate = False
@@ -286,10 +284,10 @@ class Watch:
         self._leave()
         self.last_ns = clock_ns()
 
-    def _pad(self):
-        return self.pad if isinstance(getattr(self, "pad", None), int) else None
+    def _pad(self) -> Optional[int]:
+        return self.pad if isinstance(self.pad, int) else None
 
-    def _tokens_of_a_loop(self, request: Request) -> list:
+    def _tokens_of_a_loop(self, request: Request) -> List[int]:
         """One for each pass and sequence: the last pass's tokens were never read by another."""
         rows = len(self.finished) or (int(self.ids.shape[0]) if self.ids is not None else 1)
         if not request.passes:
@@ -298,7 +296,7 @@ class Watch:
 
     # ---- the end ----
 
-    def finish(self) -> dict:
+    def finish(self) -> Dict[str, str]:
         """Ends what is open, adds what the run says of itself, and returns it."""
         self.end_request(None)
         self.detach()
@@ -314,7 +312,7 @@ class Watch:
         return level
 
 
-def _cached(kwargs) -> int:
+def _cached(kwargs: Mapping[str, Any]) -> int:
     """Positions in the cache that a pass is given."""
     cache = kwargs.get("past_key_values")
     if cache is None:

@@ -20,7 +20,7 @@ import os
 import sys
 import threading
 from dataclasses import dataclass
-from typing import Any, Callable, Iterable, Mapping, Optional
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional
 
 from . import _native as n
 from .session import Energy, OpenWindow, Session, WindowResult
@@ -29,7 +29,7 @@ from .session import Energy, OpenWindow, Session, WindowResult
 class _Shared:
     """The session that all windows of the process are in; it stores nothing and is opened on first use."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._session: Optional[Session] = None
         self._lock = threading.Lock()
 
@@ -44,7 +44,7 @@ class _Shared:
         """In a forked child: the parent's session is there, its threads are not."""
         if self._session is not None:
             self._session._handle = None
-        self.__init__()
+        self._session, self._lock = None, threading.Lock()
 
     def close(self) -> None:
         with self._lock:
@@ -93,7 +93,7 @@ class Measured:
         return f"{label}{self.seconds:.4g} s, {energy} ({self.result.energy_source})"
 
 
-def _rails(result: Optional[WindowResult]) -> dict:
+def _rails(result: Optional[WindowResult]) -> Dict[str, Optional[float]]:
     rails = result.rails if result else {}
     return {name: None if energy is None else energy.joules for name, energy in rails.items()}
 
@@ -106,10 +106,10 @@ class measure:
     between other code, so it is refused.
     """
 
-    def __init__(self, name: Any = None, report: Optional[Callable[[Measured], Any]] = None):
+    def __init__(self, name: Any = None, report: Optional[Callable[[Measured], Any]] = None) -> None:
         self._function = name if callable(name) else None
         self._name, self._report = (None if callable(name) else name), report
-        self._open = threading.local()  # a stack: one object may be entered several times
+        self._open: Dict[Any, List[_Block]] = {}  # by task or thread: one object may be entered several times
         if self._function is not None:
             functools.update_wrapper(self, self._function)
             self._call = self._wrap(self._function)
@@ -125,44 +125,56 @@ class measure:
             return self
         return functools.partial(self._call, instance)
 
-    def _wrap(self, function):
+    def _wrap(self, function: Callable[..., Any]) -> Callable[..., Any]:
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise TypeError(f"{function.__name__} is a generator: measure the loop that runs it")
         name = self._name or getattr(function, "__qualname__", None)
         if inspect.iscoroutinefunction(function):
             @functools.wraps(function)
-            async def measured_coroutine(*args, **kwargs):
+            async def measured_coroutine(*args: Any, **kwargs: Any) -> Any:
                 with _Block(name, self._report):
                     return await function(*args, **kwargs)
             return measured_coroutine
 
         @functools.wraps(function)
-        def measured(*args, **kwargs):
+        def measured(*args: Any, **kwargs: Any) -> Any:
             with _Block(name, self._report):
                 return function(*args, **kwargs)
         return measured
 
     def __enter__(self) -> Measured:
-        stack = self._open.__dict__.setdefault("stack", [])
-        stack.append(_Block(self._name, self._report))
-        return stack[-1].__enter__()
+        block = _Block(self._name, self._report)
+        measured = block.__enter__()
+        self._open.setdefault(_here(), []).append(block)
+        return measured
 
     def __exit__(self, *exc: Any) -> None:
-        self._open.stack.pop().__exit__(*exc)
+        here = _here()
+        block = self._open[here].pop()
+        if not self._open[here]:
+            del self._open[here]
+        block.__exit__(*exc)
 
     async def __aenter__(self) -> Measured:
-        block = _Block(self._name, self._report)
-        self.__dict__.setdefault("_tasks", {})[asyncio.current_task()] = block
-        return block.__enter__()
+        return self.__enter__()
 
     async def __aexit__(self, *exc: Any) -> None:
-        self._tasks.pop(asyncio.current_task()).__exit__(*exc)
+        self.__exit__(*exc)
+
+
+def _here() -> Any:
+    """The asyncio task that runs, or else the thread."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # this thread has no event loop
+        task = None
+    return task or threading.get_ident()
 
 
 class _Block:
     """One measured stretch of time."""
 
-    def __init__(self, name, report):
+    def __init__(self, name: Optional[str], report: Optional[Callable[[Measured], Any]]) -> None:
         self.measured, self._report = Measured(name), report
 
     def __enter__(self) -> Measured:
@@ -204,10 +216,10 @@ class Window:
     both ends, when torch is loaded.
     """
 
-    def __init__(self, gpu_indices: Optional[Iterable[int]] = None, synchronise: bool = True):
+    def __init__(self, gpu_indices: Optional[Iterable[int]] = None, synchronise: bool = True) -> None:
         self._indices = None if gpu_indices is None else list(gpu_indices)
         self._synchronise = synchronise
-        self._open: dict = {}
+        self._open: Dict[str, Optional[OpenWindow]] = {}
         self._lock = threading.Lock()
         n.library()
 
@@ -241,7 +253,7 @@ class Window:
         if self._indices is not None:
             gpus = {i: gpus[i] for i in self._indices if i in gpus}
 
-        def of(name):
+        def of(name: str) -> Optional[Mapping[int, float]]:
             return {0: rails[name]} if name in rails else None
         return Measurement(
             time=result.duration_ms / 1000, gpu_energy=gpus, cpu_energy=of("cpu"), dram_energy=of("dram"),

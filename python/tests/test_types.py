@@ -1,4 +1,4 @@
-"""The package has types: a program that uses it passes a strict type checker."""
+"""The package has types: its own sources and a program that uses it pass a strict type checker."""
 import importlib.util
 import pathlib
 import subprocess
@@ -9,18 +9,27 @@ import unittest
 import perjoule
 
 HERE = pathlib.Path(__file__).resolve().parent
+PACKAGE = pathlib.Path(perjoule.__file__).parent
 
 
 class Types(unittest.TestCase):
+    def check(self, *arguments):
+        with tempfile.TemporaryDirectory() as cache:
+            done = subprocess.run([sys.executable, "-m", "mypy", "--cache-dir", cache, "--strict",
+                                   "--follow-imports=silent", *map(str, arguments)],
+                                  cwd=PACKAGE.parent, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
     @unittest.skipUnless(importlib.util.find_spec("mypy"), "mypy is not installed")
     def test_a_program_with_types_passes_strictly(self):
-        package = pathlib.Path(perjoule.__file__).parent
-        with tempfile.TemporaryDirectory() as cache:
-            done = subprocess.run(
-                [sys.executable, "-m", "mypy", "--cache-dir", cache, "--ignore-missing-imports", "--strict",
-                 "--follow-imports=silent", str(HERE / "typed_program.py")],
-                cwd=package.parent, capture_output=True, text=True)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.check("--ignore-missing-imports", HERE / "typed_program.py")
+
+    @unittest.skipUnless(importlib.util.find_spec("mypy"), "mypy is not installed")
+    def test_the_package_itself_passes_strictly(self):
+        self.check("perjoule", "profiling")
+
+    def test_the_package_says_that_it_is_typed(self):
+        self.assertTrue((PACKAGE / "py.typed").exists())
 
     def test_what_is_exported_is_what_there_is(self):
         self.assertLessEqual(set(perjoule._LATER), set(perjoule.__all__))
