@@ -15,7 +15,7 @@ from . import _native as n
 from .devices import clock_for
 from .errors import CoarseRecording
 from .names import Module, Plan
-from .recorder import Recorder, Step
+from .recorder import Recorder, Step, never
 from .session import Run, clock_ns, warn
 from .statistics import Look, Schedule
 from .steps import Request, count_until_end
@@ -37,6 +37,16 @@ def why_coarse(model: Module) -> Optional[str]:
     return None
 
 
+def _compiling_check(torch: Any) -> Callable[[], bool]:
+    """The cheapest function that the compiler replaces by True: it is called before each module."""
+    compiler = getattr(torch, "compiler", None)
+    for name in ("is_dynamo_compiling", "is_compiling"):
+        if hasattr(compiler, name):
+            check: Callable[[], bool] = getattr(compiler, name)
+            return check
+    return never
+
+
 def _as_list(tensor: Any) -> List[Any]:
     return tensor.tolist() if hasattr(tensor, "tolist") else list(tensor)
 
@@ -52,7 +62,7 @@ class Watch:
         replicated = torch.cuda.is_available() and torch.cuda.device_count() > 1
         self.recorder = Recorder(
             run, plan if depth != "off" and self.coarse is None else None, clock,
-            compiling=getattr(getattr(torch, "compiler", None), "is_compiling", None) or (lambda: False),
+            compiling=_compiling_check(torch),
             mode="hooks" if replicated else "forward")
         self.schedule = Schedule(statistics_every)
         self.step: Optional[Step] = None
