@@ -1,6 +1,9 @@
 /* Filters, and the tests used by select and reject. */
 #include "llm/jinja/library.h"
 
+#include "base/utf8.h"
+#include "llm/tokenizer/parts.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -302,13 +305,23 @@ static jv f_indent(jv_run *run, jv self, const jv_arguments *a)
     return jv_built(&b);
 }
 
+/* Words are runs of letters, digits and underscores. */
 static jv f_wordcount(jv_run *run, jv self, const jv_arguments *a)
 {
     jv text = jv_to_string(run, self);
+    int64_t words = 0;
+    bool inside = false;
     (void)a;
     if (run->failed) return text;
-    jv words = jv_method(text, "split")(run, text, &(jv_arguments){0});
-    return run->failed ? words : jv_int((int64_t)words.list->count);
+    for (size_t at = 0, used; at < text.string->bytes; at += used) {
+        uint32_t code = 0;
+        used = pj_utf8_next(text.string->text + at, text.string->bytes - at, &code);
+        if (!used) used = 1;
+        bool part = code == '_' || pj_unicode_is_letter(code) || pj_unicode_is_numeric(code);
+        words += part && !inside;
+        inside = part;
+    }
+    return jv_int(words);
 }
 
 /* ---- numbers ---- */
