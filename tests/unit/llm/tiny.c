@@ -125,6 +125,7 @@ const size_t tiny_shape_count = sizeof tiny_shapes / sizeof *tiny_shapes;
 /* Of the scaled ropes: the original context, and the context of the model. */
 enum { ORIGINAL = 16, CONTEXT = 64 };
 static const double theta = 10000, factor = 4;
+static const double beta_fast = 0.5, beta_slow = 0.1; /* YaRN; not the defaults */
 
 const tiny_shape *tiny_find(const char *name)
 {
@@ -327,10 +328,10 @@ static void write_rope(FILE *f, const tiny_shape *s)
                 "\"high_freq_factor\": 4, \"original_max_position_embeddings\": %d}",
                 factor, ORIGINAL);
     else if (strcmp(s->rope, "yarn") == 0)
-        fprintf(
-            f,
-            "{\"rope_type\": \"yarn\", \"factor\": %g, \"original_max_position_embeddings\": %d}",
-            factor, ORIGINAL);
+        fprintf(f,
+                "{\"rope_type\": \"yarn\", \"factor\": %g, \"beta_fast\": %g, \"beta_slow\": %g, "
+                "\"original_max_position_embeddings\": %d}",
+                factor, beta_fast, beta_slow, ORIGINAL);
     else if (strcmp(s->rope, "longrope") == 0) {
         fprintf(f, "{\"type\": \"longrope\", \"short_factor\": [");
         for (int i = 0; i < pairs; i++) fprintf(f, "%s%g", i ? "," : "", 1 + 0.1 * i);
@@ -573,8 +574,8 @@ static double frequency(const tiny_shape *s, int i, int pairs, int length, doubl
     }
     if (strcmp(s->rope, "yarn") == 0) {
         double dims = 2.0 * pairs;
-        double low = floor(dims * log(ORIGINAL / (32 * 2 * M_PI)) / (2 * log(theta)));
-        double high = ceil(dims * log(ORIGINAL / (1 * 2 * M_PI)) / (2 * log(theta)));
+        double low = floor(dims * log(ORIGINAL / (beta_fast * 2 * M_PI)) / (2 * log(theta)));
+        double high = ceil(dims * log(ORIGINAL / (beta_slow * 2 * M_PI)) / (2 * log(theta)));
         if (low < 0) low = 0;
         if (high > dims - 1) high = dims - 1;
         double ramp = (i - low) / (high == low ? 0.001 : high - low);
