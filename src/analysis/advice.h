@@ -85,7 +85,7 @@ typedef struct pj_advice {
     const char *of;       /* the reference of the saving: "request", "total", "window", "co2" */
     double share, lo, hi; /* NAN: no saving is claimed */
     double mj;            /* the reference energy in mJ */
-    const char *basis;    /* "measured" by neighbours, "predicted" by a formula, "none" */
+    const char *basis;    /* "observed" in runs, "predicted" by a formula, "none" */
     const char *quality, *latency, *memory; /* the drawback */
     char test[PJ_ADVICE_TEXT_BYTES];        /* the command that tests it */
 } pj_advice;

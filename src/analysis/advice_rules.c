@@ -24,7 +24,7 @@ void pj_advice_saves(const pj_advice_facts *f, pj_advice *a, const char *of, dou
     a->mj = mj;
     a->lo = lo;
     a->share = share;
-    a->hi = hi;
+    a->hi = hi > 1 ? 1 : hi; /* nothing saves more than there is */
     a->basis = basis;
     a->speaks = f->request_mj > 0 && lo * mj > PJ_ADVICE_LEAST * f->request_mj;
     if (!a->speaks)

@@ -28,11 +28,11 @@ static bool lacks(pj_advice *a, bool known, const char *why)
     return true;
 }
 
-/* A saving measured by neighbouring runs: 1 - the ratio of joules per token. */
-static void measured(const pj_advice_facts *f, pj_advice *a, const pj_advice_neighbour *n)
+/* A saving that neighbouring runs show: 1 - the ratio of joules per token. */
+static void observed(const pj_advice_facts *f, pj_advice *a, const pj_advice_neighbour *n)
 {
     pj_advice_evidence(a, "neighbour_runs", "", n->n, "runs in the store that show it");
-    pj_advice_saves(f, a, "request", f->request_mj, 1 - n->hi, 1 - n->ratio, 1 - n->lo, "measured");
+    pj_advice_saves(f, a, "request", f->request_mj, 1 - n->hi, 1 - n->ratio, 1 - n->lo, "observed");
 }
 
 /* ---- keep-resident -------------------------------------------------------------------------- */
@@ -49,7 +49,7 @@ static void keep_resident(const pj_advice_facts *f, pj_advice *a)
                        "runs of this model in the hour before");
     a->memory = "the weights stay in memory";
     pj_advice_saves(f, a, "total", f->total_mj, share * (1 - 1.96 * sd), share,
-                    share * (1 + 1.96 * sd), "measured");
+                    share * (1 + 1.96 * sd), "observed");
     if (!a->speaks) return;
     SAY(a,
         "Loading the model took %.0f %% of this run's energy, and the same model ran %u time%s in "
@@ -89,7 +89,7 @@ static void batch_up(const pj_advice_facts *f, pj_advice *a)
     a->latency = "each sequence waits for its batch, and a step takes a little longer";
     a->memory = "one more cache per sequence";
     if (n)
-        measured(f, a, n);
+        observed(f, a, n);
     else
         pj_advice_saves(f, a, "request", f->request_mj, 0.6 * share, 0.85 * share, share,
                         "predicted");
@@ -113,7 +113,7 @@ static void batch_down(const pj_advice_facts *f, pj_advice *a)
         if (n && (!best || n->ratio < best->ratio)) best = n;
     }
     if (lacks(a, best != NULL, "no runs with smaller batches to compare with")) return;
-    measured(f, a, best);
+    observed(f, a, best);
     if (!a->speaks) {
         pj_advice_silent(a, "smaller batches took no less energy per token");
         return;
@@ -171,7 +171,7 @@ static void dtype(const pj_advice_facts *f, pj_advice *a)
     a->quality = to->quality;
     a->memory = "less";
     if (n)
-        measured(f, a, n);
+        observed(f, a, n);
     else
         pj_advice_saves(f, a, "request", f->request_mj, 0.4 * share, 0.8 * share, share,
                         "predicted");
@@ -249,7 +249,7 @@ static void threads(const pj_advice_facts *f, pj_advice *a)
     if (lacks(a, best != NULL, "no runs with fewer threads that show them to suffice")) return;
     pj_advice_evidence(a, "speed", "ratio", best->speed, "of the speed with fewer threads");
     pj_advice_evidence(a, "power", "ratio", best->power, "of the power with fewer threads");
-    measured(f, a, best);
+    observed(f, a, best);
     if (!a->speaks) return;
     char settings[64];
     a->latency = best->speed < 0.98 ? "a little slower" : "none";

@@ -5,6 +5,7 @@
 #include "profile/document.h"
 #include "profile/experiment_view.h"
 #include "profile/insight.h"
+#include "profile/report_conditions.h"
 #include "store/class_sums.h"
 #include "trace/phases.h"
 #include "trace/request.h"
@@ -27,15 +28,34 @@ static double number(const json_t *o, const char *name)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-/* "0.2431 J ± 0.0021", "unavailable" */
+/* A value with as many digits as its interval deserves: down to the second digit of the reach. */
+static void rounded(char *out, size_t bytes, double value, double reach)
+{
+    int decimals = reach > 0 ? 1 - (int)floor(log10(reach)) : -1;
+    if (isnan(value))
+        snprintf(out, bytes, "–");
+    else if (decimals < 0 || decimals > 6)
+        snprintf(out, bytes, "%.4g", value);
+    else
+        snprintf(out, bytes, "%.*f", decimals, value);
+}
+
+/* "0.2431 ± 0.0021 J", "unavailable" */
 static void figure(char *out, size_t bytes, double value, double reach, const char *unit)
 {
+    char digits[64];
+    rounded(digits, sizeof digits, value, reach);
     if (isnan(value))
         snprintf(out, bytes, "unavailable");
     else if (isnan(reach))
-        snprintf(out, bytes, "%.4g %s", value, unit);
+        snprintf(out, bytes, "%s %s", digits, unit);
     else
-        snprintf(out, bytes, "%.4g ± %.2g %s", value, reach, unit);
+        snprintf(out, bytes, "%s ± %.2g %s", digits, reach, unit);
+}
+
+static void number_cell(pj_document *d, double value)
+{
+    pj_document_cell(d, isnan(value) ? "–" : "%.4g", value);
 }
 
 /* ---- common parts --------------------------------------------------------------------------- */
@@ -81,6 +101,11 @@ static void write_repeat(pj_document *d, const json_t *run)
     const char *prompt = text(run, "prompt");
     const json_t *settings = json_object_get(run, "settings");
     pj_document_heading(d, "How to repeat");
+    if (strcmp(text(run, "engine"), "perjoule") != 0) {
+        pj_document_text(d, "Repeat the same request to %s under perjoule %s, power sources %s.",
+                         text(run, "engine"), pj_version(), text(run, "power_sources"));
+        return;
+    }
     snprintf(command, sizeof command,
              "perjoule run -m %s -n %.0f --dtype %s --threads %.0f --batch %.0f "
              "--repeat 5 --warmup 1 '%.200s%s'",
@@ -248,47 +273,24 @@ static pj_status write_tokens(pj_document *d, pj_store *store, const json_t *run
 static void write_run_verdict(pj_document *d, const json_t *run)
 {
     char line[512], per_token[96];
-    double joules = number(run, "joules_per_token"), decode = number(run, "decode_energy_mj");
+    double joules = number(run, "joules_per_token");
+    double share = number(run, "decode_energy_mj") / number(run, "request_energy_mj");
     if (isnan(joules)) {
-        snprintf(line, sizeof line, "Energy is unavailable; %.4g tokens/s.",
-                 number(run, "tokens_per_second"));
+        snprintf(line, sizeof line, "Energy is unavailable.");
     } else {
         figure(per_token, sizeof per_token, joules, 1.96 * number(run, "joules_per_token_sd"), "J");
-        snprintf(line, sizeof line,
-                 "A token of %s in %s takes %s at %.4g tokens/s; decode is %.0f %% of the request.",
-                 text(run, "model_name"), text(run, "dtype"), per_token,
-                 number(run, "tokens_per_second"), 100 * decode / number(run, "request_energy_mj"));
+        size_t n = (size_t)snprintf(line, sizeof line, "A token of %.100s in %.20s takes %s",
+                                    text(run, "model_name"), text(run, "dtype"), per_token);
+        /* A run of one token has no decode, and neither a speed. */
+        if (!isnan(number(run, "tokens_per_second")))
+            n += (size_t)snprintf(line + n, sizeof line - n, " at %.4g tokens/s",
+                                  number(run, "tokens_per_second"));
+        if (!isnan(share))
+            n += (size_t)snprintf(line + n, sizeof line - n, "; decode is %.0f %% of the request",
+                                  100 * share);
+        snprintf(line + n, sizeof line - n, ".");
     }
     pj_document_verdict(d, line);
-}
-
-static void write_conditions(pj_document *d, const json_t *run)
-{
-    const char *name;
-    const json_t *device;
-    const json_t *conditions = json_object_get(run, "conditions");
-    if (!json_is_object(conditions)) return;
-    pj_document_heading(d, "Conditions");
-    pj_document_table(d, "device|°C|MHz|busy, %|throttled, %");
-    json_object_foreach((json_t *)(uintptr_t)conditions, name, device)
-    {
-        pj_document_row(d);
-        pj_document_cell(d, "%s", name);
-        static const struct {
-            const char *key;
-            double scale;
-        } cells[] = {
-            {"temperature_c", 1}, {"clock_mhz", 1}, {"utilisation", 100}, {"throttled_share", 100}};
-        for (int i = 0; i < 4; i++) {
-            double value = number(device, cells[i].key) * cells[i].scale;
-            if (isnan(value))
-                pj_document_cell(d, "–");
-            else
-                pj_document_cell(d, "%.4g", value);
-        }
-        pj_document_row_end(d);
-    }
-    pj_document_table_end(d);
 }
 
 static void write_predicted(pj_document *d, const json_t *run)
@@ -352,7 +354,7 @@ static pj_status write_run(pj_document *d, pj_store *store, const json_t *run, c
     write_run_figures(d, run);
     write_components(d, run);
     if (status == PJ_OK) status = write_tokens(d, store, run, err);
-    write_conditions(d, run);
+    pj_report_conditions(d, json_object_get(run, "conditions"));
     write_predicted(d, run);
     write_published(d, run);
     write_method(d);
@@ -495,9 +497,9 @@ static void write_cells(pj_document *d, const json_t *view)
         pj_document_cell(d, "%s", text(c, "name"));
         pj_document_cell(d, "%.0f", number(c, "runs"));
         pj_document_cell(d, "%s", value);
-        pj_document_cell(d, "%.4g", number(c, "tokens_per_second"));
-        pj_document_cell(d, "%.4g", number(c, "ttft_ms"));
-        pj_document_cell(d, "%.4g", number(c, "mean_power_mw") / 1000);
+        number_cell(d, number(c, "tokens_per_second"));
+        number_cell(d, number(c, "ttft_ms"));
+        number_cell(d, number(c, "mean_power_mw") / 1000);
         pj_document_cell(d, isnan(number(c, "loss")) ? "–" : "%.4f", number(c, "loss"));
         pj_document_row_end(d);
     }
@@ -557,9 +559,13 @@ static void name_optimum(const json_t *view, char *line, size_t bytes)
         snprintf(line, bytes, "No energy was measured.");
         return;
     }
-    size_t n = (size_t)snprintf(line, bytes, "Least energy per token: %s, %.4g J%s",
-                                text(optimum, "name"), number(optimum, "joules_per_token"),
-                                json_array_size(ties) ? ". Not distinguishable from it: " : ".");
+    char energy[96];
+    const json_t *cell =
+        json_array_get(json_object_get(view, "cells"), (size_t)number(optimum, "cell"));
+    estimate(cell, energy, sizeof energy);
+    size_t n =
+        (size_t)snprintf(line, bytes, "Least energy per token: %s, %s%s", text(optimum, "name"),
+                         energy, json_array_size(ties) ? ". Not distinguishable from it: " : ".");
     json_array_foreach(ties, i, tie) if (n < bytes) n += (size_t)snprintf(
         line + n, bytes - n, "%s%s%s", i ? "; " : "", cell_name(view, json_number_value(tie)),
         i + 1 == json_array_size(ties) ? "." : "");
@@ -580,8 +586,13 @@ static void write_cell_comparisons(pj_document *d, const json_t *view)
     {
         pj_document_row(d);
         pj_document_cell(d, "%s", cell_name(view, number(c, "b")));
-        pj_document_cell(d, "%.4g", number(c, "ratio"));
-        pj_document_cell(d, "%.4g to %.4g", number(c, "ratio_lo"), number(c, "ratio_hi"));
+        char ratio[64], lo[64], hi[64];
+        double reach = (number(c, "ratio_hi") - number(c, "ratio_lo")) / 2;
+        rounded(ratio, sizeof ratio, number(c, "ratio"), reach);
+        rounded(lo, sizeof lo, number(c, "ratio_lo"), reach);
+        rounded(hi, sizeof hi, number(c, "ratio_hi"), reach);
+        pj_document_cell(d, "%s", ratio);
+        pj_document_cell(d, "%s to %s", lo, hi);
         pj_document_cell(d, "%.2g", number(c, "p_adjusted"));
         pj_document_cell(d, "%s",
                          json_is_true(json_object_get(c, "different")) ? "different"
@@ -619,7 +630,7 @@ static void write_plan(pj_document *d, const json_t *plan)
     if (n + 3 < sizeof all) pj_document_code(d, all);
 }
 
-static void write_experiment(pj_document *d, const json_t *view)
+static void write_experiment(pj_document *d, pj_store *store, const json_t *view)
 {
     char line[2048];
     const json_t *first = json_array_get(json_object_get(view, "cells"), 0);
@@ -637,6 +648,7 @@ static void write_experiment(pj_document *d, const json_t *view)
     write_cells(d, view);
     write_cell_comparisons(d, view);
     write_ablations(d, view);
+    pj_report_experiment_conditions(d, store, view);
     write_method(d);
     pj_document_heading(d, "How to repeat");
     write_plan(d, json_object_get(view, "plan"));
@@ -713,7 +725,7 @@ pj_status pj_report_make(pj_store *store, const pj_report_ask *ask, pj_buffer *o
                      text(view, "id"));
         pj_document_begin(&d, out, ask->html, title);
         if (ask->experiment)
-            write_experiment(&d, view);
+            write_experiment(&d, store, view);
         else if (ask->count > 1)
             write_comparison(&d, view);
         else

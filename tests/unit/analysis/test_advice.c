@@ -134,7 +134,7 @@ static void batches(void **state)
     only(&f, NULL);
     add_neighbour(&f, 8, 4, "q4_0", 0.8);
     a = only(&f, "batch-down");
-    assert_string_equal(a->basis, "measured");
+    assert_string_equal(a->basis, "observed");
     f.neighbours[0].ratio = f.neighbours[0].lo = f.neighbours[0].hi = 1.1;
     only(&f, NULL);
 }

@@ -538,7 +538,7 @@ export interface Advice {
     evidence: { name: string; value: N; unit: string; text: string }[];
     saving: {
       of: string;
-      basis: 'measured' | 'predicted';
+      basis: 'observed' | 'predicted';
       share: N;
       share_lo: N;
       share_hi: N;
