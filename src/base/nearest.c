@@ -67,3 +67,11 @@ void pj_nearest_write(const pj_nearest *nearest, const char *prefix, char *text,
         snprintf(text, bytes, "; did you mean %s%.*s?", prefix, (int)nearest->length,
                  nearest->word);
 }
+
+void pj_nearest_hint(const char *wanted, const char *words, char *text, size_t bytes)
+{
+    pj_nearest nearest;
+    pj_nearest_begin(&nearest, wanted);
+    pj_nearest_offer_list(&nearest, words);
+    pj_nearest_write(&nearest, "", text, bytes);
+}

@@ -17,5 +17,7 @@ void pj_nearest_offer(pj_nearest *nearest, const char *word, size_t length);
 void pj_nearest_offer_list(pj_nearest *nearest, const char *words);
 /* Writes "; did you mean PREFIXword?", or "" when nothing is close. */
 void pj_nearest_write(const pj_nearest *nearest, const char *prefix, char *text, size_t bytes);
+/* All of it for one blank-separated list of known words. */
+void pj_nearest_hint(const char *wanted, const char *words, char *text, size_t bytes);
 
 #endif

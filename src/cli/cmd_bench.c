@@ -26,7 +26,6 @@ static const char *short_name(const pj_command *bench)
 
 static void print_list(FILE *out)
 {
-    fprintf(out, "Usage: perjoule bench NAME [options]\n\n");
     for (int i = 0; i < BENCH_COUNT; i++)
         fprintf(out, "  %-12s %s\n", short_name(benches[i]), benches[i]->summary);
     fprintf(out, "\nperjoule bench NAME --help shows a benchmark's options.\n");
@@ -37,6 +36,7 @@ static int run_bench(const pj_command *command, int argc, char **argv)
     static const pj_option none[] = {{0}};
     int positional;
     if (argc < 2) {
+        fprintf(stderr, "Usage: perjoule bench NAME [options]\n\n");
         print_list(stderr);
         return PJ_EXIT_USAGE;
     }
@@ -45,7 +45,10 @@ static int run_bench(const pj_command *command, int argc, char **argv)
             return benches[i]->run(benches[i], argc - 1, argv + 1);
     int code = pj_options_parse(command, none, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) {
-        if (code == PJ_EXIT_OK && strcmp(argv[1], "--man") != 0) print_list(stdout);
+        if (code == PJ_EXIT_OK && strcmp(argv[1], "--man") != 0) {
+            printf("\nBenchmarks:\n");
+            print_list(stdout);
+        }
         return code;
     }
     pj_nearest nearest;

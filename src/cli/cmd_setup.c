@@ -14,6 +14,7 @@
 #include "cli/options.h"
 
 #include "base/file.h"
+#include "base/nearest.h"
 #include "power/gain.h"
 #include "store/driver.h"
 
@@ -248,7 +249,10 @@ static int run_setup(const pj_command *command, int argc, char **argv)
         return pj_command_usage(command, "name what to set up: rapl or powermetrics");
     if (strcmp(argv[1], "rapl") == 0) return setup_rapl(command, &o);
     if (strcmp(argv[1], "powermetrics") == 0) return setup_powermetrics(command, &o);
-    return pj_command_usage(command, "there is no setup for %s (rapl, powermetrics)", argv[1]);
+    char hint[80];
+    pj_nearest_hint(argv[1], "rapl powermetrics", hint, sizeof hint);
+    return pj_command_usage(command, "there is no setup for %s (rapl, powermetrics)%s", argv[1],
+                            hint);
 }
 
 const pj_command pj_command_setup = {
@@ -258,18 +262,16 @@ const pj_command pj_command_setup = {
     .usage = "[options] rapl|powermetrics, --gain SOURCE=GAIN, or --postgres [--citus]",
     .text =
         "Prints (or with --write installs) the configuration that lets a normal user read power. "
-        "For powermetrics\n"
-        "(macOS) that is a sudoers entry which allows exactly the arguments perjoule uses; for\n"
-        "rapl (Linux) a udev rule which makes the energy counters readable to a group. Reading\n"
-        "RAPL lets a local program guess secrets of others (PLATYPUS): use it on machines of\n"
-        "your own.\n"
-        "--gain stores the result of calibrating a source against a reference meter: its readings\n"
-        "are divided by the gain, and intervals use the uncertainty given after +- instead of the\n"
-        "usual one of that source.\n"
-        "--postgres prints what the owner of a PostgreSQL database gives to psql once: roles for\n"
+        "For powermetrics (macOS) that is a sudoers entry which allows exactly the arguments "
+        "perjoule uses; for rapl (Linux) a udev rule which makes the energy counters readable to "
+        "a group. Reading RAPL lets a local program guess secrets of others (PLATYPUS): use it on "
+        "machines of your own.\n\n"
+        "--gain stores the result of calibrating a source against a reference meter: its readings "
+        "are divided by the gain, and intervals use the uncertainty given after +- instead of the "
+        "usual one of that source.\n\n"
+        "--postgres prints what the owner of a PostgreSQL database gives to psql once: roles for "
         "the owner, for machines that write and for people who read, the tables, and their "
-        "rights.\n"
-        "With --citus the tables are distributed over the nodes by run.",
+        "rights. With --citus the tables are distributed over the nodes by run.",
     .examples = "perjoule setup rapl\n"
                 "sudo perjoule setup --write --group adm rapl\n"
                 "sudo perjoule setup --write powermetrics\n"

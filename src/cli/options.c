@@ -57,14 +57,23 @@ static void option_heading(const pj_option *o, char *text, size_t bytes)
 
 enum { HELP_COLUMN = 30, NARROWEST = 30 };
 
+/* Whether a line break in a text separates paragraphs or an indented line, and must be kept. A
+ * single one before a word stands for a blank. */
+static bool is_kept_break(const char *text, const char *at)
+{
+    return at == text || at[-1] == '\n' || at[1] == '\n' || at[1] == ' ' || !at[1];
+}
+
 /* Wraps text at `width` columns; the first line begins at column `at`, the others at `indent`.
- * Indented lines of the text (examples) keep their line breaks. */
+ * Empty lines, and the line breaks of indented lines (examples), are kept. */
 static void print_wrapped(const char *text, int at, int indent, int width)
 {
+    const char *begin = text;
     int column = at;
     bool fresh = true; /* nothing printed on this line yet */
     while (*text) {
-        if (*text == '\n') {
+        bool is_break = *text == '\n';
+        if (is_break && is_kept_break(begin, text)) {
             putchar('\n');
             if (text[1] && text[1] != '\n') printf("%*s", indent, "");
             column = indent;
@@ -72,15 +81,17 @@ static void print_wrapped(const char *text, int at, int indent, int width)
             text++;
             continue;
         }
-        int blanks = (int)strspn(text, " "), length = (int)strcspn(text + blanks, " \n");
+        int blanks = (int)strspn(text, is_break ? "\n" : " ");
+        int length = (int)strcspn(text + blanks, " \n");
+        const char *word = text + blanks;
         if (!fresh && column + blanks + length > width) {
             printf("\n%*s", indent, "");
             column = indent;
             blanks = 0;
         }
-        printf("%*s%.*s", blanks, "", length, text + strspn(text, " "));
+        printf("%*s%.*s", blanks, "", length, word);
         column += blanks + length;
-        text += strspn(text, " ") + (size_t)length;
+        text = word + length;
         fresh = false;
     }
     putchar('\n');

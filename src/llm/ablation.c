@@ -1,7 +1,10 @@
 /* The names of what can be left out. */
 #include "llm/ablation.h"
 
+#include "base/nearest.h"
+
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,8 +25,13 @@ pj_status pj_ablation_parse(const char *text, pj_ablation *a, pj_error *err)
             return PJ_OK;
         }
     }
+    char hint[80], name[65];
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(text, "="), text);
+    pj_nearest_hint(name, strchr(text, '=') ? "layers" : "attention mlp head layers", hint,
+                    sizeof hint);
+    if (strcmp(name, "layers") == 0) *hint = 0;
     return pj_fail(err, PJ_E_INVALID,
                    "\"%.64s\" cannot be left out: attention, mlp, head and layers=N (which keeps "
-                   "the first N layers) can",
-                   text);
+                   "the first N layers) can%s",
+                   text, hint);
 }

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/nearest.h"
 #include "base/thread.h"
 #include "llm/chat.h"
 #include "llm/draft_check.h"
@@ -22,10 +23,13 @@ enum { DEFAULT_CHUNK = 512, MAX_CHUNK = 8192, EVAL_LOGITS = 32 };
 static pj_status read_dtype(const char *name, int *dtype, pj_error *err)
 {
     *dtype = name ? pj_dtype_parse(name) : -1;
-    if (name && (*dtype < 0 || *dtype > PJ_Q4_0))
+    if (name && (*dtype < 0 || *dtype > PJ_Q4_0)) {
+        char hint[80];
+        pj_nearest_hint(name, "q8_0 q4_0 bf16 f16 f32", hint, sizeof hint);
         return pj_fail(err, PJ_E_INVALID,
-                       "there is no dtype \"%.40s\"; there are q8_0, q4_0, bf16, f16 and f32",
-                       name);
+                       "there is no dtype \"%.40s\"; there are q8_0, q4_0, bf16, f16 and f32%s",
+                       name, hint);
+    }
     return PJ_OK;
 }
 

@@ -99,6 +99,14 @@ static pj_status bad_value(const char *name, const char *value, const char *what
     return pj_fail(err, PJ_E_INVALID, "sim: %s=%s is not %s", name, value, what);
 }
 
+static pj_status bad_choice(const char *name, const char *value, const char *what,
+                            const char *choices, pj_error *err)
+{
+    char hint[80];
+    pj_nearest_hint(value, choices, hint, sizeof hint);
+    return pj_fail(err, PJ_E_INVALID, "sim: %s=%s is not %s%s", name, value, what, hint);
+}
+
 static pj_status set_number(pj_sim_spec *spec, const key *k, const char *text, pj_error *err)
 {
     double value;
@@ -270,14 +278,14 @@ static pj_status set_kind(pj_sim_spec *spec, const char *value, pj_error *err)
     else if (strcmp(value, "power") == 0)
         spec->kind = PJ_RAIL_INSTANT;
     else
-        return bad_value("kind", value, "counter or power", err);
+        return bad_choice("kind", value, "counter or power", "counter power", err);
     return PJ_OK;
 }
 
 static pj_status set_sees(pj_sim_spec *spec, const char *value, pj_error *err)
 {
     if (strcmp(value, "all") != 0 && strcmp(value, "window") != 0)
-        return bad_value("sees", value, "all or window", err);
+        return bad_choice("sees", value, "all or window", "all window", err);
     spec->counter_sees_window = strcmp(value, "window") == 0;
     return PJ_OK;
 }

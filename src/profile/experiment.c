@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/nearest.h"
 #include "profile/experiment_done.h"
 #include "profile/find_model.h"
 #include "profile/loss.h"
@@ -326,10 +327,13 @@ static pj_status check_dtypes(const pj_plan *plan, pj_error *err)
     for (uint32_t i = 0; i < plan->dtype_count; i++) {
         int k = 0;
         while (known[k] && strcmp(known[k], plan->dtypes[i]) != 0) k++;
-        if (!known[k])
+        if (!known[k]) {
+            char hint[80];
+            pj_nearest_hint(plan->dtypes[i], PJ_ASK_DTYPES, hint, sizeof hint);
             return pj_fail(err, PJ_E_INVALID,
-                           "dtype %.32s is not known: f32, f16, bf16, q8_0 and q4_0 are",
-                           plan->dtypes[i]);
+                           "dtype %.32s is not known: f32, f16, bf16, q8_0 and q4_0 are%s",
+                           plan->dtypes[i], hint);
+        }
     }
     return PJ_OK;
 }

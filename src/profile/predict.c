@@ -2,12 +2,14 @@
 #include "profile/predict.h"
 
 #include "analysis/predict.h"
+#include "base/nearest.h"
 #include "llm/checkpoint.h"
 #include "llm/scan.h"
 #include "llm/synthetic.h"
 #include "profile/find_model.h"
 #include "profile/known_runs.h"
 #include "profile/machine.h"
+#include "trace/generate_ask.h"
 #include "trace/summary.h"
 
 #include <math.h>
@@ -48,8 +50,11 @@ static pj_status work_of_ask(const pj_predict_ask *ask, pj_request_work *work, c
 {
     pj_model_facts facts;
     int wanted = ask->dtype ? pj_dtype_parse(ask->dtype) : -1;
-    if (ask->dtype && wanted < 0)
-        return pj_fail(err, PJ_E_INVALID, "there is no dtype %.32s", ask->dtype);
+    if (ask->dtype && wanted < 0) {
+        char hint[80];
+        pj_nearest_hint(ask->dtype, PJ_ASK_DTYPES, hint, sizeof hint);
+        return pj_fail(err, PJ_E_INVALID, "there is no dtype %.32s%s", ask->dtype, hint);
+    }
     pj_status status = pj_model_find(ask->model, ask->models, path, bytes, err);
     if (status == PJ_OK) status = read_facts(path, wanted, &facts, err);
     if (status != PJ_OK) return status;
