@@ -86,7 +86,7 @@ static void write_method(pj_document *d)
         d,
         "Each sensor's readings become one energy curve, and the energy of an interval is the "
         "curve's difference over it. Energy below the token is shared by one regression over "
-        "all sensor windows, conditioned on the measured totals, so that parts sum to the whole. "
+        "all sensor windows, conditioned on the totals, so that parts sum to the whole. "
         "The request leaves out loading the model and idle gaps. Intervals are 95 %% and hold "
         "noise, "
         "the sensor's delay and window, and its calibration, which cancels on one machine. "
