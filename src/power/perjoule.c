@@ -37,9 +37,10 @@ enum {
 };
 #define ASK_EVERY_NS \
     (330 * PJ_NS_PER_MS) /* does not divide a second, so that answers come at irregular phases */
-#define PATIENCE_NS (3 * PJ_NS_PER_S)  /* timeout of an answer */
-#define LOST_NS     (30 * PJ_NS_PER_S) /* without an answer: the source is lost */
-#define DELAY_NS    (2500 * PJ_NS_PER_MS)
+#define PATIENCE_NS  (3 * PJ_NS_PER_S)  /* timeout of an answer */
+#define LOST_NS      (30 * PJ_NS_PER_S) /* without an answer: the source is lost */
+#define DELAY_NS     (2500 * PJ_NS_PER_MS)
+#define LAST_WALL_MS 4e12 /* the year 2096: later times are no times */
 
 typedef struct remote_bound {
     int64_t low_ns, high_ns; /* their wall clock minus our monotonic one */
@@ -346,8 +347,9 @@ static void take_seconds(remote *r, const json_t *answer)
 {
     const json_t *end = json_object_get(answer, "end_unix_ms");
     const json_t *rails = json_object_get(answer, "rails");
-    if (!json_is_number(end)) return;
-    int64_t end_ms = (int64_t)json_number_value(end);
+    double wall_ms = json_is_number(end) ? json_number_value(end) : -1;
+    if (!(wall_ms > 0 && wall_ms < LAST_WALL_MS)) return;
+    int64_t end_ms = (int64_t)wall_ms;
     bound_offset(r, end_ms);
     for (size_t back = REMOTE_SECONDS - 1; back >= 1; back--) {
         int64_t second_ms = end_ms - (int64_t)back * 1000;

@@ -7,6 +7,7 @@ import tempfile
 import threading
 import time
 import unittest
+from multiprocessing.pool import ThreadPool
 
 from engine import Engine
 
@@ -73,6 +74,25 @@ class Remote(unittest.TestCase):
                     with open(os.path.join(root, name), "rb") as file:
                         self.assertNotIn(b"s3cret", file.read(), name)
             self.assertNotIn("s3cret", got.stdout + got.stderr + made.stdout + made.stderr)
+
+    def test_hostile_answers(self):
+        rail = {**RAIL, "power_mw": [1e5] * 8, "now_mw": 1e5, "energy_mj": 1.0}
+        whole = {"end_unix_ms": time.time() * 1000 // 1000 * 1000, "step_ms": 1000, "seconds": 8, "rails": [rail]}
+        bad = [{**whole, "end_unix_ms": end} for end in (1e300, -1e300, 9.2e18, 0, "now")]
+        bad += [{**whole, "rails": rails} for rails in
+                (None, [None, {**rail, "name": ""}, {**rail, "class": 7}], [{**rail, "power_mw": {"a": 1}}],
+                 [{**rail, "power_mw": [-1e308, "x", None, 1e308, [[]], True, 2, 3]}], [rail] * 300)]
+        bad += [[]]
+        engine = Engine()
+
+        def try_one(answer):
+            lender = Engine(lambda request, send: engine.whole(send, answer))
+            return self.attach(engine, f"perjoule:{lender.url}", "Hi")
+
+        with ThreadPool(len(bad)) as pool:  # each mostly waits for readings that never come
+            for answer, got in zip(bad, pool.map(try_one, bad)):
+                self.assertIn(got.returncode, (0, 3), (answer, got.stderr))
+                self.assertNotIn("runtime error", got.stderr)
 
     def test_what_is_no_server(self):
         engine = Engine()
