@@ -157,6 +157,9 @@ class ProfiledRun:
         run, watch = self._run, self._watch
         if run is None or watch is None:
             raise RuntimeError("the run has not begun")
+        if run._handle is None:  # its session was closed, or this is a forked child
+            watch.detach()
+            return
         try:
             said = watch.finish()
             run.describe(settings={**self.settings, "torch": torch.__version__, **said}, level=said["level"])

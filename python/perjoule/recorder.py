@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import array
 import functools
+import threading
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from . import _native as n
 from .names import SECTIONS, Module, Namespace, Part, Plan
+from .patching import Replacement
 from .session import Run, clock_ns
 from .statistics import Look
 
@@ -52,6 +54,17 @@ class HostClock:
         """Waits until every stamp can be resolved."""
 
 
+class Discard(Look):
+    """Stands in for a look once the recorder is detached: a forward that someone else wrapped in the meantime
+    still calls the recorder's, whose records nobody takes any more."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+
+    def at(self, records: List[int], out: Any) -> None:
+        records.clear()
+
+
 class Step:
     """One forward pass and what follows it until the next; times are stamps of the recorder's clock."""
 
@@ -75,6 +88,7 @@ class Recorder:
         self.pending: List[Step] = []  # steps whose device has not reported yet
         self.looking: Optional[Look] = None  # of the present pass
         self.gated = False
+        self.thread = 0  # the one that computes the present pass
         self._restore: List[Callable[[], Any]] = []
         self._words()
 
@@ -109,7 +123,7 @@ class Recorder:
         """Replaces the forward of every part; detach() puts all back."""
         if self.plan is None:
             return
-        self._restore = []
+        self._restore, self.looking = [], None
         try:
             for index, block in self.plan.layers:
                 self._time(block, word(n.LAYER, index))
@@ -117,7 +131,7 @@ class Recorder:
                 gap = word(n.COMPONENT, self.run.name(part.gap)) if part.gap else None
                 self._time(part.module, self._word_of(part), gap)
             for namespace, name, component in self.plan.functions:
-                self._replace(namespace, name, self._timed(namespace[name], word(n.COMPONENT, self.run.name(component))))
+                self._replace(namespace, name, self._timed_function(namespace[name], word(n.COMPONENT, self.run.name(component))))
             for namespace in self.plan.gated_attention:
                 self._time_attention(namespace)
         except BaseException:
@@ -130,28 +144,15 @@ class Recorder:
         for undo in reversed(restore):
             undo()
         self.records.clear()
+        self.looking = Discard()
 
     def _replace(self, namespace: Namespace, name: str, value: Any) -> None:
-        before = namespace[name]
-        self._restore.append(functools.partial(namespace.__setitem__, name, before))
-        namespace[name] = value
+        self._restore.append(Replacement(namespace, name, value).undo)
 
     def _time(self, module: Module, what: int, gap: Optional[int] = None) -> None:
         if self.mode == "hooks":
             return self._hook(module, what, gap)
-        timed = self._timed(module.forward, what, gap, self.clock.stamp_of(module))
-        had = module.__dict__.get("forward")
-
-        def undo() -> None:
-            if module.__dict__.get("forward") is not timed:
-                return  # someone replaced ours and will put it back: what is left does nothing but call on
-            if had is None:
-                del module.__dict__["forward"]
-            else:
-                module.__dict__["forward"] = had
-
-        module.__dict__["forward"] = timed
-        self._restore.append(undo)
+        self._replace(module.__dict__, "forward", self._timed(module.forward, what, gap, self.clock.stamp_of(module)))
 
     def _timed(self, forward: Callable[..., Any], what: int, gap: Optional[int] = None,
                stamp: Callable[[], int] = clock_ns) -> Callable[..., Any]:
@@ -186,6 +187,17 @@ class Recorder:
         except (AttributeError, TypeError):
             pass
         return timed
+
+    def _timed_function(self, function: Callable[..., Any], what: int) -> Callable[..., Any]:
+        """A function of a modelling file: other models of the family call it, too, perhaps in other threads."""
+        timed, recorder = self._timed(function, what), self
+
+        @functools.wraps(function)
+        def chosen(*args: Any, **kwargs: Any) -> Any:
+            if recorder.compiling() or threading.get_ident() != recorder.thread:
+                return function(*args, **kwargs)
+            return timed(*args, **kwargs)
+        return chosen
 
     def _hook(self, module: Module, what: int, gap: Optional[int]) -> None:
         """torch's own hooks: the copies of a module that DataParallel makes have them, too."""
@@ -225,7 +237,7 @@ class Recorder:
             def attend(module: Module, *args: Any, **kwargs: Any) -> Any:
                 out = function(module, *args, **kwargs)
                 records = recorder.records
-                if records and not recorder.compiling():
+                if records and not recorder.compiling() and threading.get_ident() == recorder.thread:
                     records.extend((records[-3], recorder.clock.stamp_of(module)(), core, NONE))
                     recorder.gated = True
                 return out
@@ -236,8 +248,14 @@ class Recorder:
 
     # ---- steps ----
 
+    def forward_begins(self) -> None:
+        """A pass of the model begins in this thread."""
+        self.records.clear()
+        self.thread = threading.get_ident()
+
     def forward_ended(self, step: Step) -> None:
         """The pass is over: what was recorded is the step's."""
+        self.thread = 0
         step.forward_end = self.clock.stamp()
         taken = self.records[:]  # a copy: the modules hold the list
         self.records.clear()

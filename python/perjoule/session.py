@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 import warnings
+import weakref
 from ctypes import c_void_p as Handle
 from dataclasses import dataclass, field
 from types import FrameType
@@ -198,6 +199,7 @@ class Session:
         self._handle = handle
         self._runs: Set[Run] = set()
         self._lock = threading.Lock()
+        _open_sessions.add(self)
 
     def run(
         self,
@@ -243,7 +245,7 @@ class Session:
 
     def _open(self) -> Handle:
         if self._handle is None:
-            raise RuntimeError("the session is closed")
+            raise RuntimeError("the session is closed, or a fork left it in the parent process: open one in the child")
         return self._handle
 
     def close(self) -> None:
@@ -255,6 +257,13 @@ class Session:
                     run._handle = None
                 self._runs.clear()
             self._native.pj_session_close(handle)
+
+    def _forget(self) -> None:
+        """In a forked child: the library's threads and the database belong to the parent."""
+        self._handle, self._lock = None, threading.Lock()
+        for run in self._runs:
+            run._handle = None
+        self._runs.clear()
 
     def __enter__(self) -> "Session":
         return self
@@ -481,6 +490,20 @@ class Run:
         return lane
 
 
+_open_sessions: "weakref.WeakSet[Session]" = weakref.WeakSet()
+
+
+def _forget_sessions() -> None:
+    global _default_lock
+    _default_lock = threading.Lock()
+    for session in list(_open_sessions):
+        session._forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_sessions)
+
+
 # ---- one session for callers that bring none --------------------------------------------------
 
 _default: Optional[Session] = None
@@ -493,7 +516,6 @@ def default_session() -> Session:
     global _default, _default_pid
     with _default_lock:
         if _default is not None and _default_pid != os.getpid():
-            _default._handle = None  # a fork took the object along, not its threads
             _default = None
         if _default is None or _default._handle is None:
             _default, _default_pid = Session(), os.getpid()

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import array
 import functools
+import os
+import weakref
 from typing import Any, Callable, Dict, List, Mapping, Optional, Set
 
 from . import _native as n
 from .devices import clock_for
 from .errors import CoarseRecording
 from .names import Module, Plan
+from .patching import Replacement
 from .recorder import Recorder, Step, never
 from .session import Run, clock_ns, warn
 from .statistics import Look, Schedule
@@ -71,6 +74,7 @@ class Watch:
         self.begun_ns = clock_ns()
         self.last_ns = 0
         self.in_generate = False
+        self.passing = False  # a pass has begun and not returned
         self.ends: Set[int] = set()
         self.pad: Any = None
         self.finished: List[bool] = []  # for each sequence of the request, whether its end token came
@@ -78,7 +82,7 @@ class Watch:
         self.prompts: List[int] = []
         self.requests = 0
         self.ids: Optional[Tensor] = None  # what the present pass reads
-        self.beams = self.speculates = False
+        self.beams = self.speculates = self.may_pad = False
         self._undo: List[Callable[[], Any]] = []
 
     # ---- attaching ----
@@ -87,17 +91,33 @@ class Watch:
         self._undo = [self.recorder.detach]
         try:
             self.recorder.attach()
-            self._undo.append(self.model.register_forward_pre_hook(self._before, with_kwargs=True).remove)
-            self._undo.append(self.model.register_forward_hook(self._after).remove)
+            self._watch_calls()
             if callable(getattr(self.model, "generate", None)):
                 self._wrap_generate()
         except BaseException:
             self.detach()
             raise
+        _attached.add(self)
+
+    def _watch_calls(self) -> None:
+        """The model's own calls, by hooks; where the model compiled itself (Module.compile), around its graph."""
+        compiled = getattr(self.model, "_compiled_call_impl", None)
+        if compiled is None:
+            self._undo.append(self.model.register_forward_pre_hook(self._before, with_kwargs=True).remove)
+            self._undo.append(self.model.register_forward_hook(self._after).remove)
+            return
+
+        @functools.wraps(compiled)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self._before(self.model, args, kwargs)
+            out = compiled(*args, **kwargs)
+            self._after(self.model, args, out)
+            return out
+
+        self._undo.append(Replacement(self.model.__dict__, "_compiled_call_impl", call).undo)
 
     def _wrap_generate(self) -> None:
-        model, inner, watch = self.model, self.model.generate, self
-        had = model.__dict__.get("generate")
+        inner, watch = self.model.generate, self
 
         @functools.wraps(inner)
         def generate(*args: Any, **kwargs: Any) -> Any:
@@ -110,16 +130,10 @@ class Watch:
             watch.end_request(out)
             return out
 
-        def undo() -> None:
-            if model.__dict__.get("generate") is generate:
-                del model.__dict__["generate"]
-                if had is not None:
-                    model.__dict__["generate"] = had
-
-        model.__dict__["generate"] = generate
-        self._undo.append(undo)
+        self._undo.append(Replacement(self.model.__dict__, "generate", generate).undo)
 
     def detach(self) -> None:
+        _attached.discard(self)
         undo, self._undo = self._undo, []
         for each in reversed(undo):
             each()
@@ -155,7 +169,8 @@ class Watch:
         if not continues:
             self.step = Step(self.recorder.clock.begin_step(), request.position,
                              "speculation" if self.speculates else "sampling")
-        self.recorder.records.clear()
+        self.recorder.forward_begins()
+        self.passing = True
         if self.schedule.wants(phase) and self.recorder.plan is not None:
             self.recorder.looking = Look(self.torch, self.schedule.limit)
         self.pass_begin_ns = clock_ns()
@@ -163,6 +178,7 @@ class Watch:
     def _after(self, module: Module, args: Any, out: Any) -> None:
         if self.step is None or self.recorder.compiling():
             return
+        self.passing = False
         look, self.recorder.looking = self.recorder.looking, None
         self.recorder.forward_ended(self.step)
         now = clock_ns()
@@ -218,6 +234,8 @@ class Watch:
         self.ends = set(_as_list(ends) if hasattr(ends, "__len__") or hasattr(ends, "tolist") and ends.dim() else
                         [] if ends is None else [int(ends)])
         self.pad = given("pad_token_id")
+        # what ends one sequence without an end token leaves padding behind
+        self.may_pad = bool(given("stop_strings") or kwargs.get("stopping_criteria"))
         self.beams = (given("num_beams", 1) or 1) > 1
         self.speculates = kwargs.get("assistant_model") is not None or bool(given("prompt_lookup_num_tokens"))
         decoder_only = not getattr(getattr(self.model, "config", None), "is_encoder_decoder", False)
@@ -287,6 +305,7 @@ class Watch:
             new = [count_until_end(r[1:], self.ends, self._pad()) for r in rows]
         else:
             new = self._tokens_of_a_loop(request)
+        self.passing = False
         self.output_tokens += sum(new)
         self.positions += max(new, default=0)
         self.request = None
@@ -295,14 +314,14 @@ class Watch:
         self.last_ns = clock_ns()
 
     def _pad(self) -> Optional[int]:
-        return self.pad if isinstance(self.pad, int) else None
+        return self.pad if isinstance(self.pad, int) and self.may_pad and len(self.finished) > 1 else None
 
     def _tokens_of_a_loop(self, request: Request) -> List[int]:
-        """One for each pass and sequence: the last pass's tokens were never read by another."""
+        """One for each pass and sequence that returned: the last pass's tokens were never read by another."""
         rows = len(self.finished) or (int(self.ids.shape[0]) if self.ids is not None else 1)
         if not request.passes:
             return []
-        return [request.generated + 1] * rows
+        return [request.generated + (0 if self.passing else 1)] * rows
 
     # ---- the end ----
 
@@ -333,3 +352,18 @@ def _cached(kwargs: Mapping[str, Any]) -> int:
         return int(cache[0][0].shape[-2])
     except (TypeError, IndexError, AttributeError):
         return 0
+
+
+# ---- forked children --------------------------------------------------------------------------
+
+_attached: "weakref.WeakSet[Watch]" = weakref.WeakSet()
+
+
+def _forget() -> None:
+    """In a forked child: the run goes on in the parent alone."""
+    for watch in list(_attached):
+        watch.detach()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

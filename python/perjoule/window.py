@@ -41,9 +41,7 @@ class _Shared:
         return session.window()
 
     def forget(self) -> None:
-        """In a forked child: the parent's session is there, its threads are not."""
-        if self._session is not None:
-            self._session._handle = None
+        """In a forked child: the session stays with the parent."""
         self._session, self._lock = None, threading.Lock()
 
     def close(self) -> None:

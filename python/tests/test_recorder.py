@@ -1,4 +1,5 @@
 """Timing of modules without torch: what is recorded, and that nothing is left behind."""
+import threading
 import time
 import unittest
 
@@ -12,6 +13,7 @@ from support import StoredCase
 
 def step_of(recorder, model, position=0):
     step = Step(recorder.clock.begin_step(), position)
+    recorder.forward_begins()
     out = model(1)
     recorder.forward_ended(step)
     recorder.end_step(step, recorder.clock.stamp())
@@ -88,6 +90,25 @@ class Recording(StoredCase):
         self.assertGreaterEqual(rows["attention"], 20)
         self.assertLess(rows["o_proj"], rows["attention"])
         self.assertEqual(attention.v_proj.forward, inner)
+
+    def test_a_function_counts_where_the_model_computes(self):
+        model, namespace = Model(), {"conv": lambda: None}
+        plan = plan_of(model)
+        plan.functions.append((namespace, "conv", "conv1d"))
+        with self.session().run() as run, run.phase("decode"):
+            recorder = Recorder(run, plan)
+            recorder.attach()
+            recorder.forward_begins()
+            model(1)
+            before = len(recorder.records)
+            other = threading.Thread(target=namespace["conv"])  # of another model of the family
+            other.start()
+            other.join()
+            self.assertEqual(len(recorder.records), before)
+            namespace["conv"]()
+            self.assertEqual(len(recorder.records), before + 4)
+            recorder.detach()
+        self.assertEqual(namespace["conv"].__name__, "<lambda>")
 
     @staticmethod
     def pause(x):

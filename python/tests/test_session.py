@@ -40,6 +40,26 @@ class Recording(StoredCase):
         self.assertEqual((token["text"], token["vocabulary_id"]), ("héllo", 17))
         self.assertEqual(self.components(run.id), [(0, "q_proj")])
 
+    @unittest.skipUnless(hasattr(os, "fork"), "needs fork")
+    def test_a_session_stays_with_the_process_that_opened_it(self):
+        session = self.session()
+        with session.run() as run:
+            child = os.fork()
+            if child == 0:  # the library's threads are not here, and its database is the parent's
+                code = 1
+                try:
+                    session.run()
+                except RuntimeError as e:
+                    code = 0 if "fork" in str(e) else 2
+                run.__exit__(None, None, None)
+                session.close()
+                with perjoule.Session(power="sim", database="none", baseline_seconds=0) as own, own.run():
+                    pass
+                os._exit(code)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+        self.assertEqual(run.result.status, "completed")
+        self.assertEqual(len(self.rows("SELECT 1 FROM profiling_runs")), 1)
+
     def test_packed_spans_nest_by_their_times(self):
         session = self.session()
         with session.run() as run:

@@ -219,6 +219,46 @@ class Profiling(StoredCase):
             self.generate(model)
         self.assertFalse(any("forward" in m.__dict__ for m in model.modules() if m is not model.model.layers[1].mlp))
 
+    def test_profilers_of_one_model_may_leave_in_any_order(self):
+        model = make()
+        expected = self.generate(model)
+        runs = [self.profiler(model).run() for _ in range(3)]
+        for run in runs:
+            run.__enter__()
+        for run in (runs[1], runs[0], runs[2]):
+            self.assertTrue(torch.equal(self.generate(model), expected))
+            run.__exit__(None, None, None)
+        self.assertNotIn("generate", model.__dict__)
+        self.assertFalse(model._forward_hooks or model._forward_pre_hooks)
+        self.assertFalse(any("forward" in m.__dict__ for m in model.modules()))
+        self.assertEqual([run.result.output_tokens for run in runs], [10, 5, 15])
+        for run in runs:
+            self.assertIn((1, "q_proj"), self.components(run.run_id))
+
+    def test_a_padding_token_that_was_generated_counts(self):
+        model = make(pad_token_id=2)
+        profiler = self.profiler(model)
+        with torch.no_grad():
+            model.lm_head.weight.zero_()  # all logits are equal: greedy takes the lowest id that is allowed
+        model.generation_config.suppress_tokens = [0]
+        with profiler.run():
+            ids = self.generate(model)
+        self.assertEqual(ids[0, 5:].tolist(), [2] * 5)
+        self.assertEqual(profiler.result.output_tokens, 5)
+
+    @unittest.skipUnless(hasattr(os, "fork"), "needs fork")
+    def test_a_forked_child_leaves_the_run_to_its_parent(self):
+        model = make()
+        profiler = self.profiler(model)
+        with profiler.run():
+            child = os.fork()
+            if child == 0:
+                clean = not any("forward" in m.__dict__ for m in model.modules())
+                os._exit(0 if clean and "generate" not in model.__dict__ else 1)
+            self.generate(model)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+        self.assertEqual((profiler.result.status, profiler.result.output_tokens), ("completed", 5))
+
     def test_a_run_keeps_no_tensor_alive(self):
         model = make()
         profiler = self.profiler(model, statistics_every=1)
@@ -263,6 +303,21 @@ class Profiling(StoredCase):
         self.assertEqual(self.rows("SELECT 1 FROM component_metrics"), [])
         self.assertEqual(len(self.rows("SELECT 1 FROM tokens")), 1)
         self.assertIn(perjoule.CoarseRecording, [w.category for w in caught])
+
+    def test_a_model_that_compiled_itself_has_phases_and_tokens(self):
+        model = make()
+        torch._dynamo.reset()
+        self.addCleanup(torch._dynamo.reset)
+        model.compile(backend="eager")
+        before = model._compiled_call_impl
+        profiler = self.profiler(model)
+        with profiler.run(), torch.no_grad():
+            out = model(PROMPT, use_cache=True)
+            model(out.logits[:, -1:].argmax(-1), past_key_values=out.past_key_values, use_cache=True)
+        self.assertIs(model._compiled_call_impl, before)
+        self.assertEqual(profiler.get_summary()["level"], "coarse")
+        self.assertEqual((profiler.result.input_tokens, profiler.result.output_tokens), (5, 2))
+        self.assertEqual([r["phase"] for r in self.rows("SELECT phase FROM tokens ORDER BY position")], ["prefill", "decode"])
 
     def test_compiling_while_a_run_goes_on_traces_no_hook(self):
         model = make()

@@ -79,6 +79,29 @@ class Measuring(StoredCase):
         self.assertGreaterEqual(seen["b"].seconds, 0.02)
         self.assertGreater(seen["decorated"].joules, 0)
 
+    def test_one_object_in_tasks_that_overlap(self):
+        shared = perjoule.measure("shared")
+
+        async def block(seconds, asynchronous):
+            if asynchronous:
+                async with shared as m:
+                    async with shared as inner:
+                        await asyncio.sleep(seconds)
+            else:
+                with shared as m, shared as inner:
+                    await asyncio.sleep(seconds)
+            self.assertLessEqual(inner.seconds, m.seconds)
+            return m.seconds
+
+        async def both(asynchronous):
+            return await asyncio.gather(block(0.4, asynchronous), block(0.01, asynchronous))
+
+        for asynchronous in (False, True):
+            long, short = asyncio.run(both(asynchronous))
+            self.assertGreaterEqual(long, 0.4)
+            self.assertLess(short, long)
+        self.assertEqual(shared._open, {})
+
     def test_one_object_in_many_threads(self):
         shared, found = perjoule.measure(), []
 
