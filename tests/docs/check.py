@@ -12,10 +12,13 @@ Usage: check.py PROGRAM SOURCE_ROOT LIBRARY_FOLDER
    per document, with its own home and data folders, `models/demo` and `examples` available and no
    sensors. A fenced block with a file's name after its language (```python budget.py) becomes
    that file. Remarks after a command: `# exits N` expects that code; `# not here: WHY` leaves the
-   line out. The server of another engine that a document has at port 8080 is a stand-in. Lines of make, sudo and git are left out always: they build, or change the machine.
+   line out. The server of another engine that a document has at port 8080 is a stand-in, and a trace of
+   PyTorch that a document imports is written to cover the power file beside it. Lines of make, sudo and
+   git are always left out: they build, or change the machine.
    Runs that a `perjoule compare` compares differ in one setting: otherwise the example misleads.
 6. Every query of the ```sql blocks finds something in a database with one run.
 """
+import csv
 import json
 import os
 import pathlib
@@ -266,8 +269,22 @@ def pass_through(line, folder, env):
     return "" if good else f"exit code {proxy.returncode}, answer {answer}: {said}{rest}"
 
 
+def write_trace(line, folder):
+    """The trace that a line imports: an operator of 100 ms in a range, each half second of the recorded power."""
+    words = shlex.split(line, comments=True)
+    trace, power = (folder / words[words.index(option) + 1] for option in ("--torch-trace", "--power"))
+    with power.open() as lines:
+        times = [float(row["unix_ms"]) for row in csv.DictReader(lines)]
+    events = [{"ph": "X", "cat": category, "name": name, "ts": 500_000 * i, "dur": ms * 1000, "pid": 1, "tid": 1}
+              for i in range(int((times[-1] - times[0]) / 500))
+              for category, name, ms in (("user_annotation", "step", 200), ("cpu_op", "aten::mm", 100))]
+    trace.write_text(json.dumps({"baseTimeNanoseconds": int(times[0] * 1e6), "traceEvents": events}))
+
+
 def run(line, folder, env):
     """What went wrong, or ""."""
+    if " --torch-trace " in line:
+        write_trace(line, folder)
     line = line.replace("http://127.0.0.1:8080", ENGINE.url)
     if " --listen " in line:
         return pass_through(line, folder, env)
