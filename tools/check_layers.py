@@ -18,7 +18,7 @@ MAY["attribution"] = {"base", "trace", "power", "energy", "attribution"}
 MAY["profile"] = {"base", "trace", "attribution", "profile", *MIDDLE}
 MAY["serve"] = MAY["profile"] | {"serve"}
 MAY["cli"] = MAY["serve"] | {"cli"}
-MAY["inject"] = {"inject"}  # loaded into foreign programs: knows nothing of ours
+MAY["inject"] = {"inject"}  # loaded into foreign programs: uses no other room
 
 # Header -> the only files (or folders) of src/ that may include it.
 HOMES = {

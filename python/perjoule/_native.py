@@ -285,7 +285,7 @@ def library() -> c.CDLL:
 
 
 def check(status: int, error: Error) -> None:
-    """Raises what a call answered, unless it succeeded."""
+    """Raises the error of a call, unless it succeeded."""
     if status != 0:
         raise PerjouleError(error.text.decode("utf-8", "replace") or f"libperjoule answered {status}", status)
 

@@ -13,7 +13,7 @@ from .names import Module
 from .recorder import FIELDS, HostClock
 from .session import clock_ns
 
-MAX_BEHIND = 8  # steps that may wait for a device before it is waited for
+MAX_BEHIND = 8  # steps whose events may be outstanding before the host synchronises
 
 Device = Any  # torch.device
 Event = Any  # torch.cuda.Event

@@ -2,7 +2,7 @@
 
 
 class PerjouleError(RuntimeError):
-    """What libperjoule refused or could not do; `status` is its number in perjoule/base.h."""
+    """An error returned by libperjoule; `status` is its number in perjoule/base.h."""
 
     def __init__(self, text: str, status: int = -13):
         super().__init__(text)
@@ -10,14 +10,14 @@ class PerjouleError(RuntimeError):
 
 
 class LibraryNotFound(PerjouleError, ImportError):
-    """libperjoule is not there, can't be loaded or is too old."""
+    """libperjoule is missing, can't be loaded or is too old."""
 
     def __init__(self, text: str):
         PerjouleError.__init__(self, text, -2)
 
 
 class ModelNotRecognised(PerjouleError):
-    """A model none of whose modules could be told apart."""
+    """A model of which no module was recognised."""
 
     def __init__(self, text: str):
         super().__init__(text, -9)
@@ -28,7 +28,7 @@ class EnergyUnavailable(UserWarning):
 
 
 class PartlyRecognised(UserWarning):
-    """Some modules of a model are outside every component that is recorded."""
+    """Some modules of a model belong to no recorded component."""
 
 
 class CoarseRecording(UserWarning):

@@ -97,7 +97,7 @@ class StoredRun:
         return polars.DataFrame(self.rows(table), infer_schema_length=None)
 
     def compare(self, *others: Union["StoredRun", str]) -> Mapping[str, Any]:
-        """What `perjoule compare` says of this run and others, as the API has it."""
+        """The comparison of this run with others, as returned by the API."""
         return self._database.compare(self, *others)
 
     def report(self, path: str) -> str:
@@ -138,7 +138,7 @@ class Database:
         self.path = os.path.abspath(os.path.expanduser(os.fspath(path)))
         if not os.path.exists(self.path):
             raise FileNotFoundError(f"{self.path} does not exist: no run has been stored there")
-        self._rows("SELECT id FROM profiling_runs LIMIT 1")  # is it one of ours?
+        self._rows("SELECT id FROM profiling_runs LIMIT 1")  # fails unless it is a perjoule database
 
     def _rows(self, query: str, *values: Any) -> List[Dict[str, Any]]:
         connection = sqlite3.connect(f"file:{self.path}?mode=ro", uri=True)

@@ -77,7 +77,7 @@ class ServingRecorder:
         self.results: List[Result] = []
 
     def arrived(self) -> None:
-        """A request came in: its work belongs to the run that is open, or to one that begins now."""
+        """A request arrived: it belongs to the open run, or to a new one."""
         with self._lock:
             self._drained = False
             if self._run is None:
@@ -90,13 +90,13 @@ class ServingRecorder:
             self._end()
 
     def stepped(self, prompt_tokens: int, new_tokens: int, finished: List[Request], in_flight: int) -> None:
-        """The engine did a step, after which `in_flight` requests are running or waiting."""
+        """The engine completed a step, after which `in_flight` requests are running or waiting."""
         now = clock_ns()
         with self._lock:
             if self._run is None:
                 if not (prompt_tokens or new_tokens or finished) or (self._drained and not finished):
                     return
-                self._begin()  # nobody said that a request came: when its first step began is not known
+                self._begin()  # no arrival was reported: the begin of the first step is unknown
             elif prompt_tokens or new_tokens:
                 self._steps.append(Step(self._last_ns, now, prompt_tokens, new_tokens))
             self._last_ns = now
@@ -109,7 +109,7 @@ class ServingRecorder:
                     self._begin()
 
     def close(self) -> None:
-        """Ends what is open and waits until all is stored."""
+        """Ends the open run and waits until all runs are stored."""
         with self._lock:
             self._end()
             thread, self._thread = self._thread, None

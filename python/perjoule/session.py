@@ -152,7 +152,7 @@ def warn(text: str, category: Type[Warning]) -> None:
 
 
 def warn_unavailable() -> None:
-    """Says once in a process that nothing here measures energy."""
+    """Warns once per process that no sensor is available."""
     global _warned
     if _warned:
         return
@@ -249,7 +249,7 @@ class Session:
         return self._handle
 
     def close(self) -> None:
-        """Ends what is open; runs that go on are stored as interrupted."""
+        """Closes the session; open runs are stored as interrupted."""
         handle, self._handle = self._handle, None
         if handle is not None:
             with self._lock:
@@ -277,7 +277,7 @@ class Session:
 
 
 class OpenWindow:
-    """A window that goes on; made by Session.window."""
+    """An open window; made by Session.window."""
 
     def __init__(self, session: Session, handle: Handle) -> None:
         self._session = session
@@ -429,7 +429,7 @@ class Run:
         self._native.pj_run_set_prompts(self._open(), (c.c_uint32 * len(tokens))(*tokens), len(tokens))
 
     def set_weight(self, weight: float) -> None:
-        """Its part in what several open runs divide, in a session with share_rule="weight"."""
+        """The run's weight, in a session with share_rule="weight"."""
         error = n.Error()
         n.check(self._native.pj_run_set_weight(self._open(), weight, c.byref(error)), error)
 
@@ -444,7 +444,7 @@ class Run:
             run, n.STATUSES.index(status), result, error))
 
     def fail(self, reason: str) -> Result:
-        """The same for a run that failed, with one sentence that says why."""
+        """The same for a failed run, with the reason in one sentence."""
         return self._finish(lambda run, result, error: self._native.pj_run_fail(
             run, n.text(reason), result, error))
 

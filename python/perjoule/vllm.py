@@ -59,7 +59,7 @@ class EnergyLogger(StatLoggerBase):  # type: ignore[misc,unused-ignore]
         try:
             self.recorder = ServingRecorder(default_session(), _name_of(vllm_config), report=_report)
             _recorders.add(self.recorder)
-        except Exception as e:  # a server must serve where nothing can be recorded
+        except Exception as e:  # a server must run even if recording fails
             log.warning("perjoule records nothing: %s", e)
 
     def record(self, scheduler_stats: Any, iteration_stats: Any, mm_cache_stats: Any = None,
@@ -80,7 +80,7 @@ class EnergyLogger(StatLoggerBase):  # type: ignore[misc,unused-ignore]
 
 
 def close() -> None:
-    """Ends and stores what is open; called when Python ends."""
+    """Ends and stores open runs; called at exit."""
     for recorder in list(_recorders):
         recorder.close()
 

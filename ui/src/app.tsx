@@ -115,7 +115,7 @@ export function App() {
   );
 }
 
-/** A plain click stays in the page; the browser keeps its own ways (new tab, new window). */
+/** Handles plain clicks; clicks for a new tab or window are left to the browser. */
 export function follow(e: MouseEvent, view: View, change = {}): void {
   if (e.metaKey || e.ctrlKey || e.shiftKey || e.button !== 0) return;
   e.preventDefault();

@@ -1,4 +1,4 @@
-// Binary frames of the live stream and the token cube: little-endian float32 behind a short header.
+// Binary frames of the live stream and the token cube: little-endian float32 after a short header.
 
 export interface PowerBatch {
   kind: 'power';
@@ -54,7 +54,7 @@ export interface Cube {
   values: Float32Array;
 }
 
-/** All heatmaps of a run, one per token. Throws a sentence when the bytes are not that. */
+/** All heatmaps of a run, one per token. Throws an error with a message for invalid bytes. */
 export function decodeCube(buffer: ArrayBuffer): Cube {
   const magic = new TextDecoder().decode(buffer.slice(0, 7));
   if (buffer.byteLength < HEADER || magic !== 'PJCUBE1')

@@ -45,7 +45,7 @@ async function ask(url: string, init: RequestInit): Promise<Response> {
 /** The server demands its token, and this browser has no session. */
 export const signedOut = signal(false);
 
-/** Gives the token for a session cookie; throws a sentence when it is the wrong one. */
+/** Exchanges the token for a session cookie; throws an error if it is wrong. */
 export async function signIn(token: string): Promise<void> {
   await request('session', {}, { method: 'POST', body: token });
   signedOut.value = false;
@@ -127,7 +127,7 @@ export const api = {
   cancelExperiment: async (name: string): Promise<void> => {
     await request(`api/profiling/experiments/${encodeURIComponent(name)}/cancel`, {}, POST);
   },
-  /** What is left of a stored plan; `again`: another round. */
+  /** Queues the remaining runs of a stored plan; `again`: another round. */
   resumeExperiment: async (name: string, again: boolean): Promise<void> => {
     await request(
       `api/profiling/experiments/${encodeURIComponent(name)}/resume`,
@@ -156,7 +156,7 @@ export const api = {
     );
     return (await r.json()) as { run_id: string; position?: number };
   },
-  /** "stopping" of one that runs, "cancelled" of one that waited. */
+  /** "stopping" for a running one, "cancelled" for a queued one. */
   cancel: async (id: string): Promise<string> => {
     const r = await request(`${run(id)}/cancel`, {}, { method: 'POST' });
     return ((await r.json()) as { status: string }).status;
@@ -170,7 +170,7 @@ export const api = {
   remove: async (id: string): Promise<void> => {
     await request(run(id), {}, { method: 'DELETE' });
   },
-  /** A file of the server; fetched with the token and handed to the browser as a download. */
+  /** A file of the server, fetched with the token and saved as a download. */
   async export(id: string, format: string): Promise<Blob> {
     return (await request(`api/profiling/export/${encodeURIComponent(id)}`, { format })).blob();
   },

@@ -19,9 +19,9 @@ export interface RunSummary {
   model_name: string | null;
   model_path: string | null;
   engine: string | null;
-  /** What the energy is of. */
+  /** The scope of the energy. */
   scope?: 'machine' | 'process' | 'request' | null;
-  /** How closely an attached engine was looked at. */
+  /** Resolution at which an attached engine was recorded. */
   level?: 'coarse' | 'fine' | null;
   created_at: string;
   status: Status;
@@ -189,7 +189,7 @@ export interface TokenRow extends EnergyFields {
   duration_ms: number;
   power_snapshot_mw: N;
   cumulative_energy_mj: N;
-  /** The machine was busy with something else: null where nothing could be compared. */
+  /** The step was slowed by other load; null: not judged. */
   disturbed: boolean | null;
   /** In a batch: the token row that holds the parts of the step. */
   step: N;
@@ -205,7 +205,7 @@ export interface Tokens {
   tokens: TokenRow[];
 }
 
-/** What devices reported about themselves, in columns over `t_ms`; null: never reported. */
+/** Conditions of devices, in columns over `t_ms`; null: never reported. */
 export interface Conditions {
   run_id: string;
   devices: {
@@ -331,7 +331,7 @@ export interface Anomaly {
   cause?: string | null;
 }
 
-/** What earlier runs predicted for a run, in joules and seconds, beside what it took. */
+/** The prediction from earlier runs and the actual figures, in joules and seconds. */
 export interface Predicted {
   runs: number;
   refusal: string | null;
@@ -346,7 +346,7 @@ export interface Predicted {
   within: boolean | null;
 }
 
-/** Energy and time of a request before it runs; null with the refusal where nothing can be said. */
+/** Energy and time of a request before it runs; null, with a refusal, if unpredictable. */
 export interface Prediction {
   model: string;
   dtype: string | null;
@@ -356,7 +356,7 @@ export interface Prediction {
   refusal: string | null;
   rests_on: EnergySource;
   runs: number;
-  /** Relative, of runs left out. */
+  /** Relative, leave-one-out. */
   median_error: N;
   joules: N;
   joules_lo: N;
@@ -384,7 +384,7 @@ export interface Published {
   joules_per_token_hi: N;
   source: string;
   address: string | null;
-  /** This run's figure to the published one; null where their scopes differ. */
+  /** Ratio of this run's figure to the published one; null if their scopes differ. */
   ratio: N;
   /** All that differs from this run. */
   caveats: string[];
@@ -680,7 +680,7 @@ export interface Health {
   version: string;
   queue: number;
   running: string | null;
-  /** Runs that the database's server has not taken yet. */
+  /** Runs not yet transferred to the database server. */
   waiting?: number;
 }
 
@@ -735,7 +735,7 @@ export interface ModelInfo {
 }
 
 export interface Sensors {
-  /** What `--power` said. */
+  /** The value of `--power`. */
   power: string;
   sources: SensorSource[];
 }

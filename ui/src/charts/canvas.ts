@@ -22,7 +22,7 @@ export interface Rect {
 
 export abstract class CanvasChart<M = number> {
   protected readonly g: CanvasRenderingContext2D;
-  /** Made when there is first something to draw over the picture: most charts of a page never have. */
+  /** Created lazily, because most charts never need an overlay. */
   protected o: CanvasRenderingContext2D | null = null;
   /** CSS pixels. */
   width = 0;
@@ -33,7 +33,7 @@ export abstract class CanvasChart<M = number> {
   /** Time of the last paint in ms, for the performance tests. */
   paintMs = 0;
   paints = 0;
-  /** Called by click or Enter on a mark (null: on empty ground). */
+  /** Called on click or Enter on a mark (null: on the background). */
   onPick: (mark: M | null, event: MouseEvent | KeyboardEvent) => void = () => {};
   onHover: (mark: M | null) => void = () => {};
   onError: (error: unknown) => void = () => {};
@@ -66,7 +66,7 @@ export abstract class CanvasChart<M = number> {
     this.resize();
   }
 
-  // ---- what a chart says of itself
+  // ---- overridden by charts
 
   protected abstract paint(g: CanvasRenderingContext2D, c: Colours): void;
   protected paintOverlay(g: CanvasRenderingContext2D, c: Colours): void {
@@ -123,7 +123,7 @@ export abstract class CanvasChart<M = number> {
     return [e.clientX - r.left, e.clientY - r.top];
   }
 
-  /** The picture with its ground, for the PNG button. */
+  /** The picture with its background, for the PNG button. */
   async png(): Promise<Blob | null> {
     const out = document.createElement('canvas');
     out.width = this.g.canvas.width;
@@ -261,7 +261,7 @@ export abstract class CanvasChart<M = number> {
   }
 }
 
-/** A ring that is seen on any colour: dark inside light. */
+/** A ring visible on any colour: dark inside light. */
 export function ring(g: CanvasRenderingContext2D, r: Rect, c: Colours): void {
   g.lineWidth = 3;
   g.strokeStyle = c.surface;

@@ -186,7 +186,7 @@ export class Heatmap extends CanvasChart<number> {
     };
   }
 
-  /** What tests look at. */
+  /** State for tests. */
   get shape(): [number, number] {
     return [this.grid?.layers.length ?? 0, this.grid?.components.length ?? 0];
   }

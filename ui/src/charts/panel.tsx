@@ -255,7 +255,7 @@ function Swatch({ colour, kind = 'square' }: LegendItem) {
   );
 }
 
-/** What a frame needs of a chart, whoever draws it. */
+/** The interface of a chart to its frame. */
 export interface Drawn {
   onError: (error: unknown) => void;
   dispose(): void;
@@ -263,7 +263,7 @@ export interface Drawn {
 
 export interface CanvasProps<C extends Drawn> {
   make: (host: HTMLElement) => C;
-  /** Hands the chart what it shall show; runs after every render of the owner. */
+  /** Updates the chart; runs after every render of the owner. */
   update: (chart: C) => void;
   label: string;
   class?: string;
@@ -272,7 +272,7 @@ export interface CanvasProps<C extends Drawn> {
   name?: string;
 }
 
-/** A hand-drawn chart inside the page's tree. The label is what a screen reader says of it. */
+/** Mounts a canvas chart in the page. The label is for screen readers. */
 export function Canvas<C extends Drawn>(props: CanvasProps<C>) {
   const host = useRef<HTMLDivElement>(null);
   const chart = useRef<C | null>(null);

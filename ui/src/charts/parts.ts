@@ -23,7 +23,7 @@ export function partOf(component: string): Part {
   return MLP.test(component) ? 'mlp' : 'other';
 }
 
-/** The server knows better where a name is ambiguous; norms are told apart here. */
+/** For ambiguous names the server's classification wins; norms are distinguished here. */
 export function partOfStat(c: ComponentStat): Part {
   return NORM.test(c.component_name) ? 'norm' : c.part;
 }

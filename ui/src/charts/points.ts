@@ -131,7 +131,7 @@ export class Points extends CanvasChart<number> {
     const x = this.x(d.x);
     const y = this.y(d.y);
     const reach = d.yHalf ? Math.abs(this.y(d.y + d.yHalf) - y) : 0;
-    // An interval within the dot is no line through it.
+    // No whisker for an interval smaller than the dot.
     if (d.yHalf && reach > this.radius(d)) {
       g.strokeStyle = d.colour;
       g.globalAlpha = 0.65;

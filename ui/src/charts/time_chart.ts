@@ -136,7 +136,7 @@ export abstract class TimeChart<M = number> extends CanvasChart<M> {
     if (!d || Math.abs(d.to - d.from) < 5) return;
     const [a, b] = [this.t(d.from), this.t(d.to)].sort((p, q) => p - q);
     select({ range: [Math.max(0, a), b] });
-    // The click that ends a drag must not also pick the mark under it.
+    // The click event that ends a drag must not select the mark under it.
     this.host.addEventListener('click', (c) => c.stopImmediatePropagation(), {
       capture: true,
       once: true,

@@ -46,7 +46,7 @@ export interface TrackModel {
   full: Range;
   power: PowerTrack | null;
   lanes: string[];
-  /** What stands in a lane that has nothing to show now. */
+  /** Text in an empty lane. */
   hints: (string | null)[];
   slices: Slice[];
   marks: Mark[];
@@ -286,7 +286,7 @@ export class Tracks extends TimeChart<number> {
       g.globalAlpha = 1;
       return s.kind === 'phase' ? null : pixel;
     };
-    // Slices of one pixel: the highest of them stands for all.
+    // Of several slices in one pixel the one with the highest value is drawn.
     let [column, peak]: [number, number | null] = [-1, null];
     for (const i of this.byLane[lane]) {
       const s = m.slices[i];

@@ -43,7 +43,7 @@ export const labelOf = (d: Datum): string => {
   return d.node.kind === 'layer' && known(d.node.layer) ? `Layer ${d.node.layer}` : d.node.name;
 };
 
-/** The path of names from the run to a node: how a zoom is remembered when data is fetched anew. */
+/** The path of names from the run to a node, by which a zoom survives a reload of the data. */
 export const pathOf = (n: Placed): string[] =>
   n
     .ancestors()
@@ -160,7 +160,7 @@ export abstract class TreeChart extends CanvasChart<Placed> {
     }
   }
 
-  /** What tests look at. */
+  /** State for tests. */
   get shown(): string[] {
     return (this.top?.descendants() ?? [])
       .filter((n) => n.x1 - n.x0 > 0.5)

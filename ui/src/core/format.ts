@@ -115,7 +115,7 @@ export const count = (n: Num, unit = ''): string => {
 };
 export const plain = (v: Num, significant = 3): string =>
   known(v) ? digits(v, significant) : UNAVAILABLE;
-/** Shares below a ten-thousandth say only that they are: their digits tell nobody anything. */
+/** Shares below a ten-thousandth are shown as such, without digits. */
 export function percent(share: Num): string {
   if (!known(share)) return UNAVAILABLE;
   const p = share * 100;

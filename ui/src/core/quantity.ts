@@ -20,7 +20,7 @@ export interface Known<U extends Unit> {
   readonly value: number;
   /** One standard deviation; null where none was given. */
   readonly sd: number | null;
-  /** Rails that count and are not in it: the figure is partial. */
+  /** Rails that count but are missing from the figure, which is then partial. */
   readonly missing: readonly string[];
 }
 
@@ -38,7 +38,7 @@ export const absent = <U extends Unit>(unit: U, reason: string | null = null): A
   reason,
 });
 
-/** A value without a source is unavailable: nobody said what it is. */
+/** A value without a source is unavailable. */
 export function quantity<U extends Unit>(
   unit: U,
   value: Num,

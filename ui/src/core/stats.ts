@@ -75,7 +75,7 @@ export function extent(values: ArrayLike<number | null>): [number, number] | nul
   return lo <= hi ? [lo, hi] : null;
 }
 
-/** Indices of the points that no other point beats in both: more x (throughput), less y (energy). */
+/** The Pareto front: points that no other beats in both x (throughput) and y (less energy). */
 export function paretoFront(points: { x: number; y: number }[]): number[] {
   const order = points
     .map((_, i) => i)

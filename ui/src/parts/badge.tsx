@@ -46,7 +46,7 @@ const SCOPE_HELP = {
   request: "Energy of this request: the machine's, shared between requests that ran at once.",
 } as const;
 
-/** Whose run it is where it is not this program's own, and what its energy is of. */
+/** Engine and energy scope of a run that was not made by this program's engine. */
 export function OriginBadges({ run, brief }: { run: RunSummary; brief?: boolean }) {
   const other = run.engine && run.engine !== 'perjoule';
   const { scope, level } = run;
@@ -95,9 +95,9 @@ export function Figure({
   label: string;
   value: string;
   sub?: string;
-  /** The word of the glossary that says what it is. */
+  /** Its glossary entry. */
   of: Term;
-  /** More exactly than the glossary. */
+  /** An explanation more specific than the glossary's. */
   title?: string;
 }) {
   const na = value.startsWith(UNAVAILABLE);

@@ -11,7 +11,7 @@ const FORMATS = [
   ['folded', 'Folded stacks', 'folded'],
 ] as const;
 
-/** Downloads of one run. Fetched by script, so that a refusal is said here. */
+/** Downloads of one run. Fetched by script, so that errors are shown here. */
 export function ExportMenu({ id }: { id: string }) {
   const error = useSignal<string | null>(null);
   const save = async (format: string, extension: string) => {

@@ -1,4 +1,4 @@
-// Runs that this machine keeps until the database's server takes them: shown wherever the reader is.
+// The number of runs waiting to be transferred to the database server, shown in every view.
 import { signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { api } from '../api/client';

@@ -22,7 +22,7 @@ export interface Focusable {
 
 let target: Focusable | null = null;
 
-/** The view in front takes the time keys; returns how to let go of them. */
+/** Registers the current view's time keys; returns the function that unregisters them. */
 export function takeKeys(f: Focusable): () => void {
   target = f;
   return () => {
@@ -39,7 +39,7 @@ const typing = (e: KeyboardEvent): boolean => {
   return el instanceof HTMLTextAreaElement || el instanceof HTMLSelectElement;
 };
 
-/** One step back out of what is selected: the innermost thing first. */
+/** Clears the innermost part of the selection. */
 function stepOut(): boolean {
   const s = selection.value;
   if (s.component !== null) select({ component: null, layer: null });

@@ -52,7 +52,7 @@ export type GridUnit =
   | { metric: 'energy'; unit: 'mJ'; source: 'measured' | 'modelled' }
   | { metric: 'time'; unit: 'ms' };
 
-/** null: not said, and then nothing is shown. */
+/** null: unknown, nothing is shown. */
 function gridUnit(m: Record<string, unknown>): GridUnit | null {
   const source = m.energy_source;
   if (m.metric === 'time' && m.unit === 'ms') return { metric: 'time', unit: 'ms' };
@@ -73,10 +73,10 @@ export const now = signal<{ phase: string; section: string; token: number; t: nu
   t: 0,
 });
 export const source = signal<EnergySource | null>(null);
-/** What the server measures with; null until it has said so. */
+/** The server's sensors; null until known. */
 export const sensors = signal<Sensors | null>(null);
 export const lost = signal(0);
-/** The run that was asked to stop, until its end is told. */
+/** The run that was asked to stop, until its end is reported. */
 export const stopping = signal<string | null>(null);
 export interface Ended {
   id: string;
@@ -157,7 +157,7 @@ function begin(id: string, m: Record<string, unknown>, state: LiveRun['state']):
   const same = run.value?.id === id;
   if (same && run.value?.state === state) return;
   if (!same) {
-    // What was said of this run before it began (no power, say) is of it.
+    // Warnings that precede the run's start (such as no power) belong to it.
     const early = warnings.peek().filter((w) => w.run === id);
     const unpowered = early.some((w) => w.code === 'power_unavailable');
     reset();
@@ -329,7 +329,7 @@ async function finalGrid(id: string): Promise<void> {
   }
 }
 
-/** Tokens that were lost on the way are in the stored run. */
+/** Tokens lost on the live stream are taken from the stored run. */
 async function refetch(id: string): Promise<void> {
   try {
     const { tokens: rows, energy_source: source } = await api.tokens(id, { limit: KEPT_TOKENS });
@@ -349,7 +349,7 @@ async function refetch(id: string): Promise<void> {
   }
 }
 
-/** How far the running experiment is; null before the server has said anything of one. */
+/** Progress of the running experiment; null: none was reported. */
 export interface ExperimentNews {
   name: string;
   state: string;
@@ -369,7 +369,7 @@ function message(m: Record<string, unknown> & { type: string }): void {
   const id = str(m.run_id);
   const t = num(m.t_ms) ?? here.t;
   if (run.value?.id === id && num(m.t_ms) !== null) {
-    // The earliest that a message can have come is the truth; later ones were on their way longer.
+    // The message with the smallest delay determines the clock offset.
     const at = performance.now() - t;
     if (!(zero <= at)) zero = at;
   }

@@ -175,7 +175,7 @@ function readRange(text: string | null): Range | null {
   return m && Number(m[2]) > Number(m[1]) ? [Number(m[1]), Number(m[2])] : null;
 }
 
-/** Reads any query; what is missing or malformed takes its default. */
+/** Parses any query; missing or malformed values get their default. */
 export function parse(query: string): Selection {
   const q = new URLSearchParams(query);
   const text = (name: string) => q.get(name) ?? '';
@@ -321,7 +321,7 @@ export function select(change: Partial<Selection>): void {
   if (!fields) return;
   const now = performance.now();
   const another = fields !== lastFields || now - lastChange > ONE_STEP_MS;
-  // What waits to be written belongs to the step before.
+  // Pending changes belong to the previous history entry.
   if (another && started) {
     flush(pending);
     pending = 'push';
@@ -331,7 +331,7 @@ export function select(change: Partial<Selection>): void {
   selection.value = { ...before, ...change };
 }
 
-/** Changes what the address says without a step of its own: where the page itself decides. */
+/** Changes the address without a history entry, for choices that the page makes itself. */
 export function settle(change: Partial<Selection>): void {
   selection.value = { ...selection.peek(), ...change };
 }

@@ -54,7 +54,7 @@ export function startSettings(): void {
     try {
       localStorage.setItem(KEY, JSON.stringify(all));
     } catch {
-      // Private windows refuse; the choices then last as long as the page.
+      // Private windows have no storage; choices then last as long as the page.
     }
   });
 }

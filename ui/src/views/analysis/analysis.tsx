@@ -77,7 +77,7 @@ const LABEL: Record<Pane, string> = {
   figures: 'All figures',
 };
 
-/** Panes that show the whole run, whatever the scope: they say so. */
+/** Panes that always show the whole run and are labelled so. */
 const WHOLE: ReadonlySet<Pane> = new Set(['roofline', 'rails', 'experts', 'figures']);
 
 type Data = ReturnType<typeof useRun>;

@@ -1,7 +1,7 @@
-// What is said of a token or a sample that stands out.
+// Descriptions of anomalous tokens and samples.
 import type { Anomaly, TokenRow } from '../../api/types';
 
-/** The causes that the server names, in words; of an unknown one nothing is said. */
+/** Texts of the causes that the server reports; none for an unknown cause. */
 const CAUSES: Record<string, string> = {
   disturbed: 'the machine was busy with something else',
   throttled: 'the clock was throttled',

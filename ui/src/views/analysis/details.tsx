@@ -31,7 +31,7 @@ function crumbs(s: Scope): { label: string; off: Partial<Scope> }[] {
   return out;
 }
 
-/** Where one is: each step can be taken back, and Back of the browser undoes the last. */
+/** Breadcrumbs of the scope: each can be removed, and the browser's Back undoes the last. */
 export function ScopeBar({ data }: { data: RunData }) {
   const list = crumbs(scopeOf(selection.value));
   const rows = data.rows.value;

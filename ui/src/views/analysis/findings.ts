@@ -22,7 +22,7 @@ export interface Segment {
   key: SegmentKey;
   label: string;
   mj: number;
-  /** What it is, in one sentence. */
+  /** Description in one sentence. */
   help: string;
   /** What a click narrows the workspace to. */
   scope: Partial<Selection> | null;
@@ -165,7 +165,7 @@ export interface Finding {
   evidence: string;
   saving: string | null;
   command: string | null;
-  /** How much of the run's energy is at stake: what orders the findings. */
+  /** The energy concerned, by which findings are sorted. */
   weight: number;
   scope: Partial<Selection> | null;
 }

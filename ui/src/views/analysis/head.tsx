@@ -147,7 +147,7 @@ function Facts({ s }: { s: Summary }) {
   );
 }
 
-/** What to know before the figures are believed. */
+/** Caveats about the figures. */
 function Remarks({ s }: { s: Summary }) {
   return (
     <>
@@ -261,7 +261,7 @@ function efficiency(
   ];
 }
 
-/** A coefficient with its interval; one whose interval reaches zero cannot be told from nothing. */
+/** A coefficient with its interval; not identifiable if that includes zero. */
 function picojoules(v: Num, sd: Num): string {
   if (!known(v)) return 'unavailable';
   if (!known(sd)) return `${digits(v)} pJ`;

@@ -319,7 +319,7 @@ function Trust({ s }: { s: Summary }) {
   );
 }
 
-/** What the server advises; while it is not there, the rules of the page. */
+/** The server's advice or, if unavailable, that of the page's own rules. */
 function useFindings(data: RunData, own: Finding[]): Finding[] {
   const stored = data.summary.value.data?.status === 'completed';
   const res = useResource(data.calm.value && stored ? `advice ${data.id}` : null, (s) =>

@@ -294,7 +294,7 @@ function cost(d: Experiment, cell: number): string {
   return `${pair(c.joules_per_token * 1000, half * 1000)} mJ`;
 }
 
-/** The answer in sentences; each rests on figures of the server. */
+/** The conclusions as sentences, based on the server's figures. */
 export function verdict(d: Experiment): string[] {
   const out: string[] = [];
   const o = d.optimum;

@@ -9,7 +9,7 @@ import { Icon } from '../../parts/icon';
 import { Notice } from '../../parts/notice';
 import { at, COMPARED, go, select, selection } from '../../state/selection';
 
-/** Requests at a time: the server answers other pages too. */
+/** Concurrent requests, limited because the server has other clients. */
 const ABREAST = 6;
 /** Files that one click may save. */
 const FILES = 20;
