@@ -140,7 +140,7 @@ static int run_attach(const pj_command *command, int argc, char **argv)
         {"url", 'u', PJ_OPTION_TEXT, &a.url, "URL",
          "the server: http://HOST:PORT, with /v1 where its API lies there"},
         {"model", 'm', PJ_OPTION_TEXT, &a.model, "MODEL",
-         "the model asked for (default: the first that the server offers)"},
+         "model to request (default: the first that the server lists)"},
         {"file", 'f', PJ_OPTION_TEXT, &a.file, "FILE",
          "read the prompt from a file; - is standard input"},
         {"prompts", 0, PJ_OPTION_TEXT, &a.prompts_file, "FILE", "a file of prompts, one per line"},
@@ -149,30 +149,29 @@ static int run_attach(const pj_command *command, int argc, char **argv)
         {"concurrency", 'c', PJ_OPTION_INT, &a.concurrency, "N", "requests in flight at once (1)",
          1, 1024},
         {"requests", 'r', PJ_OPTION_INT, &a.requests, "M",
-         "requests altogether (default: each prompt once)", 1, 1000000},
+         "total number of requests (default: each prompt once)", 1, 1000000},
         {"input-len", 0, PJ_OPTION_INT, &a.input_tokens, "N",
-         "made-up prompts of about N tokens, no two alike", 1, 1000000},
+         "synthetic prompts of about N tokens, all different", 1, 1000000},
         {"output-len", 0, PJ_OPTION_INT, &a.output_tokens, "N",
-         "N output tokens for each, whatever the model would say where the server can do that", 1,
-         1000000},
+         "N output tokens for each, ignoring end tokens if the server supports that", 1, 1000000},
         {"temp", 0, PJ_OPTION_DOUBLE, &a.temperature, "T", "temperature (default: the server's)", 0,
          100},
         {"seed", 0, PJ_OPTION_INT, &a.seed, "N", "seed of made-up prompts", 0, (double)(1LL << 53)},
         {"api", 0, PJ_OPTION_CHOICE, &a.api, "API",
-         "chat (a message to answer; default) or completions (a text to go on with)",
+         "chat (a message to answer; default) or completions (a text to continue)",
          .choices = "chat completions"},
         {"header", 0, PJ_OPTION_LIST, &a.headers, "LINE",
          "a header of every request, \"Name: value\"; $OPENAI_API_KEY is sent as a bearer token"},
         {"listen", 'l', PJ_OPTION_TEXT, &a.listen, "HOST:PORT",
-         "be a proxy: clients point here, every request becomes a run and its answer carries its "
+         "run a proxy at this address: every request becomes a run and its answer contains its "
          "energy"},
         {"token", 0, PJ_OPTION_TEXT, &a.token, "TOKEN",
-         "what clients of the proxy must send (X-Perjoule-Token, or as a bearer token); needed to "
-         "listen anywhere but on loopback"},
+         "token that clients of the proxy must send (X-Perjoule-Token, or as a bearer token); "
+         "required except on loopback"},
         {"allow-host", 0, PJ_OPTION_LIST, &a.hosts, "NAME",
          "a name that clients of the proxy may use for it, besides the one it listens on"},
         {"headers-only", 0, PJ_OPTION_FLAG, &a.headers_only, NULL,
-         "leave bodies of answers alone: energy in headers only"},
+         "do not change bodies of answers: energy in headers only"},
         {"rule", 0, PJ_OPTION_CHOICE, &a.rule, "RULE",
          "how energy is divided between requests in flight: bytes (default where --model-shape is "
          "given), tokens or equal",
@@ -183,7 +182,8 @@ static int run_attach(const pj_command *command, int argc, char **argv)
         PJ_OPTION_POWER(&a.power),
         {"interval", 0, PJ_OPTION_DURATION, &a.interval_ns, "TIME", "sampling interval, e.g. 10ms"},
         {"tag", 0, PJ_OPTION_LIST, &a.tags, "TAG", "a tag to find the runs by; may be repeated"},
-        {"experiment", 0, PJ_OPTION_TEXT, &a.experiment, "NAME", "the experiment they belong to"},
+        {"experiment", 0, PJ_OPTION_TEXT, &a.experiment, "NAME",
+         "the experiment that the runs belong to"},
         {"db", 0, PJ_OPTION_TEXT, &a.database, "FILE", "database of runs"},
         {"private", 0, PJ_OPTION_FLAG, &a.is_private, NULL,
          "store a hash, length and simple features of prompts and answers, not the texts"},
@@ -206,16 +206,16 @@ const pj_command pj_command_attach = {
     .run = run_attach,
     .usage = "--url URL [options] PROMPT",
     .text =
-        "Talks to a server with an OpenAI-like streaming API (llama-server, vLLM, SGLang, "
+        "Sends requests to a server with an OpenAI-like streaming API (llama-server, vLLM, SGLang, "
         "transformers and others) or to Ollama, and stores every request as a run: prefill until "
         "the first token, decode from there, each token with its time, and the machine's energy "
-        "meanwhile. Prompt tokens that the server had cached are counted apart.\n\n"
-        "With --requests and --concurrency it puts a load on the server and prints what a token "
-        "costs then, over the steady state: from the N-th first token to the (M-N)-th. Requests in "
+        "during the request. Cached prompt tokens are counted separately.\n\n"
+        "With --requests and --concurrency it generates a load and prints the cost of a token in "
+        "the steady state: from the N-th first token to the (M-N)-th. Requests in "
         "flight at the same time share the machine's energy by a rule; such figures are marked "
         "allocated.\n\n"
         "With --listen it is a proxy: clients use its address instead of the server's, their "
-        "requests pass through unchanged, and answers carry their energy (usage.energy_joules, "
+        "requests pass through unchanged, and answers contain their energy (usage.energy_joules, "
         "X-Energy-Joules).\n\n"
         "The sensors are those of this machine. For a server on another one, start perjoule serve "
         "there and give --power perjoule:http://HOST:PORT; otherwise energy is unavailable and "

@@ -143,7 +143,7 @@ static int run_calibrate(const pj_command *command, int argc, char **argv)
 
 const pj_command pj_command_calibrate = {
     .name = "calibrate",
-    .summary = "measure each component alone, so that runs can tell them apart",
+    .summary = "measure each component alone, so that runs can separate them",
     .run = run_calibrate,
     .usage = "[options] MODEL",
     .text =

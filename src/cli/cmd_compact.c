@@ -79,14 +79,14 @@ static int run_compact(const pj_command *command, int argc, char **argv)
     if (code != PJ_PARSE_GO_ON) return code;
     int64_t age_ns = a.older_than ? pj_age_parse(a.older_than) : 0;
     if (positional > 0 || (!a.older_than && a.keep < 0))
-        return pj_command_usage(command, "say of which runs: --older-than AGE, --keep N, or both");
+        return pj_command_usage(command, "choose the runs: --older-than AGE, --keep N, or both");
     if (age_ns < 0)
         return pj_command_usage(command,
                                 "--older-than takes an age such as 12h, 30d, 4w or 1y, not %.40s",
                                 a.older_than);
     if (!a.yes && !a.dry_run && !isatty(STDIN_FILENO)) {
         pj_fail(&err, PJ_E_INVALID,
-                "cannot ask for confirmation without a terminal: give --yes to go on");
+                "cannot ask for confirmation without a terminal: give --yes to continue");
         return pj_command_failed(command, &err);
     }
     const pj_prune rule = {.before_ns = a.older_than ? pj_clock_wall_ns() - age_ns : INT64_MAX,
@@ -110,7 +110,7 @@ const pj_command pj_command_compact = {
         "operations over the run, from which all views of the whole run are drawn. Only views of "
         "the operations of one token are empty afterwards.\n\n"
         "Runs with a tag are left as they are unless --tagged is given. The space is used for "
-        "later runs; perjoule rm --shrink gives it back to the disk.",
+        "later runs; perjoule rm --shrink returns it to the file system.",
     .examples = "perjoule compact --older-than 30d --dry-run\n"
                 "perjoule compact --older-than 30d --keep 100 --yes\n",
 };

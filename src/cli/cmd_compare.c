@@ -61,7 +61,7 @@ static int run_compare(const pj_command *command, int argc, char **argv)
         {"from", 0, PJ_OPTION_TEXT, &a.from, "TIME", "of them those created at or after a time"},
         {"to", 0, PJ_OPTION_TEXT, &a.to, "TIME", "of them those created before a time"},
         {"with-disturbed", 0, PJ_OPTION_FLAG, &a.with_disturbed, NULL,
-         "count runs that the machine disturbed or throttled too"},
+         "include disturbed and throttled runs"},
         {"json", 0, PJ_OPTION_FLAG, &a.json, NULL, "everything as one object"},
         PJ_OPTIONS_PRICES(&a.prices),
         PJ_OPTION_DB(&a.db),
@@ -103,8 +103,8 @@ const pj_command pj_command_compare = {
         "a permutation test for groups of 4 or 5, Mann-Whitney in --json, Hedges' g, p values "
         "corrected by Holm), where the difference in energy per token comes from, and a sentence "
         "for each pair. Runs from --repeat are compared as groups, and so are all runs with --by; "
-        "single runs are compared as they are, which says nothing about future runs. Runs that "
-        "the machine disturbed are left out where enough others are there.",
+        "single runs are compared as they are, which says nothing about future runs. Disturbed "
+        "runs are left out if enough others remain.",
     .examples = "perjoule compare last~1 last\nperjoule compare 01989c2e 01989c2f\nperjoule "
                 "compare --by dtype --experiment sweep\nperjoule compare --by batch --tag nightly "
                 "--json\n",

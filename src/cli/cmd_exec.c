@@ -322,7 +322,7 @@ static int run_exec(const pj_command *command, int argc, char **argv)
         {"experiment", 0, PJ_OPTION_TEXT, &a.experiment, "NAME", "the experiment it belongs to"},
         PJ_OPTION_DB(&a.database),
         {"llama", 0, PJ_OPTION_FLAG, &a.llama, NULL,
-         "look into llama.cpp programs that the program starts, too (a script, say)"},
+         "also record llama.cpp programs that the program starts (if it is a script, for example)"},
         {"no-store", 0, PJ_OPTION_FLAG, &a.no_store, NULL, "keep nothing"},
         {"json", 0, PJ_OPTION_FLAG, &a.json, NULL, "one JSON object on standard output, at the end",
          0, 0},
@@ -357,25 +357,24 @@ const pj_command pj_command_exec = {
         "every rail while the program ran: gross, and net of idle, each with its 95 % interval. "
         "Power "
         "sensors see the whole machine or a whole device, so everything else that runs meanwhile "
-        "counts "
-        "too; the program's share by processor time stands beside it and is modelled. The program "
+        "counts too; the program's share, estimated from CPU time, is printed as well and is "
+        "modelled. The program "
         "keeps "
         "its terminal, its output and its signals, and its exit code becomes perjoule's (128 + "
         "signal "
         "when it was killed, 127 when there is no such program, 126 when it cannot be run). "
-        "Without "
-        "sensors the program runs all the same and the energy is unavailable. The table goes to "
+        "Without sensors the program runs too and the energy is unavailable. The table goes to "
         "standard "
         "error; --json prints an object to standard output.\n\n"
-        "A program that says where it is gets its energy by phase, section and token: it writes "
+        "A program can report its phases, sections and tokens to get their energies: it writes "
         "lines "
         "such as \"begin phase prefill\", \"begin section load\", \"begin token 3\" and \"end\" to "
         "the "
         "descriptor whose number is in PERJOULE_MARKERS. docs/formats.md has the whole grammar.\n\n"
         "Of a program that is linked with llama.cpp's shared library, the prompt, generated "
         "tokens, "
-        "layers and their parts are recorded without a change of it; with --depth deep every "
-        "operation, with --depth off nothing below a token, which leaves its speed alone.",
+        "layers and their parts are recorded without changing it; with --depth deep every "
+        "operation, with --depth off nothing below a token, which does not slow it down.",
     .examples =
         "perjoule exec -- make -j8\nperjoule exec --json -- python3 train.py > energy.json\n"
         "perjoule exec --power estimate --baseline 0 -- gzip -k big.tar\n"

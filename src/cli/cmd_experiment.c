@@ -269,29 +269,30 @@ static int run_experiment(const pj_command *command, int argc, char **argv)
         {"outputs", 0, PJ_OPTION_TEXT, &a.outputs, "N,M", "tokens generated (32)"},
         {"threads", 0, PJ_OPTION_TEXT, &a.threads, "N,M", "threads (all CPUs)"},
         {"ablate", 0, PJ_OPTION_TEXT, &a.ablate, "A,B",
-         "add cells without attention, mlp or head, or with the first N layers alone (layers=N): "
-         "what each takes, beside what attribution says"},
+         "add cells without attention, mlp or head, or with only the first N layers (layers=N), to "
+         "compare the difference with attribution"},
         {"engine", 0, PJ_OPTION_LIST, &a.engines, "ENGINE",
-         "who runs the cells: perjoule (default), attach:URL (a server) or exec:COMMAND with "
+         "engines that run the cells: perjoule (default), attach:URL (a server) or exec:COMMAND "
+         "with "
          "{model} {batch} {input} {output} {prompt}; may be repeated, each engine is a cell"},
         {"repeat", 0, PJ_OPTION_INT, &a.repeat, "N",
          "blocks: runs of each cell (5), with --precision at most (30)", 1, 10000},
         {"precision", 0, PJ_OPTION_TEXT, &a.precision, "1%",
          "stop a cell when the half width of its interval is below this, after 3 runs"},
         {"cool-down", 0, PJ_OPTION_SECONDS, &a.cool_down_ns, "S",
-         "before each run wait until power is back at idle, so long at most (0)", 0, 1e15},
-        {"seed", 0, PJ_OPTION_INT, &a.seed, "N", "of the order within blocks (1)", 0, 9e15},
-        {"eval", 0, PJ_OPTION_TEXT, &a.eval, "FILE", "a text whose loss is measured beside"},
+         "before each run wait until power is back at idle, at most this long (0)", 0, 1e15},
+        {"seed", 0, PJ_OPTION_INT, &a.seed, "N", "seed of the order within blocks (1)", 0, 9e15},
+        {"eval", 0, PJ_OPTION_TEXT, &a.eval, "FILE", "a text whose loss is measured too"},
         {"max-latency", 0, PJ_OPTION_DOUBLE, &a.max_latency_ms, "MS",
          "per token, for the choice of the optimum", 0, 1e9},
         {"prompt", 'p', PJ_OPTION_TEXT, &a.prompt, "TEXT", "this prompt instead of --inputs"},
         {"depth", 0, PJ_OPTION_CHOICE, &a.depth, "DEPTH", "module (default) or deep",
          .choices = "module deep"},
         {"name", 0, PJ_OPTION_TEXT, &a.name, "NAME",
-         "name of the experiment; one that was interrupted goes on"},
+         "name of the experiment; an interrupted one is resumed"},
         {"again", 0, PJ_OPTION_FLAG, &a.again, NULL,
-         "run the plan once more and compare with its former result"},
-        {"result", 0, PJ_OPTION_FLAG, &a.result, NULL, "run nothing, show what is there"},
+         "run the plan once more and compare with the previous result"},
+        {"result", 0, PJ_OPTION_FLAG, &a.result, NULL, "run nothing, show the stored result"},
         {"json", 0, PJ_OPTION_FLAG, &a.json, NULL, "the result as one object"},
         {"interval", 0, PJ_OPTION_DURATION, &a.interval_ns, "TIME", "between power samples"},
         PJ_OPTION_POWER(&a.power),
@@ -304,9 +305,8 @@ static int run_experiment(const pj_command *command, int argc, char **argv)
     if (positional && has_grid(&a))
         return pj_command_usage(command, "the grid comes from the plan or from options, not both");
     if (!positional && !has_grid(&a) && !a.name)
-        return pj_command_usage(command,
-                                "give a plan, a grid (--dtypes, --batches, ...) or the --name "
-                                "of an experiment to go on with");
+        return pj_command_usage(command, "give a plan, a grid (--dtypes, --batches, ...) or the "
+                                         "--name of an experiment to resume");
     if (a.precision && !(share_of(a.precision) > 0 && share_of(a.precision) < 1))
         return pj_command_usage(command, "--precision is a share such as 1%% or 0.01");
     return execute(command, &a, positional ? argv[1] : NULL);
@@ -319,10 +319,9 @@ const pj_command pj_command_experiment = {
     .usage = "[options] PLAN.json | --dtypes A,B --batches 1,2 ...",
     .text =
         "Every combination of the lists is a cell. Each block runs every cell once in random "
-        "order, so "
-        "that heat and neighbours hit all of them alike; the model is loaded and warmed before a "
-        "run and not counted. Plan and runs are stored: run again with the same --name, an "
-        "interrupted experiment goes on where it stopped. It ends in a table of cells with 95 % "
+        "order, so that heat and other load affect all of them alike; loading and warming the "
+        "model is not counted. Plan and runs are stored: run again with the same --name, an "
+        "interrupted experiment resumes where it stopped. It ends in a table of cells with 95 % "
         "intervals, the knee over batches, and the cell with the least energy per token. The JSON "
         "of a plan "
         "has the names of the options (docs/formats.md).",

@@ -110,7 +110,7 @@ const pj_command pj_command_machines = {
     .usage = "[options]",
     .text =
         "When a machine was last seen, how many runs it has stored, the energy of the day (UTC), "
-        "its\nsensors, whether it is throttled, how far its clock is from the server's, and its "
+        "its\nsensors, whether it is throttled, the offset of its clock from the server's, and its "
         "version.\nA machine on which perjoule serve runs counts its energy all day; of another "
         "one only its\nruns are known.",
     .examples = "perjoule machines --db postgresql://analyst@db.lab/perjoule\n",

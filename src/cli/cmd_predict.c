@@ -141,7 +141,7 @@ static int run_predict(const pj_command *command, int argc, char **argv)
         {"output", 0, PJ_OPTION_INT, &output, "N", "tokens to generate", 1, 1e7},
         {"batch", 0, PJ_OPTION_INT, &batch, "N", "sequences at once (1)", 1, 65536},
         {"map", 0, PJ_OPTION_FLAG, &map, NULL,
-         "also energy per token over all input and output lengths that were seen"},
+         "also energy per token over the range of input and output lengths in the runs"},
         {"laws", 0, PJ_OPTION_FLAG, &laws, NULL,
          "instead: how energy per token follows size, shape, batch and length in the runs"},
         {"json", 0, PJ_OPTION_FLAG, &as_json, NULL, "print one JSON object"},
@@ -179,15 +179,14 @@ const pj_command pj_command_predict = {
     .summary = "energy and time of a request before it runs",
     .run = run_predict,
     .usage = "-m MODEL --input N --output N [--batch N] [--map] | --laws",
-    .text = "From the model's architecture and the runs that this machine has in the store: FLOPs "
-            "and bytes of "
-            "prefill and decode, each with a cost fitted to those runs. The 95 % interval is the "
-            "spread of "
-            "errors for runs left out. Outside of what was seen, or with fewer than eight runs, "
-            "nothing is "
-            "predicted (exit code 3), and the nearest runs are named. --map shows where energy per "
-            "token is least over the lengths; --laws fits power laws over runs that are equal in "
-            "all else, each with R2 and a 95 % interval, or refuses with fewer than three values.",
+    .text =
+        "From the model's architecture and the runs that this machine has in the store: FLOPs "
+        "and bytes of "
+        "prefill and decode, each with a cost fitted to those runs. The 95 % interval comes from "
+        "leave-one-out errors. Outside the range of the runs, or with fewer than eight, nothing is "
+        "predicted (exit code 3), and the nearest runs are named. --map shows where energy per "
+        "token is least over the lengths; --laws fits power laws over runs that are equal in "
+        "all else, each with R2 and a 95 % interval, or refuses with fewer than three values.",
     .examples =
         "perjoule predict -m models/demo --input 128 --output 64\n"
         "perjoule predict -m models/demo --input 128 --output 64 --batch 8 --dtype q8_0 --json\n"

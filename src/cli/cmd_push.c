@@ -67,13 +67,12 @@ static int run_push(const pj_command *command, int argc, char **argv)
 
 const pj_command pj_command_push = {
     .name = "push",
-    .summary = "hand over runs that a server could not take",
+    .summary = "transfer runs that were stored while a server was unreachable",
     .run = run_push,
     .usage = "[options]",
-    .text =
-        "Runs for a PostgreSQL server are first saved on this machine. While the server cannot "
-        "be\nreached they stay there, and every later run hands them over; this command does so "
-        "now.\nEach run is on the server once, however often it is tried. Prints the ids of the "
-        "runs that\nwere handed over. PERJOULE_FALLBACK names another file to keep runs in.",
+    .text = "Runs for a PostgreSQL server are first saved on this machine. While the server cannot "
+            "be\nreached they stay there, and every later run transfers them; this command does so "
+            "now.\nEach run is stored on the server exactly once. Prints the ids of the runs "
+            "that\nwere transferred. PERJOULE_FALLBACK names another file to keep runs in.",
     .examples = "perjoule push --db postgresql://bench@db.lab/perjoule\n",
 };

@@ -66,7 +66,7 @@ static int run_report(const pj_command *command, int argc, char **argv)
 
 const pj_command pj_command_report = {
     .name = "report",
-    .summary = "a run, a comparison or an experiment as a page to forward",
+    .summary = "a run, a comparison or an experiment as a document",
     .run = run_report,
     .usage = "[options] [RUN...] | --experiment NAME",
     .text =
@@ -75,7 +75,7 @@ const pj_command pj_command_report = {
         "figures with 95 % "
         "intervals, conditions, method, and the commands that repeat it. The numbers are those of "
         "the API. "
-        "Without a run it is of the last one.",
+        "The default is the last run.",
     .examples = "perjoule report -o run.html\nperjoule report last~1 last -o comparison.html\n"
                 "perjoule report --experiment sweep -o sweep.md\n",
 };

@@ -199,7 +199,7 @@ const pj_command pj_command_rm = {
         "Deletes runs with all their rows. Asks first; without a terminal --yes must be given.\n\n"
         "--older-than and --keep choose runs by age: those older than AGE, except for the "
         "newest N of all runs. Runs with a tag are kept unless --tagged is given.\n\n"
-        "The space of deleted runs is used for later ones. --shrink gives it back to the disk "
+        "The space of deleted runs is used for later ones. --shrink returns it to the file system "
         "instead; meanwhile it needs room for a second copy.",
     .examples = "perjoule rm last\nperjoule rm --yes 01989c2e 01989c2f\n"
                 "perjoule rm --older-than 30d --keep 100 --dry-run\n"
