@@ -35,7 +35,7 @@ static double number_of(const json_t *object, const char *key)
     return number > 0 && number < 1e18 ? number : 0;
 }
 
-void pj_server_read_models(const char *json, size_t bytes, pj_remote_server *s)
+static void read_openai_models(const char *json, size_t bytes, pj_remote_server *s)
 {
     json_t *o = json_loadb(json, bytes, 0, NULL);
     const json_t *first = json_array_get(json_object_get(o, "data"), 0);
@@ -85,7 +85,7 @@ pj_status pj_server_find(const pj_url *url, const char *headers, pj_remote_serve
     if (bare) pj_buffer_fini(&body);
     if (bare && !answers) goto silent;
     if (ask_for(url, bare ? "/v1/models" : "/models", headers, &body, &answers) && body.length)
-        pj_server_read_models(body.data, body.length, s);
+        read_openai_models(body.data, body.length, s);
     pj_buffer_fini(&body);
     if (answers) return PJ_OK;
 silent:;

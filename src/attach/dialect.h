@@ -26,8 +26,6 @@ typedef struct pj_remote_server {
  * Fails when nothing answers at the address. */
 pj_status pj_server_find(const pj_url *url, const char *headers, pj_remote_server *server,
                          pj_error *err);
-/* Reads an answer to /v1/models; for tests. */
-void pj_server_read_models(const char *json, size_t bytes, pj_remote_server *server);
 
 typedef struct pj_ask {
     const char *model, *prompt;

@@ -23,7 +23,8 @@ void pj_ring_fini(pj_ring *ring)
     ring->slots = NULL;
 }
 
-void *pj_ring_claim(pj_ring *ring)
+/* Writer: a slot to fill, or NULL (and one more lost). Then publish. */
+static void *claim(pj_ring *ring)
 {
     uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
     if (head - ring->tail_seen > ring->mask) {
@@ -36,7 +37,7 @@ void *pj_ring_claim(pj_ring *ring)
     return ring->slots + (head & ring->mask) * ring->element_bytes;
 }
 
-void pj_ring_publish(pj_ring *ring)
+static void publish(pj_ring *ring)
 {
     uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
     atomic_store_explicit(&ring->head, head + 1, memory_order_release);
@@ -44,10 +45,10 @@ void pj_ring_publish(pj_ring *ring)
 
 bool pj_ring_write(pj_ring *ring, const void *element)
 {
-    void *slot = pj_ring_claim(ring);
+    void *slot = claim(ring);
     if (!slot) return false;
     memcpy(slot, element, ring->element_bytes);
-    pj_ring_publish(ring);
+    publish(ring);
     return true;
 }
 
@@ -64,12 +65,6 @@ size_t pj_ring_read(pj_ring *ring, void *elements, size_t max)
            (count - first) * ring->element_bytes);
     atomic_store_explicit(&ring->tail, tail + count, memory_order_release);
     return count;
-}
-
-size_t pj_ring_used(const pj_ring *ring)
-{
-    uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
-    return (size_t)(atomic_load_explicit(&ring->head, memory_order_acquire) - tail);
 }
 
 uint64_t pj_ring_lost(const pj_ring *ring)

@@ -22,14 +22,10 @@ typedef struct pj_ring {
 
 /* Capacity is rounded up to a power of two. */
 pj_status pj_ring_init(pj_ring *ring, size_t capacity, size_t element_bytes, pj_error *err);
-void pj_ring_fini(pj_ring *ring); /* may run twice */
-/* Writer: a slot to fill, or NULL (and one more lost). Then publish. */
-void *pj_ring_claim(pj_ring *ring);
-void pj_ring_publish(pj_ring *ring);
+void pj_ring_fini(pj_ring *ring);                       /* may run twice */
 bool pj_ring_write(pj_ring *ring, const void *element); /* claim, copy, publish */
 /* Reader: copies up to `max` elements out, returns how many. */
 size_t pj_ring_read(pj_ring *ring, void *elements, size_t max);
-size_t pj_ring_used(const pj_ring *ring); /* any thread, approximate */
 uint64_t pj_ring_lost(const pj_ring *ring);
 
 #endif

@@ -109,7 +109,10 @@ static void print_folded(FILE *out, const char *line, size_t bytes, int width)
     }
 }
 
-bool pj_fold_text(FILE *out, const char *text, int width)
+/* Prints text with no line wider than `width` columns: a table row (columns separated by two or
+ * more blanks) is truncated, a sentence continues on the next line with its own indentation. JSON
+ * is left unchanged. Returns whether a row was truncated. */
+static bool fold_text(FILE *out, const char *text, int width)
 {
     bool json = *text == '{' || *text == '[', truncated = false;
     while (*text) {
@@ -186,7 +189,7 @@ static void *fold_lines(void *context)
     size_t bytes = 0;
     (void)context;
     while (getline(&line, &bytes, lines.in) > 0) {
-        lines.truncated |= pj_fold_text(lines.out, line, terminal_width);
+        lines.truncated |= fold_text(lines.out, line, terminal_width);
         fflush(lines.out);
     }
     free(line); /* allocated by getline */
@@ -234,7 +237,7 @@ static void end_lines(void)
     pthread_join(lines.thread, NULL);
     close_lines();
     pj_terminal_remember(NULL);
-    if (lines.truncated) pj_fold_text(collected_stream, note, terminal_width);
+    if (lines.truncated) fold_text(collected_stream, note, terminal_width);
     fflush(collected_stream);
 }
 
@@ -256,7 +259,7 @@ void pj_fold_end(void)
     pj_terminal_remember(NULL);
     if (text && got > 0) {
         text[got] = 0;
-        pj_fold_text(stream, text, terminal_width);
+        fold_text(stream, text, terminal_width);
         fflush(stream);
     }
     pj_free(text);

@@ -18,9 +18,4 @@ __attribute__((format(printf, 1, 2))) void pj_say(const char *format, ...);
 /* Rewrites the terminal's current line with one that is live, truncated to its width. */
 __attribute__((format(printf, 2, 3))) void pj_live_line(FILE *terminal, const char *format, ...);
 
-/* Prints text with no line wider than `width` columns: a table row (columns separated by two or
- * more blanks) is truncated, a sentence continues on the next line with its own indentation. JSON
- * is left unchanged. Returns whether a row was truncated. */
-bool pj_fold_text(FILE *out, const char *text, int width);
-
 #endif

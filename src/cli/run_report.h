@@ -60,7 +60,5 @@ void pj_series_add(pj_series *series, const pj_run_data *run);
 void pj_series_finish(pj_series *series); /* computes the intervals */
 void pj_series_print(FILE *out, const pj_series *series);
 void pj_series_write(pj_json *json, const pj_series *series);
-/* Quantile 0.975 of Student's t with that many degrees of freedom. */
-double pj_student_t975(uint32_t degrees);
 
 #endif

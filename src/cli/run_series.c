@@ -7,7 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-double pj_student_t975(uint32_t degrees)
+/* Quantile 0.975 of Student's t with that many degrees of freedom. */
+static double student_t975(uint32_t degrees)
 {
     static const double exact[] = {NAN,   12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365,
                                    2.306, 2.262,  2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
@@ -102,7 +103,7 @@ void pj_series_finish(pj_series *series)
         double n = f->count;
         if (f->count == 0) f->mean = NAN;
         f->sd = n > 1 ? sqrt(f->squares / (n - 1)) : NAN;
-        double half = n > 1 ? pj_student_t975(f->count - 1) * f->sd / sqrt(n) : NAN;
+        double half = n > 1 ? student_t975(f->count - 1) * f->sd / sqrt(n) : NAN;
         f->low = f->mean - half;
         f->high = f->mean + half;
     }

@@ -23,7 +23,7 @@ bool pj_terminal_is(FILE *stream)
     return isatty(fileno(stream)) && term && strcmp(term, "dumb") != 0;
 }
 
-bool pj_terminal_colour(FILE *stream)
+static bool has_colour(FILE *stream)
 {
     const char *no_color = getenv("NO_COLOR");
     return pj_terminal_is(stream) && !(no_color && no_color[0]);
@@ -41,12 +41,12 @@ const char *pj_style_on(FILE *stream, pj_style style)
 {
     static const char *const codes[] = {"",         "\033[1m",  "\033[2m",  "\033[31m",
                                         "\033[32m", "\033[33m", "\033[34m", "\033[35m"};
-    return pj_terminal_colour(stream) ? codes[style] : "";
+    return has_colour(stream) ? codes[style] : "";
 }
 
 const char *pj_style_off(FILE *stream)
 {
-    return pj_terminal_colour(stream) ? "\033[0m" : "";
+    return has_colour(stream) ? "\033[0m" : "";
 }
 
 /* Three significant digits in the best-fitting unit; factors ascend. */

@@ -16,9 +16,8 @@ typedef enum pj_style {
     PJ_STYLE_PURPLE
 } pj_style;
 
-bool pj_terminal_is(FILE *stream);     /* a terminal that understands more than plain text */
-bool pj_terminal_colour(FILE *stream); /* the same, and colour is wanted */
-int pj_terminal_width(FILE *stream);   /* columns, 80 when unknown */
+bool pj_terminal_is(FILE *stream);   /* a terminal that understands more than plain text */
+int pj_terminal_width(FILE *stream); /* columns, 80 when unknown */
 /* From now on the stream counts as a terminal, even if it is redirected; NULL: none does. */
 void pj_terminal_remember(FILE *stream);
 /* The escape sequence, or "" where colour is off. */

@@ -49,7 +49,8 @@ static bool is_gguf_model(const char *path)
            !starts_with(pj_path_name(path), "mmproj");
 }
 
-bool pj_model_looks_like_one(const char *path)
+/* A folder with a config or weights; a GGUF file (the first of a split set). */
+static bool looks_like_model(const char *path)
 {
     if (!pj_dir_exists(path)) return is_gguf_model(path);
     bool found = false;
@@ -63,7 +64,7 @@ bool pj_model_looks_like_one(const char *path)
 static bool is_model(const walk *w, const char *path)
 {
     if (w->gguf_only) return !pj_dir_exists(path) && is_gguf_model(path);
-    return pj_model_looks_like_one(path);
+    return looks_like_model(path);
 }
 
 /* `prefix` is "" or "org/". A folder that is not a model may contain some. */
@@ -174,8 +175,7 @@ static bool hub_problem(const char *repository, const char *snapshot, const char
                  name);
         return true;
     }
-    if (!pj_model_looks_like_one(snapshot) || count_files(snapshot, ".safetensors") > 0)
-        return false;
+    if (!looks_like_model(snapshot) || count_files(snapshot, ".safetensors") > 0) return false;
     snprintf(text, bytes,
              "the cache has its config.json and no weights in safetensors; hf download %s fetches "
              "them, unless the repository has other formats alone",
@@ -193,7 +193,7 @@ static bool walk_repository(const walk *w, const char *cache, const char *folder
         !(has_snapshot && count_files(snapshot, ".gguf") > 0))
         return report(w, name, repository, problem);
     if (!has_snapshot) return true;
-    if (pj_model_looks_like_one(snapshot)) {
+    if (looks_like_model(snapshot)) {
         if (!report(w, name, snapshot, NULL)) return false;
     }
     strcat(name, "/"); /* GGUF files, each of which is a model */
@@ -405,8 +405,8 @@ bool pj_model_places_each(const char *folder, bool with_caches, pj_model_visit *
 {
     char cache[PATH_MAX];
     walk w = {.visit = visit, .context = context, .place = "the models folder"};
-    bool go_on = pj_model_looks_like_one(folder) ? report(&w, pj_path_name(folder), folder, NULL)
-                                                 : walk_folder(&w, folder, "", FOLDER_DEPTH);
+    bool go_on = looks_like_model(folder) ? report(&w, pj_path_name(folder), folder, NULL)
+                                          : walk_folder(&w, folder, "", FOLDER_DEPTH);
     if (!go_on || !with_caches) return go_on;
     if (hub_cache(cache) && !walk_hub(&w, cache)) return false;
     return walk_ollama_stores(&w) && walk_lm_studio(&w) && walk_llama_cpp(&w);

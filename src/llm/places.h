@@ -28,7 +28,4 @@ bool pj_model_places_each(const char *folder, bool with_caches, pj_model_visit *
  * the model's for a blob in Ollama's store, else the last part of the path. */
 void pj_model_name_of_path(const char *path, char *name, size_t bytes);
 
-/* A folder with a config or weights; a GGUF file (the first of a split set). */
-bool pj_model_looks_like_one(const char *path);
-
 #endif

@@ -31,15 +31,12 @@ typedef struct worker {
     pj_team *team;
     unsigned index;
     pthread_t thread;
-    unsigned barriers; /* barriers passed by this thread in total */
 } worker;
 
 struct pj_team {
     gate start;                              /* dispatches so far */
     gate arrived;                            /* threads that finished, summed over all dispatches */
-    gate barrier;                            /* barriers passed */
     _Alignas(LINE) _Atomic uint64_t present; /* dispatch << 32 | CLOSED | workers checked in */
-    _Alignas(LINE) atomic_uint waiting;      /* threads at the current barrier */
     _Alignas(LINE) atomic_size_t next;       /* next item for pj_team_take */
     _Alignas(LINE) pj_team_fn *run;
     void *context;
@@ -130,7 +127,6 @@ pj_status pj_team_new(unsigned threads, bool pin, pj_team **result, pj_error *er
     team->spin_rounds = fits ? SPIN_ROUNDS : 1;
     gate_init(&team->start);
     gate_init(&team->arrived);
-    gate_init(&team->barrier);
     pj_status status = PJ_OK;
     team->scratch = pj_alloc_aligned(LINE, threads, PJ_TEAM_SCRATCH_BYTES);
     if (!team->scratch) status = pj_fail_memory(err, "the thread team");
@@ -158,7 +154,6 @@ void pj_team_free(pj_team *team)
     if (team->pinned) pj_thread_unpin();
     gate_fini(&team->start);
     gate_fini(&team->arrived);
-    gate_fini(&team->barrier);
     pj_free(team->scratch);
     pj_free(team);
 }
@@ -203,22 +198,6 @@ void pj_team_offer(pj_team *team, pj_team_fn *run, void *context)
     run(context, 0);
     done += (unsigned)(atomic_fetch_or(&team->present, CLOSED) & (CLOSED - 1));
     gate_wait(&team->arrived, done, team->spin_rounds);
-}
-
-void pj_team_barrier(pj_team *team, unsigned thread)
-{
-    if (team->threads == 1) {
-        atomic_store_explicit(&team->next, 0, memory_order_relaxed);
-        return;
-    }
-    unsigned turn = ++team->workers[thread].barriers;
-    if (atomic_fetch_add(&team->waiting, 1) + 1 == team->threads) {
-        atomic_store(&team->waiting, 0);
-        atomic_store(&team->next, 0);
-        gate_add(&team->barrier);
-    } else {
-        gate_wait(&team->barrier, turn, team->spin_rounds);
-    }
 }
 
 bool pj_team_take(pj_team *team, size_t count, size_t grain, size_t *begin, size_t *end)

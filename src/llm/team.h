@@ -1,8 +1,7 @@
 /* The engine's thread team: a fixed set of pinned threads that repeatedly run one function together
- * (fork-join), with barriers. Waiting threads spin for some microseconds, then sleep, so that a
- * dispatch in a decode step costs well under a microsecond and an idle engine costs nothing. The
- * calling thread is thread 0. No allocation after pj_team_new. One team serves one caller at a
- * time. */
+ * (fork-join). Waiting threads spin for some microseconds, then sleep, so that a dispatch in a
+ * decode step costs well under a microsecond and an idle engine costs nothing. The calling thread
+ * is thread 0. No allocation after pj_team_new. One team serves one caller at a time. */
 #ifndef PJ_LLM_TEAM_H
 #define PJ_LLM_TEAM_H
 
@@ -25,10 +24,8 @@ void pj_team_run(pj_team *team, pj_team_fn *run, void *context);
  * thread that did not arrive before all work was done, because its CPU was busy, is not waited for
  * and does not run. */
 void pj_team_offer(pj_team *team, pj_team_fn *run, void *context);
-/* Inside a run, not an offer: waits until every thread of the team has arrived. */
-void pj_team_barrier(pj_team *team, unsigned thread);
 /* Inside a run: takes up to `grain` of the `count` items (dynamic scheduling); false when none are
- * left. Restarts at 0 with every run and after every barrier. */
+ * left. Restarts at 0 with every run. */
 bool pj_team_take(pj_team *team, size_t count, size_t grain, size_t *begin, size_t *end);
 /* This thread's equal share of `count` items (static scheduling), in multiples of `grain`; may be
  * empty. */

@@ -50,7 +50,7 @@ static int next_frame(const unsigned char *at, size_t left, frame *f)
     return left >= f->whole;
 }
 
-bool pj_frame_reader_take(pj_frame_reader *r, const char *bytes, size_t count)
+static bool take_bytes(pj_frame_reader *r, const char *bytes, size_t count)
 {
     size_t at = 0;
     int found;
@@ -73,5 +73,5 @@ bool pj_frame_reader_receive(pj_frame_reader *r)
     static _Thread_local char bytes[RECEIVE_BYTES];
     ssize_t n = recv(r->fd, bytes, sizeof bytes, MSG_DONTWAIT);
     if (n < 0) return errno == EAGAIN || errno == EINTR;
-    return n > 0 && pj_frame_reader_take(r, bytes, (size_t)n);
+    return n > 0 && take_bytes(r, bytes, (size_t)n);
 }

@@ -24,7 +24,5 @@ void pj_frame_reader_fini(pj_frame_reader *reader);
 /* Processes available input without waiting. False: the peer has closed the connection or sent a
  * frame that a hub does not send. */
 bool pj_frame_reader_receive(pj_frame_reader *reader);
-/* The same with bytes that were already received. */
-bool pj_frame_reader_take(pj_frame_reader *reader, const char *bytes, size_t count);
 
 #endif

@@ -122,7 +122,8 @@ pj_status pj_target_parse(const char *raw, size_t bytes, pj_target *target, pj_a
 
 /* ---- checking ------------------------------------------------------------------------------ */
 
-bool pj_choice_has(const char *choices, const char *text)
+/* Whether `text` is one of "a|b|c". */
+static bool is_choice(const char *choices, const char *text)
 {
     size_t length = strlen(text);
     for (const char *p = choices; *p;) {
@@ -187,7 +188,7 @@ static pj_status check_value(const pj_param_rule *rule, const char *value, pj_er
     case PJ_PARAM_INT:
     case PJ_PARAM_NUMBER: return check_number(rule, value, err);
     case PJ_PARAM_CHOICE:
-        if (pj_choice_has(rule->choices, value)) return PJ_OK;
+        if (is_choice(rule->choices, value)) return PJ_OK;
         return pj_fail(err, PJ_E_INVALID, "%s must be one of %s", rule->name, rule->choices);
     case PJ_PARAM_TIME:
         if (pj_clock_parse_iso(value, &when)) return PJ_OK;

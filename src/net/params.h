@@ -55,7 +55,4 @@ const char *pj_params_text(const pj_params *params, const char *name); /* NULL: 
 int64_t pj_params_int(const pj_params *params, const char *name, int64_t otherwise);
 double pj_params_number(const pj_params *params, const char *name, double otherwise);
 
-/* Whether `text` is one of "a|b|c". */
-bool pj_choice_has(const char *choices, const char *text);
-
 #endif

@@ -607,21 +607,3 @@ void pj_curve_forget(pj_curve *curve, int64_t at_ns)
                 curve->window_count * sizeof *curve->window_edges);
     }
 }
-
-void pj_curve_thin(pj_curve *curve, int64_t from_ns, int64_t to_ns)
-{
-    enum { MUCH = 65536 };
-    if (curve->rail.kind == PJ_RAIL_AVERAGE || curve->count < MUCH) return;
-    size_t from = piece_at(curve, from_ns) + 1, to = piece_at(curve, to_ns);
-    if (to < from || to - from < curve->count / 2) return;
-    memmove(curve->pieces + from, curve->pieces + to, (curve->count - to) * sizeof *curve->pieces);
-    curve->count -= to - from;
-    from = window_at(curve, from_ns) + 1;
-    to = window_at(curve, to_ns);
-    if (curve->window_count == 0 || to <= from) return;
-    memmove(curve->windows + from, curve->windows + to,
-            (curve->window_count - to) * sizeof *curve->windows);
-    memmove(curve->window_edges + from, curve->window_edges + to,
-            (curve->window_count - to) * sizeof *curve->window_edges);
-    curve->window_count -= to - from;
-}

@@ -34,11 +34,6 @@ pj_status pj_curve_finish(pj_curve *curve, pj_error *err);
 /* Drops everything before `at_ns`, for long-lived curves; queries about that time give NAN. */
 void pj_curve_forget(pj_curve *curve, int64_t at_ns);
 
-/* For long intervals whose total alone matters: drops detail strictly between the two times once
- * there is much of it. The energy from a time before to a time after stays the same; queries at
- * times in between are no longer meaningful. Averages (PJ_RAIL_AVERAGE) are left alone. */
-void pj_curve_thin(pj_curve *curve, int64_t from_ns, int64_t to_ns);
-
 /* Raises the standard deviation of the device's gain to `excess` (relative); never lowers it. NAN
  * changes nothing. */
 void pj_curve_doubt_gain(pj_curve *curve, double excess);

@@ -1,30 +1,10 @@
-/* Helpers for power sources: paths below a configurable root, parsing sysfs numbers, reports, and
- * the texts of reasons. They are separate from the table of sources (sources.c), which includes
+/* Helpers for power sources: paths below a configurable root, parsing sysfs numbers, reports. They
+ * are separate from the table of sources (sources.c), which includes
  * every source, so that dependencies stay acyclic. */
 #include "power/source.h"
 
 #include <stdarg.h>
 #include <stdio.h>
-
-const char *pj_reading_reason_text(unsigned reason)
-{
-    static const char *const texts[PJ_REASON_COUNT] = {
-        [PJ_REASON_NONE] = "",
-        [PJ_REASON_UNSUPPORTED] = "not supported by the driver",
-        [PJ_REASON_IO] = "the read failed",
-        [PJ_REASON_DENIED] = "permission denied",
-        [PJ_REASON_NOT_A_NUMBER] = "not a number",
-        [PJ_REASON_NEGATIVE] = "negative",
-        [PJ_REASON_TOO_HIGH] = "above the rail's power limit",
-        [PJ_REASON_ZERO] = "zero where the rail is known to draw power",
-        [PJ_REASON_BACKWARDS] = "the counter stepped back",
-        [PJ_REASON_FROZEN] = "unchanged for more than 20 update periods",
-        [PJ_REASON_SUSPENDED] = "the machine or this process was suspended",
-        [PJ_REASON_AMBIGUOUS] = "the counter may have wrapped more than once",
-        [PJ_REASON_GONE] = "the device or its helper process is gone",
-    };
-    return reason < PJ_REASON_COUNT ? texts[reason] : "unknown";
-}
 
 bool pj_power_path(char *out, size_t bytes, const char *root, const char *path)
 {

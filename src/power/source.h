@@ -146,8 +146,6 @@ typedef enum pj_reading_reason {
     PJ_REASON_COUNT
 } pj_reading_reason;
 
-const char *pj_reading_reason_text(unsigned reason); /* "above the rail's limit", ... */
-
 /* ---- helpers for sources (source.c) --------------------------------------------------------- */
 
 /* Writes root + path; false when it does not fit. */

@@ -192,8 +192,9 @@ static pj_status append(pj_spool *spool, pj_record_type type, pj_json *json, pj_
     return status;
 }
 
-pj_status pj_request_write_info(pj_spool *spool, const pj_run_info *info, int64_t begin_ns,
-                                pj_error *err)
+/* Writes INFO and, with rails, RAIL records. */
+static pj_status write_info(pj_spool *spool, const pj_run_info *info, int64_t begin_ns,
+                            pj_error *err)
 {
     pj_buffer buffer;
     pj_json json;
@@ -686,7 +687,7 @@ pj_status pj_request_build(const pj_request_parts *p, pj_run_data *data, pj_erro
     if (status == PJ_OK)
         status = pj_request_info(p->place, p->exchange, p->id, p->wall_ns, p->allocation, &arena,
                                  &info, err);
-    if (status == PJ_OK) status = pj_request_write_info(&spool, &info, t.begin_ns, err);
+    if (status == PJ_OK) status = write_info(&spool, &info, t.begin_ns, err);
     if (status == PJ_OK) status = write_power(p, &t, &spool, err);
     if (status == PJ_OK) status = write_spans(p, &t, &spool, err);
     if (status == PJ_OK) status = write_warnings(p, &t, &spool, err);

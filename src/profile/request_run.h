@@ -43,9 +43,6 @@ pj_request_times pj_request_times_of(const pj_exchange *exchange);
 pj_status pj_request_info(const pj_request_place *place, const pj_exchange *exchange,
                           const char *id, int64_t wall_ns, const char *allocation, pj_arena *arena,
                           pj_run_info *info, pj_error *err);
-/* Writes INFO and, with rails, RAIL records. */
-pj_status pj_request_write_info(pj_spool *spool, const pj_run_info *info, int64_t begin_ns,
-                                pj_error *err);
 
 /* The finished run. */
 typedef struct pj_request_parts {

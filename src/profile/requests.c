@@ -629,11 +629,6 @@ pj_source_quality pj_requests_quality(const pj_requests *q)
     return q->place.quality;
 }
 
-pj_batch_rule pj_requests_rule(const pj_requests *q)
-{
-    return q->ledger ? pj_ledger_rule(q->ledger) : q->options.rule;
-}
-
 void pj_requests_machine(pj_requests *q, int64_t begin_ns, int64_t end_ns, pj_curve_energy *energy)
 {
     *energy = (pj_curve_energy){NAN, NAN, NAN, NAN, NAN, 0};

@@ -42,7 +42,6 @@ pj_status pj_requests_open(const pj_requests_options *options, pj_requests **req
 void pj_requests_close(pj_requests *requests); /* NULL is allowed */
 /* Waits until all requests that have ended so far are stored. */
 void pj_requests_drain(pj_requests *requests);
-pj_batch_rule pj_requests_rule(const pj_requests *requests);
 
 /* Ownership of the exchange passes when the request ends. NULL when out of memory. */
 pj_request *pj_request_begin(pj_requests *requests, pj_exchange *exchange, void *user);

@@ -5,13 +5,13 @@
 #include <string.h>
 
 static const struct {
-    const char *name, *mime, *suffix;
+    const char *name, *suffix;
 } formats[PJ_EXPORT_COUNT] = {
-    [PJ_EXPORT_JSON] = {"json", "application/json", ".json"},
-    [PJ_EXPORT_CSV] = {"csv", "application/zip", "-csv.zip"},
-    [PJ_EXPORT_TRACE] = {"trace", "application/json", ".trace.json"},
-    [PJ_EXPORT_SPEEDSCOPE] = {"speedscope", "application/json", ".speedscope.json"},
-    [PJ_EXPORT_FOLDED] = {"folded", "text/plain; charset=utf-8", ".folded.txt"},
+    [PJ_EXPORT_JSON] = {"json", ".json"},
+    [PJ_EXPORT_CSV] = {"csv", "-csv.zip"},
+    [PJ_EXPORT_TRACE] = {"trace", ".trace.json"},
+    [PJ_EXPORT_SPEEDSCOPE] = {"speedscope", ".speedscope.json"},
+    [PJ_EXPORT_FOLDED] = {"folded", ".folded.txt"},
 };
 
 int pj_export_parse(const char *name)
@@ -19,11 +19,6 @@ int pj_export_parse(const char *name)
     for (int i = 0; i < PJ_EXPORT_COUNT; i++)
         if (strcmp(formats[i].name, name) == 0) return i;
     return -1;
-}
-
-const char *pj_export_mime(pj_export_format format)
-{
-    return formats[format].mime;
 }
 
 void pj_export_file_name(pj_export_format format, const char *run_id, char *text, size_t bytes)

@@ -17,7 +17,6 @@ typedef enum pj_export_format {
 } pj_export_format;
 
 int pj_export_parse(const char *name); /* "json", ...; -1: none of them */
-const char *pj_export_mime(pj_export_format format);
 /* "<id>.json", "<id>-csv.zip", ...; a file name without folders. */
 void pj_export_file_name(pj_export_format format, const char *run_id, char *text, size_t bytes);
 

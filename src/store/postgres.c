@@ -100,7 +100,7 @@ pj_status pj_pg_fail(pj_postgres *pg, const PGresult *result, pj_error *err)
     return status;
 }
 
-void pj_pg_forget_tables(pj_postgres *pg)
+static void forget_tables(pj_postgres *pg)
 {
     for (int i = 0; i < PJ_PG_TABLES; i++) {
         pj_free(pg->tables[i]);
@@ -141,7 +141,7 @@ pj_status pj_pg_run(void *db, const char *text, pj_error *err)
     PGresult *result = pj_pg_ask(pg, text, &failure);
     if (result) {
         pj_pq.PQclear(result);
-        pj_pg_forget_tables(pg); /* it may have changed the schema */
+        forget_tables(pg); /* it may have changed the schema */
         return PJ_OK;
     }
     if (err) *err = failure;
@@ -184,7 +184,7 @@ static pj_status connect(pj_postgres *pg, pj_error *err)
     pg->generation++;
     pg->streaming = NULL;
     pg->in_transaction = false;
-    pj_pg_forget_tables(pg);
+    forget_tables(pg);
     if (!pj_pg_is_alive(pg)) return fail_connection(pg, err);
     pj_pq.PQsetNoticeProcessor(pg->connection, ignore_notice, NULL);
     int version = pj_pq.PQserverVersion(pg->connection);
@@ -236,7 +236,7 @@ void pj_pg_close(void *db)
 {
     pj_postgres *pg = db;
     if (!pg) return;
-    pj_pg_forget_tables(pg);
+    forget_tables(pg);
     if (pg->connection) pj_pq.PQfinish(pg->connection);
     pj_free(pg);
 }

@@ -134,7 +134,6 @@ void pj_pg_read(uint32_t type, const char *bytes, size_t count, pj_arena *scratc
 pj_status pj_pg_insert_rows(void *db, const pj_bulk_rows *rows, bool *done, pj_error *err);
 pj_status pj_pg_table_get(pj_postgres *pg, const char *name, const pj_pg_table **table,
                           pj_error *err);
-void pj_pg_forget_tables(pj_postgres *pg);
 
 void pj_pg_setup(pj_buffer *out, const char *schema, bool is_distributed); /* postgres_setup.c */
 

@@ -90,11 +90,6 @@ static void bind(pj_sql *sql, int index, const pj_value *value)
     if (sql) note(sql, sql->driver->bind(sql->statement, index, value));
 }
 
-void pj_sql_null(pj_sql *sql, int index)
-{
-    bind(sql, index, &(pj_value){.type = PJ_VALUE_NULL});
-}
-
 void pj_sql_int(pj_sql *sql, int index, int64_t value)
 {
     bind(sql, index, &(pj_value){.type = PJ_VALUE_INT, .integer = value});

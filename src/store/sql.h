@@ -24,7 +24,6 @@ typedef struct pj_sql pj_sql;
 pj_sql *pj_sql_begin(pj_store *store, const char *text, pj_error *err);
 pj_status pj_sql_end(pj_sql *sql, pj_error *err);
 
-void pj_sql_null(pj_sql *sql, int index);
 void pj_sql_int(pj_sql *sql, int index, int64_t value);
 void pj_sql_double(pj_sql *sql, int index, double value); /* NAN: NULL */
 /* Texts and blobs are borrowed until the next binding or pj_sql_end. NULL: NULL. */

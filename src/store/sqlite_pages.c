@@ -34,7 +34,7 @@ _Static_assert(16385 < 1 << TREE_BITS, "the lock-byte page is unused");
 
 /* ---- numbers ------------------------------------------------------------------------------- */
 
-uint32_t pj_page_of_root(uint32_t tree)
+static uint32_t page_of_root(uint32_t tree)
 {
     return 2 + tree;
 }
@@ -360,7 +360,7 @@ static void write_schema_row(const pj_page_schema *s, pj_row_record *record)
     pj_row_record_text(record, s->type, strlen(s->type), false);
     pj_row_record_text(record, s->name, strlen(s->name), false);
     pj_row_record_text(record, s->table, strlen(s->table), false);
-    pj_row_record_int(record, pj_page_of_root(s->tree));
+    pj_row_record_int(record, page_of_root(s->tree));
     pj_row_record_text(record, s->sql, strlen(s->sql), false);
 }
 

@@ -71,7 +71,6 @@ typedef struct pj_page_place {
     uint32_t tree, group, page; /* page: of a group, or of an index's leaves */
 } pj_page_place;
 pj_page_place pj_page_find(uint32_t number);
-uint32_t pj_page_of_root(uint32_t tree);
 uint32_t pj_page_count(void); /* page numbers run from 1 to this */
 void pj_page_make_root(const pj_bulk *bulk, uint32_t tree, unsigned char *page);
 void pj_page_make_index_leaf(const pj_bulk *bulk, uint32_t tree, uint32_t leaf,

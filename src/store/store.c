@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-pj_status pj_store_default_path(const char *path, char *out, size_t bytes, pj_error *err)
+static pj_status choose_place(const char *path, char *out, size_t bytes, pj_error *err)
 {
     const char *named = path ? path : getenv("PERJOULE_DB");
     if (named && *named) {
@@ -74,7 +74,7 @@ static pj_status open_place(pj_store *store, const pj_store_options *options, pj
     const char *pages = getenv("PERJOULE_STORE_PAGES");
     store->read_only = options->read_only;
     store->by_statements = options->by_statements || (pages && strcmp(pages, "0") == 0);
-    pj_status status = pj_store_default_path(options->path, store->place, sizeof store->place, err);
+    pj_status status = choose_place(options->path, store->place, sizeof store->place, err);
     if (status == PJ_OK) status = choose_driver(store, options, err);
     if (status != PJ_OK) return status;
     store->is_direct = options->is_direct || options->driver || !store->driver->is_remote;

@@ -31,8 +31,6 @@ bool pj_store_is_server(const char *place);
 /* Whether a file's content is a database of this program. */
 bool pj_store_is_database(const char *path);
 const char *pj_store_path(const pj_store *store);
-/* Resolves the path as pj_store_open does (NULL: the default). */
-pj_status pj_store_default_path(const char *path, char *out, size_t bytes, pj_error *err);
 
 /* Saves a finished run, replacing a run of the same id. Durable on return, also against
  * a power failure. */

@@ -46,7 +46,6 @@ void pj_view_write_phases(pj_run_view *view, const pj_view_window *window, bool 
 
 /* Statistic over the rows of a node, or metric of a node; NAN: unavailable. */
 double pj_node_statistic(const pj_sum_node *node, pj_statistic statistic);
-double pj_node_metric(const pj_sum_node *node, pj_metric metric);
 /* Adds a node to another, e.g. one component in two phases; a `to` with count 0 becomes a copy. */
 void pj_node_merge(pj_sum_node *to, const pj_sum_node *node);
 /* *phase is -1 for any; fails for an unknown name. */

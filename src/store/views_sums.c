@@ -13,7 +13,7 @@ double pj_node_statistic(const pj_sum_node *n, pj_statistic statistic)
     return pj_statistics[statistic].aggregate == PJ_AGGREGATE_MEAN ? value / n->stats_count : value;
 }
 
-double pj_node_metric(const pj_sum_node *n, pj_metric metric)
+static double node_metric(const pj_sum_node *n, pj_metric metric)
 {
     double mj = pj_mj_of_nj(n->gross_nj);
     switch (metric) {
@@ -292,7 +292,7 @@ static pj_status matrix_of_sums(pj_run_view *view, const pj_view_choice *choice,
     }
     for (size_t i = 0; i < cells; i++)
         m->values[i] =
-            sums[i].count || sums[i].entropy_count ? pj_node_metric(&sums[i], choice->metric) : NAN;
+            sums[i].count || sums[i].entropy_count ? node_metric(&sums[i], choice->metric) : NAN;
     return PJ_OK;
 }
 
@@ -424,7 +424,7 @@ static double children_sum(const tree *t, const pj_sum_node *parent, uint32_t le
         const pj_sum_node *n = &t->nodes.nodes[i];
         if (!is_child(parent, n, level)) continue;
         add_unknown(&nj, n->gross_nj);
-        double value = pj_node_metric(n, t->metric);
+        double value = node_metric(n, t->metric);
         bool by_parts = isnan(value) && n->operation == PJ_NO_NAME && t->metric >= PJ_METRIC_FLOPS;
         if (by_parts) value = children_sum(t, n, level + 1);
         sum += isnan(value) ? 0 : value;
@@ -479,7 +479,7 @@ static void write_node(const tree *t, const pj_sum_node *n, uint32_t level)
             pj_json_int(json, n->layer);
     }
     pj_json_kv_uint(json, "count", n->count);
-    double value = pj_node_metric(n, t->metric);
+    double value = node_metric(n, t->metric);
     double covered = operation ? 0 : children_sum(t, n, level + 1);
     if (isnan(value) && t->metric >= PJ_METRIC_FLOPS)
         value = covered; /* known for its parts only */

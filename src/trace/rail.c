@@ -1,5 +1,5 @@
-/* Names of rails and the rules that depend on their class, in one table: name, sample column, chart
- * colour, and whether the class counts towards the total. */
+/* Names of rails and the rules that depend on their class, in one table: name, sample column,
+ * and whether the class counts towards the total. */
 #include "trace/rail.h"
 
 #include <ctype.h>
@@ -8,16 +8,16 @@
 #include <string.h>
 
 static const struct {
-    const char *name, *column, *colour;
+    const char *name, *column;
     bool counts;    /* part of the machine's total, unless a wider rail contains it */
     double most_mw; /* plausibility limit of one rail: twice the largest device on sale */
 } classes[PJ_RAIL_CLASS_COUNT] = {
-    [PJ_RAIL_CPU] = {"cpu", "cpu_power_mw", "blue", true, 1e6},
-    [PJ_RAIL_GPU] = {"gpu", "gpu_power_mw", "green", true, 2.5e6},
-    [PJ_RAIL_ANE] = {"ane", "ane_power_mw", "orange", true, 1e5},
-    [PJ_RAIL_DRAM] = {"dram", "dram_power_mw", "purple", true, 5e5},
-    [PJ_RAIL_TOTAL] = {"total", "total_power_mw", "red", true, 2e7},
-    [PJ_RAIL_PLATFORM] = {"platform", NULL, "grey", false, 2e7},
+    [PJ_RAIL_CPU] = {"cpu", "cpu_power_mw", true, 1e6},
+    [PJ_RAIL_GPU] = {"gpu", "gpu_power_mw", true, 2.5e6},
+    [PJ_RAIL_ANE] = {"ane", "ane_power_mw", true, 1e5},
+    [PJ_RAIL_DRAM] = {"dram", "dram_power_mw", true, 5e5},
+    [PJ_RAIL_TOTAL] = {"total", "total_power_mw", true, 2e7},
+    [PJ_RAIL_PLATFORM] = {"platform", NULL, false, 2e7},
 };
 
 const char *pj_rail_class_name(pj_rail_class c)
@@ -28,11 +28,6 @@ const char *pj_rail_class_name(pj_rail_class c)
 const char *pj_rail_class_column(pj_rail_class c)
 {
     return (unsigned)c <= PJ_RAIL_TOTAL ? classes[c].column : NULL;
-}
-
-const char *pj_rail_class_colour(pj_rail_class c)
-{
-    return (unsigned)c < PJ_RAIL_CLASS_COUNT ? classes[c].colour : "grey";
 }
 
 double pj_rail_class_most_mw(pj_rail_class c)

@@ -56,11 +56,6 @@ static void unpack_context(uint64_t word, int32_t context[PJ_SPAN_KIND_COUNT])
     context[PJ_SPAN_COMPONENT] = context[PJ_SPAN_OPERATION] = 0;
 }
 
-pj_phase pj_recorder_phase(const pj_recorder *recorder)
-{
-    return (pj_phase)(atomic_load_explicit(&recorder->context, memory_order_relaxed) & 7);
-}
-
 /* ---- the ring ------------------------------------------------------------------------------ */
 
 static unsigned char *claim(pj_lane *lane, size_t size)

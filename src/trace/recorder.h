@@ -65,7 +65,5 @@ typedef struct pj_recorder_counts {
     uint64_t statistics_ns; /* computing statistics, as the recording threads reported */
 } pj_recorder_counts;
 pj_recorder_counts pj_recorder_count(const pj_recorder *recorder); /* any thread, approximate */
-/* The phase the run is in, as last published by any thread. */
-pj_phase pj_recorder_phase(const pj_recorder *recorder);
 
 #endif

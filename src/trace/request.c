@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-uint32_t pj_step_end(const pj_run_data *data, uint32_t first)
+/* The end of the step that begins with token row `first`: rows of one phase and position are one
+ * step of a batch, and consecutive. */
+static uint32_t step_end(const pj_run_data *data, uint32_t first)
 {
     const pj_token_row *step = &data->tokens[first];
     uint32_t end = first + 1;
@@ -130,7 +132,7 @@ static bool find_steps(const pj_run_data *d, steps *s)
     if (!s->items || !s->of_token) return false;
     for (uint32_t i = 0, end; i < d->token_count; i = end) {
         const pj_token_row *t = &d->tokens[i];
-        end = pj_step_end(d, i);
+        end = step_end(d, i);
         if (t->phase >= d->phase_count || d->phases[t->phase].phase != PJ_PHASE_DECODE) continue;
         s->items[s->count++] = (step){i, end, t->duration_ms, 0, 0};
         for (uint32_t k = i; k < end; k++) s->of_token[k] = s->count;

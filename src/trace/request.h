@@ -23,8 +23,4 @@ void pj_request_clear(pj_run_info *info);
  * callers that have the energy curve replace it by a better one. */
 pj_status pj_request_figures(pj_run_data *data, pj_error *err);
 
-/* The end of the step that begins with token row `first`: rows of one phase and position are one
- * step of a batch, and consecutive. */
-uint32_t pj_step_end(const pj_run_data *data, uint32_t first);
-
 #endif

@@ -117,7 +117,8 @@ static void write_identity(pj_json *json, const pj_run_info *info)
     write_optional_object(json, "model", info->model_json);
 }
 
-void pj_json_kv_sd(pj_json *json, const char *prefix, const pj_sd *sd)
+/* PREFIX_sd_random_mj, PREFIX_sd_bias_mj and PREFIX_sd_gain_mj. */
+static void write_sd(pj_json *json, const char *prefix, const pj_sd *sd)
 {
     const struct {
         const char *name;
@@ -131,7 +132,8 @@ void pj_json_kv_sd(pj_json *json, const char *prefix, const pj_sd *sd)
     }
 }
 
-void pj_json_kv_names(pj_json *json, const char *key, const char *names)
+/* A list of names with commas between them, as an array; NULL is an empty one. */
+static void write_names(pj_json *json, const char *key, const char *names)
 {
     pj_json_key(json, key);
     pj_json_array_begin(json);
@@ -152,17 +154,17 @@ static void write_energy(pj_json *json, const pj_run_info *info)
     pj_json_kv_string(json, "method", pj_method_name(info->method));
     pj_json_kv_double(json, "total_energy_mj", info->total_mj);
     pj_json_kv_double(json, "total_energy_sd_mj", info->total_sd_mj);
-    pj_json_kv_sd(json, "total_energy", &info->total_sd);
+    write_sd(json, "total_energy", &info->total_sd);
     pj_json_kv_double(json, "idle_energy_mj", info->idle_mj);
     pj_json_kv_double(json, "net_energy_mj", info->net_mj);
     pj_json_kv_double(json, "net_energy_sd_mj", info->net_sd_mj);
-    pj_json_kv_sd(json, "net_energy", &info->net_sd);
+    write_sd(json, "net_energy", &info->net_sd);
     pj_json_kv_double(json, "energy_upper_mj", info->upper_mj);
     pj_json_kv_string(json, "unavailable_reason",
                       info->absence ? pj_absence_name(info->absence) : NULL);
     pj_json_kv_bool(json, "total_is_partial", info->total_is_partial);
-    pj_json_kv_names(json, "total_rails", info->total_rails);
-    pj_json_kv_names(json, "partial_rails", info->partial_rails);
+    write_names(json, "total_rails", info->total_rails);
+    write_names(json, "partial_rails", info->partial_rails);
     pj_json_kv_double(json, "request_energy_mj", info->request_mj);
     pj_json_kv_double(json, "request_energy_sd_mj", info->request_sd_mj);
     pj_json_kv_double(json, "request_energy_net_mj", info->request_net_mj);

@@ -40,12 +40,6 @@ double pj_co2_grams(double mj, const pj_cost_rates *rates);
 void pj_summary_write(pj_json *json, const pj_run_info *info, const pj_cost_rates *rates);
 void pj_summary_write_members(pj_json *json, const pj_run_info *info, const pj_cost_rates *rates);
 
-/* PREFIX_sd_random_mj, PREFIX_sd_bias_mj and PREFIX_sd_gain_mj. */
-void pj_json_kv_sd(pj_json *json, const char *prefix, const pj_sd *sd);
-
-/* A list of names with commas between them, as an array; NULL is an empty one. */
-void pj_json_kv_names(pj_json *json, const char *key, const char *names);
-
 /* The status of a queued run: shown, never stored, not a pj_run_status. */
 enum { PJ_RUN_QUEUED = 100 };
 const char *pj_run_status_name(pj_run_status status);   /* "completed", ... */

@@ -14,8 +14,8 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "power/filter.h"
-#include "power/response.h"
 #include "power/trace_file.h"
+#include "response.h"
 
 #include <math.h>
 

@@ -512,12 +512,3 @@ void pj_linear_run(const pj_kernels *kernels, pj_team *team, const pj_packed *pa
     for (size_t j = 0; j < count; j++) p.cuts[j] = cut_job(&p, j);
     pj_team_offer(team, multiply_some, &p);
 }
-
-void pj_linear(const pj_kernels *kernels, pj_team *team, const float *x, size_t x_stride,
-               size_t tokens, const pj_linear_job *job, void *memory)
-{
-    pj_packed packed;
-    pj_linear_pack(kernels, team, job->weights->type, x, x_stride, tokens, job->weights->cols,
-                   memory, &packed);
-    pj_linear_run(kernels, team, &packed, job, 1);
-}

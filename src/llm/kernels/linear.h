@@ -61,8 +61,4 @@ enum { PJ_LINEAR_MAX_JOBS = 8 };
 void pj_linear_run(const pj_kernels *kernels, pj_team *team, const pj_packed *packed,
                    const pj_linear_job *jobs, size_t count);
 
-/* Both steps for one matrix. */
-void pj_linear(const pj_kernels *kernels, pj_team *team, const float *x, size_t x_stride,
-               size_t tokens, const pj_linear_job *job, void *memory);
-
 #endif

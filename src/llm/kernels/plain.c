@@ -245,7 +245,7 @@ static void gate_counts(const float *gate, const float *activated, const float *
 
 /* ---- products --------------------------------------------------------------------------- */
 
-void pj_plain_pack_q8(const float *x, size_t n, void *values, float *scales, int32_t *sums)
+static void pack_q8(const float *x, size_t n, void *values, float *scales, int32_t *sums)
 {
     int8_t *codes = values;
     for (size_t b = 0; b < n / PJ_Q8_BLOCK; b++, x += PJ_Q8_BLOCK, codes += PJ_Q8_BLOCK) {
@@ -348,7 +348,7 @@ static double peak(size_t rounds)
 static const pj_tile_kernels by_float = {.form = PJ_FORM_F32, .dot = dot_float};
 static const pj_tile_kernels by_codes = {.form = PJ_FORM_Q8, .dot = dot_q8};
 static const pj_form_kernels form_f32 = {.dot_tokens = SIZE_MAX};
-static const pj_form_kernels form_q8 = {.dot_tokens = SIZE_MAX, .pack_row = pj_plain_pack_q8};
+static const pj_form_kernels form_q8 = {.dot_tokens = SIZE_MAX, .pack_row = pack_q8};
 
 const pj_kernels pj_kernels_c = {
     .name = "c",

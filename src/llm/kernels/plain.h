@@ -6,7 +6,4 @@
 
 extern const pj_kernels pj_kernels_c;
 
-/* Functions reused by other sets. */
-void pj_plain_pack_q8(const float *x, size_t n, void *values, float *scales, int32_t *sums);
-
 #endif

@@ -45,8 +45,6 @@ void pj_regex_free(pj_regex *regex);
 typedef struct pj_regex_cursor {
     size_t from, last; /* `last` is SIZE_MAX before the first match */
 } pj_regex_cursor;
-int pj_regex_next(const pj_regex *regex, const char *text, size_t bytes, pj_regex_cursor *cursor,
-                  size_t *begin, size_t *end);
 
 /* A pattern in the file: a plain string or a regular expression. */
 typedef struct pj_pattern {

@@ -431,8 +431,8 @@ static size_t sequence_bytes(unsigned char lead)
     return lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
 }
 
-int pj_regex_next(const pj_regex *regex, const char *text, size_t bytes, pj_regex_cursor *cursor,
-                  size_t *begin, size_t *end)
+static int regex_next(const pj_regex *regex, const char *text, size_t bytes,
+                      pj_regex_cursor *cursor, size_t *begin, size_t *end)
 {
     while (cursor->from <= bytes) {
         int count = match_at(regex, text, bytes, cursor->from);
@@ -457,7 +457,7 @@ int pj_regex_next(const pj_regex *regex, const char *text, size_t bytes, pj_rege
 int pj_pattern_next(const pj_pattern *pattern, const char *text, size_t bytes,
                     pj_regex_cursor *cursor, size_t *begin, size_t *end)
 {
-    if (pattern->regex) return pj_regex_next(pattern->regex, text, bytes, cursor, begin, end);
+    if (pattern->regex) return regex_next(pattern->regex, text, bytes, cursor, begin, end);
     if (pattern->plain_bytes == 0 || cursor->from >= bytes) return 0;
     const char *found =
         memmem(text + cursor->from, bytes - cursor->from, pattern->plain, pattern->plain_bytes);

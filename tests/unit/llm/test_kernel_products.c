@@ -13,6 +13,15 @@
 
 /* ---- products --------------------------------------------------------------------------- */
 
+static void multiply(const pj_kernels *kernels, pj_team *team, const float *x, size_t x_stride,
+                     size_t tokens, const pj_linear_job *job, void *memory)
+{
+    pj_packed packed;
+    pj_linear_pack(kernels, team, job->weights->type, x, x_stride, tokens, job->weights->cols,
+                   memory, &packed);
+    pj_linear_run(kernels, team, &packed, job, 1);
+}
+
 /* Offset of a block's scale. */
 static size_t scale_place(pj_dtype type)
 {
@@ -106,7 +115,7 @@ static void product(const pj_kernels *k, const product_case *c)
     pj_error err;
     assert_int_equal(pj_team_new(c->threads, false, &team, &err), PJ_OK);
     pj_linear_job job = {&w, c->bias ? bias : NULL, y, y_stride};
-    pj_linear(k, team, x, x_stride, c->tokens, &job, memory);
+    multiply(k, team, x, x_stride, c->tokens, &job, memory);
     bool words = form == PJ_FORM_Q8_WORDS;
     /* As bytes, Q6_K and Q2_K are coded anew, see codes.h and codes_lookup.h. */
     bool anew = (c->type == PJ_Q6_K && !words) || c->type == PJ_Q2_K;
@@ -189,7 +198,7 @@ static void test_jobs_together(void **state)
         pj_linear_run(k, team, &packed, jobs, 3);
         for (int j = 0; j < 3; j++) {
             pj_linear_job job = {&w[j], NULL, alone, rows[j]};
-            pj_linear(k, team, x, COLS, tokens, &job, memory);
+            multiply(k, team, x, COLS, tokens, &job, memory);
             assert_memory_equal(alone, y[j], tokens * rows[j] * sizeof(float));
             test_free(bytes[j]), test_free(y[j]);
         }
@@ -205,34 +214,33 @@ static void test_rows_apart(void **state)
 {
     enum { COLS = 768, ROWS = 59, TOKENS = 3 };
     FOR_SETS(k)
-    for (int type = 0; type < PJ_DTYPE_COUNT; type++) for (unsigned threads = 1; threads < 4;
-                                                           threads++)
-    {
-        size_t row_bytes = pj_dtype_row_bytes((pj_dtype)type, COLS);
-        uint8_t *bytes = test_malloc(ROWS * row_bytes);
-        random_weights((pj_dtype)type, bytes, ROWS * COLS);
-        float *x = random_row(TOKENS * COLS, -1, 1), *y = random_row(TOKENS * ROWS, 0, 0);
-        void *memory = pj_alloc_aligned(64, 1, pj_linear_pack_bytes(TOKENS, COLS));
-        pj_team *team;
-        assert_int_equal(pj_team_new(threads, false, &team, NULL), PJ_OK);
-        pj_matrix w = {bytes, (pj_dtype)type, ROWS, COLS, row_bytes};
-        pj_linear_job job = {&w, NULL, y, ROWS};
-        pj_linear(k, team, x, COLS, TOKENS, &job, memory);
-        for (size_t r = 0; r < ROWS; r++) {
-            float one[TOKENS];
-            pj_matrix row = {bytes + r * row_bytes, (pj_dtype)type, 1, COLS, row_bytes};
-            pj_linear_job alone = {&row, NULL, one, 1};
-            pj_linear(k, team, x, COLS, TOKENS, &alone, memory);
-            for (size_t t = 0; t < TOKENS; t++)
-                if (memcmp(&one[t], &y[t * ROWS + r], sizeof *one) != 0)
-                    fail_msg("%s %s: row %zu, token %zu of %u threads: %.9g, alone %.9g", k->name,
-                             pj_dtype_get((pj_dtype)type)->name, r, t, threads,
-                             (double)y[t * ROWS + r], (double)one[t]);
+    for (int type = 0; type < PJ_DTYPE_COUNT; type++)
+        for (unsigned threads = 1; threads < 4; threads++) {
+            size_t row_bytes = pj_dtype_row_bytes((pj_dtype)type, COLS);
+            uint8_t *bytes = test_malloc(ROWS * row_bytes);
+            random_weights((pj_dtype)type, bytes, ROWS * COLS);
+            float *x = random_row(TOKENS * COLS, -1, 1), *y = random_row(TOKENS * ROWS, 0, 0);
+            void *memory = pj_alloc_aligned(64, 1, pj_linear_pack_bytes(TOKENS, COLS));
+            pj_team *team;
+            assert_int_equal(pj_team_new(threads, false, &team, NULL), PJ_OK);
+            pj_matrix w = {bytes, (pj_dtype)type, ROWS, COLS, row_bytes};
+            pj_linear_job job = {&w, NULL, y, ROWS};
+            multiply(k, team, x, COLS, TOKENS, &job, memory);
+            for (size_t r = 0; r < ROWS; r++) {
+                float one[TOKENS];
+                pj_matrix row = {bytes + r * row_bytes, (pj_dtype)type, 1, COLS, row_bytes};
+                pj_linear_job alone = {&row, NULL, one, 1};
+                multiply(k, team, x, COLS, TOKENS, &alone, memory);
+                for (size_t t = 0; t < TOKENS; t++)
+                    if (memcmp(&one[t], &y[t * ROWS + r], sizeof *one) != 0)
+                        fail_msg("%s %s: row %zu, token %zu of %u threads: %.9g, alone %.9g",
+                                 k->name, pj_dtype_get((pj_dtype)type)->name, r, t, threads,
+                                 (double)y[t * ROWS + r], (double)one[t]);
+            }
+            pj_team_free(team);
+            pj_free(memory);
+            test_free(bytes), test_free(x), test_free(y);
         }
-        pj_team_free(team);
-        pj_free(memory);
-        test_free(bytes), test_free(x), test_free(y);
-    }
 }
 
 /* Statistics of a product's output: sums of every step-th token counted from the last, and the
@@ -257,7 +265,7 @@ static void statistics(const pj_kernels *k, size_t tokens, size_t step, bool wit
                          .sums = sums,
                          .look_step = step,
                          .tau = 0.5f};
-    pj_linear(k, team, x, COLS, tokens, &job, memory);
+    multiply(k, team, x, COLS, tokens, &job, memory);
     pj_value_sums_add(&got, &sums[0].sums);
     pj_value_sums_add(&got, &sums[1].sums);
     const pj_kernels *plain = pj_kernels_find("c");
@@ -309,7 +317,7 @@ static double least_ns(const pj_kernels *k, pj_team *team, const pj_linear_job *
     double least = 1e18;
     for (int i = 0; i < 20; i++) {
         int64_t begin = pj_clock_ns();
-        pj_linear(k, team, x, job->weights->cols, tokens, job, memory);
+        multiply(k, team, x, job->weights->cols, tokens, job, memory);
         least = fmin(least, (double)(pj_clock_ns() - begin));
     }
     return least;

@@ -1,7 +1,7 @@
 /* A grid search over window, delay and lag: for given values the expected reading is off + (on -
  * off) x share, where share is the fraction of time that the sensor saw the load on; the two powers
  * follow by linear least squares. The best fit wins. */
-#include "power/response.h"
+#include "response.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
