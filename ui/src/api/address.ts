@@ -20,8 +20,11 @@ export const runPath = (id: string): string => `api/profiling/run/${encodeURICom
 export const chartPoints = (): number => Math.max(1000, 2 * Math.round(innerWidth));
 
 /** What the analysis of a run is first drawn from, as the client asks for it. */
-export const FIRST: Record<'summary' | 'pipeline' | 'power' | 'tokens', (id: string) => string> = {
-  summary: (id) => address(`${runPath(id)}/summary`),
+export const FIRST: Record<
+  'summary' | 'pipeline' | 'power' | 'tokens',
+  (id: string, rates?: Query) => string
+> = {
+  summary: (id, rates) => address(`${runPath(id)}/summary`, rates),
   pipeline: (id) => address(`${runPath(id)}/pipeline`, { limit: 1 }),
   power: (id) => address(`${runPath(id)}/power`, { points: chartPoints() }),
   tokens: (id) => address(`${runPath(id)}/tokens`),

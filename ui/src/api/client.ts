@@ -86,12 +86,12 @@ export const api = {
     return { runs, total: Number(r.headers.get('X-Total-Count') ?? runs.length) };
   },
   facets: (signal?: AbortSignal) => get<T.Facets>('api/profiling/facets', {}, signal),
-  detail: (id: string, signal?: AbortSignal) =>
-    get<T.RunDetail>(run(id), { include: 'none' }, signal),
-  summary: async (id: string, signal?: AbortSignal): Promise<T.Summary> => ({
+  detail: (id: string, signal?: AbortSignal, rates: Query = {}) =>
+    get<T.RunDetail>(run(id), { include: 'none', ...rates }, signal),
+  summary: async (id: string, signal?: AbortSignal, rates: Query = {}): Promise<T.Summary> => ({
     // Lists that another version of the server does not know are empty.
     ...NO_LISTS,
-    ...(await get<T.Summary>(`${run(id)}/summary`, {}, signal)),
+    ...(await get<T.Summary>(`${run(id)}/summary`, rates, signal)),
   }),
   pipeline: (id: string, q: Query, signal?: AbortSignal) =>
     get<T.Pipeline>(`${run(id)}/pipeline`, q, signal),
@@ -107,7 +107,8 @@ export const api = {
   tree: (id: string, q: Query, signal?: AbortSignal) => get<T.Tree>(`${run(id)}/tree`, q, signal),
   operations: (id: string, q: Query, signal?: AbortSignal) =>
     get<T.Operations>(`${run(id)}/operations`, q, signal),
-  advice: (id: string, signal?: AbortSignal) => get<T.Advice>(`${run(id)}/advice`, {}, signal),
+  advice: (id: string, q: Query, signal?: AbortSignal) =>
+    get<T.Advice>(`${run(id)}/advice`, q, signal),
   compareGroups: async (query: Query, signal?: AbortSignal): Promise<T.Compare> => ({
     ...(await get<T.Compare>('api/profiling/compare/groups', query, signal)),
     runs: [],

@@ -10,7 +10,7 @@ export function askEarly(search: string): void {
   const id = q.get('run');
   if (q.get('view') !== 'analysis' || !id) return;
   for (const of of Object.values(FIRST)) {
-    const url = of(id);
+    const url = of(id, { usd_per_kwh: q.get('usd'), g_per_kwh: q.get('co2') });
     const answer = fetch(url, { credentials: 'same-origin' });
     answer.catch(() => {}); // whoever takes it is told
     asked.set(url, answer);

@@ -1,4 +1,5 @@
-// A Sankey diagram as SVG: some sixty nodes, each with a title that screen readers can read.
+// A Sankey diagram as SVG: some sixty nodes, each with a title that screen readers can read. Arrow keys
+// walk the nodes: up and down within a column, left and right along the widest flow; Enter picks.
 import { type SankeyLink, type SankeyNode, sankey, sankeyLinkHorizontal } from 'd3-sankey';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { dark } from '../state/settings';
@@ -16,8 +17,17 @@ interface L {
 }
 
 const HEIGHT = 400;
+/** Lines of the tooltip of a node. */
+const ROWS = 10;
 
-export function Sankey({ flows, show }: { flows: Flows; show: (v: number) => string }) {
+interface Props {
+  flows: Flows;
+  show: (v: number) => string;
+  /** A node was clicked, or Enter pressed on it. */
+  onPick?: (id: string) => void;
+}
+
+export function Sankey({ flows, show, onPick }: Props) {
   const box = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(0);
   useEffect(() => {
@@ -32,20 +42,33 @@ export function Sankey({ flows, show }: { flows: Flows; show: (v: number) => str
   }, []);
   return (
     <div ref={box} class="sankey-box">
-      {width > 0 && <Drawing flows={flows} show={show} width={width} />}
+      {width > 0 && <Drawing flows={flows} show={show} onPick={onPick} width={width} />}
     </div>
   );
 }
 
-function Drawing({
-  flows,
-  show,
-  width,
-}: {
-  flows: Flows;
-  show: (v: number) => string;
-  width: number;
-}) {
+type Node = SankeyNode<N, L>;
+type Link = SankeyLink<N, L>;
+const end = (n: unknown): Node => n as Node;
+const widest = (links: Link[] = []): Link | undefined =>
+  links.reduce((a: Link | undefined, l) => (a && a.value >= l.value ? a : l), undefined);
+
+/** The node that an arrow key leads to from another; from none, the first. */
+function walk(nodes: Node[], from: Node | undefined, key: string): Node | undefined {
+  if (!from || key === 'Home') return nodes[0];
+  if (key === 'End') return nodes[nodes.length - 1];
+  if (key === 'ArrowLeft') return end(widest(from.targetLinks)?.source) ?? from;
+  if (key === 'ArrowRight') return end(widest(from.sourceLinks)?.target) ?? from;
+  const column = nodes.filter((n) => n.x0 === from.x0).sort((a, b) => (a.y0 ?? 0) - (b.y0 ?? 0));
+  const i = column.indexOf(from) + (key === 'ArrowDown' ? 1 : -1);
+  return column[Math.max(0, Math.min(column.length - 1, i))];
+}
+
+const KEYS = new Set(['ArrowLeft', 'ArrowRight', 'ArrowUp', 'ArrowDown', 'Home', 'End']);
+
+function Drawing({ flows, show, onPick, width }: Props & { width: number }) {
+  const [focused, setFocused] = useState<string | null>(null);
+  const svg = useRef<SVGSVGElement>(null);
   dark.value;
   const c = colours();
   const narrow = width < 420;
@@ -79,10 +102,49 @@ function Drawing({
       e.clientX,
       e.clientY,
     );
-  const end = (n: unknown): SankeyNode<N, L> => n as SankeyNode<N, L>;
-  const name = (l: SankeyLink<N, L>) => `${end(l.source).label} → ${end(l.target).label}`;
+  const name = (l: Link) => `${end(l.source).label} → ${end(l.target).label}`;
+  /** Where its energy comes from and goes to: what the ribbons show to those who see them. */
+  const around = (n: Node): [string, string][] => [
+    ...(n.targetLinks ?? []).map((l): [string, string] => [
+      `From ${end(l.source).label}`,
+      show(l.value),
+    ]),
+    ...(n.sourceLinks ?? []).map((l): [string, string] => [
+      `To ${end(l.target).label}`,
+      show(l.value),
+    ]),
+  ];
+  const key = (e: KeyboardEvent) => {
+    if (e.ctrlKey || e.metaKey || e.altKey) return;
+    if (e.key === 'Enter' && focused !== null) {
+      e.preventDefault();
+      onPick?.(focused);
+      return;
+    }
+    if (!KEYS.has(e.key)) return;
+    const to = walk(
+      nodes,
+      nodes.find((n) => n.id === focused),
+      e.key,
+    );
+    const box = svg.current?.getBoundingClientRect();
+    if (!to || !box) return;
+    e.preventDefault();
+    e.stopPropagation();
+    setFocused(to.id);
+    const v = to.value ?? 0;
+    const rows: [string, string][] = [['Value', show(v)], ['Of the run', share(v)], ...around(to)];
+    showTip(
+      Sankey,
+      { title: to.label, rows: rows.slice(0, ROWS) },
+      box.left + (to.x1 ?? 0),
+      box.top + ((to.y0 ?? 0) + (to.y1 ?? 0)) / 2,
+      true,
+    );
+  };
   return (
     <svg
+      ref={svg}
       class="sankey"
       width={width}
       height={HEIGHT}
@@ -92,6 +154,13 @@ function Drawing({
         .filter((n) => n.id.startsWith('part '))
         .map((n) => `${n.label} ${share(n.value ?? 0)}`)
         .join(', ')}.`}
+      // biome-ignore lint/a11y/noNoninteractiveTabindex: its nodes are walked with the arrow keys
+      tabIndex={0}
+      onKeyDown={key}
+      onBlur={() => {
+        setFocused(null);
+        hideTip(Sankey);
+      }}
       onPointerLeave={() => hideTip(Sankey)}
     >
       <g fill="none">
@@ -113,7 +182,13 @@ function Drawing({
         const h = Math.max(1, (n.y1 ?? 0) - (n.y0 ?? 0));
         const room = h >= 9;
         return (
-          <g key={n.id} onPointerMove={(e) => over(e, n.label, n.value ?? 0)}>
+          // biome-ignore lint/a11y/noStaticElementInteractions: the diagram has the keys, Enter picks there
+          <g
+            key={n.id}
+            class="sankey-node"
+            onPointerMove={(e) => over(e, n.label, n.value ?? 0)}
+            onClick={() => onPick?.(n.id)}
+          >
             <rect
               x={n.x0}
               y={n.y0}
@@ -121,6 +196,8 @@ function Drawing({
               height={h}
               rx="1.5"
               fill={n.colour}
+              stroke={n.id === focused ? c.text : undefined}
+              stroke-width={n.id === focused ? 2 : undefined}
             >
               <title>{`${n.label}: ${show(n.value ?? 0)}`}</title>
             </rect>

@@ -73,6 +73,9 @@ export interface Selection {
   /** Layers apart in the trees, instead of merged. */
   apart: boolean;
   unit: EnergyUnit;
+  /** Price of a kilowatt-hour in USD and grams of CO₂ in it; texts, '' for the server's own. */
+  usd: string;
+  co2: string;
   /** Smallest confidence of a sample's phase, in percent. */
   confidence: number;
   /** Seconds of power that Live shows. */
@@ -132,6 +135,8 @@ export const EMPTY: Selection = {
   net: false,
   apart: false,
   unit: 'auto',
+  usd: '',
+  co2: '',
   confidence: 0,
   window: 60,
   ids: [],
@@ -164,6 +169,10 @@ const one = <T extends string>(text: string | null, of: readonly T[], otherwise:
 
 const whole = (text: string | null): number | null =>
   text !== null && /^\d{1,9}$/.test(text) ? Number(text) : null;
+
+/** A price or an intensity: what is no such number is none. */
+export const amount = (text: string | null): string =>
+  text !== null && /^\d{1,4}(\.\d{0,6})?$/.test(text.trim()) ? text.trim() : '';
 
 function readWhatIf(text: string): WhatIf {
   const [input = '', output = '', batches = '', dtype = '', ...model] = text.split('~');
@@ -198,6 +207,8 @@ export function parse(query: string): Selection {
     net: q.get('net') === '1',
     apart: q.get('layers') === 'apart',
     unit: one(q.get('unit'), ['auto', 'mJ', 'J', 'Wh'], EMPTY.unit),
+    usd: amount(q.get('usd')),
+    co2: amount(q.get('co2')),
     confidence: Math.min(100, whole(q.get('confidence')) ?? 0),
     window: Number(one(q.get('window'), ['60', '10', '300'], '60')),
     ids: text('ids').split(',').filter(Boolean).slice(0, CHOSEN),
@@ -253,6 +264,8 @@ export function write(s: Selection): string {
   if (s.net) add('net', '1');
   if (s.apart) add('layers', 'apart');
   add('unit', s.unit, EMPTY.unit);
+  add('usd', s.usd);
+  add('co2', s.co2);
   add('confidence', s.confidence, EMPTY.confidence);
   add('window', s.window, EMPTY.window);
   add('ids', s.ids.join(','));
@@ -285,6 +298,12 @@ export function write(s: Selection): string {
 }
 
 export const selection = signal<Selection>(EMPTY);
+
+/** What the server is told of price and carbon wherever it answers with a run. */
+export const rates = computed(() => ({
+  usd_per_kwh: selection.value.usd,
+  g_per_kwh: selection.value.co2,
+}));
 
 /** Where the crosshair stands, ms from the start of the run; not part of the address. */
 export const cursor = signal<number | null>(null);

@@ -554,6 +554,28 @@ describe.skipIf(why)('the dashboard', () => {
       ).toBeGreaterThan(0);
     });
 
+    test('the Sankey is walked with the keyboard, and Enter narrows the scope', async () => {
+      await openRun({ pane: 'sankey' });
+      await page.locator('svg.sankey').focus();
+      const told = () => page.locator('.tip').innerText();
+      await page.keyboard.press('Home');
+      await expect.poll(told).toMatch(/Of the run[\s\S]*To /);
+      const first = await told();
+      await page.keyboard.press('ArrowDown');
+      await expect.poll(told).not.toBe(first);
+      await page.keyboard.press('ArrowRight');
+      await expect.poll(told).toMatch(/From [\s\S]*To /);
+      await page.keyboard.press('End');
+      await expect.poll(told).toMatch(/From /);
+      await page.keyboard.press('Home');
+      await page.keyboard.press('Enter');
+      await expect.poll(() => query().get('phase')).toBeTruthy();
+      await page.locator('.sankey-node').nth(1).waitFor();
+      expect(
+        await page.locator('svg.sankey title', { hasText: /^(Prefill|Decode): / }).count(),
+      ).toBeLessThan(2);
+    });
+
     test('a bar of the waterfall and a bar of the histogram choose a token', async () => {
       await openRun({ pane: 'tokens' });
       await chartHas(page, 'waterfall', 'count');
@@ -746,6 +768,18 @@ describe.skipIf(why)('the dashboard', () => {
         await panel(title).waitFor();
         expect(await panel(title).getByRole('alert').count(), title).toBe(0);
       }
+      // one run on each side decides nothing: no side is called the best, in no place
+      const verdict = await page.getByRole('region', { name: 'Verdict' }).innerText();
+      expect(verdict).toMatch(/not decided by one run on each side/);
+      expect(verdict).not.toMatch(/tied/);
+      expect(verdict).not.toMatch(/(Most efficient|Fastest|Lowest energy): [AB] /);
+      const word = panel('Metrics').getByRole('button', { name: 'Energy-delay product' });
+      await word.focus();
+      await page.keyboard.press('Shift+Tab');
+      await page.keyboard.press('Tab');
+      await expect
+        .poll(() => page.locator('.tip').innerText())
+        .toMatch(/Unit[\s\S]*J·s[\s\S]*docs\//);
       const tests = await panel('Differences').innerText();
       expect(tests).toMatch(/p/);
       expect(tests).toMatch(/±/);

@@ -1,7 +1,7 @@
 // What a scope holds of a run: the sums that every view of the workspace is drawn from.
 import { expect, test } from 'vitest';
 import type { Cube } from '../../src/api/binary.ts';
-import type { Summary } from '../../src/api/types.ts';
+import type { Summary, TreeNode } from '../../src/api/types.ts';
 import { amountOf, isKnown } from '../../src/core/quantity.ts';
 import { medianInterval, segments } from '../../src/views/analysis/findings.ts';
 import {
@@ -17,6 +17,7 @@ import {
   tokenLayers,
   tree,
   weigh,
+  within,
 } from '../../src/views/analysis/scope.ts';
 import {
   COMPONENTS,
@@ -251,4 +252,33 @@ test('the tree of one token, of one layer or component in it, holds what that to
       expect(down(root)).toBeCloseTo(cellsIn(s), 6);
       expect(down(root)).toBeGreaterThan(0);
     }
+});
+
+test.each([
+  ['a phase', { phase: 'decode', layer: null, component: null }],
+  ['a layer', { phase: null, layer: 2, component: null }],
+  ['a component', { phase: null, layer: null, component: COMPONENTS[1] }],
+  ['all three', { phase: 'prefill', layer: 2, component: COMPONENTS[1] }],
+])('the tree within %s holds that and nothing else', (_, scope) => {
+  const whole = wholeTree(run, 'energy');
+  const names = (n: TreeNode, kind: TreeNode['kind']): string[] => [
+    ...(n.kind === kind ? [n.name] : []),
+    ...(n.children ?? []).flatMap((c) => names(c, kind)),
+  ];
+  const left = within(whole, scope);
+  if (scope.phase) expect(new Set(names(left, 'phase'))).toEqual(new Set([scope.phase]));
+  if (scope.layer !== null) expect(new Set(names(left, 'layer'))).toEqual(new Set(['layer 2']));
+  if (scope.component)
+    expect(new Set(names(left, 'component'))).toEqual(new Set([scope.component]));
+  for (const phase of left.children ?? []) {
+    const held = (phase.children ?? []).reduce((a, c) => a + (c.value ?? 0), 0);
+    if (scope.layer !== null || scope.component) expect(phase.value).toBeCloseTo(held, 9);
+    else expect(phase.value).toBe(whole.children?.find((x) => x.name === phase.name)?.value);
+  }
+});
+
+test('the tree within a part that a run lacks is empty, and that of no scope the whole', () => {
+  const whole = wholeTree(run, 'energy');
+  expect(within(whole, NONE)).toBe(whole);
+  expect(within(whole, { ...NONE, component: 'no such' }).children).toEqual([]);
 });

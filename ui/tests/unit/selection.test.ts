@@ -1,5 +1,6 @@
 import { beforeEach, expect, test, vi } from 'vitest';
 import {
+  amount,
   CHOSEN,
   clearSelection,
   EMPTY,
@@ -50,6 +51,8 @@ const full: Selection = {
   net: true,
   apart: true,
   unit: 'Wh',
+  usd: '0.3',
+  co2: '45.5',
   confidence: 40,
   window: 300,
   by: 'dtype',
@@ -110,4 +113,16 @@ test('another run starts with nothing selected', () => {
   select({ token: 4, range: [1, 2], metric: 'time' });
   go({ view: 'analysis', run: 'other' });
   expect(selection.value).toMatchObject({ run: 'other', token: null, range: null, metric: 'time' });
+});
+
+test.each([
+  ['0.12', '0.12'],
+  ['400', '400'],
+  [' 45.5 ', '45.5'],
+  ['-1', ''],
+  ['1e3', ''],
+  ['cheap', ''],
+  [null, ''],
+])('a price of %s is taken as "%s"', (text, read) => {
+  expect(amount(text)).toBe(read);
 });

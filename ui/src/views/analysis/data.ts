@@ -8,7 +8,7 @@ import { api } from '../../api/client';
 import type { PowerSeries } from '../../api/types';
 import { nextFrame } from '../../core/frame';
 import { type Loaded, useResource } from '../../state/resource';
-import { at, selection } from '../../state/selection';
+import { at, rates, selection } from '../../state/selection';
 import { type Cubes, type RunRows, type Scope, type Sums, sums } from './scope';
 
 export type Resource<T> = Signal<Loaded<T>> & { retry: () => void };
@@ -19,7 +19,8 @@ const SCATTER_POINTS = 40_000;
 export const CUBE_CELLS = 16_000_000;
 
 export function useRun(id: string) {
-  const summary = useResource(`summary ${id}`, (s) => api.summary(id, s), 'drop');
+  const r = rates.value;
+  const summary = useResource(`summary ${id} ${JSON.stringify(r)}`, (s) => api.summary(id, s, r));
   const pipeline = useResource(`pipeline ${id}`, (s) => api.pipeline(id, { limit: 1 }, s), 'drop');
   const power = useResource(
     `power ${id}`,

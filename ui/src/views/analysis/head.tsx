@@ -29,6 +29,7 @@ import { Explain } from '../../parts/explain';
 import { ExportMenu } from '../../parts/export';
 import { Icon } from '../../parts/icon';
 import { Notice, Sentence } from '../../parts/notice';
+import { Rates } from '../../parts/rates';
 import { finished } from '../../state/live';
 import { stateOf, useResource } from '../../state/resource';
 import { COMPARED, go, href, type Selection, select, selection } from '../../state/selection';
@@ -196,6 +197,7 @@ export function EfficiencyPanel({ data }: { data: RunData }) {
           </>
         ))}
       </dl>
+      <Rates />
     </Panel>
   );
 }

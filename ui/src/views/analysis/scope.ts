@@ -372,6 +372,38 @@ export function tree(m: Sums, merged: boolean): TreeNode {
   );
 }
 
+/** The part of a tree that a scope leaves: one phase, one layer, one component, or the whole of it. What
+ * stands above a part has the sum of what is left of it. */
+export function within(root: TreeNode, s: Pick<Scope, 'phase' | 'layer' | 'component'>): TreeNode {
+  if (s.phase === null && s.layer === null && s.component === null) return root;
+  const keeps = (n: TreeNode): boolean =>
+    n.kind === 'phase'
+      ? s.phase === null || n.name === s.phase
+      : n.kind === 'layer'
+        ? s.layer === null || n.layer === s.layer
+        : n.kind !== 'component' || s.component === null || n.name === s.component;
+  const parts = s.layer !== null || s.component !== null;
+  const cut = (n: TreeNode): TreeNode | null => {
+    if (!keeps(n)) return null;
+    if (n.kind === 'component' || !n.children) return parts && n.kind !== 'component' ? null : n;
+    const children = n.children.flatMap((c) => cut(c) ?? []);
+    if (!children.length)
+      return n.kind === 'run' ? { ...n, children, value: null } : parts ? null : n;
+    if (n.kind !== 'run' && !parts) return { ...n, children };
+    const sum = (of: (c: TreeNode) => number | null) =>
+      children.some((c) => of(c) !== null) ? children.reduce((a, c) => a + (of(c) ?? 0), 0) : null;
+    return {
+      ...n,
+      children,
+      self: 0,
+      value: sum((c) => c.value),
+      time_ms: sum((c) => c.time_ms),
+      energy_mj: sum((c) => c.energy_mj),
+    };
+  };
+  return cut(root) ?? { ...root, children: [], value: null };
+}
+
 /** The tree of the whole run (with its operations) with one node a component over all layers. */
 export function mergeLayers(root: TreeNode): TreeNode {
   const add = (a: number | null, b: number | null): number | null =>

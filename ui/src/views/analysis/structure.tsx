@@ -16,7 +16,7 @@ import { select, selection } from '../../state/selection';
 import { dark, unit } from '../../state/settings';
 import type { RunData } from './data';
 import { flows, sankeyPng, sankeyRows } from './flows';
-import { isTimed, mergeLayers, tree } from './scope';
+import { isTimed, mergeLayers, tree, within } from './scope';
 
 type TreeMetric = 'energy' | 'time';
 
@@ -86,6 +86,14 @@ function useTree(data: RunData) {
   return { root, m, narrow, state, energyless };
 }
 
+/** A node of the Sankey diagram narrows the scope to its phase or component. */
+function pickFlow(id: string): void {
+  const [kind, ...name] = id.split(' ');
+  const of = name.join(' ');
+  if (kind === 'phase') select({ phase: of });
+  else if (kind === 'comp') select({ component: of });
+}
+
 const NOTE = 'phase, layer, component, operation';
 
 export function TreePane({ data, kind }: { data: RunData; kind: 'icicle' | 'treemap' | 'sankey' }) {
@@ -145,6 +153,10 @@ export function TreePane({ data, kind }: { data: RunData; kind: 'icicle' | 'tree
       )}
     </>
   );
+  // Icicle and treemap zoom to the scope; flows of it are drawn as if there were nothing else.
+  const shown =
+    root &&
+    within(root, { phase: s.phase, layer: s.apart ? s.layer : null, component: s.component });
   const common = { class: 'bare', note, state, actions };
   if (kind === 'sankey')
     return (
@@ -152,10 +164,10 @@ export function TreePane({ data, kind }: { data: RunData; kind: 'icicle' | 'tree
         {...common}
         title="Sankey"
         legend={<Legend items={partItems()} />}
-        table={() => ({ columns: ['from', 'to', unitName], rows: root ? sankeyRows(root) : [] })}
+        table={() => ({ columns: ['from', 'to', unitName], rows: shown ? sankeyRows(shown) : [] })}
         png={() => sankeyPng()}
       >
-        {root && <Sankey flows={flows(root)} show={show} />}
+        {shown && <Sankey flows={flows(shown)} show={show} onPick={pickFlow} />}
       </Panel>
     );
   if (kind === 'treemap')

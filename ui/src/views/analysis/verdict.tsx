@@ -322,8 +322,9 @@ function Trust({ s }: { s: Summary }) {
 /** The server's advice or, if unavailable, that of the page's own rules. */
 function useFindings(data: RunData, own: Finding[]): Finding[] {
   const stored = data.summary.value.data?.status === 'completed';
-  const res = useResource(data.calm.value && stored ? `advice ${data.id}` : null, (s) =>
-    api.advice(data.id, s),
+  const g = selection.value.co2;
+  const res = useResource(data.calm.value && stored ? `advice ${data.id} ${g}` : null, (s) =>
+    api.advice(data.id, { g_per_kwh: g }, s),
   );
   const told = res.value.data?.findings ?? [];
   if (!told.length) return own;

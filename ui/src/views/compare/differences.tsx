@@ -5,7 +5,7 @@ import { digits, energyScale, known, pair, powerScale, timeScale } from '../../c
 import { selection } from '../../state/selection';
 import { unit } from '../../state/settings';
 import { LETTERS, Letter } from './letters';
-import { nameOf, signed } from './metric_text';
+import { Metric, signed } from './metric_text';
 
 const pText = (p: number | null): string =>
   !known(p) ? 'unavailable' : p < 1e-4 ? '< 0.0001' : digits(p, 2);
@@ -129,7 +129,7 @@ function TestRow({ t }: { t: CompareTest }) {
   return (
     <tr>
       <th scope="row">
-        {nameOf(t.metric)}
+        <Metric of={t.metric} />
         <br />
         <span class="note">
           {t.n_a} and {t.n_b} {t.sample}s

@@ -5,7 +5,7 @@ import { Panel, Trouble } from '../../charts/panel';
 import { known } from '../../core/format';
 import { stateOf, useResource } from '../../state/resource';
 import { select, selection } from '../../state/selection';
-import { nameOf, show } from './metric_text';
+import { Metric, show } from './metric_text';
 import { RatiosPanel } from './ratios';
 import { StepsPanel } from './steps';
 import { SettingsPanel, VerdictPanel } from './verdict';
@@ -126,7 +126,9 @@ function SidesPanel({ d }: { d: Compare }) {
           <tbody>
             {d.metrics.map((m) => (
               <tr key={m.metric}>
-                <th scope="row">{nameOf(m.metric)}</th>
+                <th scope="row">
+                  <Metric of={m.metric} />
+                </th>
                 {m.values.map((v, i) => (
                   <td key={d.sides[i].name} class={`num ${known(v) ? '' : 'na hatched'}`}>
                     {show(v, m.unit)}

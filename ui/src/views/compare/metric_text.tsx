@@ -1,35 +1,94 @@
 // Names, values and differences of metrics as the tables of the view write them.
 import { digits, energy, known, plain, power, time } from '../../core/format';
+import type { Term } from '../../core/glossary';
+import { Explain } from '../../parts/explain';
 import { unit } from '../../state/settings';
 
-const NAMES: Record<string, string> = {
-  joules_per_token: 'Energy per token',
-  joules_per_token_typical: 'Energy of the typical token',
-  joules_per_token_net: 'Energy per token, net',
-  joules_per_output_token: 'Energy per output token (decode)',
-  joules_per_input_token: 'Energy per input token (prefill)',
-  total_energy_mj: 'Energy',
-  request_energy_mj: 'Energy of the request',
-  net_energy_mj: 'Energy, net of idle',
-  total_duration_ms: 'Duration',
-  prefill_duration_ms: 'Prefill time',
-  decode_duration_ms: 'Decode time',
-  tokens_per_second: 'Tokens per second',
-  prefill_tokens_per_second: 'Prefill tokens per second',
-  mean_power_mw: 'Mean power',
-  energy_delay_product: 'Energy-delay product',
-  tokens_per_joule: 'Tokens per joule',
-  token_energy_mj: 'Energy of a decode token',
-  token_duration_ms: 'Time of a decode token',
-  token_power_mw: 'Power of a decode token',
+/** What each metric is called, the entry of the glossary that it belongs to, and what it is where the
+ * entry says it of more than this one. */
+const METRICS: Record<string, [name: string, of: Term, text?: string]> = {
+  joules_per_token: ['Energy per token', 'per_token'],
+  joules_per_token_typical: ['Energy of the typical token', 'typical'],
+  joules_per_token_net: [
+    'Energy per token, net',
+    'net',
+    'Energy of the request less that of the idle machine, over the output tokens.',
+  ],
+  joules_per_output_token: [
+    'Energy per output token (decode)',
+    'per_token',
+    'Energy of decode over the tokens that it made.',
+  ],
+  joules_per_input_token: [
+    'Energy per input token (prefill)',
+    'per_token',
+    'Energy of prefill over the tokens of the prompt.',
+  ],
+  total_energy_mj: ['Energy', 'energy'],
+  request_energy_mj: ['Energy of the request', 'request'],
+  net_energy_mj: ['Energy, net of idle', 'net'],
+  energy_per_million_parameters_mj: [
+    'Energy per million parameters',
+    'ratio',
+    'Energy of the run over the parameters of the model.',
+  ],
+  energy_per_million_active_parameters_mj: [
+    'Energy per million active parameters',
+    'ratio',
+    'Energy of the run over the parameters that a token uses: of a mixture of experts, those of the chosen ones.',
+  ],
+  total_duration_ms: ['Duration', 'duration'],
+  prefill_duration_ms: [
+    'Prefill time',
+    'duration',
+    'Reading the prompt, up to the first output token.',
+  ],
+  decode_duration_ms: ['Decode time', 'duration', 'The output tokens after the first.'],
+  tokens_per_second: [
+    'Tokens per second',
+    'speed',
+    'Output tokens after the first, over the time of decode.',
+  ],
+  prefill_tokens_per_second: [
+    'Prefill tokens per second',
+    'speed',
+    'Prompt tokens over the time of prefill.',
+  ],
+  mean_power_mw: ['Mean power', 'power', 'Energy of the run over its duration.'],
+  energy_delay_product: ['Energy-delay product', 'delay'],
+  tokens_per_joule: ['Tokens per joule', 'ratio', 'Output tokens over the energy of the request.'],
+  token_energy_mj: [
+    'Energy of a decode token',
+    'per_token',
+    'All decode tokens of one run against all of the other.',
+  ],
+  token_duration_ms: [
+    'Time of a decode token',
+    'duration',
+    'All decode tokens of one run against all of the other.',
+  ],
+  token_power_mw: [
+    'Power of a decode token',
+    'power',
+    'All decode tokens of one run against all of the other.',
+  ],
 };
 
 export const nameOf = (metric: string): string => {
-  const known = NAMES[metric];
-  if (known) return known;
+  const known = METRICS[metric];
+  if (known) return known[0];
   const words = metric.replace(/_(mj|ms|mw|usd|bytes)$/, '').replaceAll('_', ' ');
   return words[0].toUpperCase() + words.slice(1);
 };
+
+/** The name of a metric, which explains itself on hover and focus. */
+export function Metric({ of }: { of: string }) {
+  const [title, term, text] = METRICS[of] ?? [
+    nameOf(of),
+    /energy|joules/.test(of) ? 'ratio' : 'duration',
+  ];
+  return <Explain of={text ? { title, text, term } : term}>{title}</Explain>;
+}
 
 /** Units that the metric's own name says, or that read better otherwise. */
 const UNIT: Record<string, string> = { '1/s': '', '1/J': '', 'J s': 'J·s' };

@@ -7,7 +7,7 @@ import { PartialBadge } from '../../parts/badge';
 import { selection } from '../../state/selection';
 import { unit } from '../../state/settings';
 import { LETTERS, Letter } from './letters';
-import { differs, nameOf, Percent, show } from './metric_text';
+import { differs, Metric, Percent, show } from './metric_text';
 
 export function MetricsPanel({ d }: { d: Compare }) {
   const only = selection.value.diff;
@@ -50,7 +50,9 @@ export function MetricsPanel({ d }: { d: Compare }) {
           <tbody>
             {rows.map((m) => (
               <tr key={m.metric}>
-                <th scope="row">{nameOf(m.metric)}</th>
+                <th scope="row">
+                  <Metric of={m.metric} />
+                </th>
                 {m.values.map((v, i) => (
                   <td class={`num ${known(v) ? '' : 'na hatched'}`} key={d.runs[i].id}>
                     {m.metric === 'total_energy_mj' && !known(v)

@@ -7,7 +7,7 @@ import { known, plain } from '../../core/format';
 import { logTicks } from '../../core/stats';
 import { dark } from '../../state/settings';
 import { Side, sideColour } from './letters';
-import { nameOf } from './metric_text';
+import { Metric } from './metric_text';
 
 interface Ratio {
   side: number;
@@ -85,7 +85,9 @@ export function RatiosPanel({ d }: { d: Compare }) {
         <tbody>
           {rows.map(({ m, list }) => (
             <tr key={m.metric}>
-              <th scope="row">{nameOf(m.metric)}</th>
+              <th scope="row">
+                <Metric of={m.metric} />
+              </th>
               <td class="bar-cell">
                 {list.map((r) => (
                   <svg

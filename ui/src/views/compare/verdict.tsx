@@ -84,7 +84,10 @@ export function VerdictPanel({ d }: { d: Compare }) {
           <li key={`${v.a} ${v.b}`} class={v.outcome}>
             <Icon name={v.outcome === 'different' ? 'bolt' : 'info'} />
             <span>
-              <strong>{v.text}</strong>
+              <strong>
+                {v.text ||
+                  'The energy per token of one of these sides is unavailable: nothing to compare.'}
+              </strong>
               <br />
               <span class="note">
                 {v.n_a} against {v.n_b} {v.n_a + v.n_b === 2 ? 'run' : 'runs'}
@@ -99,17 +102,34 @@ export function VerdictPanel({ d }: { d: Compare }) {
       {d.best.length > 0 && (
         <p class="trust">
           {d.best.map((b) => (
-            <span key={b.title}>
-              {b.title}: <Side d={d} i={b.side} />{' '}
-              {show(b.value, d.metrics.find((m) => m.metric === b.metric)?.unit ?? '')}
-              {b.tied_with.length > 0 && ', tied with '}
-              {b.tied_with.map((t) => (
-                <Side key={t} d={d} i={t} />
-              ))}
-            </span>
+            <Best key={b.title} d={d} b={b} />
           ))}
         </p>
       )}
     </section>
+  );
+}
+
+/** The side with the best figure. Where nothing tells it from others it is not called the best: with one
+ * run on each side there is nothing to test. */
+function Best({ d, b }: { d: Compare; b: Compare['best'][number] }) {
+  const figure = show(b.value, d.metrics.find((m) => m.metric === b.metric)?.unit ?? '');
+  const title = b.title[0].toUpperCase() + b.title.slice(1);
+  if (!b.tied_with.length)
+    return (
+      <span>
+        {title}: <Side d={d} i={b.side} /> {figure}
+      </span>
+    );
+  const single = [b.side, ...b.tied_with].every((i) => d.sides[i]?.runs === 1);
+  return (
+    <span>
+      {title}: not decided{single ? ' by one run on each side' : ''} (<Side d={d} i={b.side} /> has{' '}
+      {figure}; not told from{' '}
+      {b.tied_with.map((t) => (
+        <Side key={t} d={d} i={t} />
+      ))}
+      )
+    </span>
   );
 }

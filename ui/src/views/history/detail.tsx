@@ -6,6 +6,8 @@ import { Trouble } from '../../charts/panel';
 import {
   count,
   dateTime,
+  digits,
+  dollars,
   energy,
   known,
   percent,
@@ -13,7 +15,9 @@ import {
   power,
   promptOf,
   time,
+  UNAVAILABLE,
 } from '../../core/format';
+import type { Term } from '../../core/glossary';
 import {
   disturbed,
   energyPerToken,
@@ -22,11 +26,13 @@ import {
   typicalToken,
 } from '../../core/run_energy';
 import { OriginBadges, PartialBadge, SourceBadge, StatusBadge } from '../../parts/badge';
+import { Explain, type Explanation } from '../../parts/explain';
 import { ExportMenu } from '../../parts/export';
 import { Icon } from '../../parts/icon';
 import { Notice, Sentence } from '../../parts/notice';
+import { Rates } from '../../parts/rates';
 import { stateOf, useResource } from '../../state/resource';
-import { href, select } from '../../state/selection';
+import { href, rates, select } from '../../state/selection';
 import { unit } from '../../state/settings';
 
 export function RunDetailPanel({
@@ -36,7 +42,8 @@ export function RunDetailPanel({
   id: string;
   onDelete: (r: RunSummary) => void;
 }) {
-  const res = useResource(`detail ${id}`, (s) => api.detail(id, s));
+  const r = rates.value;
+  const res = useResource(`detail ${id} ${JSON.stringify(r)}`, (s) => api.detail(id, s, r));
   const d = res.value.data;
   const state = stateOf(res);
   return (
@@ -88,6 +95,7 @@ export function RunDetailPanel({
           )}
           <h2>Figures</h2>
           <Facts rows={figures(d)} />
+          <Rates />
           <h2>Settings</h2>
           <Facts rows={settings(d)} />
           {d.machine_info && (
@@ -102,7 +110,7 @@ export function RunDetailPanel({
   );
 }
 
-type FactRow = [string, string];
+type FactRow = [label: string, value: string, of?: Term | Explanation];
 
 function fact(key: string, value: unknown): FactRow[] {
   if (value === null || value === undefined || value === '') return [];
@@ -117,9 +125,9 @@ function fact(key: string, value: unknown): FactRow[] {
 function Facts({ rows }: { rows: FactRow[] }) {
   return (
     <dl class="facts">
-      {rows.map(([label, value]) => (
+      {rows.map(([label, value, of]) => (
         <>
-          <dt>{label}</dt>
+          <dt>{of ? <Explain of={of}>{label}</Explain> : label}</dt>
           <dd class={value.startsWith('unavailable') ? 'na' : ''}>{value}</dd>
         </>
       ))}
@@ -127,24 +135,38 @@ function Facts({ rows }: { rows: FactRow[] }) {
   );
 }
 
+const PREFILL = 'Time of reading the prompt, up to the first output token.';
+const DECODE = 'Time of the output tokens after the first.';
+
 function figures(d: RunDetail): FactRow[] {
   const j = (v: number | null) => energy(known(v) ? v * 1000 : null, unit.value);
   const share = disturbed(d);
+  const more = (title: string, text: string, term: Term): Explanation => ({ title, text, term });
   return [
-    ['Energy', runEnergy(d, unit.value)],
-    ['Net of idle', energy(d.net_energy_mj, unit.value)],
-    ['Per output token', energyPerToken(d, unit.value)],
-    ['Typical token', typicalToken(d, unit.value)],
-    ['Model load', modelLoad(d, unit.value)],
-    ...(share ? ([['Disturbed, of the request', share]] as FactRow[]) : []),
-    ['Per input token (prefill)', j(d.joules_per_input_token)],
-    ['Mean power', power(d.mean_power_mw)],
-    ['Duration', time(d.total_duration_ms)],
-    ['Prefill', time(d.prefill_duration_ms)],
-    ['Decode', time(d.decode_duration_ms)],
-    ['Tokens per second', plain(d.tokens_per_second)],
-    ['Tokens', `${d.input_tokens ?? '–'} in, ${d.output_tokens ?? '–'} out`],
-    ['Cost of profiling', percent(d.overhead?.share)],
+    ['Energy', runEnergy(d, unit.value), 'energy'],
+    ['Net of idle', energy(d.net_energy_mj, unit.value), 'net'],
+    ['Per output token', energyPerToken(d, unit.value), 'per_token'],
+    ['Typical token', typicalToken(d, unit.value), 'typical'],
+    ['Model load', modelLoad(d, unit.value), 'load'],
+    ...(share ? ([['Disturbed, of the request', share, 'disturbed']] as FactRow[]) : []),
+    [
+      'Per input token (prefill)',
+      j(d.joules_per_input_token),
+      more(
+        'Energy per input token',
+        'Energy of prefill over the tokens of the prompt.',
+        'per_token',
+      ),
+    ],
+    ['Mean power', power(d.mean_power_mw), 'power'],
+    ['Duration', time(d.total_duration_ms), 'duration'],
+    ['Prefill', time(d.prefill_duration_ms), more('Prefill', PREFILL, 'duration')],
+    ['Decode', time(d.decode_duration_ms), more('Decode', DECODE, 'duration')],
+    ['Tokens per second', plain(d.tokens_per_second), 'speed'],
+    ['Tokens', `${d.input_tokens ?? '–'} in, ${d.output_tokens ?? '–'} out`, 'phase'],
+    ['Cost of the energy', dollars(d.cost_usd), 'cost'],
+    ['CO₂', known(d.co2_grams) ? `${digits(d.co2_grams, 2)} g` : UNAVAILABLE, 'cost'],
+    ['Cost of profiling', percent(d.overhead?.share), 'recording'],
   ];
 }
 

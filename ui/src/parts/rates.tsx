@@ -1,0 +1,36 @@
+// What a kilowatt-hour costs and how much carbon dioxide is in it, where the reader is: cost and CO₂ of
+// every run follow. Empty fields stand for the server's own figures.
+import { amount, type Selection, select, selection } from '../state/selection';
+import { Explain } from './explain';
+
+const FIELDS: [name: 'usd' | 'co2', label: string, unit: string, usual: string][] = [
+  ['usd', 'Price', 'USD per kWh', '0.12'],
+  ['co2', 'Carbon', 'g CO₂ per kWh', '400'],
+];
+
+export function Rates() {
+  const s = selection.value;
+  const put = (name: 'usd' | 'co2', text: string) =>
+    select({ [name]: amount(text) } as Partial<Selection>);
+  return (
+    <div class="row rates">
+      <Explain of="cost">Electricity</Explain>
+      {FIELDS.map(([name, label, unit, usual]) => (
+        <label class="check" key={name}>
+          {label}
+          <input
+            class="input narrow"
+            type="number"
+            min="0"
+            step="any"
+            placeholder={usual}
+            aria-label={`${label}, ${unit}`}
+            value={s[name]}
+            onChange={(e) => put(name, e.currentTarget.value)}
+          />
+          <span class="muted">{unit}</span>
+        </label>
+      ))}
+    </div>
+  );
+}
