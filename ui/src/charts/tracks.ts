@@ -203,8 +203,13 @@ export class Tracks extends TimeChart<number> {
       g.lineTo(this.width - RIGHT, y);
       g.stroke();
       g.setLineDash([]);
+      // With a rim of the ground's colour: the total may end in the very place.
+      g.strokeStyle = c.surface;
+      g.lineWidth = 4;
+      g.lineJoin = 'round';
+      g.strokeText('idle', this.width - RIGHT - 26, y - 8);
       g.fillStyle = c.text2;
-      g.fillText('idle', this.width - RIGHT - 24, y - 7);
+      g.fillText('idle', this.width - RIGHT - 26, y - 8);
     }
     g.restore();
   }

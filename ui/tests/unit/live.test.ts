@@ -6,6 +6,7 @@ vi.stubGlobal('requestAnimationFrame', (f: (t: number) => void) => {
   return 0;
 });
 const live = await import('../../src/state/live.ts');
+const { mostOf } = await import('../../src/views/live/now.tsx');
 const say = (type: string, more: object = {}): void =>
   live.feed.message({ type, run_id: 'r1', t_ms: 0, ...more });
 
@@ -189,4 +190,14 @@ test('messages of unknown types and odd shapes do no harm', () => {
   say('component_metrics', { components: 7 });
   live.feed.binary(new ArrayBuffer(3));
   expect(live.run.value?.state).toBe('running');
+});
+
+test('the layer that took most is told from the heatmap, and none where there is none', () => {
+  const what = { metric: 'time', unit: 'ms' } as const;
+  const of = (values: number[], layers: number) =>
+    mostOf({ layers, components: ['a', 'b'], values: Float32Array.from(values), token: 7, what });
+  expect(of([1, 2, 4, Number.NaN, 3, 0.5], 3)).toBe('; most in layer 1 at token 7');
+  expect(of([Number.NaN, Number.NaN, Number.NaN, Number.NaN], 2)).toBe('');
+  expect(of([1, 2], 1)).toBe('');
+  expect(mostOf(null)).toBe('');
 });

@@ -49,6 +49,18 @@ const WORD: Record<Shown, string> = {
   ended: '',
 };
 
+/** The layer that took most in the last token: a layer is over before anyone could read its name. */
+export function mostOf(g: live.LiveGrid | null): string {
+  if (!g || g.layers < 2) return '';
+  let [at, most] = [-1, 0];
+  for (let l = 0; l < g.layers; l++) {
+    let sum = 0;
+    for (let c = 0; c < g.components.length; c++) sum += g.values[l * g.components.length + c] || 0;
+    if (sum > most) [at, most] = [l, sum];
+  }
+  return at < 0 ? '' : `; most in layer ${at} at token ${g.token}`;
+}
+
 export function NowBar() {
   const r = live.run.value;
   live.glance.value;
@@ -87,7 +99,7 @@ export function NowBar() {
           {state === 'gone' && 'Reconnecting; what is shown is the last that was known.'}
           {state === 'loading' && 'The first token comes after it.'}
           {state === 'running' &&
-            `${where}${n.section === 'layers' && r.layers ? ` (${r.layers} layers)` : ''}`}
+            `${where}${n.section === 'layers' && r.layers ? ` (${r.layers} layers${mostOf(live.grid.peek())})` : ''}`}
           {state === 'stopping' && 'It ends within a token, and is kept.'}
           {state === 'queued' && 'It starts when the runs before it have ended.'}
         </span>
