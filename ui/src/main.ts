@@ -2,6 +2,8 @@
 import 'uplot/dist/uPlot.min.css';
 import './style/index.css';
 import { askEarly } from './api/early';
+import { startSettings } from './state/settings';
 
 askEarly(location.search);
+startSettings(); // the theme, before anything is painted
 void import('./start');

@@ -1,12 +1,10 @@
-// Starts the page: settings, the state in the address, the live stream, and the first render.
+// Starts the page: the state in the address, the live stream, and the first render.
 import { render } from 'preact';
 import { App } from './app';
 import { startLive } from './state/live';
 import { startSelection } from './state/selection';
-import { startSettings } from './state/settings';
 
 if (/[?&]test=1\b/.test(location.search)) window.__test = {};
-startSettings();
 startSelection();
 startLive();
 const root = document.getElementById('app');

@@ -55,11 +55,12 @@ const widest = (links: Link[] = []): Link | undefined =>
 
 /** The node that an arrow key leads to from another; from none, the first. */
 function walk(nodes: Node[], from: Node | undefined, key: string): Node | undefined {
-  if (!from || key === 'Home') return nodes[0];
-  if (key === 'End') return nodes[nodes.length - 1];
+  const order = [...nodes].sort((a, b) => (a.x0 ?? 0) - (b.x0 ?? 0) || (a.y0 ?? 0) - (b.y0 ?? 0));
+  if (!from || key === 'Home') return order[0];
+  if (key === 'End') return order[order.length - 1];
   if (key === 'ArrowLeft') return end(widest(from.targetLinks)?.source) ?? from;
   if (key === 'ArrowRight') return end(widest(from.sourceLinks)?.target) ?? from;
-  const column = nodes.filter((n) => n.x0 === from.x0).sort((a, b) => (a.y0 ?? 0) - (b.y0 ?? 0));
+  const column = order.filter((n) => n.x0 === from.x0);
   const i = column.indexOf(from) + (key === 'ArrowDown' ? 1 : -1);
   return column[Math.max(0, Math.min(column.length - 1, i))];
 }

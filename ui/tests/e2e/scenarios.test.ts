@@ -576,6 +576,28 @@ describe.skipIf(why)('the dashboard', () => {
       ).toBeLessThan(2);
     });
 
+    test('price and carbon are set in the page, kept in the address, and cost follows', async () => {
+      await openRun({ pane: 'figures' });
+      const value = (label: string) =>
+        panel('Figures')
+          .locator('dt', { hasText: new RegExp(`^${label}$`) })
+          .locator('xpath=following-sibling::dd[1]')
+          .innerText();
+      const number = async (label: string) => Number((await value(label)).replace(/[^\d.e-]/g, ''));
+      const [cost, grams] = [await number('Cost'), await number('CO₂')];
+      await page.getByLabel('Price, USD per kWh').fill('1.2');
+      await page.keyboard.press('Enter');
+      await urlHas('usd', '1.2');
+      if (cost) await expect.poll(async () => (await number('Cost')) / cost).toBeCloseTo(10, 0);
+      await page.getByLabel('Carbon, g CO₂ per kWh').fill('40');
+      await page.keyboard.press('Tab');
+      await urlHas('co2', '40');
+      if (grams) await expect.poll(async () => grams / (await number('CO₂'))).toBeCloseTo(10, 0);
+      const told = await value('Cost');
+      await page.reload();
+      await expect.poll(() => value('Cost')).toBe(told);
+    });
+
     test('a bar of the waterfall and a bar of the histogram choose a token', async () => {
       await openRun({ pane: 'tokens' });
       await chartHas(page, 'waterfall', 'count');

@@ -54,6 +54,8 @@ const METRICS: Record<string, [name: string, of: Term, text?: string]> = {
     'speed',
     'Prompt tokens over the time of prefill.',
   ],
+  input_tokens: ['Input tokens', 'phase', 'Tokens of the prompt, which prefill reads.'],
+  output_tokens: ['Output tokens', 'phase', 'Tokens that the run made.'],
   mean_power_mw: ['Mean power', 'power', 'Energy of the run over its duration.'],
   energy_delay_product: ['Energy-delay product', 'delay'],
   tokens_per_joule: ['Tokens per joule', 'ratio', 'Output tokens over the energy of the request.'],
@@ -81,12 +83,11 @@ export const nameOf = (metric: string): string => {
   return words[0].toUpperCase() + words.slice(1);
 };
 
-/** The name of a metric, which explains itself on hover and focus. */
+/** The name of a metric, which explains itself on hover and focus; one of a newer server stands alone. */
 export function Metric({ of }: { of: string }) {
-  const [title, term, text] = METRICS[of] ?? [
-    nameOf(of),
-    /energy|joules/.test(of) ? 'ratio' : 'duration',
-  ];
+  const known = METRICS[of];
+  if (!known) return <>{nameOf(of)}</>;
+  const [title, term, text] = known;
   return <Explain of={text ? { title, text, term } : term}>{title}</Explain>;
 }
 
