@@ -141,7 +141,8 @@ static pj_status open_draft(pj_engine *e, pj_error *err)
                                  .kv = e->options.kv,
                                  .isa = e->options.isa,
                                  .backend = e->options.backend,
-                                 .any_tokenizer = true};
+                                 .any_tokenizer = true,
+                                 .cancel = e->options.cancel};
     if (!e->options.draft) return PJ_OK;
     pj_status status = pj_engine_open(&options, &e->draft, err);
     return status ? status : pj_draft_check(e, e->draft, err);
@@ -175,7 +176,8 @@ pj_status pj_engine_open(const pj_engine_options *options, pj_engine **engine, p
     status = e->options.model ? pj_team_new(options->threads, true, &e->team, err)
                               : pj_fail_memory(err, "the engine");
     if (status) goto fail;
-    pj_model_options model = {.path = options->model, .dtype = dtype, .kernels = e->kernels};
+    pj_model_options model = {
+        .path = options->model, .dtype = dtype, .kernels = e->kernels, .cancel = options->cancel};
     status = pj_model_open(&e->model, &model, e->team, err);
     if (status) goto fail;
     choose_kv_type(e);

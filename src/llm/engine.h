@@ -33,6 +33,9 @@ typedef struct pj_engine_options {
     const char *draft;  /* a smaller model that proposes tokens (llm/speculation.h); NULL: none */
     bool no_tokenizer;  /* prompts are ids only: the tokenizer is not loaded */
     bool any_tokenizer; /* prompts are ids: an unreadable tokenizer is ignored */
+    /* Set by another thread or a signal handler, it ends the conversion of weights
+     * (PJ_E_CANCELLED); read while opening only; or NULL. */
+    const _Atomic bool *cancel;
 } pj_engine_options;
 
 /* Opens and checks a model. 16- and 32-bit weights stay in the file's mapping. If loading is part

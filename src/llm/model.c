@@ -190,6 +190,7 @@ pj_status pj_model_open(pj_model *model, const pj_model_options *options, pj_tea
                    .team = team,
                    .kernels = options->kernels,
                    .dtype = options->dtype,
+                   .cancel = options->cancel,
                    .err = err};
     pj_status status = load_all(&l, options->path);
     if (status) {

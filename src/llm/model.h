@@ -107,6 +107,7 @@ typedef struct pj_model_options {
     const char *path; /* as pj_engine_options.model */
     int dtype;        /* a pj_dtype to convert to, or -1: as stored */
     const pj_kernels *kernels;
+    const _Atomic bool *cancel; /* as pj_engine_options.cancel */
 } pj_model_options;
 
 /* The team converts or generates weights; it is not stored. */

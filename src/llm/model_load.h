@@ -17,10 +17,11 @@ typedef struct pj_loader {
     pj_model *model;
     pj_team *team;
     const pj_kernels *kernels;
-    int dtype;          /* requested type, -1: as stored */
-    pj_dtype synthetic; /* type of synthetic weights */
-    uint32_t matrices;  /* created so far: the random generator's stream number */
-    bool check;         /* check names and shapes only, without conversion */
+    int dtype;                  /* requested type, -1: as stored */
+    pj_dtype synthetic;         /* type of synthetic weights */
+    uint32_t matrices;          /* created so far: the random generator's stream number */
+    bool check;                 /* check names and shapes only, without conversion */
+    const _Atomic bool *cancel; /* or NULL */
     pj_error *err;
 } pj_loader;
 

@@ -6,6 +6,7 @@
 #include "llm/pages.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
 enum { SLAB_BYTES = 256 << 20, MATRIX_ALIGNMENT = 64 };
@@ -47,8 +48,14 @@ typedef struct fill {
     pj_matrix *to;
     uint32_t matrix;
     float scale;
-    float *scratch; /* [threads, cols] */
+    float *scratch;             /* [threads, cols] */
+    const _Atomic bool *cancel; /* or NULL */
 } fill;
+
+static bool is_cancelled(const _Atomic bool *cancel)
+{
+    return cancel && atomic_load_explicit(cancel, memory_order_relaxed);
+}
 
 static void fill_rows(void *context, unsigned thread)
 {
@@ -56,7 +63,7 @@ static void fill_rows(void *context, unsigned thread)
     size_t cols = f->to->cols, begin, end;
     float *row = f->scratch + thread * cols;
     pj_team_share(f->team, thread, f->to->rows, 1, &begin, &end);
-    for (size_t r = begin; r < end; r++) {
+    for (size_t r = begin; r < end && !is_cancelled(f->cancel); r++) {
         unsigned char *out = (unsigned char *)(uintptr_t)f->to->data + r * f->to->row_bytes;
         if (f->source && f->source->copy && f->to->type == f->source->type) {
             f->source->copy(f->source, r, out);
@@ -97,9 +104,11 @@ static pj_status fill_matrix(pj_loader *l, const char *name, pj_dtype type, cons
               .to = to,
               .matrix = l->matrices,
               .scale = sqrtf(3.0f / (float)cols), /* uniform within +-scale: variance 1 / cols */
-              .scratch = scratch};
+              .scratch = scratch,
+              .cancel = l->cancel};
     pj_team_run(l->team, fill_rows, &f);
     pj_free(scratch);
+    if (is_cancelled(l->cancel)) return pj_fail(l->err, PJ_E_CANCELLED, "loading was interrupted");
     return PJ_OK;
 }
 

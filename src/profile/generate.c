@@ -328,6 +328,14 @@ static void take_calibration(pj_session *session, const pj_engine *engine, pj_ru
         pj_run_warn(run, "calibration_unusable", "%s", err.text);
 }
 
+/* Loading ends when the run is cancelled, as the run itself does. */
+static pj_status open_model(pj_model_slot *slot, const pj_profile_options *o, pj_error *err)
+{
+    pj_engine_options options = o->engine;
+    options.cancel = o->cancel;
+    return pj_model_slot_open(slot, &options, err);
+}
+
 /* Loads the model inside the run when it is not open, then generates. */
 static pj_status run_inside(pj_session *session, pj_model_slot *slot, const pj_profile_options *o,
                             pj_run *run, pj_generate_result *result, pj_error *err)
@@ -337,7 +345,7 @@ static pj_status run_inside(pj_session *session, pj_model_slot *slot, const pj_p
     pj_span_begin(lane, PJ_SPAN_PHASE, PJ_PHASE_PRE_INFERENCE);
     if (!pj_model_slot_holds(slot, &o->engine)) {
         pj_span_begin(lane, PJ_SPAN_SECTION, pj_run_name(run, "model_load"));
-        status = pj_model_slot_open(slot, &o->engine, err);
+        status = open_model(slot, o, err);
         pj_span_end(lane, NULL);
         if (status == PJ_OK) pj_run_keeps_model(run);
     }
@@ -396,6 +404,6 @@ pj_status pj_profile_bare(pj_model_slot *slot, const pj_profile_options *o,
                           pj_generate_result *result, pj_error *err)
 {
     *result = (pj_generate_result){0};
-    pj_status status = pj_model_slot_open(slot, &o->engine, err);
+    pj_status status = open_model(slot, o, err);
     return status == PJ_OK ? generate(slot->engine, o, NULL, result, err) : status;
 }

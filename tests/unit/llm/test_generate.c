@@ -418,6 +418,20 @@ static void cancelling(void **state)
     close_shape();
 }
 
+/* Weights that are made or converted can take long: a request to stop does not wait for them. */
+static void cancelling_while_loading(void **state)
+{
+    cancel = true;
+    pj_error err = {0};
+    pj_engine_options options = {
+        .model = "synthetic:smollm2-135m,layers=1", .threads = 2, .cancel = &cancel};
+    assert_int_equal(pj_engine_open(&options, &engine, &err), PJ_E_CANCELLED);
+    assert_null(engine);
+    cancel = false;
+    assert_int_equal(pj_engine_open(&options, &engine, &err), PJ_OK);
+    pj_engine_close(engine);
+}
+
 static void count_allocations(void *context, const pj_generated *t)
 {
     if (t->position < 64) allocations[t->position] = pj_memory_count();
@@ -502,6 +516,7 @@ int main(void)
         cmocka_unit_test(a_draft_must_fit),
         cmocka_unit_test(limits),
         cmocka_unit_test(cancelling),
+        cmocka_unit_test(cancelling_while_loading),
         cmocka_unit_test(decoding_allocates_nothing),
         cmocka_unit_test(memory_runs_out),
         cmocka_unit_test(synthetic_models),
