@@ -16,6 +16,30 @@ typedef struct lane_layout {
     bool minima;          /* a minimum follows the scale */
 } lane_layout;
 
+/* Rows `step` bytes apart. */
+typedef struct lane_matrix {
+    const char *base;
+    size_t step;
+} lane_matrix;
+
+/* A block of each row: addresses of every fourth, so that the others are at most three steps away
+ * and all of them need few registers. */
+typedef struct lane_block {
+    const char *four[4];
+    size_t step;
+} lane_block;
+
+static inline __attribute__((always_inline)) lane_block lane_block_at(lane_matrix m, size_t place)
+{
+    const char *at = m.base + place;
+    return (lane_block){{at, at + 4 * m.step, at + 8 * m.step, at + 12 * m.step}, m.step};
+}
+
+static inline __attribute__((always_inline)) const char *lane_at(const lane_block *b, size_t row)
+{
+    return b->four[row / 4] + row % 4 * b->step;
+}
+
 /* `type` is a constant wherever this is called, and folds away. */
 static inline __attribute__((always_inline)) lane_layout lane_layout_of(pj_dtype type)
 {

@@ -9,14 +9,13 @@
 #ifndef PJ_LLM_LANES_H
 #define PJ_LLM_LANES_H
 
-/* Rows `first`, first + apart, ... times all tokens; past `count` rows the last one repeats. */
+/* LANE_ROWS rows that are `apart` from each other, or the one row `first` where `count` is one,
+ * times all tokens. */
 INLINE void lane_group(const pj_dot *d, pj_dtype type, size_t first, size_t apart, size_t count)
 {
     const pj_matrix *w = d->weights;
-    const char *rows[LANE_ROWS];
-    for (size_t r = 0; r < LANE_ROWS; r++)
-        rows[r] =
-            (const char *)w->data + (first + (r < count ? r : count - 1) * apart) * w->row_bytes;
+    lane_matrix rows = {(const char *)w->data + first * w->row_bytes,
+                        count > 1 ? apart * w->row_bytes : 0};
     for (size_t t = 0; t < d->x->tokens;) {
         float sums[LANE_TOKENS][LANE_ROWS];
         size_t left = d->x->tokens - t, done = 1;
@@ -34,11 +33,14 @@ INLINE void lane_group(const pj_dot *d, pj_dtype type, size_t first, size_t apar
     }
 }
 
+/* Rows that remain are computed together with their predecessors, again and with the same result.
+ */
 INLINE void dot_lanes(const pj_dot *d, pj_dtype type)
 {
-    size_t apart = (d->end - d->begin) / LANE_ROWS, left = (d->end - d->begin) % LANE_ROWS;
+    size_t rows = d->end - d->begin, apart = rows / LANE_ROWS;
     for (size_t r = 0; r < apart; r++) lane_group(d, type, d->begin + r, apart, LANE_ROWS);
-    if (left) lane_group(d, type, d->end - left, 1, left);
+    if (apart > 0 && rows % LANE_ROWS) lane_group(d, type, d->end - LANE_ROWS, 1, LANE_ROWS);
+    for (size_t row = d->begin; apart == 0 && row < d->end; row++) lane_group(d, type, row, 1, 1);
 }
 
 #define LANES_DOT(name, type)               \

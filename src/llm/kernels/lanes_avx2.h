@@ -131,33 +131,33 @@ typedef struct lane_scales {
     __m256 scale, minimum;
 } lane_scales;
 
-INLINE __m256 lane_halves(const char *const at[LANE_ROWS], size_t place)
+INLINE __m256 lane_halves(const lane_block *at)
 {
-    __m128i halves = _mm_cvtsi32_si128(pj_load_u16(at[0] + place));
-    halves = _mm_insert_epi16(halves, pj_load_u16(at[1] + place), 1);
-    halves = _mm_insert_epi16(halves, pj_load_u16(at[2] + place), 2);
-    halves = _mm_insert_epi16(halves, pj_load_u16(at[3] + place), 3);
-    halves = _mm_insert_epi16(halves, pj_load_u16(at[4] + place), 4);
-    halves = _mm_insert_epi16(halves, pj_load_u16(at[5] + place), 5);
-    halves = _mm_insert_epi16(halves, pj_load_u16(at[6] + place), 6);
-    halves = _mm_insert_epi16(halves, pj_load_u16(at[7] + place), 7);
+    __m128i halves = _mm_cvtsi32_si128(pj_load_u16(lane_at(at, 0)));
+    halves = _mm_insert_epi16(halves, pj_load_u16(lane_at(at, 1)), 1);
+    halves = _mm_insert_epi16(halves, pj_load_u16(lane_at(at, 2)), 2);
+    halves = _mm_insert_epi16(halves, pj_load_u16(lane_at(at, 3)), 3);
+    halves = _mm_insert_epi16(halves, pj_load_u16(lane_at(at, 4)), 4);
+    halves = _mm_insert_epi16(halves, pj_load_u16(lane_at(at, 5)), 5);
+    halves = _mm_insert_epi16(halves, pj_load_u16(lane_at(at, 6)), 6);
+    halves = _mm_insert_epi16(halves, pj_load_u16(lane_at(at, 7)), 7);
     return _mm256_cvtph_ps(halves);
 }
 
 /* Scales and minima of rows r, r + 1, r + 4 and r + 5, alternating. */
-INLINE __m256 lane_pairs(const char *const *at, size_t place)
+INLINE __m256 lane_pairs(const lane_block *at, size_t first)
 {
     uint32_t pair[4];
-    memcpy(&pair[0], at[0] + place, 4), memcpy(&pair[1], at[1] + place, 4);
-    memcpy(&pair[2], at[4] + place, 4), memcpy(&pair[3], at[5] + place, 4);
+    memcpy(&pair[0], lane_at(at, first), 4), memcpy(&pair[1], lane_at(at, first + 1), 4);
+    memcpy(&pair[2], lane_at(at, first + 4), 4), memcpy(&pair[3], lane_at(at, first + 5), 4);
     return _mm256_cvtph_ps(_mm_setr_epi32((int)pair[0], (int)pair[1], (int)pair[2], (int)pair[3]));
 }
 
 /* As pj_blocks_mxfp4_scale. */
-INLINE __m256 lane_powers(const char *const at[LANE_ROWS], size_t place)
+INLINE __m256 lane_powers(const lane_block *at)
 {
     uint64_t bytes = 0;
-    UNROLL for (size_t r = LANE_ROWS; r-- > 0;) bytes = bytes << 8 | (uint8_t)at[r][place];
+    UNROLL for (size_t r = LANE_ROWS; r-- > 0;) bytes = bytes << 8 | (uint8_t)lane_at(at, r)[0];
     __m256i e = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)bytes));
     __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
     __m256i small = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
@@ -166,11 +166,11 @@ INLINE __m256 lane_powers(const char *const at[LANE_ROWS], size_t place)
 }
 
 /* Scales of the eight blocks of 32 in a block of IQ4_XS. */
-INLINE void lane_xs_table(const char *const rows[LANE_ROWS], size_t place, vec table[8])
+INLINE void lane_xs_table(const lane_block *rows, vec table[8])
 {
     UNROLL for (size_t r = 0; r < LANE_ROWS; r++)
     {
-        const char *at = rows[r] + place;
+        const char *at = lane_at(rows, r);
         __m128i packed = _mm_cvtsi64_si128((long long)lane_xs_scales(at));
         __m256i scales = _mm256_sub_epi32(_mm256_cvtepu8_epi32(packed), _mm256_set1_epi32(32));
         table[r] = (vec)_mm256_mul_ps(_mm256_set1_ps(_cvtsh_ss(pj_load_u16(at))),
@@ -179,40 +179,37 @@ INLINE void lane_xs_table(const char *const rows[LANE_ROWS], size_t place, vec t
     vec_transpose(table);
 }
 
-INLINE lane_scales lane_load_scales(pj_dtype type, const char *const rows[LANE_ROWS], size_t b,
-                                    vec table[8])
+INLINE lane_scales lane_load_scales(pj_dtype type, const lane_block *at, size_t b, vec table[8])
 {
-    size_t place = lane_place(type, b);
     if (type == PJ_IQ4_XS) {
-        if (b % LANE_XS_BLOCKS == 0) lane_xs_table(rows, place, table);
+        if (b % LANE_XS_BLOCKS == 0) lane_xs_table(at, table);
         return (lane_scales){.scale = (__m256)table[b % LANE_XS_BLOCKS]};
     }
     if (lane_layout_of(type).minima) {
-        __m256 first = lane_pairs(rows, place), second = lane_pairs(rows + 2, place);
+        __m256 first = lane_pairs(at, 0), second = lane_pairs(at, 2);
         return (lane_scales){_mm256_shuffle_ps(first, second, 0x88),
                              _mm256_shuffle_ps(first, second, 0xdd)};
     }
-    return (lane_scales){.scale = type == PJ_MXFP4 ? lane_powers(rows, place)
-                                                   : lane_halves(rows, place)};
+    return (lane_scales){.scale = type == PJ_MXFP4 ? lane_powers(at) : lane_halves(at)};
 }
 
 /* ---- products --------------------------------------------------------------------------- */
 
 /* acc + block b of eight rows times one token. */
-INLINE __m256 lane_add(pj_dtype type, const char *const *rows, size_t b, const int8_t *codes,
+INLINE __m256 lane_add(pj_dtype type, lane_matrix rows, size_t b, const int8_t *codes,
                        float x_scale, int32_t x_sum, vec table[8], __m256 acc)
 {
     __m256i two[4];
     const __m128i *x = (const __m128i *)(const void *)(codes + b * 32);
     __m256i x_low = _mm256_broadcastsi128_si256(_mm_loadu_si128(x));
     __m256i x_high = _mm256_broadcastsi128_si256(_mm_loadu_si128(x + 1));
-    size_t place = lane_place(type, b);
+    const lane_block at = lane_block_at(rows, lane_place(type, b));
     UNROLL for (size_t r = 0; r < 4; r++) two[r] =
-        lane_products(type, rows[r] + place, rows[r + 4] + place, x_low, x_high);
+        lane_products(type, lane_at(&at, r), lane_at(&at, r + 4), x_low, x_high);
     __m256i sums = lane_sums(type, two);
     if (!lane_signed(type))
         sums = _mm256_add_epi32(sums, _mm256_set1_epi32(lane_start(type, x_sum)));
-    lane_scales w = lane_load_scales(type, rows, b, table);
+    lane_scales w = lane_load_scales(type, &at, b, table);
     acc = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), w.scale * _mm256_set1_ps(x_scale), acc);
     if (!lane_layout_of(type).minima) return acc;
     float low = x_scale * (float)x_sum * (-1.0f / PJ_Q8_OFFSET);
@@ -220,9 +217,8 @@ INLINE __m256 lane_add(pj_dtype type, const char *const *rows, size_t b, const i
 }
 
 /* T is one. */
-INLINE void lane_rows(pj_dtype type, const pj_packed *p, size_t token,
-                      const char *const rows[LANE_ROWS], float sums[LANE_TOKENS][LANE_ROWS],
-                      const size_t T)
+INLINE void lane_rows(pj_dtype type, const pj_packed *p, size_t token, lane_matrix rows,
+                      float sums[LANE_TOKENS][LANE_ROWS], const size_t T)
 {
     size_t blocks = p->cols / PJ_Q8_BLOCK, b = 0;
     const int8_t *codes = (const int8_t *)p->values + token * p->cols;
@@ -231,8 +227,8 @@ INLINE void lane_rows(pj_dtype type, const pj_packed *p, size_t token,
     __m256 acc = _mm256_setzero_ps();
     vec table[8];
     for (; b + 2 <= blocks; b += 2) {
-        UNROLL for (size_t r = 0; r < LANE_ROWS; r++)
-            __builtin_prefetch(rows[r] + lane_place(type, b) + LANE_AHEAD_BYTES);
+        lane_block ahead = lane_block_at(rows, lane_place(type, b) + LANE_AHEAD_BYTES);
+        UNROLL for (size_t r = 0; r < LANE_ROWS; r++) __builtin_prefetch(lane_at(&ahead, r));
         acc = lane_add(type, rows, b, codes, scales[b], x_sums[b], table, acc);
         acc = lane_add(type, rows, b + 1, codes, scales[b + 1], x_sums[b + 1], table, acc);
     }

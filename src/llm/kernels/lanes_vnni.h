@@ -12,12 +12,12 @@
 enum { LANE_ROWS = 16, LANE_TOKENS = 4, LANE_QUADS = 4, LANE_AHEAD_BYTES = 1536 };
 
 /* Sixteen bytes of each of the rows `first`, first + 4, first + 8 and first + 12. */
-INLINE __m512i lane_quad(const char *const at[LANE_ROWS], size_t first, size_t place)
+INLINE __m512i lane_quad(const lane_block *at, size_t first, size_t place)
 {
-    const __m128i *r0 = (const void *)(at[first] + place),
-                  *r1 = (const void *)(at[first + 4] + place);
-    const __m128i *r2 = (const void *)(at[first + 8] + place),
-                  *r3 = (const void *)(at[first + 12] + place);
+    const __m128i *r0 = (const void *)(lane_at(at, first) + place);
+    const __m128i *r1 = (const void *)(lane_at(at, first + 4) + place);
+    const __m128i *r2 = (const void *)(lane_at(at, first + 8) + place);
+    const __m128i *r3 = (const void *)(lane_at(at, first + 12) + place);
     __m512i all = _mm512_castsi128_si512(_mm_loadu_si128(r0));
     all = _mm512_mask_broadcast_i32x4(all, 0x00f0, _mm_loadu_si128(r1));
     all = _mm512_mask_broadcast_i32x4(all, 0x0f00, _mm_loadu_si128(r2));
@@ -25,10 +25,10 @@ INLINE __m512i lane_quad(const char *const at[LANE_ROWS], size_t first, size_t p
 }
 
 /* The four bytes of fifth bits of the same rows, everywhere in their lanes. */
-INLINE __m512i lane_fifth(const char *const at[LANE_ROWS], size_t first, size_t place)
+INLINE __m512i lane_fifth(const lane_block *at, size_t first, size_t place)
 {
     int bits[4];
-    UNROLL for (size_t i = 0; i < 4; i++) memcpy(&bits[i], at[first + 4 * i] + place, 4);
+    UNROLL for (size_t i = 0; i < 4; i++) memcpy(&bits[i], lane_at(at, first + 4 * i) + place, 4);
     __m512i all = _mm512_set1_epi32(bits[0]);
     all = _mm512_mask_set1_epi32(all, 0x00f0, bits[1]);
     all = _mm512_mask_set1_epi32(all, 0x0f00, bits[2]);
@@ -54,7 +54,7 @@ INLINE __m512i lane_table(lane_layout l)
 }
 
 /* Unsigned codes of four rows: values 0 to 15 and 16 to 31 of their blocks. */
-INLINE void lane_codes(pj_dtype type, const char *const at[LANE_ROWS], size_t first, size_t place,
+INLINE void lane_codes(pj_dtype type, const lane_block *at, size_t first, size_t place,
                        __m512i *low, __m512i *high)
 {
     const lane_layout l = lane_layout_of(type);
@@ -88,35 +88,36 @@ typedef struct lane_scales {
     __m512 scale, minimum;
 } lane_scales;
 
-INLINE __m128i lane_words(const char *const *at, size_t place)
+/* The words at `place` of eight rows. */
+INLINE __m128i lane_words(const lane_block *at, size_t first, size_t place)
 {
-    __m128i words = _mm_cvtsi32_si128(pj_load_u16(at[0] + place));
-    words = _mm_insert_epi16(words, pj_load_u16(at[1] + place), 1);
-    words = _mm_insert_epi16(words, pj_load_u16(at[2] + place), 2);
-    words = _mm_insert_epi16(words, pj_load_u16(at[3] + place), 3);
-    words = _mm_insert_epi16(words, pj_load_u16(at[4] + place), 4);
-    words = _mm_insert_epi16(words, pj_load_u16(at[5] + place), 5);
-    words = _mm_insert_epi16(words, pj_load_u16(at[6] + place), 6);
-    return _mm_insert_epi16(words, pj_load_u16(at[7] + place), 7);
+    __m128i words = _mm_cvtsi32_si128(pj_load_u16(lane_at(at, first) + place));
+    words = _mm_insert_epi16(words, pj_load_u16(lane_at(at, first + 1) + place), 1);
+    words = _mm_insert_epi16(words, pj_load_u16(lane_at(at, first + 2) + place), 2);
+    words = _mm_insert_epi16(words, pj_load_u16(lane_at(at, first + 3) + place), 3);
+    words = _mm_insert_epi16(words, pj_load_u16(lane_at(at, first + 4) + place), 4);
+    words = _mm_insert_epi16(words, pj_load_u16(lane_at(at, first + 5) + place), 5);
+    words = _mm_insert_epi16(words, pj_load_u16(lane_at(at, first + 6) + place), 6);
+    return _mm_insert_epi16(words, pj_load_u16(lane_at(at, first + 7) + place), 7);
 }
 
-INLINE __m512 lane_halves(const char *const at[LANE_ROWS], size_t place)
+INLINE __m512 lane_halves(const lane_block *at, size_t place)
 {
-    return _mm512_cvtph_ps(_mm256_set_m128i(lane_words(at + 8, place), lane_words(at, place)));
+    return _mm512_cvtph_ps(_mm256_set_m128i(lane_words(at, 8, place), lane_words(at, 0, place)));
 }
 
 /* Four rows' scale and minimum, as they are stored. */
-INLINE __m128i lane_pairs(const char *const *at, size_t place)
+INLINE __m128i lane_pairs(const lane_block *at, size_t first, size_t place)
 {
     uint32_t pair[4];
-    UNROLL for (size_t r = 0; r < 4; r++) memcpy(&pair[r], at[r] + place, 4);
+    UNROLL for (size_t r = 0; r < 4; r++) memcpy(&pair[r], lane_at(at, first + r) + place, 4);
     return _mm_setr_epi32((int)pair[0], (int)pair[1], (int)pair[2], (int)pair[3]);
 }
 
-INLINE lane_scales lane_scales_minima(const char *const at[LANE_ROWS], size_t place)
+INLINE lane_scales lane_scales_minima(const lane_block *at, size_t place)
 {
-    __m256i low = _mm256_set_m128i(lane_pairs(at + 4, place), lane_pairs(at, place));
-    __m256i high = _mm256_set_m128i(lane_pairs(at + 12, place), lane_pairs(at + 8, place));
+    __m256i low = _mm256_set_m128i(lane_pairs(at, 4, place), lane_pairs(at, 0, place));
+    __m256i high = _mm256_set_m128i(lane_pairs(at, 12, place), lane_pairs(at, 8, place));
     __m512i all = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
     __m512i minima = _mm512_srli_epi32(all, 16);
     return (lane_scales){_mm512_cvtph_ps(_mm512_cvtepi32_epi16(all)),
@@ -124,10 +125,10 @@ INLINE lane_scales lane_scales_minima(const char *const at[LANE_ROWS], size_t pl
 }
 
 /* As pj_blocks_mxfp4_scale. */
-INLINE __m512 lane_powers(const char *const at[LANE_ROWS], size_t place)
+INLINE __m512 lane_powers(const lane_block *at, size_t place)
 {
     uint8_t bytes[LANE_ROWS];
-    UNROLL for (size_t r = 0; r < LANE_ROWS; r++) bytes[r] = (uint8_t)at[r][place];
+    UNROLL for (size_t r = 0; r < LANE_ROWS; r++) bytes[r] = (uint8_t)lane_at(at, r)[place];
     __m512i e = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)bytes));
     __m512i normal = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);
     __m512i small = _mm512_sllv_epi32(_mm512_set1_epi32(0x00200000), e);
@@ -149,17 +150,18 @@ INLINE void lane_interleave(__m128i v[8], const size_t apart)
 }
 
 /* Scales of the eight blocks of 32 in a block of IQ4_XS. */
-INLINE void lane_xs_table(const char *const rows[LANE_ROWS], size_t place, __m512 table[8])
+INLINE void lane_xs_table(const lane_block *at, size_t place, __m512 table[8])
 {
     uint64_t packed[LANE_ROWS];
     __m128i v[8];
-    UNROLL for (size_t r = 0; r < LANE_ROWS; r++) packed[r] = lane_xs_scales(rows[r] + place);
+    UNROLL for (size_t r = 0; r < LANE_ROWS; r++) packed[r] =
+        lane_xs_scales(lane_at(at, r) + place);
     UNROLL for (size_t i = 0; i < 8; i++) v[i] = _mm_unpacklo_epi8(
         _mm_cvtsi64_si128((long long)packed[i]), _mm_cvtsi64_si128((long long)packed[i + 8]));
     lane_interleave(v, 4);
     lane_interleave(v, 2);
     lane_interleave(v, 1);
-    __m512 unit = lane_halves(rows, place);
+    __m512 unit = lane_halves(at, place);
     UNROLL for (size_t j = 0; j < 8; j++)
     {
         __m512i scale = _mm512_sub_epi32(_mm512_cvtepu8_epi32(v[j]), _mm512_set1_epi32(32));
@@ -167,31 +169,31 @@ INLINE void lane_xs_table(const char *const rows[LANE_ROWS], size_t place, __m51
     }
 }
 
-INLINE lane_scales lane_load_scales(pj_dtype type, const char *const rows[LANE_ROWS], size_t b,
-                                    __m512 table[8])
+INLINE lane_scales lane_load_scales(pj_dtype type, const lane_block *at, size_t b, __m512 table[8])
 {
-    size_t place = lane_place(type, b);
+    const size_t place = 0;
     if (type == PJ_IQ4_XS) {
-        if (b % LANE_XS_BLOCKS == 0) lane_xs_table(rows, place, table);
+        if (b % LANE_XS_BLOCKS == 0) lane_xs_table(at, place, table);
         return (lane_scales){.scale = table[b % LANE_XS_BLOCKS]};
     }
-    if (lane_layout_of(type).minima) return lane_scales_minima(rows, place);
-    return (lane_scales){.scale = type == PJ_MXFP4 ? lane_powers(rows, place)
-                                                   : lane_halves(rows, place)};
+    if (lane_layout_of(type).minima) return lane_scales_minima(at, place);
+    return (lane_scales){.scale =
+                             type == PJ_MXFP4 ? lane_powers(at, place) : lane_halves(at, place)};
 }
 
 /* ---- products --------------------------------------------------------------------------- */
 
 /* Block b of sixteen rows times T tokens. */
-INLINE void lane_add(pj_dtype type, const pj_packed *p, size_t token, const char *const *rows,
-                     size_t b, __m512 table[8], __m512 acc[LANE_TOKENS], const size_t T)
+INLINE void lane_add(pj_dtype type, const pj_packed *p, size_t token, lane_matrix rows, size_t b,
+                     __m512 table[8], __m512 acc[LANE_TOKENS], const size_t T)
 {
     size_t blocks = p->cols / PJ_Q8_BLOCK;
+    const lane_block at_rows = lane_block_at(rows, lane_place(type, b));
     __m512i whole[LANE_TOKENS][LANE_QUADS];
     UNROLL for (size_t q = 0; q < LANE_QUADS; q++)
     {
         __m512i low, high;
-        lane_codes(type, rows, q, lane_place(type, b), &low, &high);
+        lane_codes(type, &at_rows, q, 0, &low, &high);
         UNROLL for (size_t t = 0; t < T; t++)
         {
             const __m128i *x = (const __m128i *)(const void *)((const int8_t *)p->values +
@@ -202,7 +204,7 @@ INLINE void lane_add(pj_dtype type, const pj_packed *p, size_t token, const char
             whole[t][q] = _mm512_dpbusd_epi32(sum, high, x_high);
         }
     }
-    lane_scales w = lane_load_scales(type, rows, b, table);
+    lane_scales w = lane_load_scales(type, &at_rows, b, table);
     UNROLL for (size_t t = 0; t < T; t++)
     {
         size_t at = (token + t) * blocks + b;
@@ -216,18 +218,19 @@ INLINE void lane_add(pj_dtype type, const pj_packed *p, size_t token, const char
     }
 }
 
-INLINE void lane_rows(pj_dtype type, const pj_packed *p, size_t token,
-                      const char *const rows[LANE_ROWS], float sums[LANE_TOKENS][LANE_ROWS],
-                      const size_t T)
+INLINE void lane_rows(pj_dtype type, const pj_packed *p, size_t token, lane_matrix rows,
+                      float sums[LANE_TOKENS][LANE_ROWS], const size_t T)
 {
     size_t blocks = p->cols / PJ_Q8_BLOCK;
     __m512 acc[LANE_TOKENS], table[8];
     UNROLL for (size_t t = 0; t < T; t++) acc[t] = _mm512_setzero_ps();
     for (size_t b = 0; b < blocks; b++) {
         /* half of the rows at a time: two blocks are shorter than a cache line */
-        const char *const *ahead = rows + b % 2 * 8;
-        UNROLL for (size_t r = 0; r < 8; r++)
-            __builtin_prefetch(ahead[r] + lane_place(type, b) + LANE_AHEAD_BYTES);
+        lane_block ahead = lane_block_at(rows, lane_place(type, b) + LANE_AHEAD_BYTES);
+        if (b % 2)
+            UNROLL for (size_t r = 0; r < 8; r++) __builtin_prefetch(lane_at(&ahead, r));
+        else
+            UNROLL for (size_t r = 8; r < 16; r++) __builtin_prefetch(lane_at(&ahead, r));
         lane_add(type, p, token, rows, b, table, acc, T);
     }
     UNROLL for (size_t t = 0; t < T; t++) _mm512_storeu_ps(sums[t], acc[t]);
