@@ -11,6 +11,10 @@ MESON    ?= meson
 PERJOULE_NODE ?= $(HOME)/.cache/perjoule/node
 export PERJOULE_NODE
 export PATH := $(PERJOULE_NODE)/bin:$(PATH)
+# Homebrew keeps libpq, whose header the build reads, out of pkg-config's way
+ifeq ($(shell uname -s),Darwin)
+export PKG_CONFIG_PATH := $(shell brew --prefix 2>/dev/null)/opt/libpq/lib/pkgconfig:$(PKG_CONFIG_PATH)
+endif
 TEST_ARGS = --print-errorlogs --no-rebuild --num-processes $(JOBS)
 
 .PHONY: all deps run test bench lint fuzz conformance cross sanitize install uninstall dist dist-bin deb \

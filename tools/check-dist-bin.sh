@@ -25,6 +25,8 @@ $program run -n 8 "Once upon a time" >/dev/null
 $program show last >/dev/null
 $program tokenize "The kettle" -m demo >/dev/null
 FAKE_NVML=gpus=2 $program sensors --json | grep -q '"nvml","state":"ready"' || { echo "the NVML library could not be opened"; exit 1; }
+# PostgreSQL is in it: its library may be missing here, and the server is; neither is this build's doing
+$program ls --db postgresql://nobody@127.0.0.1:1/none 2>&1 | grep -qE 'cannot be reached|libpq' || { echo "built without PostgreSQL"; exit 1; }
 $program serve --port 0 >/tmp/perjoule-try-$$.log 2>&1 &
 server=$!
 for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do

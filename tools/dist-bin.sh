@@ -116,6 +116,21 @@ fetch_runtime() { # arch
     : >"$out/runtime-$1/complete"
 }
 
+# The headers of PostgreSQL's client library; the library itself is opened at run time where it is. They are
+# this machine's, because they say the same on every 64-bit Linux.
+take_postgres_headers() { # folder with lib/pkgconfig and include
+    local from
+    from=$(pkg-config --variable=includedir libpq) || { echo "dist-bin: libpq's headers are not here (package libpq-dev)" >&2; exit 3; }
+    mkdir -p "$1/include/postgresql"
+    cp "$from"/libpq-fe.h "$from"/postgres_ext.h "$from"/pg_config_ext.h "$1/include/postgresql/"
+    cat >"$1/lib/pkgconfig/libpq.pc" <<EOF
+Name: libpq
+Description: the headers of PostgreSQL's client library
+Version: $(pkg-config --modversion libpq)
+Cflags: -isystem $1/include/postgresql
+EOF
+}
+
 # ---- one target -------------------------------------------------------------------------------
 
 triple_of() { # arch: the target's name for the compiler
@@ -188,11 +203,12 @@ build_target() { # arch
         tools/dist-bin-libs.sh "$out/sources" "$out/bin/cc-$arch" "$out/bin/ar" "$arch-linux-gnu" "$out/libs-$arch"
         : >"$out/libs-$arch/complete"
     }
+    take_postgres_headers "$out/libs-$arch"
     [ "$arch" = "$(uname -m)" ] || fetch_runtime "$arch"
     make_cross_file "$arch" >"$out/cross-$arch.ini"
     [ -f "$out/build-$arch/build.ninja" ] ||
         meson setup "$out/build-$arch" --cross-file "$out/cross-$arch.ini" --prefix /usr/local --libdir lib \
-            -Dtests=disabled >"$out/log" 2>&1 || { tail -n 20 "$out/log" >&2; exit 1; }
+            -Dtests=disabled -Dpostgres=enabled >"$out/log" 2>&1 || { tail -n 20 "$out/log" >&2; exit 1; }
     ninja -k 0 -C "$out/build-$arch" >"$out/log" 2>&1 || { grep -E 'error|FAILED' -A6 "$out/log" | head -n 40 >&2; exit 1; }
     rm -rf "$tree" "$out/tree"
     DESTDIR=$out/tree meson install -C "$out/build-$arch" --no-rebuild --quiet >/dev/null
