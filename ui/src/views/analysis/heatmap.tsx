@@ -400,6 +400,7 @@ export function OperationsPanel({ data }: { data: RunData }) {
           'tensor_mean',
           'tensor_std',
           'tensor_max',
+          'tensor_sparsity',
         ],
         rows: operations.map((o) => [
           o.component_name,
@@ -413,6 +414,7 @@ export function OperationsPanel({ data }: { data: RunData }) {
           o.tensor_mean,
           o.tensor_std,
           o.tensor_max,
+          o.tensor_sparsity,
         ]),
       })}
     >
