@@ -19,7 +19,8 @@ node_home=${PERJOULE_NODE:-$HOME/.cache/perjoule/node}
 export PATH="$node_home/bin:$PATH"
 # Homebrew keeps libpq out of pkg-config's way, because macOS once had a PostgreSQL of its own.
 if [ "$(uname -s)" = Darwin ] && have brew; then
-    export PKG_CONFIG_PATH="$(brew --prefix)/opt/libpq/lib/pkgconfig:${PKG_CONFIG_PATH:-}"
+    PKG_CONFIG_PATH="$(brew --prefix)/opt/libpq/lib/pkgconfig:${PKG_CONFIG_PATH:-}"
+    export PKG_CONFIG_PATH
 fi
 lib() { have pkg-config && pkg-config --exists "$1" 2>/dev/null; }
 header() { for d in /usr/include /usr/include/*-linux-gnu /usr/local/include /opt/homebrew/include; do
