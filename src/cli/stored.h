@@ -37,7 +37,7 @@ typedef struct pj_price_options {
          PJ_OPTION_DOUBLE,                                             \
          &(prices)->g_per_kwh,                                         \
          "G",                                                          \
-         "grams of CO2 a kilowatt-"                                    \
+         "grams of CO2 per kilowatt-"                                  \
          "hour (default 400)",                                         \
          0,                                                            \
          1e6},                                                         \
