@@ -48,7 +48,9 @@ static pj_status run_way(overhead *o, int way, int64_t round, pj_error *err)
         const pj_run_info *info = &result.data.info;
         if (status == PJ_OK && round >= 0) {
             o->own_share[way] += info->overhead_share;
-            o->own_statistics[way] += info->statistics_ms / info->total_ms;
+            /* like the whole, a share of the process's CPU time */
+            o->own_statistics[way] +=
+                info->overhead_share * info->statistics_ms / info->overhead_ms;
         }
     }
     if (status == PJ_OK && round >= 0) {

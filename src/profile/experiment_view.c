@@ -201,7 +201,8 @@ static pj_status write_comparisons(result *r, pj_json *json, pj_error *err)
     return PJ_OK;
 }
 
-/* Along the batches of one cell: where a doubling begins to save less than a tenth. */
+/* Along the batches of one cell: where a doubling begins to save less than a tenth. Where the
+ * largest batch still saved more, the knee was not reached, and nothing is said. */
 static void write_knees(const result *r, pj_json *json)
 {
     const pj_plan *plan = &r->plan;
@@ -213,15 +214,19 @@ static void write_knees(const result *r, pj_json *json)
         pj_plan_cell(plan, i, &cell);
         if (cell.batch != plan->batches[0] || cell.ablate[0]) continue;
         uint32_t knee = i;
+        bool reached = false;
         for (uint32_t k = 1; k < plan->batch_count; k++) {
             uint32_t at = i + k * stride;
             pj_plan_cell(plan, knee, &cell);
             pj_plan_cell(plan, at, &next);
             double doublings = log2((double)next.batch / cell.batch);
             double saved = 1 - pow(r->cells[at].mean / r->cells[knee].mean, 1 / doublings);
-            if (!(saved >= knee_saving)) break;
+            if (isnan(saved)) break;
+            reached = saved < knee_saving;
+            if (reached) break;
             knee = at;
         }
+        if (!reached) continue;
         pj_plan_cell(plan, knee, &cell);
         pj_json_object_begin(json);
         pj_json_kv_string(json, "over", "batch");

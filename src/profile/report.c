@@ -571,6 +571,15 @@ static void name_optimum(const json_t *view, char *line, size_t bytes)
         i + 1 == json_array_size(ties) ? "." : "");
 }
 
+static void write_knees(pj_document *d, const json_t *view)
+{
+    size_t i;
+    const json_t *knee;
+    json_array_foreach(json_object_get(view, "knees"), i, knee)
+        pj_document_text(d, "From %s on, a batch beyond %.0f saves less than 10 %% per doubling.",
+                         cell_name(view, number(knee, "first_cell")), number(knee, "batch"));
+}
+
 static void write_cell_comparisons(pj_document *d, const json_t *view)
 {
     size_t i;
@@ -646,6 +655,7 @@ static void write_experiment(pj_document *d, pj_store *store, const json_t *view
                          "they are counted, and widen the intervals.",
                          disturbed_runs(view));
     write_cells(d, view);
+    write_knees(d, view);
     write_cell_comparisons(d, view);
     write_ablations(d, view);
     pj_report_experiment_conditions(d, store, view);

@@ -101,6 +101,19 @@ class Experiments(unittest.TestCase):
             self.assertLess(server.ask("POST", f"/api/profiling/run/{run}/cancel").status, 300)
             self.await_state(server, "long", "cancelled")
 
+    def test_a_knee_lies_within_the_batches(self):
+        """Of two batches the larger one cannot be where savings end: nothing beyond it was run."""
+        with Server() as server:
+            self.begin(server, PLAN | {"name": "knee", "batches": [1, 2], "outputs": [8]})
+            done = self.await_state(server, "knee", "completed")
+            by_batch = {c["cell"]: (c["batch"], c["joules_per_token"]) for c in done["cells"]}
+            for first, (batch, joules) in by_batch.items():
+                if batch != 1:
+                    continue
+                knees = [k for k in done["knees"] if k["first_cell"] == first]
+                second = next(j for c, (b, j) in by_batch.items() if c > first and b == 2)
+                self.assertEqual([k["batch"] for k in knees], [1] if second > 0.9 * joules else [])
+
     def test_refusals(self):
         with Server(power="none") as server:
             for plan, status in [(b"{", 400), (b"", 400), ([], 422), (PLAN | {"repeats": 3}, 422), (PLAN | {"name": "a/b"}, 422),
