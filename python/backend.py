@@ -1,6 +1,6 @@
 """Builds perjoule's wheel and source archive with Python's standard library alone (PEP 517).
 
-PERJOULE_WHEEL_LIBRARY: a libperjoule to carry inside; PERJOULE_WHEEL_PLATFORM: the wheel's platform tag.
+PERJOULE_WHEEL_LIBRARY: a libperjoule to bundle; PERJOULE_WHEEL_PLATFORM: the wheel's platform tag.
 Without them the wheel is `py3-none-any` and finds the library of an installed perjoule.
 """
 import base64
@@ -14,7 +14,7 @@ import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 PACKAGES = ("perjoule", "profiling")
-DATE = (1980, 1, 1, 0, 0, 0)  # equal inputs make equal archives
+DATE = (1980, 1, 1, 0, 0, 0)  # reproducible builds: equal inputs give equal archives
 SUMMARY = "Joules of transformer inference, per phase, token, layer and component"
 
 
@@ -52,7 +52,7 @@ def license_file():
 
 
 class Wheel:
-    """A zip with the record of what is in it."""
+    """Writes a zip with its RECORD, the list of files and hashes."""
 
     def __init__(self, path, info):
         self.zip, self.info, self.record = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED), info, []
@@ -93,7 +93,8 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 
 
 def build_vllm(wheel_directory):
-    """perjoule-vllm: no code, only the names by which vLLM finds perjoule.vllm. Installing it turns recording on."""
+    """perjoule-vllm: no code, only the entry points by which vLLM finds perjoule.vllm. Installing it turns recording
+    on."""
     name, info = f"perjoule_vllm-{version()}-py3-none-any.whl", f"perjoule_vllm-{version()}.dist-info"
     wheel = Wheel(pathlib.Path(wheel_directory, name), info)
     wheel.add(f"{info}/METADATA", (

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The Python package as its users get it: python-test.sh BUILD. Installs a wheel with this build's library into
+# Tests the Python package as users install it: python-test.sh BUILD. Installs a wheel with this build's library into
 # a fresh virtual environment and runs the tests against it there; builds a wheel from the source archive; then
 # the tests with real models, in an environment of their own (python-torch.sh).
 set -eu

@@ -1,9 +1,9 @@
 #!/bin/bash
 # Tests of the Python package with real models of torch and transformers: python-torch.sh BUILD [TEST-FOLDER].
-# Uses the python3 that is there when it has both, or the virtual environment ~/.cache/perjoule/torch
-# (PERJOULE_TORCH). That environment is made once, by `make python-test` (PERJOULE_TORCH_INSTALL=1) or by the tests
-# where CI=true: it takes several gigabytes and minutes. Otherwise the tests are skipped (exit 77) with that
-# reason, and so they are where the packages can't be downloaded in time.
+# Uses python3 if it has both, otherwise the virtual environment ~/.cache/perjoule/torch (PERJOULE_TORCH). That
+# environment takes several gigabytes and minutes, so it is created only by `make python-test`
+# (PERJOULE_TORCH_INSTALL=1) or where CI=true. Without it, or if the download takes too long, the tests are skipped
+# (exit 77) with the reason.
 set -eu
 cd "$(dirname "$0")/.."
 build=$1

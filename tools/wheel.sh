@@ -1,12 +1,12 @@
 #!/bin/bash
-# Makes the Python package: dist/perjoule-VERSION.tar.gz, perjoule_vllm-VERSION (the names by which vLLM finds the
-# package) and wheels with libperjoule inside.
+# Makes the Python package: dist/perjoule-VERSION.tar.gz, perjoule_vllm-VERSION (the entry points by which vLLM finds
+# the package) and wheels with libperjoule inside.
 #
 #   wheel.sh BUILD [ARCH...]    wheels for other machines, from the sources and flags of a configured build
-#   wheel.sh --here BUILD       one for this machine alone, from the library in BUILD
+#   wheel.sh --here BUILD       one for this machine, from the library in BUILD
 #
 # ARCH is x86_64, aarch64 (py3-none-manylinux_2_28_ARCH) or macos-arm64 (py3-none-macosx_11_0_arm64), default all:
-# the library needs nothing but the system's C library there. Each wheel is checked (check_wheel.py).
+# their library needs only the system's C library. Each wheel is checked (check_wheel.py).
 set -eu
 cd "$(dirname "$0")/.."
 mkdir -p dist
@@ -24,7 +24,8 @@ configured=$1
 shift
 python3 python/backend.py sdist dist
 python3 python/backend.py vllm dist
-for arch in ${*:-x86_64 aarch64 macos-arm64}; do
+[ $# -gt 0 ] || set -- x86_64 aarch64 macos-arm64
+for arch; do
     case $arch in macos-*) platform=macosx_11_0_${arch#macos-} ;; *) platform=manylinux_2_28_$arch ;; esac
     library=$(tools/dist-bin.sh --library "$configured" "$arch" | tail -n 1)
     wheel=$(build "$library" "$platform")

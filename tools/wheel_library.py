@@ -3,7 +3,7 @@
 
     wheel_library.py BUILD LIBS COMPILER SYSTEM OUT
 
-BUILD is a configured build of this machine: sources and flags are those that it compiles the library from. LIBS holds
+BUILD is a configured native build, which determines the sources and flags. LIBS holds
 the static libraries of the target (dist-bin-libs.sh), COMPILER compiles and links for it, SYSTEM is linux or macos.
 Leaves the stripped library in the file OUT. The PostgreSQL driver, which needs a client library's header, is left out.
 """
@@ -15,9 +15,9 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-WHOLE = ("pj_base", "pj_trace", "pj_profile")  # linked as a whole; of the others what these need, as in meson.build
+WHOLE = ("pj_base", "pj_trace", "pj_profile")  # linked whole, as in meson.build; the others only as needed
 PARTS = ("pj_attribution", "pj_store", "pj_analysis", "pj_power", "pj_energy")
-MACHINE = ("-I/usr", "-fdiagnostics", "-Winvalid-pch", "-g", "-Werror", "-DPJ_HAS_POSTGRES", "-O")  # not the target's
+MACHINE = ("-I/usr", "-fdiagnostics", "-Winvalid-pch", "-g", "-Werror", "-DPJ_HAS_POSTGRES", "-O")  # not for the target
 
 
 def targets_of(build):
@@ -37,7 +37,7 @@ def flags_of(parameters, libs):
 
 
 def compile_all(compiler, named, libs, folder):
-    """Objects of each static library."""
+    """The objects of each static library."""
     jobs = []
     for name, sources in named.items():
         flags = flags_of(sources["parameters"], libs)

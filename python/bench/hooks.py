@@ -1,14 +1,23 @@
-"""What recording costs: a step of a model with the profiler, against no hooks and against empty ones.
+"""The overhead of recording: a decode step with the profiler, without hooks, and with empty hooks.
 
-    python hooks.py [--layers 32] [--hidden 448] [--rounds 60]
+    python hooks.py [--layers 32] [--step 50] [--hidden N] [--rounds 60] [--whole]
 
 Prints microseconds per module and step, the ratio to torch's empty hooks on the same modules, and the share of
-a step. Every round is one step of each kind, in an order that rotates, so that a slow moment of the machine meets all
-three; the figures are medians of the differences within a round, in processor time. Needs torch and transformers.
+a step. The model is as wide as makes its step take --step milliseconds on this machine, unless --hidden gives the width:
+a cost scaled from a step of another length is not the same, because a longer step leaves less of the profiler in the
+caches. Each round runs one step of each kind in rotating order, so that a slowdown of the machine affects all three
+alike; the figures are medians of the differences within a round, in CPU time.
+
+--whole measures what a user pays instead: wall-clock and CPU time of a token of `generate`, with and without a run
+whose sensors are sampled (simulated ones) and which is stored. Needs torch and transformers.
 """
 import argparse
+import math
+import os
 import statistics
+import tempfile
 import time
+import warnings
 
 import torch
 import transformers
@@ -26,13 +35,13 @@ def make(layers, hidden):
 
 
 class Loop:
-    """A decode loop, whose steps are timed one by one."""
+    """A decode loop with each step timed."""
 
     def __init__(self, model):
         self.model, self.cache, self.ids = model, None, torch.arange(16)[None]
 
     def step(self):
-        """Seconds of processor time of a step: what other programs do meanwhile is not in it."""
+        """CPU seconds of a step, which exclude what other programs do meanwhile."""
         with torch.no_grad():
             begin = time.thread_time()
             out = self.model(self.ids, past_key_values=self.cache, use_cache=True)
@@ -65,14 +74,14 @@ class EmptyHooks:
 def timed_step(loop, what):
     what.attach()
     try:
-        loop.step()  # the code and the objects of this kind are in the caches as they are in a run
+        loop.step()  # warms the caches with this kind's code and objects, as in a real run
         return loop.step()
     finally:
         what.detach()
 
 
 def measure(loop, kinds, rounds):
-    """Medians of a plain step, and of what each kind adds to it."""
+    """Median of a plain step, and of each kind's overhead."""
     names, plain, added = list(kinds), [], {name: [] for name in kinds}
     for i in range(rounds):
         order = names[i % len(names):] + names[:i % len(names)]
@@ -83,13 +92,69 @@ def measure(loop, kinds, rounds):
     return statistics.median(plain), {name: statistics.median(values) for name, values in added.items()}
 
 
+def of_step(layers, milliseconds):
+    """A model whose step takes about so long: the time of its matrices grows with the square of the width."""
+    hidden = 448
+    for _ in range(2):
+        loop = Loop(make(layers, hidden))
+        loop.step()
+        took = statistics.median(loop.step() for _ in range(9)) * 1e3
+        hidden = max(64, round(hidden * math.sqrt(milliseconds / took) / 32) * 32)
+    return make(layers, hidden)
+
+
+class Times(transformers.LogitsProcessor):
+    """Notes the times of each token."""
+
+    def __init__(self):
+        self.times = []
+
+    def __call__(self, ids, scores):
+        self.times.append((time.perf_counter(), time.process_time()))
+        return scores
+
+    def per_token(self):
+        pairs = list(zip(self.times[2:], self.times[3:]))  # the first steps are slower
+        return [statistics.median(b[i] - a[i] for a, b in pairs) for i in (0, 1)]
+
+
+def generated(model):
+    times = Times()
+    model.generate(torch.arange(16)[None], max_new_tokens=25, do_sample=False, logits_processor=[times], pad_token_id=0)
+    return times.per_token()
+
+
+def measure_whole(model, rounds):
+    def recorded(profiler):
+        with profiler.run():
+            return generated(model)
+
+    warnings.simplefilter("ignore", perjoule.EnergyUnavailable)
+    with tempfile.TemporaryDirectory() as folder, perjoule.Session(
+            power="sim", database=os.path.join(folder, "runs.db")) as session:
+        profiler = perjoule.InferencePipelineProfiler(model=model, session=session)
+        recorded(profiler)
+        found = []
+        for i in range(rounds):
+            kinds = [generated, lambda _: recorded(profiler)]
+            took = [kind(model) for kind in (kinds if i % 2 else reversed(kinds))]
+            plain, profiled = took if i % 2 else reversed(took)
+            found.append((*plain, profiled[0] - plain[0], profiled[1] - plain[1]))
+    wall, cpu, more_wall, more_cpu = (1e3 * statistics.median(column) for column in zip(*found))
+    print(f"a token of {wall:.2f} ms: the run adds {more_wall:.2f} ms ({100 * more_wall / wall:.2f} %) of wall-clock time, "
+          f"{more_cpu:.2f} ms ({100 * more_cpu / cpu:.2f} %) of CPU time")
+
+
 def main():
     parser = argparse.ArgumentParser()
-    for name, default in (("layers", 32), ("hidden", 448), ("rounds", 60)):
+    for name, default in (("layers", 32), ("step", 50), ("hidden", None), ("rounds", 60)):
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--whole", action="store_true")
     o = parser.parse_args()
     torch.set_num_threads(1)
-    model = make(o.layers, o.hidden)
+    model = make(o.layers, o.hidden) if o.hidden else of_step(o.layers, o.step)
+    if o.whole:
+        return measure_whole(model, o.rounds)
     plan = plan_of(model)
     modules = len(plan.layers) + len(plan.parts)
     loop = Loop(model)
@@ -101,8 +166,7 @@ def main():
         watch.finish()
     print(f"{modules} modules, a step of {base * 1e3:.2f} ms")
     for name in ("empty hooks", "profiler"):
-        print(f"{name:12} {cost[name] / modules * 1e6:6.2f} us per module and step, {100 * cost[name] / base:5.2f} % of the "
-              f"step, {100 * cost[name] / 0.05:5.2f} % of 50 ms")
+        print(f"{name:12} {cost[name] / modules * 1e6:6.2f} us per module and step, {100 * cost[name] / base:5.2f} % of the step")
     print(f"ratio        {cost['profiler'] / cost['empty hooks']:.2f}")
 
 

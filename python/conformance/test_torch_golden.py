@@ -1,7 +1,6 @@
-"""Every family of the golden folder in transformers, against the engine's own run of the same folder.
-
-PJ_GOLDEN names the folder. Under simulated sensors: the tree of components has the engine's names, the ids are
-those of the model by itself, parts sum to the whole, and planted energies lie within their intervals.
+"""Runs every model family of the golden folder (PJ_GOLDEN) in transformers and compares with the engine's own run. With
+simulated sensors: the component tree has the engine's names, the token ids equal those of an unprofiled run, parts sum
+to the whole, and the simulated energies lie within their intervals.
 """
 import json
 import os

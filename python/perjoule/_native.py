@@ -1,7 +1,7 @@
 """ctypes bindings of libperjoule: search paths, structs and functions.
 
 The declarations repeat include/perjoule.h; tests/test_native.py compares the two. Structs carry their
-size, so a newer library works with this package and an older one is told apart by its version.
+size, so a newer library works with this package and an older one is recognised by its version.
 """
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ FUNCTIONS = {
 }
 
 
-# ---- where the library is --------------------------------------------------------------------
+# ---- locating the library --------------------------------------------------------------------
 
 
 def _file_names() -> tuple[str, ...]:
@@ -219,7 +219,7 @@ def _file_names() -> tuple[str, ...]:
 
 
 def _folders() -> Iterator[pathlib.Path]:
-    """Beside the package, then under the prefixes a `make install` of perjoule may have used."""
+    """Candidate paths: beside the package, then below the usual prefixes of `make install`."""
     yield pathlib.Path(__file__).parent / "lib"
     prefixes = [pathlib.Path(sys.prefix)]
     program = shutil.which("perjoule")
@@ -285,11 +285,11 @@ def library() -> c.CDLL:
 
 
 def check(status: int, error: Error) -> None:
-    """Raises the error of a call, unless it succeeded."""
+    """Raises PerjouleError unless the call succeeded."""
     if status != 0:
         raise PerjouleError(error.text.decode("utf-8", "replace") or f"libperjoule answered {status}", status)
 
 
 def text(value: object) -> bytes | None:
-    """A C string; NUL ends a text there, so it is replaced."""
+    """Encodes a C string; embedded NULs, which would end it, are replaced."""
     return None if value is None else str(value).replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace")

@@ -13,7 +13,7 @@ from .names import Module
 from .recorder import FIELDS, HostClock
 from .session import clock_ns
 
-MAX_BEHIND = 8  # steps whose events may be outstanding before the host synchronises
+MAX_BEHIND = 8  # most steps with outstanding events before the host synchronises
 
 Device = Any  # torch.device
 Event = Any  # torch.cuda.Event
@@ -50,10 +50,10 @@ class CudaClock(HostClock):
         self.cuda, self.device = torch.cuda, device
         self.events: Dict[int, Tuple[Event, Device]] = {}  # by number
         self.pool: Dict[Device, List[Event]] = {}
-        self.bases: Dict[Device, Tuple[int, Event]] = {}  # the newest pair of each device
-        self._base_of: Dict[int, Dict[Device, Tuple[int, Event]]] = {}  # by a step's first stamp: its pairs
+        self.bases: Dict[Device, Tuple[int, Event]] = {}  # newest clock pair per device
+        self._base_of: Dict[int, Dict[Device, Tuple[int, Event]]] = {}  # first stamp of a step -> its clock pairs
         self.next = 0
-        self.waiting: List[int] = []  # last stamp of each step that has not been read
+        self.waiting: List[int] = []  # last stamp of each step not read yet
 
     def _stamper(self, device: Device) -> Callable[[], int]:
         cuda, pool, events, clock = self.cuda, self.pool.setdefault(device, []), self.events, self
@@ -75,7 +75,7 @@ class CudaClock(HostClock):
         return self._stamper(self.device)()
 
     def _pair(self, device: Device, wait: bool) -> None:
-        """A new pair of the two clocks, if the stream is idle or `wait` makes it so."""
+        """A new clock pair, if the stream is idle or `wait` makes it so."""
         stream = self.cuda.current_stream(device)
         if wait:
             stream.synchronize()
@@ -109,7 +109,7 @@ class CudaClock(HostClock):
         return host + int(base.elapsed_time(event) * 1e6)
 
     def _recycle(self, records: List[int]) -> None:
-        """All events up to the step's last but that one, which the next step begins with."""
+        """All events before the step's last, which is also the first event of the next step."""
         last = records[5]
         for number in [s for s in self.events if s < last]:
             event, device = self.events.pop(number)
@@ -133,7 +133,7 @@ class CudaClock(HostClock):
 
 
 def clock_for(torch: Any, model: Module) -> Tuple[HostClock, str]:
-    """The clock for where the model's weights are, and the device's name."""
+    """The clock of the device that holds the model's weights, and the device's name."""
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     if device.type == "cuda":
         return CudaClock(torch, device), "cuda"

@@ -17,7 +17,7 @@ class LibraryNotFound(PerjouleError, ImportError):
 
 
 class ModelNotRecognised(PerjouleError):
-    """A model of which no module was recognised."""
+    """None of the model's modules was recognised."""
 
     def __init__(self, text: str):
         super().__init__(text, -9)

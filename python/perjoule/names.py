@@ -4,8 +4,8 @@ Walks a module tree as Hugging Face models have it (`model.layers.3.self_attn.q_
 modules are timed and under which component name, and which work happens between them without a module of
 its own: the attention core is what lies between the projections of an attention module. The names are
 those of perjoule's own engine, so that runs of both compare side by side. Unknown module trees are treated
-the same way and keep the names of their modules. Does not import torch: a module is anything with
-`_modules` and `_parameters`.
+the same way and keep the names of their modules; without a list of blocks their modules with weights are
+components of one section. Does not import torch: a module is anything with `_modules` and `_parameters`.
 """
 from __future__ import annotations
 
@@ -19,17 +19,25 @@ from .errors import ModelNotRecognised
 # Modules outside the blocks: attribute -> section of the run.
 SECTIONS = {
     "embedding": ("embed_tokens", "wte", "word_embeddings", "embed_in", "tok_embeddings", "embed_tokens_per_layer",
-                  "per_layer_model_projection", "per_layer_projection_norm", "word_embeddings_layernorm"),
-    "position_embedding": ("rotary_emb", "wpe", "embed_positions", "rotary_emb_local"),
-    "final_norm": ("norm", "final_layernorm", "ln_f", "final_layer_norm"),
-    "lm_head": ("lm_head", "embed_out", "output"),
+                  "per_layer_model_projection", "per_layer_projection_norm", "word_embeddings_layernorm", "embeddings",
+                  "tokens_embed", "layernorm_embedding"),
+    "position_embedding": ("rotary_emb", "wpe", "embed_positions", "rotary_emb_local", "positions_embed",
+                           "position_embeddings"),
+    "final_norm": ("norm", "final_layernorm", "ln_f", "final_layer_norm", "norm_f", "final_norm", "layer_norm", "ln_out",
+                   "embedding_norm"),
+    "lm_head": ("lm_head", "embed_out", "output", "output_projection", "proj_out", "head"),
 }
+MODULES = "modules"  # section of a model without blocks
 WITHOUT_COMPONENT = ("rotary_emb", "rotary_emb_local")  # tables, not work of a component
-WHOLE = ("experts", "shared_expert", "shared_experts", "router")  # timed as one, not looked into
+WHOLE = ("experts", "shared_expert", "shared_experts", "router")  # timed as a whole, without their submodules
+WHOLE_TYPES = ("MultiheadAttention",)  # uses its submodules' weights without calling the submodules
+# Sizes that a linear layer or an embedding has, even if its weights are packed or buffers (quantised), or if it wraps
+# the original layer (adapters).
+SIZES = (("in_features", "out_features"), ("infeatures", "outfeatures"), ("num_embeddings", "embedding_dim"))
 ACTIVATIONS = ("act_fn", "activation_fn", "act", "activation")
-ATTENTION_OUT = ("o_proj", "dense", "out_proj", "c_proj", "wo", "out_lin")
-MLP_OUT = ("down_proj", "fc2", "c_proj", "w2", "dense_4h_to_h", "fc_out", "wo")
-# Functions of a modelling file that do what has no module: name -> component.
+ATTENTION_OUT = ("o_proj", "dense", "out_proj", "c_proj", "wo", "Wo", "out_lin", "attention_out")
+MLP_OUT = ("down_proj", "fc2", "c_proj", "w2", "dense_4h_to_h", "fc_out", "wo", "Wo", "dense")
+# Functions of a modelling file whose work has no module of its own: name -> component.
 FUNCTIONS = {
     "causal_conv1d_fn": "conv1d",
     "causal_conv1d_update": "conv1d",
@@ -42,9 +50,9 @@ FUNCTIONS = {
     "torch_recurrent_gated_delta_rule": "delta_rule",
 }
 
-Module = Any  # torch.nn.Module, or anything of its shape
+Module = Any  # torch.nn.Module, or anything with its attributes
 Namespace = Dict[str, Any]
-Leaf = Tuple[List[str], Module, List[str]]  # path inside a block, module, names beside it
+Leaf = Tuple[List[str], Module, List[str]]  # path inside a block, module, names of its siblings
 
 
 @dataclass
@@ -56,28 +64,33 @@ class Part:
     component: Optional[str]
     section: Optional[str] = None  # outside the blocks
     layer: int = -1
-    gap: Optional[str] = None  # component between the end of the part before and the begin of this one
+    gap: Optional[str] = None  # component that runs between the end of the previous part and the start of this one
 
 
 @dataclass
 class Plan:
-    """What is timed in a model."""
+    """The parts of a model that are timed."""
 
     blocks: str  # path of the list of blocks
     layers: List[Tuple[int, Module]] = field(default_factory=list)
     parts: List[Part] = field(default_factory=list)
     functions: List[Tuple[Namespace, str, str]] = field(default_factory=list)  # (namespace, name, component)
     gated_attention: List[Namespace] = field(default_factory=list)  # namespaces whose attention has an output gate
-    logits: bool = False  # something follows the head: a scale or a soft cap
-    unmatched: List[str] = field(default_factory=list)  # paths of modules with weights that nothing above covers
+    logits: bool = False  # the head is followed by a scale or a soft cap
+    unmatched: List[str] = field(default_factory=list)  # paths of modules with weights that no entry above covers
 
 
 def _children(module: Module) -> Iterator[Tuple[str, Module]]:
     return ((name, child) for name, child in module._modules.items() if child is not None)
 
 
+def _is_projection(module: Module) -> bool:
+    """Whether a module as a whole is one linear layer or embedding, whatever is inside."""
+    return any(all(type(getattr(module, size, None)) is int for size in sizes) for sizes in SIZES)
+
+
 def _own_weights(module: Module) -> bool:
-    return any(p is not None for p in module._parameters.values())
+    return any(p is not None for p in module._parameters.values()) or _is_projection(module)
 
 
 def _has_weights(module: Module) -> bool:
@@ -103,18 +116,24 @@ def _size(module: Module) -> int:
 # ---- blocks ----------------------------------------------------------------------------------
 
 
+def _has_several_parts(block: Module) -> bool:
+    """Whether a member of a list may be a block: it has several submodules, perhaps in one that holds them all (T5's)."""
+    parts = [child for _, child in _children(block) if _has_weights(child)]
+    return _has_several_parts(parts[0]) if len(parts) == 1 else len(parts) > 1
+
+
 def _block_lists(module: Module, path: str = "") -> Iterator[Tuple[str, Module]]:
     """The outermost module lists whose members have submodules."""
     for name, child in _children(module):
         here = f"{path}.{name}" if path else name
         members = [m for _, m in _children(child)]
-        if _is_list(child) and all(sum(_has_weights(c) for _, c in _children(m)) >= 2 for m in members):
+        if _is_list(child) and all(_has_several_parts(m) for m in members):
             yield here, child
         else:
             yield from _block_lists(child, here)
 
 
-def _find_blocks(model: Module) -> Tuple[str, Module]:
+def _find_blocks(model: Module) -> Optional[Tuple[str, Module]]:
     """The list of blocks that generates text, rather than an encoder's or a vision tower's."""
     def rank(found: Tuple[str, Module]) -> Tuple[bool, int]:
         path, module = found
@@ -122,19 +141,14 @@ def _find_blocks(model: Module) -> Tuple[str, Module]:
         return (not other, _size(module))
 
     found = sorted(_block_lists(model), key=rank)
-    if not found:
-        raise ModelNotRecognised(
-            f"{type(model).__name__} has no list of blocks (such as model.layers): its modules can't be told "
-            "apart; use profiling_depth='off', or perjoule.measure()"
-        )
-    return found[-1]
+    return found[-1] if found else None
 
 
 # ---- parts of a block ------------------------------------------------------------------------
 
 
 def _component(path: List[str], siblings: List[str]) -> str:
-    """The component's name of the module at `path` inside a block."""
+    """The component name of the module at `path` inside a block."""
     name, parent = path[-1], path[-2] if len(path) > 1 else ""
     if name == "gate" and ("experts" in siblings or "moe" in parent):
         return "router"
@@ -148,15 +162,16 @@ def _component(path: List[str], siblings: List[str]) -> str:
 
 
 def _leaves(block: Module) -> Iterator[Leaf]:
-    """What is timed in a block."""
+    """The parts of a block that are timed."""
     def visit(module: Module, path: List[str]) -> Iterator[Leaf]:
         siblings = [name for name, _ in _children(module)]
         for name, child in _children(module):
             here = path + [name]
-            if name == "experts" and _is_list(child):  # each expert is called by itself
+            if name == "experts" and _is_list(child):  # each expert is called separately
                 for _, expert in _children(child):
                     yield here, expert, siblings
-            elif name in WHOLE and (_has_weights(child) or name == "router"):
+            elif (name in WHOLE and (_has_weights(child) or name == "router") or type(child).__name__ in WHOLE_TYPES
+                  or _is_projection(child)):
                 yield here, child, siblings
             elif any(_has_weights(grandchild) for _, grandchild in _children(child)):
                 yield from visit(child, here)
@@ -167,8 +182,12 @@ def _leaves(block: Module) -> Iterator[Leaf]:
 
 def _kind_of_place(path: List[str]) -> str:
     container = path[-2].lower() if len(path) > 1 else ""
+    if container == "output":  # BERT and its relatives keep the output projections apart
+        return _kind_of_place(path[:-1]) or "mlp"
     if "linear_attn" in container:
         return "delta"
+    if re.search(r"mamba|mixer|ssm", container):
+        return "mixer"
     if "attn" in container or "attention" in container:
         return "attention"
     if re.search(r"mlp|ffn|feed_forward|^ff$", container):
@@ -177,8 +196,12 @@ def _kind_of_place(path: List[str]) -> str:
 
 
 def _gap_before(path: List[str], siblings: List[str]) -> Optional[str]:
-    """What happens between the parts before and this one, where it has no module of its own."""
+    """The component that runs between the previous parts and this one without a module of its own."""
     name, place = path[-1], _kind_of_place(path)
+    if place == "mixer":  # of a hybrid model: a state-space scan, or in other blocks attention or a feed-forward part
+        place = next((kind for kind, sibling in (("attention", "k_proj"), ("mlp", "up_proj")) if sibling in siblings), place)
+        if place == "mixer" and name == "out_proj" and "in_proj" in siblings:
+            return "scan"
     if place == "attention" and name in ATTENTION_OUT:
         return "attention"
     if place == "mlp" and name in MLP_OUT and "experts" not in siblings:
@@ -201,7 +224,7 @@ def _block_parts(prefix: str, index: int, block: Module) -> Iterator[Part]:
     places = {name: {tuple(p[0][:-1]) for p, n in zip(leaves, names) if n == name} for name in set(names)}
     for (path, module, siblings), name in zip(leaves, names):
         if len(places[name]) > 1 and name not in ("act", "router", "experts", "shared_expert"):
-            name = ".".join(path)  # one name in two places: tell them apart
+            name = ".".join(path)  # disambiguate a name that occurs twice
         yield Part(f"{prefix}.{'.'.join(path)}", module, name, layer=index, gap=_gap_before(path, siblings))
 
 
@@ -209,7 +232,7 @@ def _block_parts(prefix: str, index: int, block: Module) -> Iterator[Part]:
 
 
 def _outside(model: Module, blocks_path: str) -> Iterator[Tuple[str, Module]]:
-    """(path, module) of the outermost modules with weights, or with a section's name, beside the blocks."""
+    """(path, module) of the outermost modules outside the blocks that have weights or a section's name."""
     def visit(module: Module, path: str) -> Iterator[Tuple[str, Module]]:
         for name, child in _children(module):
             here = f"{path}.{name}" if path else name
@@ -226,7 +249,7 @@ def _outside(model: Module, blocks_path: str) -> Iterator[Tuple[str, Module]]:
 
 
 def _has_output_gate(block: Module) -> bool:
-    """Queries and gates of the output in one matrix: twice as many rows as the output projection reads."""
+    """Whether q_proj also computes the output gates: it then has twice as many rows as o_proj has inputs."""
     attention = block._modules.get("self_attn")
     if attention is None:
         return False
@@ -255,9 +278,34 @@ def _follows_head(model: Module) -> bool:
     return bool(getattr(text, "final_logit_softcapping", None)) or scaling not in (None, 1, 1.0)
 
 
+def _outermost_with_weights(module: Module, path: str = "") -> Iterator[Tuple[str, Module]]:
+    for name, child in _children(module):
+        here = f"{path}.{name}" if path else name
+        if _own_weights(child) or type(child).__name__ in WHOLE_TYPES:
+            yield here, child
+        else:
+            yield from _outermost_with_weights(child, here)
+
+
+def _plan_without_blocks(model: Module) -> Plan:
+    """Every module with weights of its own, named by its path and assigned to no layer."""
+    plan = Plan("")
+    for path, module in _outermost_with_weights(model):
+        plan.parts.append(Part(path, module, path, section=MODULES))
+    if not plan.parts:
+        raise ModelNotRecognised(
+            f"{type(model).__name__} has no submodule with weights: there is nothing to tell apart; use "
+            "profiling_depth='off', or perjoule.measure()"
+        )
+    return plan
+
+
 def plan_of(model: Module) -> Plan:
-    """What is timed in `model`; raises ModelNotRecognised where that would be nothing."""
-    path, blocks = _find_blocks(model)
+    """The plan of what to time in `model`; raises ModelNotRecognised if that is nothing."""
+    found = _find_blocks(model)
+    if found is None:
+        return _plan_without_blocks(model)
+    path, blocks = found
     plan = Plan(path)
     for index, (name, block) in enumerate(_children(blocks)):
         plan.layers.append((index, block))

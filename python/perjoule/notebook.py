@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 PHASES = {"pre_inference": "#8c8c8c", "prefill": "#4c78a8", "decode": "#f58518", "post_inference": "#b5b5b5",
           "idle": "#dddddd"}
-COMPONENTS = 8  # shown by name; the rest is one bar
+COMPONENTS = 8  # bars shown by name; the rest are summed up in one
 WIDTH, ROW = 520, 18
 
 

@@ -1,12 +1,12 @@
-"""Replaces entries of dictionaries, and puts them back in whatever order their replacers leave.
-
-Two profilers may watch one model at the same time, or two models of one family, whose functions live in one
-modelling file. Whoever leaves first must neither take the other's replacement away nor leave its own behind.
+"""Monkey-patches dictionary entries so that patches can be undone in any order. Two profilers may watch one model at
+the same time, or two models of one family that share a modelling file. The first one to undo its patch must neither
+remove the other's nor leave its own in place. A module that is copied or pickled meanwhile leaves the patches behind:
+in the copy they would call the original.
 """
 from __future__ import annotations
 
 import threading
-from typing import Any, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
 _MISSING = object()
 _lock = threading.Lock()
@@ -34,10 +34,58 @@ class Replacement:
                 others[position].before = self.before
             elif self.owner.get(self.name) is self.value:
                 self._restore()
-            # else a stranger replaced ours and will put it back: what is left of ours only calls on
+            # otherwise other code has patched over ours and will restore it: ours then only forwards calls
 
     def _restore(self) -> None:
         if self.before is _MISSING:
             del self.owner[self.name]
         else:
             self.owner[self.name] = self.before
+
+
+def _without_patches(owner: Dict[str, Any]) -> Dict[str, Any]:
+    """A copy of a patched dictionary as it was before."""
+    out = dict(owner)
+    with _lock:
+        for name in owner:
+            patches = _replaced.get((id(owner), name), [])
+            if not any(out[name] is patch.value for patch in patches):
+                continue  # none, or other code has patched over them
+            if patches[0].before is _MISSING:
+                del out[name]
+            else:
+                out[name] = patches[0].before
+    return out
+
+
+HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+FLAGS = ("_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks_with_kwargs")
+
+
+def as_hook(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Marks one of our functions that is registered as a hook of a module."""
+    function.perjoule = True  # type: ignore[attr-defined]
+    return function
+
+
+def _without_hooks(state: Dict[str, Any]) -> None:
+    for name in HOOKS:
+        hooks = state.get(name) or {}
+        ours = [id for id, hook in hooks.items() if getattr(hook, "perjoule", False)]
+        if ours:
+            for each in (name, *(flag for flag in FLAGS if flag in state and flag.startswith(name))):
+                state[each] = type(state[each])((id, value) for id, value in state[each].items() if id not in ours)
+
+
+def copy_unpatched(module: Any) -> Replacement:
+    """Lets copies and pickles of a module be made without our patches and hooks, until undone."""
+    kind: Any = type(module)
+
+    def reduce(protocol: Any) -> Any:
+        parts = kind.__reduce_ex__(module, protocol)
+        if not isinstance(parts, tuple) or len(parts) < 3 or not isinstance(parts[2], dict):
+            return parts  # the class has its own idea of a copy
+        state = _without_patches(module.__dict__) if parts[2].keys() == module.__dict__.keys() else dict(parts[2])
+        _without_hooks(state)
+        return (*parts[:2], state, *parts[3:])
+    return Replacement(module.__dict__, "__reduce_ex__", reduce)

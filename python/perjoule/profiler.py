@@ -5,11 +5,12 @@
         model.generate(**tokenizer(prompt, return_tensors="pt"), max_new_tokens=50)
     print(profiler.get_summary()["joules_per_token"])
 
-The profiler does not change what the model computes, and leaves nothing of it changed after the block.
+The profiler does not change what the model computes, and restores the model after the block.
 """
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, Mapping, Optional, Sequence, Union
+import json
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Union
 
 from .errors import CoarseRecording, PartlyRecognised
 from .names import Module, plan_of
@@ -18,7 +19,7 @@ from .watch import Watch
 
 
 def _facts_of(model: Module) -> Dict[str, Any]:
-    """What the run says of its model."""
+    """The model's facts that are stored with the run."""
     config = getattr(model, "config", None)
     text = getattr(config, "text_config", None) or config
     parameters = sum(p.numel() for p in model.parameters())
@@ -30,6 +31,21 @@ def _facts_of(model: Module) -> Dict[str, Any]:
         if isinstance(value, int):
             facts[key] = value
     return facts
+
+
+def _texts_of(prompt: Any) -> Optional[List[str]]:
+    """The prompts to store: a text, a batch of them, or the messages of a chat as JSON."""
+    if prompt is None:
+        return None
+    if isinstance(prompt, str):
+        return [prompt]
+    if isinstance(prompt, bytes):
+        return [prompt.decode("utf-8", "replace")]
+    if not isinstance(prompt, (list, tuple)):
+        raise TypeError(f"prompt is a text, a list of texts or a chat's messages, not {type(prompt).__name__}")
+    if prompt and all(isinstance(each, Mapping) for each in prompt):
+        return [json.dumps(prompt, ensure_ascii=False, default=str)]
+    return [text for each in prompt for text in _texts_of(each) or [""]]
 
 
 _DTYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "float64": "f64"}
@@ -46,11 +62,13 @@ def _dtype_of(model: Module) -> Optional[str]:
 class InferencePipelineProfiler:
     """Profiles runs of one model.
 
-    model: a torch module; Hugging Face's are known by their module names, others by the same shape.
+    model: a torch module; those of Hugging Face are recognised by their module names, others if they are structured
+    alike.
     profiling_depth: "module" (to components) or "off" (phases and tokens).
-    tokenizer: gives the tokens their text; without it they have ids.
-    statistics_every: look at the components' outputs at every k-th decode step; 0 never; None decides by cost.
-    session: a perjoule.Session; default one that is shared in the process (PERJOULE_POWER, PERJOULE_DB).
+    tokenizer: decodes the tokens' text; without it only ids are stored.
+    statistics_every: compute statistics of the components' outputs at every k-th decode step; 0: never; None: chosen by
+    cost.
+    session: a perjoule.Session, by default one shared by the whole process (PERJOULE_POWER, PERJOULE_DB).
     """
 
     def __init__(
@@ -64,6 +82,13 @@ class InferencePipelineProfiler:
     ) -> None:
         if profiling_depth not in ("off", "module", "deep"):
             raise ValueError(f"profiling_depth is off or module, not {profiling_depth!r}")
+        if not hasattr(model, "named_modules"):
+            raise TypeError(f"the profiler takes a torch module, not {type(model).__name__}"
+                            + (": a pipeline's is its .model" if hasattr(model, "model") else ""))
+        if statistics_every is not None and (not isinstance(statistics_every, int) or statistics_every < 0):
+            raise ValueError(f"statistics_every is a number of steps, 0 or more, not {statistics_every!r}")
+        if session is not None and not isinstance(session, Session):
+            raise TypeError(f"session is a perjoule.Session, not {type(session).__name__}")
         if profiling_depth == "deep":
             warn("operations inside a module have no hooks: recorded to depth 'module'", CoarseRecording)
             profiling_depth = "module"
@@ -72,21 +97,25 @@ class InferencePipelineProfiler:
         config = getattr(model, "config", None)
         self.model_path = getattr(config, "_name_or_path", None) or None
         self.model_name = model_name or (self.model_path or type(model).__name__).rstrip("/").rsplit("/", 1)[-1]
+        self.automatic = False  # whether `python -m perjoule run` made it, rather than the program
         self.last: Optional[Result] = None
         plain = getattr(model, "_orig_mod", None)
         self.plan = plan_of(plain if plain is not None else getattr(model, "module", model)) if (
             profiling_depth == "module") else None
+        if self.plan is not None and not self.plan.layers:
+            warn(f"{type(model).__name__} has no list of blocks (such as model.layers): its modules are recorded by their "
+                 "own names, in no layer", PartlyRecognised)
         if self.plan is not None and self.plan.unmatched:
             warn("energy of these modules is not told apart: " + ", ".join(self.plan.unmatched), PartlyRecognised)
 
     def run(
         self,
-        prompt: Union[str, Sequence[str], None] = None,
-        tags: Iterable[str] = (),
+        prompt: Union[str, Sequence[str], Sequence[Mapping[str, Any]], None] = None,
+        tags: Optional[Iterable[str]] = (),
         experiment_name: Optional[str] = None,
         settings: Optional[Mapping[str, Any]] = None,
     ) -> "ProfiledRun":
-        """A context in which the model's calls are one recorded run."""
+        """A context manager that records the model's calls as one run."""
         return ProfiledRun(self, prompt, tags, experiment_name, dict(settings or {}))
 
     @property
@@ -96,18 +125,18 @@ class InferencePipelineProfiler:
         return self.last
 
     def get_summary(self) -> Mapping[str, Any]:
-        """The last run's summary as perjoule's API has it; a figure that no sensor saw is None."""
+        """The last run's summary as in perjoule's API; unavailable figures are None."""
         return self.result.summary
 
 
 class ProfiledRun:
-    """One run of a profiler; `result` when it has ended."""
+    """One run of a profiler; `result` is set when it ends."""
 
-    def __init__(self, profiler: InferencePipelineProfiler, prompt: Union[str, Sequence[str], None], tags: Iterable[str],
+    def __init__(self, profiler: InferencePipelineProfiler, prompt: Union[str, Sequence[str], Sequence[Mapping[str, Any]], None], tags: Optional[Iterable[str]],
                  experiment_name: Optional[str], settings: Dict[str, Any]) -> None:
         self.profiler, self.settings = profiler, settings
         self._tags, self._experiment_name = tags, experiment_name
-        self._prompts = None if prompt is None else [prompt] if isinstance(prompt, str) else list(prompt)
+        self._prompts = _texts_of(prompt)
         self._run: Optional[Run] = None
         self._watch: Optional[Watch] = None
 
@@ -118,6 +147,10 @@ class ProfiledRun:
         return self._run.id
 
     @property
+    def has_ended(self) -> bool:
+        return self._run is not None and self._run.result is not None
+
+    @property
     def result(self) -> Result:
         if self._run is None or self._run.result is None:
             raise RuntimeError("the run has not ended")
@@ -126,15 +159,18 @@ class ProfiledRun:
     def __enter__(self) -> "ProfiledRun":
         import torch  # type: ignore[import-not-found,unused-ignore]
 
+        if self._run is not None:
+            raise RuntimeError("this run has already begun: call run() of the profiler again for another one")
         p = self.profiler
         session = p._session or default_session()
-        prompt = None if self._prompts is None else "\n".join(p or "" for p in self._prompts)
+        prompt = None if self._prompts is None else "\n".join(self._prompts)
         self._run = run = session.run(
             prompt=prompt, model_name=p.model_name, model_path=p.model_path, engine="pytorch", depth=p.depth,
             batch_size=1 if self._prompts is None else len(self._prompts), settings=self.settings or None,
             tags=self._tags, experiment_name=self._experiment_name)
         try:
             self._watch = watch = Watch(torch, run, p.model, p.plan, p.tokenizer, p.statistics_every, p.depth)
+            watch.automatic = p.automatic
             self._describe(torch, run, watch)
             if watch.coarse and p.depth == "module":
                 warn(f"recorded at the level of phases and tokens: {watch.coarse}", CoarseRecording)
@@ -161,7 +197,7 @@ class ProfiledRun:
             watch.detach()
             return
         try:
-            said = watch.finish()
+            said = watch.finish(failed=kind is not None)
             run.describe(settings={**self.settings, "torch": torch.__version__, **said}, level=said["level"])
         finally:
             watch.detach()

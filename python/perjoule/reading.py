@@ -6,15 +6,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Sequence, Union, overload
+
+if TYPE_CHECKING:
+    from typing import SupportsIndex
 
 from .notebook import picture_of, table_of
 
 TABLES = {
-    # what to_pandas and to_polars give: name -> query with the run's id
+    # tables of to_pandas and to_polars: name -> query with the run's id
     "tokens": "SELECT position, sequence, text, phase, start_ms, duration_ms, energy_mj, net_energy_mj, energy_sd_mj, "
               "power_snapshot_mw, method FROM tokens WHERE run_id = ? ORDER BY position, sequence",
     "components": "SELECT * FROM components_of_runs WHERE run_id = ?",
@@ -72,6 +76,18 @@ class StoredRun:
     def keys(self) -> List[str]:
         return list(self._row)
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._row)
+
+    def __len__(self) -> int:
+        return len(self._row)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._row
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self._row.get(name, default)
+
     def rows(self, table: str = "tokens") -> List[Dict[str, Any]]:
         """The rows of one of TABLES."""
         if table not in TABLES:
@@ -79,7 +95,7 @@ class StoredRun:
         return self._database._rows(TABLES[table], self.id)
 
     def requests(self) -> List[Dict[str, Any]]:
-        """The requests of a run of a server, each with what it was allocated; None where that is unavailable."""
+        """The requests of a server's run, each with its allocated energy; None where that is unavailable."""
         settings = self._row.get("settings")
         listed = settings.get("requests", []) if isinstance(settings, dict) else []
         query = "SELECT sequence, sum(energy_mj) AS mj, count(*) - count(energy_mj) AS unknown FROM tokens WHERE run_id = ? GROUP BY 1"
@@ -89,25 +105,32 @@ class StoredRun:
     def to_pandas(self, table: str = "tokens") -> Any:
         import pandas  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
-        return pandas.DataFrame(self.rows(table))
+        rows = self.rows(table)
+        return pandas.DataFrame(rows) if rows else pandas.DataFrame(columns=self._columns(table))
 
     def to_polars(self, table: str = "tokens") -> Any:
         import polars  # type: ignore[import-not-found,unused-ignore]
 
-        return polars.DataFrame(self.rows(table), infer_schema_length=None)
+        rows = self.rows(table)
+        return polars.DataFrame(rows, infer_schema_length=None) if rows else polars.DataFrame(schema=self._columns(table))
+
+    def _columns(self, table: str) -> List[str]:
+        return self._database._columns(TABLES[table], self.id)
 
     def compare(self, *others: Union["StoredRun", str]) -> Mapping[str, Any]:
         """The comparison of this run with others, as returned by the API."""
         return self._database.compare(self, *others)
 
     def report(self, path: str) -> str:
-        """Writes the report of `perjoule report`; returns the path."""
+        """Writes the report that `perjoule report` makes; returns its path."""
         return self._database.report(path, self)
 
     def __repr__(self) -> str:
-        figure = self._row.get("joules_per_token")
-        per_token = "energy unavailable" if figure is None else f"{figure:.4g} J per token"
-        return f"<run {self.id}: {self._row.get('model_name')}, {self._row.get('status')}, {per_token}>"
+        figure, total = self._row.get("joules_per_token"), self._row.get("total_energy_mj")
+        energy = "energy unavailable" if total is None else f"{total / 1000:.4g} J"
+        if figure is not None:
+            energy = f"{figure:.4g} J per token"
+        return f"<run {self.id}: {self._row.get('model_name')}, {self._row.get('status')}, {energy}>"
 
     def _repr_html_(self) -> str:
         return picture_of(self._row, self.rows("phases"), self.rows("energy_by_component"))
@@ -116,15 +139,26 @@ class StoredRun:
 class Runs(List["StoredRun"]):
     """Runs, newest first."""
 
+    @overload
+    def __getitem__(self, index: "SupportsIndex") -> StoredRun: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> "Runs": ...
+
+    def __getitem__(self, index: Union["SupportsIndex", slice]) -> Union[StoredRun, "Runs"]:
+        return Runs(super().__getitem__(index)) if isinstance(index, slice) else super().__getitem__(index)
+
     def to_pandas(self) -> Any:
         import pandas  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
         return pandas.DataFrame([dict(r._row) for r in self])
 
     def to_polars(self) -> Any:
+        """One row per run; objects and lists, whose members differ from run to run, as JSON."""
         import polars  # type: ignore[import-not-found,unused-ignore]
 
-        flat = [{k: v for k, v in r._row.items() if not isinstance(v, (dict, list))} for r in self]
+        nested = {k for r in self for k, v in r._row.items() if isinstance(v, (dict, list))}
+        flat = [{k: json.dumps(v) if k in nested and v is not None else v for k, v in r._row.items()} for r in self]
         return polars.DataFrame(flat, infer_schema_length=None)
 
     def _repr_html_(self) -> str:
@@ -135,16 +169,28 @@ class Database:
     """A perjoule database, opened for reading."""
 
     def __init__(self, path: str):
+        if str(path).startswith(("postgres://", "postgresql://")):
+            raise ValueError("runs in PostgreSQL are read by the program (perjoule ls, show, export), not here")
         self.path = os.path.abspath(os.path.expanduser(os.fspath(path)))
         if not os.path.exists(self.path):
             raise FileNotFoundError(f"{self.path} does not exist: no run has been stored there")
-        self._rows("SELECT id FROM profiling_runs LIMIT 1")  # fails unless it is a perjoule database
+        try:
+            self._rows("SELECT id FROM profiling_runs LIMIT 1")
+        except sqlite3.Error as e:
+            raise ValueError(f"{self.path} is not a perjoule database: {e}") from None
 
     def _rows(self, query: str, *values: Any) -> List[Dict[str, Any]]:
         connection = sqlite3.connect(f"file:{self.path}?mode=ro", uri=True)
         try:
             connection.row_factory = sqlite3.Row
             return [dict(row) for row in connection.execute(query, values)]
+        finally:
+            connection.close()
+
+    def _columns(self, query: str, *values: Any) -> List[str]:
+        connection = sqlite3.connect(f"file:{self.path}?mode=ro", uri=True)
+        try:
+            return [column[0] for column in connection.execute(query, values).description]
         finally:
             connection.close()
 
@@ -160,9 +206,13 @@ class Database:
         return Runs(StoredRun(self, row) for row in rows)
 
     def run(self, id: str = "last") -> StoredRun:
-        """A run by its id, a unique beginning of one, or "last"."""
-        if id == "last":
-            found = self._rows("SELECT * FROM profiling_runs ORDER BY created_ns DESC LIMIT 1")
+        """A run by its id, a unique prefix of it, "last", or "last~N": the N-th before the last."""
+        if not isinstance(id, str):
+            raise TypeError(f"a run is named by its id, not by {id!r}")
+        counted = re.fullmatch(r"last(?:~([0-9]{1,9}))?", id)
+        if counted:
+            found = self._rows("SELECT * FROM profiling_runs ORDER BY created_ns DESC LIMIT 1 OFFSET ?",
+                               int(counted.group(1) or 0))
         else:
             begin = id.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
             found = self._rows("SELECT * FROM profiling_runs WHERE id LIKE ? ESCAPE '\\' LIMIT 2", begin + "%")

@@ -14,13 +14,13 @@ import threading
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from . import _native as n
-from .names import SECTIONS, Module, Namespace, Part, Plan
-from .patching import Replacement
+from .names import MODULES, SECTIONS, Module, Namespace, Part, Plan
+from .patching import Replacement, as_hook, copy_unpatched
 from .session import Run, clock_ns
 from .statistics import Look
 
 NONE = 0xFFFFFFFF  # in no layer of its own, without detail
-FIELDS = 4  # of a record: begin, end, what it is, layer and detail
+FIELDS = 4  # fields of a record: begin, end, kind and name, layer and detail
 
 
 def word(kind: int, id: int) -> int:
@@ -32,7 +32,7 @@ def never() -> bool:
 
 
 class HostClock:
-    """Times of work that is done when a module returns: a stamp is nanoseconds."""
+    """The clock of work that is complete when a module returns (CPU): a stamp is nanoseconds."""
 
     def stamp(self) -> int:
         return clock_ns()
@@ -44,7 +44,7 @@ class HostClock:
         return clock_ns()
 
     def resolve(self, records: List[int]) -> List[int]:
-        """Records with nanoseconds in place of stamps."""
+        """Converts the stamps in records to nanoseconds."""
         return records
 
     def is_done(self, stamp: int) -> bool:
@@ -55,8 +55,8 @@ class HostClock:
 
 
 class Discard(Look):
-    """Stands in for a look once the recorder is detached: a forward that someone else wrapped in the meantime
-    still calls the recorder's, whose records nobody takes any more."""
+    """Replaces the statistics callback once the recorder is detached: a forward that other code wrapped in the meantime
+    still calls the recorder's, whose records are no longer collected."""
 
     def __init__(self) -> None:
         super().__init__(None)
@@ -66,14 +66,15 @@ class Discard(Look):
 
 
 class Step:
-    """One forward pass and what follows it until the next; times are stamps of the recorder's clock."""
+    """One forward pass and the time until the next one; times are stamps of the recorder's clock."""
 
-    __slots__ = ("begin", "forward_end", "end", "position", "records", "texts", "details", "after")
+    __slots__ = ("begin", "forward_end", "end", "position", "records", "ends", "texts", "details", "after")
 
     def __init__(self, begin: int, position: int, after: str = "sampling") -> None:
         self.begin, self.position, self.after = begin, position, after
         self.end = self.forward_end = begin
         self.records: List[int] = []
+        self.ends: List[int] = []  # where the records of each pass end; a step has one pass, or several parts of a prompt
         self.texts: List[Tuple[int, int, int, Optional[str]]] = []
         self.details: bytes = b""
 
@@ -84,22 +85,23 @@ class Recorder:
     def __init__(self, run: Run, plan: Optional[Plan], clock: Optional[HostClock] = None,
                  compiling: Callable[[], bool] = never, mode: str = "forward") -> None:
         self.run, self.plan, self.clock, self.compiling, self.mode = run, plan, clock or HostClock(), compiling, mode
-        self.records: List[int] = []  # of the pass that goes on
-        self.pending: List[Step] = []  # steps whose device has not reported yet
-        self.looking: Optional[Look] = None  # of the present pass
+        self.records: List[int] = []  # of the current pass
+        self.pending: List[Step] = []  # steps whose device times are outstanding
+        self.looking: Optional[Look] = None  # of the current pass
         self.gated = False
-        self.thread = 0  # the one that computes the present pass
+        self.thread = 0  # the thread that computes the current pass
         self._restore: List[Callable[[], Any]] = []
         self._words()
 
-    # ---- what a record says ----
+    # ---- encoding of records ----
 
     def _words(self) -> None:
         plan, name = self.plan, self.run.name
-        self.sections: List[Tuple[int, List[int]]] = []  # a section's word, and those of its members in order
+        self.modules: Optional[int] = None  # the section of a model without blocks
+        self.sections: List[Tuple[int, List[int]]] = []  # a section's code, and those of its members in order
         if plan is None:
             return
-        members: Dict[str, List[int]] = {section: [] for section in SECTIONS}
+        members: Dict[str, List[int]] = {section: [] for section in (*SECTIONS, MODULES)}
         for part in plan.parts:
             if part.section:
                 members[part.section].append(self._word_of(part))
@@ -107,20 +109,22 @@ class Recorder:
         self.logits = word(n.COMPONENT, name("logits")) if plan.logits else None
         if self.logits is not None:
             members["lm_head"].append(self.logits)
+        self.modules = word(n.SECTION, name(MODULES)) if members.pop(MODULES) else None
         for section, words in members.items():
             if words:
                 self.sections.append((word(n.SECTION, name(section)), words))
         layers = [word(n.LAYER, index) for index, _ in plan.layers]
-        self.sections.append((word(n.SECTION, name("layers")), layers))
+        if layers:
+            self.sections.append((word(n.SECTION, name("layers")), layers))
 
     def _word_of(self, part: Part) -> int:
-        # a module without a component of its own is there for its section alone
+        # a module without a component is timed only for its section
         return word(n.COMPONENT if part.component else n.SECTION, self.run.name(part.component or part.section or ""))
 
     # ---- attaching ----
 
     def attach(self) -> None:
-        """Replaces the forward of every part; detach() puts all back."""
+        """Replaces the forward of every part; detach() restores them."""
         if self.plan is None:
             return
         self._restore, self.looking = [], None
@@ -139,7 +143,7 @@ class Recorder:
             raise
 
     def detach(self) -> None:
-        """Leaves no trace in the model; may be called twice."""
+        """Restores the model; may be called twice."""
         restore, self._restore = self._restore, []
         for undo in reversed(restore):
             undo()
@@ -150,29 +154,30 @@ class Recorder:
         self._restore.append(Replacement(namespace, name, value).undo)
 
     def _time(self, module: Module, what: int, gap: Optional[int] = None) -> None:
+        self._restore.append(copy_unpatched(module).undo)
         if self.mode == "hooks":
             return self._hook(module, what, gap)
         self._replace(module.__dict__, "forward", self._timed(module.forward, what, gap, self.clock.stamp_of(module)))
 
     def _timed(self, forward: Callable[..., Any], what: int, gap: Optional[int] = None,
                stamp: Callable[[], int] = clock_ns) -> Callable[..., Any]:
-        """`forward`, with a record of its time; with `gap` also of what lies before it."""
+        """Wraps `forward` to record its time, and with `gap` also the time before it."""
         records, compiling, recorder = self.records, self.compiling, self
-        put = records.extend
+        put, thread = records.extend, threading.get_ident
 
         if gap is None:
             def timed(*args: Any, **kwargs: Any) -> Any:
-                if compiling():
+                if compiling() or thread() != recorder.thread:
                     return forward(*args, **kwargs)
                 begin = stamp()
                 out = forward(*args, **kwargs)
                 put((begin, stamp(), what, NONE))
                 if recorder.looking is not None:
-                    recorder.looking.at(records, out)
+                    recorder.look(records, out)
                 return out
         else:
             def timed(*args: Any, **kwargs: Any) -> Any:
-                if compiling():
+                if compiling() or thread() != recorder.thread:
                     return forward(*args, **kwargs)
                 begin = stamp()
                 if records:
@@ -180,7 +185,7 @@ class Recorder:
                 out = forward(*args, **kwargs)
                 put((begin, stamp(), what, NONE))
                 if recorder.looking is not None:
-                    recorder.looking.at(records, out)
+                    recorder.look(records, out)
                 return out
         try:
             functools.update_wrapper(timed, forward)
@@ -189,7 +194,8 @@ class Recorder:
         return timed
 
     def _timed_function(self, function: Callable[..., Any], what: int) -> Callable[..., Any]:
-        """A function of a modelling file: other models of the family call it, too, perhaps in other threads."""
+        """Wraps a function of a modelling file, which other models of the family may call too, perhaps in other
+        threads."""
         timed, recorder = self._timed(function, what), self
 
         @functools.wraps(function)
@@ -199,24 +205,37 @@ class Recorder:
             return timed(*args, **kwargs)
         return chosen
 
+    def look(self, records: List[int], out: Any) -> None:
+        """Computes the statistics of one output; an error ends those of this pass, not the program's call."""
+        try:
+            if self.looking is not None:
+                self.looking.at(records, out)
+        except Exception:
+            self.looking = None
+            records[FIELDS - 1::FIELDS] = [layer & NONE for layer in records[FIELDS - 1::FIELDS]]  # refer to no detail
+
     def _hook(self, module: Module, what: int, gap: Optional[int]) -> None:
-        """torch's own hooks: the copies of a module that DataParallel makes have them, too."""
+        """Uses torch's own hooks, which DataParallel's replicas of a module keep."""
         stamp, records, recorder = self.clock.stamp_of(module), self.records, self
         begins: List[int] = []
 
         def before(module: Module, args: Any) -> None:
+            if threading.get_ident() != recorder.thread:
+                return
             begin = stamp()
             if gap is not None and records:
                 records.extend((records[-3], begin, gap, NONE))
             begins.append(begin)
 
         def after(module: Module, args: Any, out: Any) -> None:
+            if threading.get_ident() != recorder.thread or not begins:
+                return
             records.extend((begins.pop(), stamp(), what, NONE))
             if recorder.looking is not None:
-                recorder.looking.at(records, out)
+                recorder.look(records, out)
 
-        self._restore.append(module.register_forward_pre_hook(before).remove)
-        self._restore.append(module.register_forward_hook(after).remove)
+        self._restore.append(module.register_forward_pre_hook(as_hook(before)).remove)
+        self._restore.append(module.register_forward_hook(as_hook(after)).remove)
 
     def _time_attention(self, namespace: Namespace) -> None:
         """Attention with an output gate: the core ends with the attention function, the gate follows it."""
@@ -249,26 +268,32 @@ class Recorder:
     # ---- steps ----
 
     def forward_begins(self) -> None:
-        """A pass of the model begins in this thread."""
+        """Begins a forward pass in this thread."""
         self.records.clear()
         self.thread = threading.get_ident()
 
     def forward_ended(self, step: Step) -> None:
-        """The pass is over: what was recorded is the step's."""
+        """Ends the pass: its records belong to the step."""
         self.thread = 0
         step.forward_end = self.clock.stamp()
-        taken = self.records[:]  # a copy: the modules hold the list
+        taken = self.records[:]  # a copy, because the wrapped modules keep the list
         self.records.clear()
         if taken and self.logits is not None and taken[-2] in self.head:
             taken.extend((taken[-3], step.forward_end, self.logits, NONE))
         step.records.extend(taken)
+        step.ends.append(len(step.records))
 
     def end_step(self, step: Step, at: int) -> None:
-        """The step is complete: it is handed over as soon as its device has reported."""
+        """Completes the step; it is passed on as soon as its device times are available."""
         step.end = at
-        self.records.clear()  # of a pass that raised
+        self.records.clear()  # incomplete: its pass raised
         self.pending.append(step)
         self.flush()
+
+    def drop_step(self) -> None:
+        """After an exception in the pass: its records belong to no token, so their time stays with the phase."""
+        self.records.clear()
+        self.thread, self.looking = 0, None
 
     def flush(self, everything: bool = False) -> None:
         if everything:
@@ -287,7 +312,7 @@ class Recorder:
         self.run.add_spans(packed, step.details, step.texts)
 
     def _name_gates(self, records: List[int]) -> None:
-        """Of two attention records in a row the second is the output gate."""
+        """Of two consecutive attention records the second is the output gate."""
         if not self.gated:
             return
         core, gate = self.gate_words
@@ -296,8 +321,20 @@ class Recorder:
                 records[i + 2] = gate
 
     def _outer(self, step: Step, begin: int, forward_end: int, end: int, records: List[int]) -> List[int]:
-        """The token and its sections."""
+        """Spans of the token and its sections."""
         out = [begin, end, word(n.TOKEN, step.position), NONE]
+        first = 0
+        for last in step.ends:
+            self._sections_of(records[first:last], out)
+            first = last
+        if end > forward_end > begin:
+            out.extend((forward_end, end, word(n.SECTION, self.run.name(step.after)), NONE))
+        return out
+
+    def _sections_of(self, records: List[int], out: List[int]) -> None:
+        """Spans of the sections of one pass."""
+        if self.modules is not None and records:  # in any order of calls
+            out.extend((min(records[::FIELDS]), max(records[1::FIELDS]), self.modules, NONE))
         words = records[2::FIELDS]
         for what, members in self.sections:
             found = [m for m in (members[0], members[-1]) if m in words]
@@ -305,6 +342,3 @@ class Recorder:
                 first = words.index(found[0]) * FIELDS
                 last = (len(words) - 1 - words[::-1].index(found[-1])) * FIELDS
                 out.extend((records[first], max(records[first + 1], records[last + 1]), what, NONE))
-        if end > forward_end > begin:
-            out.extend((forward_end, end, word(n.SECTION, self.run.name(step.after)), NONE))
-        return out

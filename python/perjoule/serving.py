@@ -1,10 +1,10 @@
-"""Records a server that batches continuously, from what it says of each step and of each finished request.
+"""Records a server with continuous batching, from its reports of each step and each finished request.
 
-A run is a stretch in which requests were in flight; each step of the engine is a token of it, and each request a
-sequence. Which requests took part in a step is known when they finish (their times of prefill and decode), so steps
+A run is a period with requests in flight; each step of the engine is a token of the run, and each request a sequence.
+Which requests took part in a step is known when they finish (their times of prefill and decode), so steps
 are kept until the run ends. A step's energy is divided by tokens: each prompt token that was computed and each
 generated token weigh the same. A step that did both is recorded as two spans, of prefill and of decode, whose
-lengths are in that proportion. What a request gets is allocated, never measured. Imports nothing of a server.
+lengths are in that proportion. What a request gets is allocated, never measured. Independent of any particular server.
 """
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from . import _native as n
 from .session import Result, Run, Session, clock_ns
 
 NOWHERE = 0xFFFFFFFF  # in no layer, without detail
-Text = Tuple[int, int, int, str]  # of a span: its number, sequence, token id, text
-MAX_STEPS = 4096  # of a run: a server that is never idle gets a new one then
+Text = Tuple[int, int, int, str]  # fields: index of the span, sequence, token id, text
+MAX_STEPS = 4096  # longest run; a server that is never idle starts a new one then
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Request:
     queued: float
     prefill: float
     decode: float
-    end_ns: int = 0  # its last token, on this process's clock
+    end_ns: int = 0  # time of its last token, on this process's clock
 
     @property
     def first_token_ns(self) -> int:
@@ -60,7 +60,7 @@ class Request:
 
 
 class ServingRecorder:
-    """The runs of one engine. Runs end on a thread of their own: an end waits for the sensors."""
+    """The runs of one engine. Ending a run waits for the sensors, so it happens on a thread of its own."""
 
     def __init__(self, session: Session, model_name: Optional[str] = None, engine: str = "vllm",
                  report: Optional[Callable[[Result], Any]] = None, max_steps: int = MAX_STEPS):
@@ -70,7 +70,7 @@ class ServingRecorder:
         self._steps: List[Step] = []
         self._requests: List[Request] = []
         self._last_ns = 0
-        self._drained = False  # no request is left: a step that is told of still was of one that was aborted
+        self._drained = False  # no request is left: a step reported now belongs to an aborted one
         self._lock = threading.Lock()
         self._ending: Queue[Optional[Run]] = Queue()
         self._thread: Optional[threading.Thread] = None
@@ -84,19 +84,19 @@ class ServingRecorder:
                 self._begin()
 
     def drained(self) -> None:
-        """The last request was aborted: no step need follow that would end the run."""
+        """The last request was aborted: perhaps no further step will come to end the run."""
         with self._lock:
             self._drained = True
             self._end()
 
     def stepped(self, prompt_tokens: int, new_tokens: int, finished: List[Request], in_flight: int) -> None:
-        """The engine completed a step, after which `in_flight` requests are running or waiting."""
+        """Called after each step of the engine; `in_flight` counts requests running or waiting."""
         now = clock_ns()
         with self._lock:
             if self._run is None:
                 if not (prompt_tokens or new_tokens or finished) or (self._drained and not finished):
                     return
-                self._begin()  # no arrival was reported: the begin of the first step is unknown
+                self._begin()  # no arrival was reported, so the start of the first step is unknown
             elif prompt_tokens or new_tokens:
                 self._steps.append(Step(self._last_ns, now, prompt_tokens, new_tokens))
             self._last_ns = now
@@ -153,8 +153,8 @@ class ServingRecorder:
 
 
 def _members(step: Step, requests: List[Request]) -> Tuple[List[int], List[int]]:
-    """Sequences of the requests whose prompts, and of those whose tokens, the step computed."""
-    middle = (step.begin_ns + step.end_ns) // 2  # the server's clock readings lie a little beside ours
+    """The sequences for which the step computed prompt tokens, and those for which it generated tokens."""
+    middle = (step.begin_ns + step.end_ns) // 2  # the server's timestamps differ slightly from ours
     prefill: List[int] = []
     decode: List[int] = []
     for sequence, r in enumerate(requests):
@@ -164,14 +164,14 @@ def _members(step: Step, requests: List[Request]) -> Tuple[List[int], List[int]]
 
 
 def spans_of(steps: List[Step], requests: List[Request]) -> Tuple[array.array[int], List[Text]]:
-    """Packed spans of phases and tokens, and the texts that say which sequences share them. The sequence after
-    the last request's is that of all others: not finished, or aborted, when the run ended."""
+    """Packed spans of phases and tokens, and the texts that name the sequences sharing them. The sequence after the
+    last request's stands for all requests that were unfinished or aborted when the run ended."""
     spans: array.array[int] = array.array("q")
     texts: List[Text] = []
     other, position = len(requests), 0
     for step in steps:
         prefill, decode = _members(step, requests)
-        # the pass that ends a prompt yields a token as well: it is work of the prompt
+        # the pass that completes a prompt also yields a token; it counts as prefill
         decoded = max(0, step.new_tokens - len(prefill)) if step.prompt_tokens else step.new_tokens
         unknown = [other] * (decoded > len(decode))
         weights = ((n.PHASES.index("prefill"), step.prompt_tokens, prefill or [other]),

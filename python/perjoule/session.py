@@ -1,4 +1,4 @@
-"""Sessions and runs: what perjoule.h offers, as Python objects.
+"""Sessions and runs: the interface of perjoule.h as Python objects.
 
     with perjoule.Session() as session, session.run(prompt="hello", model_name="mine") as run:
         with run.phase("prefill"), run.token(0):
@@ -13,6 +13,7 @@ import array
 import atexit
 import ctypes as c
 import json
+import math
 import os
 import sys
 import threading
@@ -27,7 +28,7 @@ from typing import Any, Callable, Dict, Iterable, Mapping, NamedTuple, Optional,
 from . import _native as n
 from .errors import EnergyUnavailable
 
-clock_ns = time.monotonic_ns  # the clock of every time in libperjoule
+clock_ns = time.monotonic_ns  # the clock that libperjoule uses throughout
 
 
 class Energy(NamedTuple):
@@ -68,7 +69,7 @@ class PhaseResult:
 
 @dataclass(frozen=True)
 class Result:
-    """What a finished run took. `energy` is gross, `energy_net` above the idle machine."""
+    """Energy and time of a finished run. `energy` is gross; `energy_net` excludes idle power."""
 
     run_id: str
     status: str
@@ -116,7 +117,7 @@ def _read_result(r: n.RunResult) -> Result:
 
 @dataclass(frozen=True)
 class WindowResult:
-    """What the machine took between two moments. `energy` is gross, `energy_net` above the idle machine."""
+    """The machine's energy between two moments. `energy` is gross; `energy_net` excludes idle power."""
 
     duration_ms: float
     energy_source: str  # measured, modelled or unavailable
@@ -139,11 +140,15 @@ def _read_window(r: n.WindowResult) -> WindowResult:
     )
 
 
+_ABSENT = {
+    "below_resolution": "it is too short for the sensors here: make it longer, or repeat the work within one run",
+    "sensor_gap": "the sensors gave no reading during a part of it",
+}
 _warned = False
 
 
 def warn(text: str, category: Type[Warning]) -> None:
-    """A warning at the line of the program that called into this package."""
+    """Issues a warning that points at the caller's line outside this package."""
     here, level = os.path.dirname(__file__), 2
     frame: Optional[FrameType] = sys._getframe(1)
     while frame and os.path.dirname(frame.f_code.co_filename).startswith(here):
@@ -164,14 +169,32 @@ def warn_unavailable() -> None:
     )
 
 
+def _settings_text(settings: Optional[Mapping[str, Any]]) -> Optional[bytes]:
+    """Settings as a JSON object. Values that JSON lacks, such as dtypes and NaN, become text."""
+    if not settings:
+        return None
+    if not hasattr(settings, "keys"):
+        raise TypeError(f"settings are a dictionary, not {type(settings).__name__}")
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {str(k): plain(v) for k, v in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [plain(v) for v in value]
+        if value is None or isinstance(value, (bool, int, str)):
+            return value
+        return value if isinstance(value, float) and math.isfinite(value) else str(value)
+    return n.text(json.dumps(plain(dict(settings))))
+
+
 class Session:
     """The sensors, the sampler and the database of this process.
 
     power: list of sources as in `perjoule run --power` (default PERJOULE_POWER, else "auto").
     database: a file, or "none" to store nothing (default PERJOULE_DB, else the user's own).
     interval_ms: sampling interval (default each source's own).
-    baseline_seconds: how long the idle machine is looked at before the first run; 0 does not.
-    share_rule: how runs that are open at the same time divide the machine's energy: "equal", or "weight" (see
+    baseline_seconds: how long idle power is measured before the first run; 0: not at all.
+    share_rule: how concurrent runs share the machine's energy: "equal", or "weight" (see
     Run.set_weight).
     """
 
@@ -208,7 +231,7 @@ class Session:
         model_path: Optional[str] = None,
         engine: Optional[str] = None,
         experiment_name: Optional[str] = None,
-        tags: Iterable[str] = (),
+        tags: Optional[Iterable[str]] = (),
         depth: str = "module",
         batch_size: int = 1,
         settings: Optional[Mapping[str, Any]] = None,
@@ -217,7 +240,9 @@ class Session:
         """Begins a run. Used with `with`, it ends when the block does, and fails when that raises."""
         if depth not in n.DEPTHS:
             raise ValueError(f"depth is one of {', '.join(n.DEPTHS)}, not {depth!r}")
-        words = [n.text(t) for t in ([tags] if isinstance(tags, str) else tags)]
+        if batch_size < 1:
+            raise ValueError(f"batch_size is 1 or more, not {batch_size}")
+        words = [n.text(t) for t in ([tags] if isinstance(tags, str) else tags or ()) if t is not None]
         options = n.RunOptions(
             prompt=n.text(prompt),
             model_name=n.text(model_name),
@@ -227,7 +252,7 @@ class Session:
             tags=(c.c_char_p * (len(words) + 1))(*words, None),
             depth=n.DEPTHS[depth],
             batch_size=batch_size,
-            settings_json=n.text(json.dumps(settings)) if settings else None,
+            settings_json=_settings_text(settings),
             weight=weight,
         )
         handle, error = c.c_void_p(), n.Error()
@@ -238,7 +263,7 @@ class Session:
         return run
 
     def window(self) -> "OpenWindow":
-        """Begins to measure the machine, without a run; `end()` gives the energy. Windows may overlap."""
+        """Begins to measure the machine without recording a run; `end()` returns the energy. Windows may overlap."""
         handle, error = c.c_void_p(), n.Error()
         n.check(self._native.pj_window_begin(self._open(), c.byref(handle), c.byref(error)), error)
         return OpenWindow(self, handle)
@@ -330,7 +355,9 @@ class Run:
     # ---- spans as context managers ----
 
     def phase(self, name: str) -> _Span:
-        """idle, pre_inference, prefill, decode or post_inference."""
+        """A phase: idle, pre_inference, prefill, decode or post_inference."""
+        if name not in n.PHASES:
+            raise ValueError(f"a phase is one of {', '.join(n.PHASES)}, not {name!r}")
         return _Span(self, n.PHASE, n.PHASES.index(name))
 
     def section(self, name: str) -> _Span:
@@ -338,6 +365,8 @@ class Run:
 
     def token(self, position: int, text: Optional[str] = None, token_id: int = -1, sequence: int = 0) -> _Span:
         """One generated position; the prompt's prefill is position 0."""
+        if position < 0:
+            raise ValueError(f"a position is 0 or more, not {position}")
         words = None if text is None and token_id < 0 else (sequence, token_id, n.text(text or "") or b"")
         return _Span(self, n.TOKEN, position, words)
 
@@ -381,7 +410,7 @@ class Run:
         n.check(self._native.pj_spans_add(self.lane(), c.byref(batch), c.byref(error)), error)
 
     def add_statistics_time(self, ns: int) -> None:
-        """Time that the caller spent on statistics: part of the cost that the run states."""
+        """Time that the caller spent on statistics; it counts as profiling overhead of the run."""
         self._native.pj_statistics_time(self.lane(), ns)
 
     # ---- facts ----
@@ -407,14 +436,14 @@ class Run:
         batch_rule: Optional[str] = None,
         scope: Optional[str] = None,
     ) -> None:
-        """Facts of the model, as soon as they are known."""
+        """Sets facts of the model, as soon as they are known."""
         facts = n.RunFacts(
             model_name=n.text(model_name),
             model_path=n.text(model_path),
             dtype=n.text(dtype),
             isa=n.text(device),
             model_json=n.text(json.dumps(model)) if model else None,
-            settings_json=n.text(json.dumps(settings)) if settings else None,
+            settings_json=_settings_text(settings),
             threads=threads,
             layer_count=layers,
             level=n.text(level),
@@ -425,11 +454,13 @@ class Run:
         n.check(self._native.pj_run_describe(self._open(), c.byref(facts), c.byref(error)), error)
 
     def set_prompts(self, tokens: Sequence[int]) -> None:
-        """Tokens of each sequence's prompt."""
+        """Sets the number of prompt tokens of each sequence."""
+        if any(t < 0 for t in tokens):
+            raise ValueError(f"numbers of tokens are 0 or more, not {list(tokens)}")
         self._native.pj_run_set_prompts(self._open(), (c.c_uint32 * len(tokens))(*tokens), len(tokens))
 
     def set_weight(self, weight: float) -> None:
-        """The run's weight, in a session with share_rule="weight"."""
+        """Sets the run's weight, for a session with share_rule="weight"."""
         error = n.Error()
         n.check(self._native.pj_run_set_weight(self._open(), weight, c.byref(error)), error)
 
@@ -439,12 +470,14 @@ class Run:
     # ---- the end ----
 
     def end(self, status: str = "completed") -> Result:
-        """Attributes energy, stores the run and returns its result."""
+        """Attributes energy, stores the run and returns its result. `status`: completed, failed, cancelled or interrupted."""
+        if status not in n.STATUSES[1:]:
+            raise ValueError(f"a run ends as {', '.join(n.STATUSES[1:])}, not as {status!r}")
         return self._finish(lambda run, result, error: self._native.pj_run_end(
             run, n.STATUSES.index(status), result, error))
 
     def fail(self, reason: str) -> Result:
-        """The same for a failed run, with the reason in one sentence."""
+        """Ends a failed run, with the reason in one sentence."""
         return self._finish(lambda run, result, error: self._native.pj_run_fail(
             run, n.text(reason), result, error))
 
@@ -461,8 +494,14 @@ class Run:
             self._native.pj_result_fini(c.byref(result))
         n.check(status, error)
         if self.result.energy_source == "unavailable" and self._session.power != "none":
-            warn_unavailable()
+            self._warn_unavailable(self.result)
         return self.result
+
+    def _warn_unavailable(self, result: Result) -> None:
+        if not result.summary.get("rails"):
+            return warn_unavailable()
+        reason = _ABSENT.get(str(result.summary.get("unavailable_reason")), "its sensors gave no usable reading")
+        warn(f"the energy of a run is unavailable: {reason}", EnergyUnavailable)
 
     def __enter__(self) -> "Run":
         return self
@@ -483,7 +522,7 @@ class Run:
         return self._handle
 
     def lane(self) -> Any:
-        """This thread's place to record spans, as the library's pointer."""
+        """This thread's recording lane, as the library's pointer."""
         lane = getattr(self._lanes, "lane", None)
         if lane is None:
             lane = self._lanes.lane = self._native.pj_run_lane(self._open())
@@ -504,7 +543,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_sessions)
 
 
-# ---- one session for callers that bring none --------------------------------------------------
+# ---- the process-wide default session --------------------------------------------------
 
 _default: Optional[Session] = None
 _default_pid = 0
@@ -512,7 +551,7 @@ _default_lock = threading.Lock()
 
 
 def default_session() -> Session:
-    """The session that measure(), Window and the profiler share; closed when Python ends."""
+    """The session that measure(), Window and the profiler share; closed at exit."""
     global _default, _default_pid
     with _default_lock:
         if _default is not None and _default_pid != os.getpid():

@@ -13,25 +13,25 @@ from typing import Any, List, Optional
 from .session import clock_ns
 
 SPARSITY_TAU = 0.01
-ROWS = 32  # of a prompt, spread evenly
+ROWS = 32  # rows of a prompt that are sampled, evenly spaced
 _DETAIL = struct.Struct("=ddfffffIII")
 
 
 def rows_of(x: Any) -> Any:
-    """At most ROWS rows of a tensor, spread evenly."""
+    """At most ROWS evenly spaced rows of a tensor."""
     x = x.reshape(-1, x.shape[-1])
     return x if x.shape[0] <= ROWS else x[:: max(1, x.shape[0] // ROWS)][:ROWS]
 
 
 class Look:
-    """The statistics of one pass; of its first `limit` components where that is given."""
+    """The statistics of one pass; if `limit` is given, of its first `limit` components only."""
 
     def __init__(self, torch: Any, limit: Optional[int] = None) -> None:
         self.torch, self.limit, self.spent_ns = torch, limit, 0
         self.figures: List[Any] = []
 
     def at(self, records: List[int], out: Any) -> None:
-        """Looks at the output of the module whose record is the last."""
+        """Computes statistics of the output of the most recently recorded module."""
         if self.limit is not None and len(self.figures) >= self.limit:
             return
         begin = clock_ns()
@@ -51,7 +51,7 @@ class Look:
                          (magnitude < SPARSITY_TAU).float().mean()]), bad])
 
     def details(self) -> bytes:
-        """Packed pj_span_detail of every look, fetched in one transfer."""
+        """Packed pj_span_detail of every sampled output, fetched in one transfer."""
         if not self.figures:
             return b""
         begin = clock_ns()
@@ -66,9 +66,9 @@ class Look:
 
 
 class Schedule:
-    """Which decode steps are looked at. every=None decides by cost: a few components of one step are tried,
-    then every k-th step is looked at with k so large that it takes a hundredth of the time, or none when that
-    is rarer than every `RAREST`-th."""
+    """Chooses the decode steps that get statistics. every=None chooses by cost: after timing a few components of one
+    step, every k-th step is sampled, with k such that statistics take 1 % of the time; none, if k would exceed
+    `RAREST`."""
 
     SHARE, RAREST, TRIAL, TRIED = 0.01, 64, 2, 4
 
@@ -85,11 +85,11 @@ class Schedule:
 
     @property
     def limit(self) -> Optional[int]:
-        """How many components the present look is at; None: all."""
+        """How many components of this step are sampled; None: all."""
         return self.TRIED if self.auto and self.count == self.TRIAL else None
 
     def took(self, spent_ns: int, step_ns: int, components: int) -> None:
-        """What a look at a few of a step's components cost beside the rest of the step."""
+        """Records what the trial on a few components cost relative to the rest of the step."""
         if self.limit is None:
             return
         rest = max(1, step_ns - spent_ns)

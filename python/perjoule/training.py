@@ -5,7 +5,7 @@
 
 A step's energy is attributed when training ends, not while it goes on: waiting for a slow sensor after every
 step would slow training down. `callback.result` is the run's result, `callback.joules_per_step` the mean.
-For a loop of one's own, use TrainingRecorder directly.
+In a hand-written training loop, use TrainingRecorder directly.
 """
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from .session import Result, Run, Session, clock_ns, default_session
 from .window import synchronise_devices
 
 SECTION = "train_step"
-PHASE = "pre_inference"  # of a run's phases, the one that training belongs to
-PENDING = 256  # steps that are handed over to the library in one call
+PHASE = "pre_inference"  # the phase of a run to which training steps belong
+PENDING = 256  # steps passed to the library in one call
 NOWHERE = 0xFFFFFFFF  # in no layer, without detail
 
 
 class TrainingRecorder:
     """One training as a run, step by step.
 
-    session: default the one that the process shares. synchronise: wait for torch's devices at both ends of a
-    step, so that its time is the device's and not that of the launches; without it, totals still hold.
+    session: by default the process-wide one. synchronise: wait for torch's devices at both ends of a step, so that its
+    time is that of the computation, not of the kernel launches; totals are right without it.
     """
 
     def __init__(self, session: Optional[Session] = None, tags: Iterable[str] = (),
@@ -42,7 +42,7 @@ class TrainingRecorder:
         self.result: Optional[Result] = None
 
     def begin(self, model_name: Optional[str] = None) -> None:
-        """Begins the run; another one that was not ended is given up as cancelled."""
+        """Begins the run; a previous run that was not ended is stored as cancelled."""
         self.end("cancelled")
         self.steps, self.result, self._begun = 0, None, None
         session = self._session or default_session()
@@ -66,7 +66,7 @@ class TrainingRecorder:
             self._hand_over()
 
     def end(self, status: str = "completed", reason: Optional[str] = None) -> Optional[Result]:
-        """Ends the run; with a reason it has failed. The result stays in `result`."""
+        """Ends the run, as failed if a reason is given. The result is kept in `result`."""
         run, self._run = self._run, None
         if run is None:
             return self.result
@@ -79,7 +79,7 @@ class TrainingRecorder:
 
     @property
     def joules_per_step(self) -> Optional[float]:
-        """Of the whole training, what lies between steps included; None: unavailable."""
+        """Mean over the whole training, including time between steps; None: unavailable."""
         if self.result is None or self.result.joules is None or not self.steps:
             return None
         return self.result.joules / self.steps
@@ -130,7 +130,7 @@ def trainer_callback(**options: Any) -> Any:
 
 
 def _lightning() -> Any:
-    """The Lightning that the program uses, under either of its names."""
+    """The Lightning package that the program uses, under either of its names."""
     try:
         return importlib.import_module("lightning.pytorch")
     except ImportError:

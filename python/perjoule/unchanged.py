@@ -1,8 +1,8 @@
 """Profiles an unmodified script: every call of `generate` becomes a run.
 
 `python -m perjoule run script.py` installs this before the script starts. When the script imports
-transformers, GenerationMixin.generate is replaced by a function that records the outermost call and passes
-nested ones (of an assistant model, or by the profiler itself) through.
+transformers, GenerationMixin.generate is replaced by a function that records the outermost call and passes nested calls
+(by an assistant model or the profiler itself) through.
 """
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ import sys
 import threading
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
+from typing import Any, Callable, Iterable, List, Optional, Sequence
 
 from .errors import ModelNotRecognised, PartlyRecognised
-from .profiler import InferencePipelineProfiler
+from .profiler import InferencePipelineProfiler, ProfiledRun
 from .names import Module
 from .session import Result, warn
+from .watch import is_watched
 
 MODULE = "transformers.generation.utils"
 
 
 class Patch(importlib.abc.MetaPathFinder):
-    """Calls `change` with one module as soon as it has been imported."""
+    """An import hook that calls `change` with one module as soon as it has been imported."""
 
     def __init__(self, name: str, change: Callable[[Any], None]) -> None:
         self.name, self.change = name, change
@@ -33,7 +34,7 @@ class Patch(importlib.abc.MetaPathFinder):
                   target: Optional[ModuleType] = None) -> Optional[ModuleSpec]:
         if name != self.name:
             return None
-        sys.meta_path.remove(self)  # the next finder finds it
+        sys.meta_path.remove(self)  # leaves the search to the next finder
         spec = importlib.util.find_spec(name)
         if spec is None or spec.loader is None:
             return spec
@@ -51,7 +52,6 @@ class Recorder:
 
     def __init__(self, depth: str = "module", tags: Iterable[str] = (), experiment: Optional[str] = None) -> None:
         self.depth, self.tags, self.experiment = depth, list(tags), experiment
-        self.profilers: Dict[int, InferencePipelineProfiler] = {}  # by id: a script's models live as long as it does
         self.results: List[Result] = []
         self._inside = threading.local()
 
@@ -66,30 +66,25 @@ class Recorder:
 
         @functools.wraps(inner)
         def generate(model: Module, *args: Any, **kwargs: Any) -> Any:
-            if getattr(recorder._inside, "yes", False):
+            if getattr(recorder._inside, "yes", False) or is_watched(model):
                 return inner(model, *args, **kwargs)
+            runs: List[ProfiledRun] = []
             recorder._inside.yes = True
             try:
-                profiler = recorder.profiler_of(model)
-                with profiler.run(tags=recorder.tags, experiment_name=recorder.experiment):
+                with recorder.profiler_of(model).run(tags=recorder.tags, experiment_name=recorder.experiment) as run:
+                    runs.append(run)
                     return model.generate(*args, **kwargs)
             finally:
                 recorder._inside.yes = False
-                recorder.keep_result_of(model)
+                recorder.results.extend(run.result for run in runs if run.has_ended)
         mixin.generate = generate
 
-    def keep_result_of(self, model: Module) -> None:
-        profiler = self.profilers.get(id(model))
-        if profiler is not None and profiler.last is not None:
-            self.results.append(profiler.last)
-
     def profiler_of(self, model: Module) -> InferencePipelineProfiler:
-        found = self.profilers.get(id(model))
-        if found is None:
-            try:
-                found = InferencePipelineProfiler(model, self.depth)
-            except ModelNotRecognised as e:
-                warn(str(e), PartlyRecognised)
-                found = InferencePipelineProfiler(model, "off")
-            self.profilers[id(model)] = found
-        return found
+        """A profiler of its own for each call: one that is kept would keep the script's model in memory."""
+        try:
+            profiler = InferencePipelineProfiler(model, self.depth)
+        except ModelNotRecognised as e:
+            warn(str(e), PartlyRecognised)
+            profiler = InferencePipelineProfiler(model, "off")
+        profiler.automatic = True
+        return profiler

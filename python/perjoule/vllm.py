@@ -1,10 +1,11 @@
-"""vLLM's plugin: stored runs of what a vLLM server or an offline `LLM` computes, with each request's energy.
+"""The plugin for vLLM: records a vLLM server or an offline `LLM` as runs, with each request's energy.
 
-The package perjoule-vllm names this module to vLLM (groups `vllm.stat_logger_plugins` and `vllm.general_plugins`);
-installing it turns recording on, VLLM_PLUGINS chooses among plugins as usual. PERJOULE_POWER and PERJOULE_DB hold.
+The package perjoule-vllm registers this module with vLLM (entry point groups `vllm.stat_logger_plugins` and
+`vllm.general_plugins`); installing it turns recording on, VLLM_PLUGINS selects plugins as usual. PERJOULE_POWER and
+PERJOULE_DB apply.
 
-Steps and finished requests arrive through vLLM's statistics interface, StatLoggerBase. It has nothing for
-arrivals, so OutputProcessor.add_request is wrapped where it exists as expected; otherwise a run begins with its
+Steps and finished requests arrive through vLLM's statistics interface, StatLoggerBase. That interface does not report
+arrivals, so OutputProcessor.add_request is wrapped if it has the expected signature; otherwise a run begins with its
 first finished step, and that step's energy is missing from it. abort_requests is wrapped because no step may
 follow it. This module imports vLLM, so it can be imported only where vLLM is installed.
 """
@@ -46,13 +47,13 @@ def _request_of(finished: Any) -> Request:
 
 
 def _computed(iteration: Any) -> int:
-    """Prompt tokens that the step computed; older versions do not tell the cached ones apart."""
+    """Prompt tokens that the step computed; older versions of vLLM include the cached ones."""
     stats = getattr(iteration, "prompt_token_stats", None)
     return int(stats.computed if stats is not None else iteration.num_prompt_tokens)
 
 
 class EnergyLogger(StatLoggerBase):  # type: ignore[misc,unused-ignore]
-    """One engine's steps and requests, as perjoule's runs."""
+    """Records one engine's steps and requests as runs."""
 
     def __init__(self, vllm_config: Any, engine_index: int = 0) -> None:
         self.recorder: Optional[ServingRecorder] = None
@@ -115,7 +116,7 @@ def _with_abort(inner: Any) -> Any:
 
 
 def _with_logger(inner: Any) -> Any:
-    """An offline LLM loads no plugins for statistics: it is given ours, with the statistics that it needs."""
+    """An offline LLM does not load statistics plugins, so ours is passed in explicitly, with statistics enabled."""
     def init(self: Any, *given: Any, **kwargs: Any) -> None:
         args = list(given)
         if len(args) > 2:
@@ -131,7 +132,7 @@ def _with_logger(inner: Any) -> Any:
 
 
 def register() -> None:
-    """What vLLM calls in each of its processes; only the one with the front end has these modules in use."""
+    """The entry point that vLLM calls in each of its processes; only the front end's process uses what it patches."""
     try:
         from vllm.v1.engine.output_processor import OutputProcessor  # type: ignore[import-not-found,unused-ignore]
         _wrap(OutputProcessor, "add_request", _with_arrival)

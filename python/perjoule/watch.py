@@ -1,21 +1,31 @@
 """Observes the forward passes of a torch model: when each begins, its phase, and the tokens that it yielded.
 
-A pass is a call of the model; its query length and its cache tell the phase (steps.py). Calls of
-`model.generate` tell where a request begins and ends, how long the prompts are without padding and which
-tokens came out. A hand-written loop that calls the model is followed just as well; only the last token's id
-is unknown then, because no later pass reads it.
+A pass is a call of the model, or of what a wrapper has inside (calls.py); its query length and its cache tell
+the phase (steps.py). Calls of `model.generate` give the start and end of a request, the prompt lengths without padding
+and the generated tokens. A hand-written loop that calls the model works too, except that the last token's id is
+unknown, because no later pass reads it.
+
+Threads: a call belongs to the runs that its own thread (or task) opened on the model, or to every open run if it opened
+none. Within a run one thread at a time is traced; what another thread does meanwhile is only counted (aside.py). An
+error in here never reaches the program that is profiled: recording stops and says why.
 """
 from __future__ import annotations
 
 import array
+import contextvars
 import functools
 import os
+import threading
 import weakref
-from typing import Any, Callable, Dict, List, Mapping, Optional, Set
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from . import _native as n
+from .aside import Aside
+from .calls import entry_points, has_generate, watch_calls
 from .devices import clock_for
 from .errors import CoarseRecording
+from .generating import Call, as_list, is_encoder_decoder, rows_of
+from .loops import Text, Texts, cache_in, cached_in, reference
 from .names import Module, Plan
 from .patching import Replacement
 from .recorder import Recorder, Step, never
@@ -28,10 +38,18 @@ Tensor = Any
 WHY_COMPILED = "the model is compiled: its graph calls no module"
 WHY_REPLICATED = "DataParallel runs copies of the model on several devices at once"
 WHY_SILENT = "no module was called in a pass: a compiled or captured graph ran instead"
+WHY_UNSEEN = ("generate yielded more tokens than passes of the model were seen, as with a captured graph: its phases are "
+              "not told apart")
+WHY_SHARED = ("two threads used the model at the same time: their tokens are counted, but their passes and modules cannot be "
+              "told apart")
+WHY_ALTERNATING = ("the passes of several texts alternate in a loop: their tokens are counted, but their phases and modules are "
+                   "not told apart")
+WHY_BROKEN = "recording stopped at an error of its own, after which only tokens are counted: "
+WHY_UNCALLED = "the model was not called: what the block calls may be a compiled copy of it, or another object"
 
 
 def why_coarse(model: Module) -> Optional[str]:
-    """Why modules of this model can't be told apart, or None."""
+    """The reason why this model's modules can't be timed separately, or None."""
     names = [type(m).__name__ for m in model.modules()]
     if "OptimizedModule" in names or any(getattr(m, "_compiled_call_impl", None) is not None for m in model.modules()):
         return WHY_COMPILED
@@ -41,17 +59,13 @@ def why_coarse(model: Module) -> Optional[str]:
 
 
 def _compiling_check(torch: Any) -> Callable[[], bool]:
-    """The cheapest function that the compiler replaces by True: it is called before each module."""
+    """The cheapest function that torch.compile replaces by True; it is called before each module."""
     compiler = getattr(torch, "compiler", None)
     for name in ("is_dynamo_compiling", "is_compiling"):
         if hasattr(compiler, name):
             check: Callable[[], bool] = getattr(compiler, name)
             return check
     return never
-
-
-def _as_list(tensor: Any) -> List[Any]:
-    return tensor.tolist() if hasattr(tensor, "tolist") else list(tensor)
 
 
 class Watch:
@@ -73,16 +87,30 @@ class Watch:
         self.phase: Optional[str] = None
         self.begun_ns = clock_ns()
         self.last_ns = 0
-        self.in_generate = False
-        self.passing = False  # a pass has begun and not returned
+        self.generating: List[Module] = []  # models whose generate is running, outermost first
+        self.drafting = False
+        self.passing: Optional[int] = None  # the entry point whose pass is in progress
+        self.seen = False  # whether there was any pass
+        self.last_generator = -1  # index of the innermost module that can generate
+        self.call: Optional[Call] = None  # the generate that is running
         self.ends: Set[int] = set()
-        self.pad: Any = None
-        self.finished: List[bool] = []  # for each sequence of the request, whether its end token came
+        self.finished: List[bool] = []  # per sequence of the request: whether its end token was generated
         self.output_tokens = self.positions = 0
         self.prompts: List[int] = []
         self.requests = 0
-        self.ids: Optional[Tensor] = None  # what the present pass reads
-        self.beams = self.speculates = self.may_pad = False
+        self.ids: Optional[Tensor] = None  # input of the current pass
+        self.rows = 1
+        self.beams = self.speculates = False
+        self.entries: Set[int] = set()  # id() of the modules whose calls are watched
+        self.automatic = False  # made by `python -m perjoule run`: for its own thread's calls alone
+        self.thread = 0  # the thread that is traced
+        self.shared = self.broken = False  # calls are only counted from here on
+        self.texts = Texts()  # of hand-written loops
+        self.text: Optional[Text] = None  # the one whose request is traced
+        self.main_cache: Optional[Callable[[], Any]] = None  # of the generate that is running
+        self.aside = Aside(self.texts)
+        self._lane = run.lane()  # of the phases, whichever thread opens and closes them
+        self._lock = threading.RLock()
         self._undo: List[Callable[[], Any]] = []
 
     # ---- attaching ----
@@ -91,94 +119,189 @@ class Watch:
         self._undo = [self.recorder.detach]
         try:
             self.recorder.attach()
-            self._watch_calls()
-            if callable(getattr(self.model, "generate", None)):
-                self._wrap_generate()
+            modules = entry_points(self.model)
+            self.entries = {id(m) for m in modules}
+            self.last_generator = max((i for i, m in enumerate(modules) if has_generate(m)), default=-1)
+            for number, module in enumerate(modules):
+                self._undo += watch_calls(module, number, self._before, self._guarded_after)
+                if has_generate(module):
+                    self._wrap_generate(module)
         except BaseException:
             self.detach()
             raise
         _attached.add(self)
+        _opened.set((*_opened.get(), self))
 
-    def _watch_calls(self) -> None:
-        """The model's own calls, by hooks; where the model compiled itself (Module.compile), around its graph."""
-        compiled = getattr(self.model, "_compiled_call_impl", None)
-        if compiled is None:
-            self._undo.append(self.model.register_forward_pre_hook(self._before, with_kwargs=True).remove)
-            self._undo.append(self.model.register_forward_hook(self._after).remove)
-            return
-
-        @functools.wraps(compiled)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            self._before(self.model, args, kwargs)
-            out = compiled(*args, **kwargs)
-            self._after(self.model, args, out)
-            return out
-
-        self._undo.append(Replacement(self.model.__dict__, "_compiled_call_impl", call).undo)
-
-    def _wrap_generate(self) -> None:
-        inner, watch = self.model.generate, self
+    def _wrap_generate(self, module: Module) -> None:
+        inner, watch = module.generate, self
 
         @functools.wraps(inner)
         def generate(*args: Any, **kwargs: Any) -> Any:
-            watch.begin_generate(args, kwargs)
+            end = watch.guarded(watch._enter_generate, module, args, kwargs)
             try:
                 out = inner(*args, **kwargs)
             except BaseException:
-                watch.end_request(None)
+                if end is not None:
+                    watch.guarded(end, None)
                 raise
-            watch.end_request(out)
+            if end is not None:
+                watch.guarded(end, out)
             return out
 
-        self._undo.append(Replacement(self.model.__dict__, "generate", generate).undo)
+        self._undo.append(Replacement(module.__dict__, "generate", generate).undo)
 
     def detach(self) -> None:
         _attached.discard(self)
+        _opened.set(tuple(w for w in _opened.get() if w is not self and w._undo))
         undo, self._undo = self._undo, []
         for each in reversed(undo):
             each()
 
+    # ---- threads ----
+
+    def guarded(self, body: Callable[..., Any], *args: Any) -> Any:
+        """Calls `body`, one thread at a time and while the run is open; an error in it ends the recording, and is
+        not passed on to the program."""
+        if not self._undo:  # the run has ended, but another profiler's wrapper still calls this one
+            return None
+        with self._lock:
+            if not self._undo:
+                return None
+            try:
+                return body(*args)
+            except Exception as e:
+                self._give_up(e)
+                return None
+
+    def _give_up(self, error: Exception) -> None:
+        self.broken, self.recorder.thread, self.step = True, 0, None
+        self.recorder.pending.clear()
+        self._becomes_coarse(f"{WHY_BROKEN}{type(error).__name__}: {error}")
+
+    def is_ours(self) -> bool:
+        """Whether a call that this thread makes belongs to this run."""
+        opened = [w for w in _opened.get() if w._undo and w.entries & self.entries]
+        return self in opened or not (opened or self.automatic)
+
+    def _is_aside(self) -> bool:
+        """Whether this thread's call is only counted."""
+        if self.generating or self.passing is not None:
+            if threading.get_ident() == self.thread:
+                return self.broken and not self.generating
+            self.shared = True
+            self._becomes_coarse(WHY_SHARED)
+        return self.shared or self.broken
+
     # ---- passes ----
 
-    def _before(self, module: Module, args: Any, kwargs: Dict[str, Any]) -> None:
-        if self.recorder.compiling():
+    def _before(self, number: int, args: Any, kwargs: Dict[str, Any]) -> None:
+        if not self.recorder.compiling():
+            self.guarded(self._begin_call, number, args, kwargs)
+
+    def _guarded_after(self, number: int, out: Any) -> None:
+        if not self.recorder.compiling():
+            self.guarded(self._after, number, out)
+
+    def _begin_call(self, number: int, args: Any, kwargs: Dict[str, Any]) -> None:
+        if self.passing is not None and number > self.passing and (
+                threading.get_ident() == self.thread or self.coarse == WHY_REPLICATED):
+            return  # nested in the wrapper's call, perhaps a replica in another thread
+        if not self.is_ours():
+            return
+        aside = self._is_aside()
+        if not aside and (self.drafting or self.broken):
             return
         ids = kwargs.get("input_ids", args[0] if args else None)
-        embeds = kwargs.get("inputs_embeds")
-        shape = ids.shape if ids is not None else embeds.shape if embeds is not None else None
-        if shape is None and "decoder_input_ids" in kwargs:
-            ids = kwargs["decoder_input_ids"]
-            shape = ids.shape
-        if shape is None:
+        if ids is None:
+            ids = kwargs.get("inputs_embeds", kwargs.get("decoder_input_ids"))
+        size = _size_of(ids)
+        if size is None and number < self.last_generator:
+            return  # not token ids yet: an inner model reads those
+        rows, query = size or (1, 1)
+        cache = cache_in(kwargs.get)
+        cached = cached_in(cache)
+        if cached is None:
+            request = self.request if self.generating and not aside else None
+            cached = request.read if request is not None else self.texts.read_into(cache)
+        if not _holds_ids(ids):
+            ids = None
+        if aside or not self.generating and self._alternates(cache, cached, query, ids):
+            self._begin_pass_aside(number, rows, query, cached, cache, ids)
             return
-        self.begin_pass(int(shape[0]), int(shape[1]), _cached(kwargs), ids, kwargs.get("attention_mask"))
+        if self._is_auxiliary(cache, cached, query):
+            self.recorder.forward_begins()
+        else:
+            self.begin_pass(rows, query, cached, cache, ids, kwargs.get("attention_mask"))
+        self.passing = number
 
-    def begin_pass(self, rows: int, query: int, cached: int, ids: Optional[Tensor], mask: Optional[Tensor] = None) -> None:
-        if self.request is not None and not self.in_generate and self.request.starts_anew(cached, query):
+    def _alternates(self, cache: Any, cached: int, query: int, ids: Optional[Tensor]) -> bool:
+        """Whether a pass of a hand-written loop returns to a text after passes of another one."""
+        text = self.texts.find(cache, cached, query, ids)
+        if text is None or text is self.text:
+            return False
+        self.shared = True
+        self.end_request(None)
+        self._becomes_coarse(WHY_ALTERNATING)
+        return True
+
+    def _is_auxiliary(self, cache: Any, cached: int, query: int) -> bool:
+        """Whether a pass within generate reads another text than the one that grows, as classifier-free guidance does: it
+        belongs to the current step and yields no token."""
+        request = self.request
+        if not self.generating or request is None or not request.passes or self.step is None:
+            return False
+        main = self.main_cache and self.main_cache()
+        return cache is not main if main is not None else request.is_of_another_text(cached, query)
+
+    def _begin_pass_aside(self, number: int, rows: int, query: int, cached: int, cache: Any, ids: Optional[Tensor]) -> None:
+        if self.request is not None and not self.generating and threading.get_ident() == self.thread:
             self.end_request(None)
-        request = self.request or self._begin_request(None, [cached + query] * rows if mask is None else [], mask)
+        self.seen = True
+        self.aside.begin_pass(number, rows, query, cached, cache, ids)
+
+    def begin_pass(self, rows: int, query: int, cached: int, cache: Any, ids: Optional[Tensor],
+                   mask: Optional[Tensor] = None) -> None:
+        if not self.generating:
+            self._follow_text(rows, query, cached, cache, ids, mask)
+        self.thread = threading.get_ident()
+        request = self.request or self._begin_request(None, _lengths(mask) or [cached + query] * rows)
+        if not request.passes:
+            self.main_cache = reference(cache)
         step = self.step
-        continues = step is not None and request.passes > 0 and 0 < cached < (request.prompt or 0)
-        if step is not None and continues:
-            step.records.extend(self.recorder.records[:])
-        elif step is not None:
-            self._close_step(step, ids)
+        continues = step is not None and request.goes_on(cached, query)
+        if step is not None and not continues:
+            self._close_step(step, ids, request.adds(cached, query))
         phase = request.begin_pass(cached, query)
         self._enter(phase)
-        self.ids = ids
+        self.ids, self.rows = ids, rows
         if not continues:
             self.step = Step(self.recorder.clock.begin_step(), request.position,
                              "speculation" if self.speculates else "sampling")
         self.recorder.forward_begins()
-        self.passing = True
+        self.seen = True
         if self.schedule.wants(phase) and self.recorder.plan is not None:
             self.recorder.looking = Look(self.torch, self.schedule.limit)
         self.pass_begin_ns = clock_ns()
 
-    def _after(self, module: Module, args: Any, out: Any) -> None:
-        if self.step is None or self.recorder.compiling():
+    def _follow_text(self, rows: int, query: int, cached: int, cache: Any, ids: Optional[Tensor],
+                     mask: Optional[Tensor]) -> None:
+        """Begins another request if this pass of a loop begins another text."""
+        if self.texts.find(cache, cached, query, ids) is None:
+            self.end_request(None)
+            self.text = self.texts.begin(self._begin_request(None, _lengths(mask) or [cached + query] * rows))
+        if self.text is not None:
+            self.texts.read(self.text, cache, cached, query, ids)
+
+    def _after(self, number: int, out: Any) -> None:
+        cache = cache_in(lambda name: getattr(out, name, None))
+        if threading.get_ident() != self.thread or self.passing != number:
+            self.aside.end_pass(number, cache)
             return
-        self.passing = False
+        self.texts.returned(self.text, cache)
+        self.main_cache = self.main_cache or reference(cache)
+        if self.step is None:
+            return
+        self.passing = None
         look, self.recorder.looking = self.recorder.looking, None
         self.recorder.forward_ended(self.step)
         now = clock_ns()
@@ -194,13 +317,16 @@ class Watch:
     def _becomes_coarse(self, why: str) -> None:
         if self.coarse is None:
             self.coarse = why
-            warn(f"recorded at the level of phases and tokens: {why}", CoarseRecording)
+            try:
+                warn(f"recorded at the level of phases and tokens: {why}", CoarseRecording)
+            except CoarseRecording:
+                pass  # with -W error it would end the program's own call; the run's settings have the reason
 
     def _enter(self, phase: str) -> None:
-        """The run's phase, as a span that stays open on the thread that computes."""
+        """Switches the run's phase, a span that stays open on the computing thread."""
         if phase == self.phase:
             return
-        native, lane = self.run._native, self.run.lane()
+        native, lane = self.run._native, self._lane
         if self.phase is not None:
             native.pj_span_end(lane, None)
         elif self.requests == 1:
@@ -211,61 +337,78 @@ class Watch:
     def _leave(self) -> None:
         if self.phase is not None:
             self.phase = None
-            self.run._native.pj_span_end(self.run.lane(), None)
+            self.run._native.pj_span_end(self._lane, None)
 
     def _add_phase(self, name: str, begin: int, end: int) -> None:
         self.run.add_spans(array.array("q", [begin, end, n.PHASES.index(name) | n.PHASE << 32, 0xFFFFFFFF]))
 
     # ---- requests ----
 
-    def begin_generate(self, args: Any, kwargs: Dict[str, Any]) -> None:
+    def _enter_generate(self, module: Module, args: Any, kwargs: Dict[str, Any]) -> Optional[Callable[[Any], None]]:
+        """Begins a call of generate; returns the function to call with what it returned, or with None if it raised."""
+        if not self.is_ours():
+            return None
+        if self._is_aside():
+            self.seen = True
+            return self.aside.begin_generate(Call(module, args, kwargs))
+        if module in self.generating:
+            return self._begin_draft()
+        self.begin_generate(module, Call(module, args, kwargs))
+        return self.end_generate
+
+    def begin_generate(self, module: Module, call: Call) -> None:
+        if self.generating and self.request is not None and not self.request.passes:
+            self._forget_request()  # called by a wrapper: the inner call knows the prompts better
         self.end_request(None)
-        self.in_generate = True
-        inputs = kwargs.get("inputs", kwargs.get("input_ids", args[0] if args else None))
-        if inputs is None:
-            inputs = kwargs.get("inputs_embeds")
-        config = kwargs.get("generation_config") or (args[1] if len(args) > 1 else None) or getattr(
-            self.model, "generation_config", None)
+        self.generating.append(module)
+        self.thread = threading.get_ident()
+        self.generate_begin_ns = clock_ns()
+        self.call, self.ends, self.beams, self.speculates = call, call.ends, call.beams, call.speculates
+        if call.size is not None:
+            self._begin_request(None if self.model_is_encoder_decoder else call.size[1], call.lengths())
 
-        def given(name: str, default: Any = None) -> Any:
-            return kwargs.get(name, getattr(config, name, default))
+    def end_generate(self, out: Any) -> None:
+        try:
+            self.end_request(out)
+        finally:
+            self.generating.pop()
+            if not self.generating:
+                self.call = None
 
-        ends = given("eos_token_id")
-        self.ends = set(_as_list(ends) if hasattr(ends, "__len__") or hasattr(ends, "tolist") and ends.dim() else
-                        [] if ends is None else [int(ends)])
-        self.pad = given("pad_token_id")
-        # what ends one sequence without an end token leaves padding behind
-        self.may_pad = bool(given("stop_strings") or kwargs.get("stopping_criteria"))
-        self.beams = (given("num_beams", 1) or 1) > 1
-        self.speculates = kwargs.get("assistant_model") is not None or bool(given("prompt_lookup_num_tokens"))
-        decoder_only = not getattr(getattr(self.model, "config", None), "is_encoder_decoder", False)
-        if inputs is None or not hasattr(inputs, "shape") or len(inputs.shape) < 2:
-            return
-        rows, width = int(inputs.shape[0]), int(inputs.shape[1])
-        self._begin_request(width if decoder_only else None, [width] * rows, kwargs.get("attention_mask"))
+    def _begin_draft(self) -> Callable[[Any], None]:
+        """Self-speculation: the time it takes belongs to the current step."""
+        before, self.drafting = self.drafting, True
 
-    def _begin_request(self, prompt: Optional[int], lengths: List[int], mask: Optional[Tensor]) -> Request:
+        def end(out: Any) -> None:
+            self.drafting = before
+        return end
+
+    def _begin_request(self, prompt: Optional[int], lengths: List[int]) -> Request:
         self.requests += 1
+        self._prompts_before = len(self.prompts)
         self.request = request = Request(prompt, self.positions)
-        if mask is not None and getattr(mask, "dim", lambda: 0)() == 2:
-            lengths = [int(x) for x in _as_list(mask.sum(-1))]
         self.prompts.extend(lengths)
         self.finished = []
         return request
 
-    def _close_step(self, step: Step, ids: Optional[Tensor]) -> None:
-        """Ends the step before a pass that reads `ids`: its tokens are the newest of them."""
+    def _forget_request(self) -> None:
+        self.requests -= 1
+        del self.prompts[self._prompts_before:]
+        self.request = None
+
+    def _close_step(self, step: Step, ids: Optional[Tensor], turn: bool = False) -> None:
+        """Ends the previous step when a pass reads `ids`: the newest of them are that step's tokens."""
         self.step = None
         if not self.beams and ids is not None and not self.model_is_encoder_decoder:
-            self._tokens_of(step, _as_list(ids), None)
+            self._tokens_of(step, as_list(ids[:, :1] if turn else ids), None)
         self.recorder.end_step(step, self.recorder.clock.stamp())
 
     @property
     def model_is_encoder_decoder(self) -> bool:
-        return bool(getattr(getattr(self.model, "config", None), "is_encoder_decoder", False))
+        return is_encoder_decoder(self.model)
 
     def _tokens_of(self, step: Step, rows: List[List[int]], new: Optional[int]) -> None:
-        """The newest token of each sequence that goes on (all that the pass read, after a guess was accepted)."""
+        """The newest token of each unfinished sequence (after an accepted draft, all tokens that the pass read)."""
         if not self.finished:
             self.finished = [False] * len(rows)
         for sequence, row in enumerate(rows[: len(self.finished)]):
@@ -285,54 +428,89 @@ class Watch:
             return ""
 
     def end_request(self, out: Any) -> None:
-        """The request is over; `out` is what generate returned."""
-        request, step = self.request, self.step
-        self.in_generate = False
+        """Ends the request; `out` is what generate returned."""
+        request = self.request
         if request is None:
             return
-        sequences = getattr(out, "sequences", out)
-        rows = _as_list(sequences) if hasattr(sequences, "tolist") else None
-        width = request.prompt or 0
-        if step is not None:
-            self.step = None
-            if rows is not None and not self.beams and request.passes:
-                self._tokens_of(step, [r[request.length:] if len(r) > request.length else [] for r in rows], 1 << 30)
-            self.recorder.end_step(step, self.recorder.clock.stamp())
-        self.recorder.flush(everything=True)
-        if rows is not None and not self.model_is_encoder_decoder:
-            new = [count_until_end(r[width:], self.ends, self._pad()) for r in rows]
-        elif rows is not None:
-            new = [count_until_end(r[1:], self.ends, self._pad()) for r in rows]
-        else:
-            new = self._tokens_of_a_loop(request)
-        self.passing = False
+        rows = rows_of(out)
+        if not self.broken:
+            self._end_last_step(request, rows)
+            self.recorder.flush(everything=True)
+        new = self._new_tokens(request, rows)
+        most = max(new, default=0)
+        if most > request.yielded and not (self.broken or self.speculates or request.guesses):
+            self._passes_unseen(request)
+        self.passing = None
         self.output_tokens += sum(new)
-        self.positions += max(new, default=0)
-        self.request = None
+        self.positions += most
+        if request.added:  # a loop read more of the prompt, or another turn
+            self.prompts[self._prompts_before:] = [each + request.added for each in self.prompts[self._prompts_before:]]
+        self.request = self.text = None
         self.ids = None
         self._leave()
         self.last_ns = clock_ns()
+        self.aside.traced_until(self.last_ns)
 
-    def _pad(self) -> Optional[int]:
-        return self.pad if isinstance(self.pad, int) and self.may_pad and len(self.finished) > 1 else None
+    def _end_last_step(self, request: Request, rows: Optional[List[List[int]]]) -> None:
+        step, self.step = self.step, None
+        if step is None:
+            return
+        if self.passing is not None:  # it raised before yielding the token
+            self.recorder.drop_step()
+            return
+        if rows is not None and not self.beams:
+            first = request.length - (request.prompt or 0) + self._repeated(request)
+            self._tokens_of(step, [r[first:] for r in rows], 1 << 30)
+        self.recorder.end_step(step, self.recorder.clock.stamp())
+
+    def _new_tokens(self, request: Request, rows: Optional[List[List[int]]]) -> List[int]:
+        """The generated tokens of each sequence."""
+        if rows is None:
+            return self._tokens_of_a_loop(request)
+        if self.call is None:
+            return [count_until_end(r[self._repeated(request):], self.ends) for r in rows]
+        return self.call.new_tokens(rows, request.prompt)
+
+    def _repeated(self, request: Request) -> int:
+        """Positions of the prompt at the beginning of each returned sequence."""
+        if self.call is not None:
+            return self.call.repeated(request.prompt)
+        return 1 if self.model_is_encoder_decoder else request.prompt or 0
+
+    def _passes_unseen(self, request: Request) -> None:
+        self._becomes_coarse(WHY_UNSEEN)
+        if not request.passes:
+            self.seen = True
+            now = clock_ns()
+            self._add_phase("decode", self.generate_begin_ns, now)
 
     def _tokens_of_a_loop(self, request: Request) -> List[int]:
-        """One for each pass and sequence that returned: the last pass's tokens were never read by another."""
-        rows = len(self.finished) or (int(self.ids.shape[0]) if self.ids is not None else 1)
+        """One token per completed pass and sequence; includes the last pass's tokens, which no later pass read."""
+        rows = len(self.finished) or self.rows
         if not request.passes:
             return []
-        return [request.generated + (0 if self.passing else 1)] * rows
+        return [request.yielded - (self.passing is not None)] * rows
 
     # ---- the end ----
 
-    def finish(self) -> Dict[str, str]:
-        """Ends what is open, adds what the run says of itself, and returns it."""
-        self.end_request(None)
-        self.detach()
+    def finish(self, failed: bool = False) -> Dict[str, str]:
+        """Closes open spans, stores the run's facts, and returns the run."""
+        self.guarded(self.end_request, None)
+        if not self.seen and not failed and not self.broken:
+            self.coarse = None
+            self._becomes_coarse(WHY_UNCALLED)
+        with self._lock:
+            self.aside.finish()
+            self.detach()
+        for begin, end in self.aside.times:
+            self._add_phase("decode", begin, end)
+        if self.aside.times:
+            self.last_ns = max(self.last_ns, self.aside.times[-1][1])
         self.recorder.flush(everything=True)
-        if self.requests == 1:
-            self.run.set_prompts(self.prompts)
-        self.run.set_tokens(sum(self.prompts), self.output_tokens)
+        prompts = self.prompts + self.aside.prompts
+        if self.requests + self.aside.requests == 1:
+            self.run.set_prompts(prompts)
+        self.run.set_tokens(sum(prompts), self.output_tokens + self.aside.output_tokens)
         if self.last_ns:
             self._add_phase("post_inference", self.last_ns, clock_ns())
         level = {"level": "coarse" if self.coarse else "fine"}
@@ -341,18 +519,29 @@ class Watch:
         return level
 
 
-def _cached(kwargs: Mapping[str, Any]) -> int:
-    """Positions in the cache that a pass is given."""
-    cache = kwargs.get("past_key_values")
-    if cache is None:
-        return 0
-    if hasattr(cache, "get_seq_length"):
-        return int(cache.get_seq_length())
-    try:
-        return int(cache[0][0].shape[-2])
-    except (TypeError, IndexError, AttributeError):
-        return 0
+def _holds_ids(value: Any) -> bool:
+    return len(getattr(value, "shape", ())) == 2 and not value.is_floating_point()
 
+
+def _size_of(value: Any) -> Optional[Tuple[int, int]]:
+    """Sequences and positions of ids or of embeddings; None for other input, such as images or dictionaries."""
+    if not _holds_ids(value) and len(getattr(value, "shape", ())) != 3:
+        return None
+    return int(value.shape[0]), int(value.shape[1])
+
+
+def _lengths(mask: Any) -> List[int]:
+    """Tokens of each sequence, as a mask of the whole text tells."""
+    return [int(x) for x in as_list(mask.sum(-1))] if getattr(mask, "dim", lambda: 0)() == 2 else []
+
+
+def is_watched(model: Module) -> bool:
+    """Whether a call of `model` in this thread belongs to a run that the program itself opened."""
+    return any(id(model) in w.entries and not w.automatic and w.is_ours() for w in list(_attached))
+
+
+# the runs that this thread or task opened
+_opened: "contextvars.ContextVar[Tuple[Watch, ...]]" = contextvars.ContextVar("perjoule_opened", default=())
 
 # ---- forked children --------------------------------------------------------------------------
 
@@ -360,7 +549,7 @@ _attached: "weakref.WeakSet[Watch]" = weakref.WeakSet()
 
 
 def _forget() -> None:
-    """In a forked child: the run goes on in the parent alone."""
+    """In a forked child: stops recording there; only the parent continues the run."""
     for watch in list(_attached):
         watch.detach()
 

@@ -7,27 +7,29 @@
     @perjoule.measure(report=print)
     def work(): ...
 
-Windows nest and overlap freely, in threads and in asyncio tasks. Each has the energy that the whole machine
-drew meanwhile: of two windows that overlap, both contain what they share.
+Windows nest and overlap freely, in threads and in asyncio tasks. Each window reports the energy of the whole machine
+during its time, so overlapping windows both include the overlap.
 """
 from __future__ import annotations
 
 import asyncio
 import atexit
+import csv
 import functools
 import inspect
 import os
 import sys
 import threading
+import time
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Union
 
 from . import _native as n
 from .session import Energy, OpenWindow, Session, WindowResult
 
 
 class _Shared:
-    """The session that all windows of the process are in; it stores nothing and is opened on first use."""
+    """The session of all windows in this process, opened on first use; it stores nothing."""
 
     def __init__(self) -> None:
         self._session: Optional[Session] = None
@@ -41,7 +43,7 @@ class _Shared:
         return session.window()
 
     def forget(self) -> None:
-        """In a forked child: the session stays with the parent."""
+        """In a forked child: forgets the session, which belongs to the parent."""
         self._session, self._lock = None, threading.Lock()
 
     def close(self) -> None:
@@ -59,7 +61,7 @@ atexit.register(lambda: _shared.close())
 
 
 class Measured:
-    """What a measured block took; filled in when it ends."""
+    """Energy and time of a measured block; filled in when it ends."""
 
     def __init__(self, name: Optional[str]) -> None:
         self.name = name
@@ -67,7 +69,7 @@ class Measured:
 
     @property
     def energy(self) -> Optional[Energy]:
-        """Gross energy of the machine with its interval; None: unavailable, or the block goes on."""
+        """Gross energy of the machine with its interval; None: unavailable, or the block has not ended."""
         return self.result.energy if self.result else None
 
     @property
@@ -99,23 +101,37 @@ def _rails(result: Optional[WindowResult]) -> Dict[str, Optional[float]]:
 class measure:
     """Measures a block, or every call of a function.
 
-    name: label in `str()` of what was measured. report: called with it at the end (say, print).
-    As a decorator it takes functions, coroutine functions and generators of neither: a generator's body runs
-    between other code, so it is refused.
+    name: label in `str()` of the measurement. report: called with the measurement at the end (for example, print). As a
+    decorator it accepts functions and coroutine functions; `last` of the decorated function is the measurement of the
+    call that ended last. Generators are refused, because other code runs between their steps.
     """
 
     def __init__(self, name: Any = None, report: Optional[Callable[[Measured], Any]] = None) -> None:
+        if isinstance(name, (property, classmethod, staticmethod)):
+            raise TypeError(f"measure decorates functions: put it below @{type(name).__name__}")
         self._function = name if callable(name) else None
         self._name, self._report = (None if callable(name) else name), report
-        self._open: Dict[Any, List[_Block]] = {}  # by task or thread: one object may be entered several times
+        self._open: Dict[Any, List[_Block]] = {}  # per task or thread, because one object may be entered several times
         if self._function is not None:
             functools.update_wrapper(self, self._function)
             self._call = self._wrap(self._function)
+
+    @property
+    def last(self) -> Optional[Measured]:
+        """With measure as a bare decorator: the measurement of the call that ended last."""
+        return getattr(self._call, "last", None) if self._function is not None else None
+
+    def __reduce__(self) -> Any:
+        if self._function is None:
+            return type(self), (self._name, self._report)
+        return self._function.__qualname__  # a decorated function is pickled by its name, as any function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._function is not None:
             return self._call(*args, **kwargs)
         function, = args
+        if not callable(function):
+            raise TypeError(f"measure decorates functions, not {function!r}")
         return self._wrap(function)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -124,21 +140,31 @@ class measure:
         return functools.partial(self._call, instance)
 
     def _wrap(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            raise TypeError(f"{function.__name__} is a generator: measure the loop that runs it")
+        if _is(inspect.isgeneratorfunction, function) or _is(inspect.isasyncgenfunction, function):
+            raise TypeError(f"{getattr(function, '__name__', function)} is a generator: measure the loop that runs it")
         name = self._name or getattr(function, "__qualname__", None)
-        if inspect.iscoroutinefunction(function):
+        report = self._report
+
+        def end(measured: Measured) -> None:
+            setattr(wrapper, "last", measured)
+            if report is not None:
+                report(measured)
+
+        wrapper: Callable[..., Any]
+        if _is(inspect.iscoroutinefunction, function):
             @functools.wraps(function)
             async def measured_coroutine(*args: Any, **kwargs: Any) -> Any:
-                with _Block(name, self._report):
+                with _Block(name, end):
                     return await function(*args, **kwargs)
-            return measured_coroutine
-
-        @functools.wraps(function)
-        def measured(*args: Any, **kwargs: Any) -> Any:
-            with _Block(name, self._report):
-                return function(*args, **kwargs)
-        return measured
+            wrapper = measured_coroutine
+        else:
+            @functools.wraps(function)
+            def measured_function(*args: Any, **kwargs: Any) -> Any:
+                with _Block(name, end):
+                    return function(*args, **kwargs)
+            wrapper = measured_function
+        setattr(wrapper, "last", None)
+        return wrapper
 
     def __enter__(self) -> Measured:
         block = _Block(self._name, self._report)
@@ -148,6 +174,8 @@ class measure:
 
     def __exit__(self, *exc: Any) -> None:
         here = _here()
+        if here not in self._open:
+            raise RuntimeError("a measurement must end in the thread or task that began it")
         block = self._open[here].pop()
         if not self._open[here]:
             del self._open[here]
@@ -160,8 +188,15 @@ class measure:
         self.__exit__(*exc)
 
 
+def _is(kind: Callable[[Any], bool], function: Callable[..., Any]) -> bool:
+    """Whether a function, a partial of it, or the __call__ of an object is of a kind that `inspect` tells."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return kind(function) or not inspect.isclass(function) and kind(getattr(type(function), "__call__", None))
+
+
 def _here() -> Any:
-    """The asyncio task that runs, or else the thread."""
+    """The current asyncio task, or else the thread."""
     try:
         task = asyncio.current_task()
     except RuntimeError:  # this thread has no event loop
@@ -170,7 +205,7 @@ def _here() -> Any:
 
 
 class _Block:
-    """One measured stretch of time."""
+    """One measured period."""
 
     def __init__(self, name: Optional[str], report: Optional[Callable[[Measured], Any]]) -> None:
         self.measured, self._report = Measured(name), report
@@ -185,38 +220,71 @@ class _Block:
             self._report(self.measured)
 
 
-# ---- Zeus's shape ----------------------------------------------------------------------------
+# ---- the interface of Zeus ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a window took, with Zeus's names. Energies are in joules; None: unavailable, never 0."""
+    """A window's measurement with the attribute names of Zeus. Energies in joules; None (never 0): unavailable."""
 
     time: float
-    gpu_energy: Mapping[int, float]
-    cpu_energy: Optional[Mapping[int, float]]
-    dram_energy: Optional[Mapping[int, float]]
-    total: Optional[Energy]  # of all rails, with its interval
+    gpu_energy: Mapping[int, Optional[float]]
+    cpu_energy: Optional[Mapping[int, Optional[float]]]
+    dram_energy: Optional[Mapping[int, Optional[float]]]
+    total: Optional[Energy]  # total of the machine, with its interval
     energy_source: str
 
     @property
     def total_energy(self) -> Optional[float]:
-        """Joules of the GPUs, as Zeus has it; without a GPU of the machine's rails."""
+        """Total joules: of the GPUs, as in Zeus; None if one of them is missing. On a machine without a GPU, of its rails,
+        unless GPUs were asked for."""
         if self.gpu_energy:
-            return sum(self.gpu_energy.values())
+            known = [joules for joules in self.gpu_energy.values() if joules is not None]
+            return sum(known) if len(known) == len(self.gpu_energy) else None
         return None if self.total is None else self.total.joules
+
+
+def _numbered(rails: Mapping[str, Optional[float]], kind: str,
+              wanted: Optional[Sequence[int]]) -> Dict[int, Optional[float]]:
+    """Joules of each device of a kind; None: it is there, or was asked for, and gives no energy. Rails are named `cpu`, or
+    `cpu0`, `cpu1` if there are several."""
+    found: Dict[int, Optional[float]] = {}
+    for name, joules in rails.items():
+        if name == kind or (name.startswith(kind) and name[len(kind):].isdigit()):
+            found[int(name[len(kind):] or 0)] = joules
+    return found if wanted is None else {i: found.get(i) for i in wanted}
+
+
+def _indices_of(name: str, given: Optional[Iterable[int]]) -> Optional[List[int]]:
+    if given is None:
+        return None
+    indices = list(given)
+    if not all(isinstance(i, int) and i >= 0 for i in indices):
+        raise ValueError(f"{name} takes a list of device numbers, not {given!r}")
+    return indices
 
 
 class Window:
     """Named windows: begin_window(name), end_window(name), as zeus.monitor.ZeusMonitor has them.
 
-    gpu_indices: GPUs to report (default all that are visible); synchronise: wait for torch's devices at
-    both ends, when torch is loaded.
+    gpu_indices: GPUs to report, in the order of CUDA_VISIBLE_DEVICES (default all that are visible). cpu_indices:
+    processor packages to report. log_file: a CSV file with one row per window. sync_execution_with:
+    "torch", when it is loaded; synchronise=False waits for no device. approx_instant_energy has no effect: a window too
+    short for a sensor gets a wide interval, or None.
     """
 
-    def __init__(self, gpu_indices: Optional[Iterable[int]] = None, synchronise: bool = True) -> None:
-        self._indices = None if gpu_indices is None else list(gpu_indices)
+    def __init__(self, gpu_indices: Optional[Iterable[int]] = None, cpu_indices: Optional[Iterable[int]] = None,
+                 approx_instant_energy: bool = False, log_file: Union[str, "os.PathLike[str]", None] = None,
+                 sync_execution_with: str = "torch", synchronise: bool = True) -> None:
+        if synchronise and sync_execution_with != "torch":
+            raise ValueError(f"can wait for torch's devices only, not for {sync_execution_with}: synchronise before and after "
+                             "the window, and pass synchronise=False")
+        self._indices = _indices_of("gpu_indices", gpu_indices)
+        self._cpu_indices = _indices_of("cpu_indices", cpu_indices)
         self._synchronise = synchronise
+        self._log = None if log_file is None else open(log_file, "w", encoding="utf-8", newline="")
+        self._begun: Dict[str, float] = {}  # wall-clock time, for the log
+        self._logged = False
         self._open: Dict[str, Optional[OpenWindow]] = {}
         self._lock = threading.Lock()
         n.library()
@@ -234,6 +302,7 @@ class Window:
             del self._open[key]
             raise
         self._open[key] = opened
+        self._begun[key] = time.time()
 
     def end_window(self, key: str, sync_execution: bool = True, cancel: bool = False) -> Measurement:
         if sync_execution and self._synchronise:
@@ -242,19 +311,30 @@ class Window:
             opened = self._open.pop(key, None)
         if opened is None:
             raise ValueError(f"no window {key!r} is open")
-        return self._measurement(opened.end())
+        measured = self._measurement(opened.end())
+        begun = self._begun.pop(key, 0.0)
+        if not cancel:
+            self._write(key, begun, measured)
+        return measured
+
+    def _write(self, key: str, begun: float, measured: Measurement) -> None:
+        """Writes one row of the log; its GPU columns are those of the header."""
+        if self._log is None:
+            return
+        with self._lock:
+            lines = csv.writer(self._log, lineterminator="\n")
+            if not self._logged:
+                self._logged, self._logged_gpus = True, list(measured.gpu_energy if self._indices is None else self._indices)
+                lines.writerow(["start_time", "window_name", "elapsed_time", *(f"gpu{i}_energy" for i in self._logged_gpus)])
+            lines.writerow([begun, key, measured.time, *(measured.gpu_energy.get(i) for i in self._logged_gpus)])
+            self._log.flush()
 
     def _measurement(self, result: WindowResult) -> Measurement:
-        rails = {name: joules for name, joules in _rails(result).items() if joules is not None}
-        gpus = {int(name[3:] or 0): joules for name, joules in rails.items()
-                if name.startswith("gpu") and (name[3:].isdigit() or name == "gpu")}
-        if self._indices is not None:
-            gpus = {i: gpus[i] for i in self._indices if i in gpus}
-
-        def of(name: str) -> Optional[Mapping[int, float]]:
-            return {0: rails[name]} if name in rails else None
+        rails = _rails(result)
         return Measurement(
-            time=result.duration_ms / 1000, gpu_energy=gpus, cpu_energy=of("cpu"), dram_energy=of("dram"),
+            time=result.duration_ms / 1000, gpu_energy=_numbered(rails, "gpu", self._indices),
+            cpu_energy=_numbered(rails, "cpu", self._cpu_indices) or None,
+            dram_energy=_numbered(rails, "dram", self._cpu_indices) or None,
             total=result.energy, energy_source=result.energy_source)
 
 
@@ -268,5 +348,5 @@ def synchronise_devices() -> None:
         torch.mps.synchronize()
 
 
-ZeusMonitor = Window  # so that only the import changes
+ZeusMonitor = Window  # aliases, so that migrating from Zeus changes only the import
 __all__ = ["Measured", "Measurement", "Window", "ZeusMonitor", "measure"]

@@ -1,1 +1,1 @@
-"""Alias package: lets the profiler be imported as profiling.pipeline_profiler; the implementation is perjoule's."""
+"""Alias package, so that perjoule's profiler can be imported as profiling.pipeline_profiler."""

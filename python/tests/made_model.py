@@ -1,8 +1,8 @@
-"""Models without torch, in the shape of torch's modules: enough for names and for timing."""
+"""Fake models with the attributes of torch's modules, enough to test names and timing without torch."""
 
 
 class Module:
-    """A tree of modules whose forward calls what it is given."""
+    """A module tree; forward calls the given function."""
 
     def __init__(self, weights=False, **children):
         self._modules, self._parameters = dict(children), {"weight": object()} if weights else {}

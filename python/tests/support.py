@@ -1,4 +1,4 @@
-"""What the tests share: a database of their own, and rows of a stored run."""
+"""Shared by the tests: a temporary database, and access to the rows of a stored run."""
 import os
 import sqlite3
 import tempfile
@@ -13,7 +13,7 @@ SIM = "sim:seed=7"
 
 
 class StoredCase(unittest.TestCase):
-    """A test with a folder of its own, in which PERJOULE_DB lies."""
+    """A test case with a temporary folder that holds PERJOULE_DB."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -47,7 +47,7 @@ class StoredCase(unittest.TestCase):
             connection.close()
 
     def components(self, run_id, position=None):
-        """(layer, component) pairs of a run, without repetition, in the order of their times."""
+        """Unique (layer, component) pairs of a run in chronological order."""
         query = """SELECT l.layer_index, c.component_name, min(c.start_ms) AS begin FROM component_metrics c
             JOIN layer_metrics l ON l.id = c.layer_metric_id JOIN tokens t ON t.id = l.token_id
             WHERE t.run_id = ? AND (? IS NULL OR t.position = ?) GROUP BY 1, 2 ORDER BY begin"""
@@ -55,7 +55,7 @@ class StoredCase(unittest.TestCase):
 
 
 def recorded_warnings(test):
-    """Every warning until the test ends, in a list; the package's once-only flag starts anew."""
+    """Collects all warnings until the test ends, and resets the package's warn-once flag."""
     catcher = warnings.catch_warnings(record=True)
     caught = catcher.__enter__()
     test.addCleanup(catcher.__exit__, None, None, None)

@@ -2,7 +2,7 @@
 import types
 import unittest
 
-from made_model import Block, Gated, Linear, Model, Module, ModuleList, Norm
+from made_model import Attention, Block, Gated, Linear, Model, Module, ModuleList, Norm
 from perjoule.errors import ModelNotRecognised
 from perjoule.names import plan_of
 
@@ -50,15 +50,66 @@ class Names(unittest.TestCase):
         self.assertEqual(plan.blocks, "transformer.h")
         self.assertEqual(names(plan, 1), ["ln_1", "c_attn", "attention", "attn.c_proj", "c_fc", "act", "mlp.c_proj"])
 
+    def test_what_lies_between_projections_in_other_families(self):
+        def linear(*names):
+            return Module(**{name: Linear() for name in names})
+        bert = Module(attention=Module(inner=linear("query", "key", "value"), output=linear("dense", "LayerNorm")),
+                      intermediate=linear("dense"), output=linear("dense", "LayerNorm"))
+        mamba = Module(norm=Norm(), mixer=linear("in_proj", "x_proj", "out_proj"))
+        attention = Module(norm=Norm(), mixer=linear("q_proj", "k_proj", "v_proj", "o_proj"))
+        mlp = Module(norm=Norm(), mixer=linear("up_proj", "down_proj"))
+        for block, expected in ((bert, ["attention", "act"]), (mamba, ["scan"]), (attention, ["attention"]), (mlp, ["act"])):
+            self.assertEqual([part.gap for part in plan_of(Model(block, block)).parts if part.layer == 0 and part.gap], expected)
+
+    def test_a_projection_is_one_part_whatever_is_inside(self):
+        def packed(*sizes):  # quantised: its weights are buffers
+            layer = Module()
+            layer.__dict__.update(zip(sizes or ("in_features", "out_features"), (4, 4)))
+            return layer
+
+        def adapted():
+            layer = packed()
+            layer._modules.update(base_layer=Linear(), lora_A=Module(default=Linear()), lora_B=Module(default=Linear()))
+            return layer
+
+        for make in (packed, adapted, lambda: packed("infeatures", "outfeatures")):
+            block = Block()
+            for owner in (block.self_attn, block.mlp):
+                owner._modules.update((name, make()) for name in owner._modules if name.endswith("_proj"))
+            model = Model(block, Block())
+            model.model._modules["embed_tokens"] = packed("num_embeddings", "embedding_dim")
+            plan = plan_of(model)
+            self.assertEqual((names(plan, 0), plan.unmatched), (names(plan, 1), []))
+            self.assertIn("attention", names(plan, 0))
+            self.assertIn("embed_tokens", [part.component for part in plan.parts if part.layer < 0])
+        self.assertEqual([part.component for part in plan_of(Module(first=packed(), act=Module())).parts], ["first"])
+
+    def test_blocks_whose_parts_are_in_one_list(self):
+        def block(*parts):
+            return Module(layer=ModuleList([Module(layer_norm=Norm(), **{name: Attention()}) for name in parts]))
+        model = Module(encoder=Module(block=ModuleList([block("SelfAttention") for _ in range(3)])),
+                       decoder=Module(block=ModuleList([block("SelfAttention", "EncDecAttention") for _ in range(2)])))
+        plan = plan_of(model)
+        self.assertEqual((plan.blocks, len(plan.layers), plan.unmatched), ("decoder.block", 2, ["encoder"]))
+
     def test_what_matches_nothing_is_said(self):
         tower = Module(encoder=Module(layers=ModuleList([Block(), Block(), Block(), Block()])))
         plan = plan_of(Model(vision_tower=tower, odd=Linear()))
         self.assertEqual(plan.blocks, "model.layers")
         self.assertEqual(plan.unmatched, ["vision_tower", "odd"])
 
-    def test_a_model_without_blocks_is_refused_with_the_remedy(self):
+    def test_a_model_without_blocks_has_its_modules_by_their_paths(self):
+        class MultiheadAttention(Module):
+            pass
+        plan = plan_of(Module(first=Linear(), act=Module(), inside=Module(
+            deep=Linear(), attend=MultiheadAttention(out_proj=Linear()))))
+        self.assertEqual([(p.component, p.section, p.layer) for p in plan.parts], [
+            (path, "modules", -1) for path in ("first", "inside.deep", "inside.attend")])
+        self.assertEqual((plan.layers, plan.unmatched), ([], []))
+
+    def test_a_model_without_parts_is_refused_with_the_remedy(self):
         with self.assertRaisesRegex(ModelNotRecognised, "profiling_depth='off'"):
-            plan_of(Module(a=Linear(), b=Linear()))
+            plan_of(Module(act=Module()))
 
     def test_a_gate_of_the_output_is_seen_by_its_shape(self):
         plan = plan_of(Model(Block(gated=True)))

@@ -1,4 +1,4 @@
-"""The package's declarations are those of the public header, and the library is found as promised."""
+"""The package's declarations match the public header, and the library is found as documented."""
 import ctypes
 import os
 import pathlib
@@ -29,7 +29,7 @@ class Declarations(unittest.TestCase):
     def test_structs_are_laid_out_as_in_the_header(self):
         lines, ours = [], []
         for name, struct in STRUCTS.items():
-            if not issubclass(struct, native.Sized):  # those with a size may grow
+            if not issubclass(struct, native.Sized):  # structs that carry their size may grow
                 lines.append(f'printf("{name} %zu\\n", sizeof({name}));')
                 ours.append(f"{name} {ctypes.sizeof(struct)}")
             for field in struct._fields_:
@@ -91,7 +91,7 @@ class Finding(unittest.TestCase):
         program = ("import sys, perjoule; loaded = {m.split('.')[0] for m in sys.modules}\n"
                    "bad = loaded & {'torch', 'numpy', 'pandas', 'polars', 'transformers'}\n"
                    "sys.exit(str(bad) if bad else 0)")
-        environment = dict(os.environ, PERJOULE_LIBRARY="/nowhere")  # nor the C library
+        environment = dict(os.environ, PERJOULE_LIBRARY="/nowhere")  # nor does importing load the C library
         subprocess.run([sys.executable, "-c", program], check=True, env=environment)
 
     def test_an_answer_becomes_an_exception_with_its_words(self):

@@ -1,4 +1,4 @@
-"""The archives: what a wheel holds, that its record is right, and that equal sources make equal archives."""
+"""The archives: a wheel's contents and RECORD, and reproducible builds."""
 import base64
 import hashlib
 import os
@@ -74,7 +74,7 @@ class Archives(unittest.TestCase):
 
 
 def mach_o(cpu=0x100000C, needed="/usr/lib/libSystem.B.dylib", oldest=11, signed=True):
-    """The head of a dylib."""
+    """A Mach-O header and load commands of a dylib."""
     name = needed.encode() + b"\0" * (8 - len(needed) % 8)
     commands = [struct.pack("<IIIIII", 0xC, 24 + len(name), 24, 0, 0, 0) + name,
                 struct.pack("<IIIIII", 0x32, 24, 1, oldest << 16, 0, 0)]
@@ -86,7 +86,7 @@ def mach_o(cpu=0x100000C, needed="/usr/lib/libSystem.B.dylib", oldest=11, signed
 
 @unittest.skipUnless((ROOT / "tools/check_wheel.py").exists(), "needs the source tree")
 class Checks(unittest.TestCase):
-    """check_wheel.py tells libraries that run where the tag says from others."""
+    """check_wheel.py accepts libraries that run on the tag's platform and rejects others."""
 
     def setUp(self):
         sys.path.insert(0, str(ROOT / "tools"))

@@ -1,9 +1,27 @@
-"""Replaced entries are put back in whatever order their replacers leave."""
+"""Patched entries are restored in whatever order the patches are undone."""
+import copy
 import itertools
+import pickle
 import unittest
 
 from perjoule import patching
-from perjoule.patching import Replacement
+from perjoule.patching import Replacement, as_hook, copy_unpatched
+
+
+class Thing:
+    """With the attributes of a torch module that keep hooks."""
+
+    def __init__(self):
+        self._forward_hooks, self._forward_pre_hooks = {}, {}
+        self._forward_pre_hooks_with_kwargs = {}
+
+    def forward(self):
+        return self
+
+
+class WithState(Thing):
+    def __getstate__(self):
+        return {"only": 1}
 
 
 class Replacing(unittest.TestCase):
@@ -32,6 +50,36 @@ class Replacing(unittest.TestCase):
         for each in replaced:
             each.undo()
         self.assertEqual((one, other), ({"f": 1, "g": 2}, {"f": 1}))
+
+    def test_copies_and_pickles_leave_the_patches_behind(self):
+        for kind in (Thing, WithState):
+            thing = kind()
+            patches = [Replacement(thing.__dict__, "forward", lambda: "patched") for _ in range(2)]
+            patches += [copy_unpatched(thing) for _ in range(2)]
+            thing._forward_hooks[1], thing._forward_hooks[2] = as_hook(lambda: None), print
+            thing._forward_pre_hooks[3] = as_hook(lambda: None)
+            thing._forward_pre_hooks_with_kwargs[3] = True
+            for made in (copy.deepcopy(thing), copy.copy(thing), pickle.loads(pickle.dumps(thing))):
+                if kind is WithState:
+                    self.assertEqual(vars(made), {"only": 1})
+                    continue
+                self.assertIs(made.forward(), made)
+                self.assertEqual(vars(made), {"_forward_hooks": {2: print}, "_forward_pre_hooks": {},
+                                              "_forward_pre_hooks_with_kwargs": {}})
+            self.assertEqual((thing.forward(), len(thing._forward_hooks)), ("patched", 2))
+            for patch in patches:
+                patch.undo()
+            self.assertNotIn("__reduce_ex__", vars(thing))
+
+    def test_a_copy_keeps_what_others_patched(self):
+        thing = Thing()
+        thing.forward = "theirs"
+        ours = [Replacement(thing.__dict__, "forward", "ours"), copy_unpatched(thing)]
+        self.assertEqual(copy.copy(thing).forward, "theirs")
+        thing.forward = "over ours"
+        self.assertEqual(copy.copy(thing).forward, "over ours")
+        for patch in ours:
+            patch.undo()
 
 
 if __name__ == "__main__":

@@ -1,5 +1,8 @@
-"""Stored runs as rows, tables and pictures."""
+"""Stored runs as rows, data frames and notebook HTML."""
+import contextlib
 import os
+import re
+import sqlite3
 import time
 import unittest
 import xml.etree.ElementTree
@@ -34,6 +37,31 @@ class Reading(StoredCase):
         with self.assertRaises(AttributeError):
             runs[0].nothing
 
+    def test_a_database_that_is_not_a_file_is_refused_by_name(self):
+        with self.assertRaisesRegex(ValueError, "PostgreSQL"):
+            perjoule.open("postgresql:///runs")
+
+    def test_what_is_no_database_of_ours_is_refused_by_name(self):
+        text, foreign = os.path.join(self.folder, "text.db"), os.path.join(self.folder, "foreign.db")
+        with open(text, "w", encoding="utf-8") as file:
+            file.write("not a database, but long enough to be read as the header of one: " + "x" * 200)
+        with contextlib.closing(sqlite3.connect(foreign)) as connection:
+            connection.execute("CREATE TABLE other (a)")
+        for path in (text, foreign, self.folder):
+            with self.assertRaisesRegex(ValueError, re.escape(path) + " is not a perjoule database: "):
+                perjoule.open(path)
+
+    def test_a_run_is_named_as_the_program_names_it(self):
+        for _ in range(2):
+            self.record()
+        database = perjoule.open(self.db)
+        runs = database.runs()
+        self.assertEqual([database.run(f"last~{i}").id for i in range(len(runs))], [r.id for r in runs])
+        with self.assertRaisesRegex(KeyError, "last~99"):
+            database.run("last~99")
+        with self.assertRaisesRegex(TypeError, "by its id, not by 3"):
+            database.run(3)
+
     def test_every_table_has_rows(self):
         self.record()
         run = perjoule.open(self.db).run()
@@ -60,8 +88,26 @@ class Reading(StoredCase):
         self.assertIn("unavailable", html)
         self.assertNotIn("0 J", html)
 
+    def test_a_run_is_a_mapping_and_a_part_of_a_list_is_a_list_of_runs(self):
+        self.record(model_name="a")
+        self.record(model_name="b")
+        runs = perjoule.open(self.db).runs()
+        run = runs[0]
+        self.assertEqual((dict(run), len(run), list(run)), (run._row, len(run.keys()), run.keys()))
+        self.assertEqual(("id" in run, "other" in run, run.get("other", 5), run.get("id")), (True, False, 5, run.id))
+        self.assertIsInstance(runs[:1], perjoule.reading.Runs)
+        self.assertEqual([r.model_name for r in runs[:1]], ["b"])
+
+    def test_a_run_without_tokens_is_told_from_one_without_energy(self):
+        with self.session().run() as run, run.phase("decode"):
+            time.sleep(0.05)
+        self.assertRegex(repr(perjoule.open(self.db).run()), r"\d J>$")
+        with self.session(power="none").run():
+            pass
+        self.assertIn("energy unavailable", repr(perjoule.open(self.db).run()))
+
     def test_tables_of_pandas_and_polars(self):
-        self.record()
+        self.record(tags=["mine"], settings={"one": 1})
         runs = perjoule.open(self.db).runs()
         found = 0
         for name, method in (("pandas", "to_pandas"), ("polars", "to_polars")):
@@ -71,7 +117,13 @@ class Reading(StoredCase):
                 continue
             found += 1
             self.assertEqual(list(getattr(runs[0], method)()["text"]), ["<0>", "<1>", "<2>"])
-            self.assertEqual(list(getattr(runs, method)()["id"]), [runs[0].id])
+            table = getattr(runs, method)()
+            self.assertEqual(list(table["id"]), [runs[0].id])
+            self.assertEqual(set(table.columns), set(runs[0].keys()))
+            self.assertIn("mine", table["tags"][0])
+            self.assertIn("one", table["settings"][0])
+            # a table without rows has its columns all the same
+            self.assertIn("energy_mj", getattr(runs[0], method)("sections").columns)
         if not found:
             self.skipTest("neither pandas nor polars is installed")
 

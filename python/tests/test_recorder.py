@@ -1,9 +1,9 @@
-"""Timing of modules without torch: what is recorded, and that nothing is left behind."""
+"""Timing of modules without torch: what is recorded, and that the modules are restored."""
 import threading
 import time
 import unittest
 
-from made_model import Linear, Model
+from made_model import Linear, Model, Module
 from perjoule import _native as native
 from perjoule.names import plan_of
 from perjoule.recorder import HostClock, Recorder, Step, word
@@ -21,7 +21,7 @@ def step_of(recorder, model, position=0):
 
 
 class LateClock(HostClock):
-    """A device that reports when it is told to: stamps are numbers of events."""
+    """A fake device whose event times become available on demand; stamps are event numbers."""
 
     def __init__(self):
         self.times, self.done = [], False
@@ -172,6 +172,19 @@ class Recording(StoredCase):
                          "JOIN pipeline_sections s ON s.id = c.section_id WHERE component_name = 'logits'")
         self.assertEqual(row["section_name"], "lm_head")
         self.assertLessEqual(row["time_ms"], row["duration_ms"])
+
+    def test_a_model_without_blocks_is_one_section_of_its_modules(self):
+        class Backwards(Module):
+            def forward(self, x):
+                return self.first(self.last(x))
+        run, _ = self.record(Backwards(first=Linear(), last=Linear()))
+        rows = self.rows("SELECT s.section_name, s.start_ms AS begin, s.duration_ms AS took, c.component_name, c.start_ms, "
+                         "c.time_ms FROM component_metrics c JOIN pipeline_sections s ON s.id = c.section_id ORDER BY c.start_ms")
+        self.assertEqual([(r["section_name"], r["component_name"]) for r in rows],
+                         [("modules", "last"), ("modules", "first")] * 2)
+        for row in rows:
+            self.assertGreaterEqual(row["start_ms"], row["begin"])
+            self.assertLessEqual(row["start_ms"] + row["time_ms"], row["begin"] + row["took"] + 1e-6)
 
     def test_words_are_kind_and_id(self):
         self.assertEqual(word(native.COMPONENT, 5) >> 32, native.COMPONENT)

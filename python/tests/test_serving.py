@@ -1,4 +1,4 @@
-"""A server's steps and requests as runs: who took part in a step, and what each request is allocated."""
+"""A server's steps and requests as runs: the sequences of each step, and each request's allocation."""
 import time
 import unittest
 
@@ -16,7 +16,7 @@ def request(name="r", prompt=8, cached=0, output=3, prefill=0.01, decode=0.02, e
 
 class Sharing(unittest.TestCase):
     def shared(self, steps, requests):
-        """(kind, id, begin in ms, end in ms, sequences) of each span."""
+        """(kind, id, begin in ms, end in ms, sequences) per span."""
         spans, texts = spans_of(steps, requests)
         out = []
         for i in range(len(spans) // 4):
@@ -49,7 +49,7 @@ class Sharing(unittest.TestCase):
 
 class Serving(StoredCase):
     def serve(self, recorder, step=0.02):
-        """Two requests: the second comes when the first decodes."""
+        """Two requests; the second arrives while the first decodes."""
         times = [time.monotonic()]
 
         def stepped(seconds, *told):
@@ -103,7 +103,7 @@ class Serving(StoredCase):
 
     def test_without_arrivals_and_without_a_sensor(self):
         recorder = ServingRecorder(self.session(power="none"))
-        recorder.stepped(4, 1, [], 1)  # nobody said that it came: this step's begin is not known
+        recorder.stepped(4, 1, [], 1)  # its arrival was not reported, so the start of this step is unknown
         time.sleep(0.01)
         recorder.stepped(0, 1, [request(prefill=0.005, decode=0.01)], 0)
         recorder.close()

@@ -1,7 +1,8 @@
-"""The profiler on real models of transformers, made here with random weights.
+"""The profiler on real transformers models with random weights.
 
 Skipped, with the reason, where torch and transformers can't be imported.
 """
+import copy
 import gc
 import os
 import pathlib
@@ -89,7 +90,7 @@ class Profiling(StoredCase):
         self.assertGreaterEqual(inside, 0.8 * len(rows))
 
     def test_a_component_of_known_cost_gets_it(self):
-        """One projection burns 20 ms in every step: its time, and the energy planted there, come back as its own."""
+        """One projection is made to take 20 ms per step; its time and simulated energy are attributed to it."""
         model = make()
         projection = model.model.layers[1].mlp.down_proj
         inner = projection.forward
@@ -108,7 +109,7 @@ class Profiling(StoredCase):
         self.assertEqual(len(ours), 30)
         self.assertGreaterEqual(min(r["time_ms"] for r in ours), 20)
         inside = [abs(r["energy_mj"] - r["planted_mj"]) <= 1.96 * r["energy_sd_mj"] for r in ours]
-        self.assertGreaterEqual(sum(inside), 24)  # of nominally 95 % of 30
+        self.assertGreaterEqual(sum(inside), 24)  # nominally 95 % of 30 intervals
         planted, found = (sum(r[name] for r in ours) for name in ("planted_mj", "energy_mj"))
         self.assertAlmostEqual(found, planted, delta=0.03 * planted)
         others = max(sum(r["energy_mj"] for r in rows if (r["layer_index"], r["component_name"]) == other)
@@ -180,7 +181,7 @@ class Profiling(StoredCase):
 
     def test_speculative_decoding_counts_accepted_tokens(self):
         model, assistant = make(), make()
-        assistant.load_state_dict(model.state_dict())  # every guess is right
+        assistant.load_state_dict(model.state_dict())  # every draft token is accepted
         profiler = self.profiler(model)
         with profiler.run():
             out = self.generate(model, count=12, assistant_model=assistant)
@@ -258,6 +259,28 @@ class Profiling(StoredCase):
             self.generate(model)
             self.assertEqual(os.waitpid(child, 0)[1], 0)
         self.assertEqual((profiler.result.status, profiler.result.output_tokens), ("completed", 5))
+
+    def test_a_copy_made_during_a_run_is_a_model_of_its_own(self):
+        model, session = make(), self.session()
+        file = os.path.join(self.folder, "model.pt")
+        for mode in ("forward", "hooks"):
+            with unittest.mock.patch("torch.cuda.is_available", return_value=mode == "hooks"), \
+                    unittest.mock.patch("torch.cuda.device_count", return_value=2):
+                profiler = self.profiler(model, session=session)
+                with profiler.run():
+                    other = copy.deepcopy(model)
+                    torch.save(model, file)
+                    for parameter in other.parameters():
+                        parameter.data.normal_()
+                    during = self.generate(other)
+                    self.generate(model)
+            self.assertEqual(profiler.get_summary()["output_tokens"], 5)
+            self.assertTrue(torch.equal(during, self.generate(other)))
+            self.assertFalse(torch.equal(during, self.generate(model)))
+            for made in (other, torch.load(file, weights_only=False)):
+                for module in made.modules():
+                    self.assertFalse(module._forward_hooks or module._forward_pre_hooks)
+                    self.assertFalse({"forward", "generate", "__reduce_ex__"} & set(vars(module)))
 
     def test_a_run_keeps_no_tensor_alive(self):
         model = make()
@@ -358,16 +381,41 @@ class Profiling(StoredCase):
         make().save_pretrained(folder)
         script = pathlib.Path(self.folder, "script.py")
         script.write_text(
-            "import sys, torch, transformers\n"
+            "import gc, sys, torch, transformers, weakref\n"
             "model = transformers.LlamaForCausalLM.from_pretrained(sys.argv[1])\n"
             "for n in (2, 3):\n"
-            "    model.generate(torch.tensor([[5, 6, 7]]), max_new_tokens=n, min_new_tokens=n, do_sample=False)\n")
+            "    model.generate(torch.tensor([[5, 6, 7]]), max_new_tokens=n, min_new_tokens=n, do_sample=False)\n"
+            "model = weakref.ref(model)\n"
+            "gc.collect()\n"
+            "print('freed', model() is None)\n")
         done = subprocess.run([sys.executable, "-m", "perjoule", "run", "--tag", "t", str(script), str(folder)],
                               capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual([r["output_tokens"] for r in self.rows("SELECT output_tokens FROM profiling_runs ORDER BY id")],
                          [2, 3])
         self.assertIn("2 tokens", done.stderr)
+        self.assertEqual(done.stdout, "freed True\n")
+
+    def test_prompts_of_several_kinds(self):
+        model, session = make(), self.session()
+        profiler = self.profiler(model, session=session)
+        chat = [{"role": "user", "content": "h\u00e9"}]
+        for given, stored, batch in (("a", "a", 1), (["a", "b"], "a\nb", 2), (("a", None), "a\n", 2), (b"a\xff", "a\ufffd", 1),
+                                     (chat, '[{"role": "user", "content": "h\u00e9"}]', 1), (None, None, 1)):
+            with profiler.run(prompt=given) as run:
+                model(PROMPT)
+            found = perjoule.open(self.db).run(run.run_id)
+            self.assertEqual((found.prompt, found.batch_size), (stored, batch))
+        with self.assertRaisesRegex(TypeError, "prompt is a text"):
+            profiler.run(prompt=5)
+
+    def test_arguments_of_a_wrong_type_are_named(self):
+        import types
+        pipeline = types.SimpleNamespace(model=make())
+        for wrong, said in (({"model": "gpt2"}, "not str"), ({"model": None}, "not NoneType"), ({"model": pipeline}, r"its \.model"),
+                            ({"statistics_every": "2"}, "'2'"), ({"statistics_every": -1}, "-1"), ({"session": "x"}, "not str")):
+            with self.assertRaisesRegex((TypeError, ValueError), said):
+                InferencePipelineProfiler(**{"model": pipeline.model, **wrong})
 
 
 if __name__ == "__main__":

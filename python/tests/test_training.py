@@ -1,4 +1,4 @@
-"""Training as a run with a section for each step; what needs no torch."""
+"""Training as a run with a section per step: the tests that do not need torch."""
 import time
 
 from perjoule.training import TrainingRecorder
@@ -37,13 +37,13 @@ class Training(StoredCase):
     def test_a_failure_has_its_reason_and_the_next_training_starts_anew(self):
         recorder = self.recorder()
         self.assertIsNone(recorder.end())
-        recorder.end_step()  # before anything began
+        recorder.end_step()  # before training began
         recorder.begin()
         recorder.begin_step()
         recorder.end(reason="ValueError: nan")
         self.assertEqual((recorder.result.status, recorder.steps, recorder.joules_per_step), ("failed", 0, None))
         recorder.begin()
-        recorder.begin()  # the one before was never ended
+        recorder.begin()  # the previous run was never ended
         recorder.end()
         self.assertEqual([r["status"] for r in self.rows("SELECT status FROM profiling_runs ORDER BY id")],
                          ["failed", "cancelled", "completed"])

@@ -1,4 +1,4 @@
-"""The package has types: its own sources and a program that uses it pass a strict type checker."""
+"""The package is typed: its sources and a program that uses it pass a strict type checker."""
 import importlib.util
 import pathlib
 import subprocess

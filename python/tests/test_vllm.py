@@ -1,9 +1,11 @@
-"""The plugin against vLLM's own classes for statistics and its loading of plugins. No engine is started.
+"""The plugin against vLLM's own statistics classes and plugin loading. No engine is started.
 
 Where vLLM can't be imported, the same tests run against a stand-in with the classes of its documented interface.
-What needs a device that vLLM runs on (a server, an offline LLM that generates) is not run in either case.
+Nothing that needs a device supported by vLLM (a server, an offline LLM that generates) is run.
 """
+import dataclasses
 import importlib.metadata
+import inspect
 import os
 import pathlib
 import subprocess
@@ -21,8 +23,17 @@ BACKEND = pathlib.Path(__file__).resolve().parents[1] / "backend.py"
 
 
 def stand_in():
-    """Modules in the shape of those parts of vLLM that the plugin uses."""
+    """Fake modules with the parts of vLLM that the plugin uses."""
     class StatLoggerBase:
+        def __init__(self, vllm_config, engine_index=0):
+            pass
+
+        def record(self, scheduler_stats, iteration_stats, mm_cache_stats=None, engine_idx=0):
+            pass
+
+        def log_engine_initialized(self):
+            pass
+
         def log(self):
             pass
 
@@ -57,6 +68,7 @@ def stand_in():
 
 try:
     import vllm.v1.engine.llm_engine
+    from vllm.v1.engine import FinishReason
     from vllm.v1.metrics.stats import FinishedRequestStats, IterationStats, SchedulerStats
     REAL = importlib.metadata.version("vllm")
 except ImportError as e:
@@ -78,9 +90,25 @@ def iteration(computed, new, *finished):
 
 
 def finished(name, prompt, output, prefill, decode):
-    fields = dict(request_id=name, finish_reason="stop", num_prompt_tokens=prompt, num_generation_tokens=output,
+    fields = dict(request_id=name, finish_reason=FinishReason.STOP if REAL else "stop", num_prompt_tokens=prompt, num_generation_tokens=output,
                   queued_time=0.0, prefill_time=prefill, decode_time=decode)
     return FinishedRequestStats(**fields) if REAL else types.SimpleNamespace(**fields)
+
+
+class Request:
+    """A request of two steps of 30 ms; its reported times are those that really passed."""
+
+    def __init__(self, recorder):
+        recorder.arrived()
+        self.begin = time.monotonic()
+
+    def prefilled(self):
+        time.sleep(0.03)
+        self.first = time.monotonic()
+
+    def finished(self, name, prompt, output):
+        time.sleep(0.03)
+        return finished(name, prompt, output, self.first - self.begin, time.monotonic() - self.first)
 
 
 def scheduler(running):
@@ -105,14 +133,54 @@ class Plugin(StoredCase):
         logger.record(None, None)
         logger.record(scheduler(0), iteration(0, 0), mm_cache_stats=None, engine_idx=0)
 
+    def test_signatures_are_those_that_the_plugin_counts_on(self):
+        """Checks the interface the plugin relies on: of vLLM if it can be imported, else of the stand-in."""
+        from vllm.v1.engine.llm_engine import LLMEngine
+        from vllm.v1.engine.output_processor import OutputProcessor
+        from vllm.v1.metrics.loggers import StatLoggerBase
+
+        def names(function):
+            return list(inspect.signature(inspect.unwrap(function)).parameters)[1:]
+        for method in ("__init__", "record", "log_engine_initialized"):
+            self.assertEqual(names(getattr(plugin.EnergyLogger, method)), names(getattr(StatLoggerBase, method)), method)
+        engine = names(LLMEngine.__init__)
+        self.assertEqual((engine[2], engine[5]), ("log_stats", "stat_loggers"))
+        for method in ("add_request", "abort_requests", "has_unfinished_requests"):
+            self.assertTrue(callable(getattr(OutputProcessor, method)), method)
+
+    @unittest.skipUnless(REAL, "vLLM can't be imported")
+    def test_the_fields_that_are_read_exist(self):
+        def fields(cls):
+            return {f.name for f in dataclasses.fields(cls)}
+        self.assertLessEqual({"request_id", "finish_reason", "num_prompt_tokens", "num_cached_tokens", "num_generation_tokens",
+                              "queued_time", "prefill_time", "decode_time"}, fields(FinishedRequestStats))
+        self.assertLessEqual({"num_running_reqs", "num_waiting_reqs"}, fields(SchedulerStats))
+        self.assertTrue({"prompt_token_stats", "num_generation_tokens", "finished_requests"} <= set(vars(IterationStats())))
+
+    @unittest.skipUnless(REAL, "vLLM can't be imported")
+    def test_vllms_own_dispatcher_of_statistics_reaches_the_run(self):
+        from vllm.v1.metrics.loggers import PerEngineStatLoggerAdapter
+        config = types.SimpleNamespace(model_config=types.SimpleNamespace(model="org/small"))
+        self.addCleanup(plugin.close)
+        dispatcher = PerEngineStatLoggerAdapter(config, [0], plugin.EnergyLogger)
+        dispatcher.log_engine_initialized()
+        recorder = dispatcher.per_engine_stat_loggers[0].recorder
+        request = Request(recorder)
+        request.prefilled()
+        dispatcher.record(scheduler(1), iteration(7, 1), None, 0)
+        dispatcher.record(scheduler(0), iteration(0, 1, request.finished("a", 7, 2)), None, 0)
+        plugin.close()
+        run = perjoule.open(self.db).run()
+        self.assertEqual((run.input_tokens, run.output_tokens), (7, 2))
+        self.assertEqual([(r["id"], r["reason"]) for r in run.requests()], [("a", "stop")])
+
     def test_steps_and_finished_requests_become_a_run(self):
         plugin.register()
         logger = self.logger()
-        logger.recorder.arrived()
-        time.sleep(0.03)
+        request = Request(logger.recorder)
+        request.prefilled()
         logger.record(scheduler(1), iteration(12, 1))
-        time.sleep(0.03)
-        logger.record(scheduler(0), iteration(0, 1, finished("a", 12, 2, 0.03, 0.03)))
+        logger.record(scheduler(0), iteration(0, 1, request.finished("a", 12, 2)))
         plugin.close()
         run = perjoule.open(self.db).run()
         self.assertEqual((run.model_name, run.engine, run.input_tokens, run.output_tokens), ("small", "vllm", 12, 2))
@@ -133,7 +201,7 @@ class Plugin(StoredCase):
         self.assertIsNotNone(logger.recorder._run)
         processor.request_states.clear()
         self.assertEqual(processor.abort_requests([], internal=True), [])
-        logger.record(scheduler(1), iteration(0, 1))  # a step that was under way begins nothing
+        logger.record(scheduler(1), iteration(0, 1))  # a step that was already in progress starts no run
         self.assertIsNone(logger.recorder._run)
         logger.recorder.arrived()
         time.sleep(0.03)

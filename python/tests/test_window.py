@@ -1,6 +1,9 @@
-"""measure() and Window: nested, in threads and tasks, and honest where nothing measures."""
+"""measure() and Window: nested, in threads and tasks, and None where no sensor measures."""
 import asyncio
+import csv
+import functools
 import os
+import pickle
 import threading
 import time
 import unittest
@@ -8,6 +11,16 @@ from unittest import mock
 
 import perjoule
 from support import StoredCase, recorded_warnings
+
+
+@perjoule.measure
+def decorated():
+    return 1
+
+
+@perjoule.measure("name")
+def decorated_with_a_name():
+    return 2
 
 
 class Measuring(StoredCase):
@@ -121,6 +134,56 @@ class Measuring(StoredCase):
             def numbers():
                 yield 1
 
+        class Numbers:
+            def __call__(self):
+                yield 1
+        for generator in (Numbers(), functools.partial(Numbers()), functools.partial(Numbers.__call__, None)):
+            with self.assertRaisesRegex(TypeError, "generator"):
+                perjoule.measure("n")(generator)
+
+    def test_the_last_measurement_of_a_decorated_function(self):
+        @perjoule.measure
+        def bare():
+            time.sleep(0.01)
+
+        @perjoule.measure("name")
+        def named():
+            time.sleep(0.01)
+
+        @perjoule.measure
+        async def coroutine():
+            await asyncio.sleep(0.01)
+        for function in (bare, named, coroutine):
+            self.assertIsNone(function.last)
+        bare(), named(), asyncio.run(coroutine())
+        for function in (bare, named, coroutine):
+            self.assertGreaterEqual(function.last.seconds, 0.01)
+
+    def test_coroutines_of_objects_are_awaited(self):
+        class Work:
+            async def __call__(self):
+                await asyncio.sleep(0.02)
+                return 5
+        seen = []
+        for work in (Work(), functools.partial(Work())):
+            self.assertEqual(asyncio.run(perjoule.measure("w", report=seen.append)(work)()), 5)
+        self.assertTrue(all(m.seconds >= 0.02 for m in seen), seen)
+
+    def test_what_is_no_function_is_refused(self):
+        with self.assertRaisesRegex(TypeError, "below @property"):
+            class Thing:
+                @perjoule.measure
+                @property
+                def value(self):
+                    return 1
+        with self.assertRaisesRegex(TypeError, "decorates functions"):
+            perjoule.measure("name")(3)
+
+    def test_a_decorated_function_is_pickled_by_its_name(self):
+        for function in (decorated, decorated_with_a_name):
+            self.assertIs(pickle.loads(pickle.dumps(function)), function)
+        self.assertEqual(pickle.loads(pickle.dumps(perjoule.measure("block")))._name, "block")
+
     def test_a_fork_measures_by_itself(self):
         with perjoule.measure():
             pass
@@ -157,11 +220,47 @@ class Windows(StoredCase):
 
     def test_gpus_are_told_apart(self):
         window = perjoule.Window(gpu_indices=[1])
-        rails = {"cpu": perjoule.Energy(500.0), "gpu0": perjoule.Energy(1000.0), "gpu1": perjoule.Energy(2000.0),
-                 "gpu": None}
+        rails = {"cpu": perjoule.Energy(500.0), "gpu0": perjoule.Energy(1000.0), "gpu1": perjoule.Energy(2000.0)}
         result = mock.Mock(rails=rails, duration_ms=10.0, energy=None, energy_source="measured")
         measured = window._measurement(result)
         self.assertEqual((measured.gpu_energy, measured.total_energy, measured.cpu_energy), ({1: 2.0}, 2.0, {0: 0.5}))
+
+    def test_a_gpu_without_energy_leaves_the_total_unavailable(self):
+        rails = {"cpu": perjoule.Energy(500.0), "gpu0": perjoule.Energy(1000.0), "gpu1": None}
+        result = mock.Mock(rails=rails, duration_ms=10.0, energy=perjoule.Energy(1500.0), energy_source="measured")
+        for wanted, gpus, total in ((None, {0: 1.0, 1: None}, None), ([0], {0: 1.0}, 1.0), ([0, 7], {0: 1.0, 7: None}, None)):
+            measured = perjoule.Window(gpu_indices=wanted)._measurement(result)
+            self.assertEqual((measured.gpu_energy, measured.total_energy), (gpus, total), wanted)
+        for wrong in ("0", [-1], [0.5]):
+            with self.assertRaisesRegex(ValueError, "gpu_indices"):
+                perjoule.Window(gpu_indices=wrong)
+
+    def test_processor_packages_are_told_apart(self):
+        for names, wanted, cpu, dram in (
+                (("cpu0", "cpu1", "dram0", "dram1"), None, {0: 1.0, 1: 2.0}, {0: 3.0, 1: 4.0}),
+                (("cpu0", "cpu1", "dram0", "dram1"), [1], {1: 2.0}, {1: 4.0}),
+                (("cpu", "cpufreq", "dram"), None, {0: 1.0}, {0: 3.0}), (("cpu", "gpu0", "dram"), [], None, None)):
+            rails = {name: perjoule.Energy(1000.0 * (i + 1)) for i, name in enumerate(names)}
+            result = mock.Mock(rails=rails, duration_ms=10.0, energy=None, energy_source="measured")
+            measured = perjoule.Window(cpu_indices=wanted)._measurement(result)
+            self.assertEqual((measured.cpu_energy, measured.dram_energy), (cpu, dram), names)
+
+    def test_what_else_zeuss_monitor_takes(self):
+        log = os.path.join(self.folder, "zeus.csv")
+        monitor = perjoule.Window([0], [], True, log_file=log)
+        for key, cancel in (("a", False), ("b, c", False), ("d", True)):
+            monitor.begin_window(key)
+            time.sleep(0.02)
+            measured = monitor.end_window(key, cancel=cancel)
+        self.assertIsNone(measured.cpu_energy)
+        self.assertEqual((measured.gpu_energy, measured.total_energy), ({0: None}, None))  # asked for and not there
+        with open(log, encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual([(r["window_name"], r["gpu0_energy"]) for r in rows], [("a", ""), ("b, c", "")])
+        self.assertGreater(float(rows[0]["elapsed_time"]), 0)
+        with self.assertRaisesRegex(ValueError, "jax"):
+            perjoule.Window(sync_execution_with="jax")
+        perjoule.Window(sync_execution_with="jax", synchronise=False)
 
     def test_without_a_sensor(self):
         caught = recorded_warnings(self)

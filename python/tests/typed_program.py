@@ -1,4 +1,4 @@
-"""A program with types, for a type checker alone: what users of the package write."""
+"""A typical typed user program; it is only type-checked, never run."""
 from typing import Any, Optional
 
 import perjoule

@@ -1,0 +1,225 @@
+"""Models inside wrappers, compiled and graph-captured models, and passes that raise: which tokens are counted, and at
+which depth.
+
+Skipped, with the reason, where torch and transformers can't be imported.
+"""
+import unittest
+
+try:
+    import torch
+    import transformers
+except ImportError as e:
+    raise unittest.SkipTest(f"{e.name} is not installed: the tests with real models are not run") from None
+
+import perjoule
+from perjoule.session import clock_ns
+from perjoule.watch import WHY_REPLICATED, WHY_SILENT, WHY_UNCALLED, WHY_UNSEEN
+from profiling.pipeline_profiler import InferencePipelineProfiler
+from support import StoredCase, recorded_warnings
+from test_torch import PROMPT, make
+
+OPTIONS = dict(max_new_tokens=4, min_new_tokens=4, do_sample=False)
+PHASES = ["prefill"] + ["decode"] * 3
+
+
+class Holder(torch.nn.Module):
+    """A third-party wrapper that holds the model under an unusual attribute name."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.inner = model
+
+    def forward(self, *args, **kwargs):
+        return self.inner(*args, **kwargs)
+
+
+class Generating(Holder):
+    """Forwards generate, as adapter libraries do."""
+
+    def generate(self, *args, **kwargs):
+        return self.inner.generate(*args, **kwargs)
+
+
+class Packed(torch.nn.Module):
+    """A linear layer with its weights in a buffer, as quantised layers have it."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.in_features, self.out_features = layer.in_features, layer.out_features
+        self.register_buffer("qweight", layer.weight.detach().clone())
+
+    def forward(self, x):
+        return torch.nn.functional.linear(x, self.qweight)
+
+
+class Adapted(torch.nn.Module):
+    """A linear layer with low-rank matrices beside it, as adapter libraries have it."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.in_features, self.out_features, self.base_layer = layer.in_features, layer.out_features, layer
+        self.lora_A = torch.nn.ModuleDict({"default": torch.nn.Linear(self.in_features, 2, bias=False)})
+        self.lora_B = torch.nn.ModuleDict({"default": torch.nn.Linear(2, self.out_features, bias=False)})
+
+    def forward(self, x):
+        return self.base_layer(x) + self.lora_B["default"](self.lora_A["default"](x))
+
+
+class Wrapped(StoredCase):
+    def setUp(self):
+        super().setUp()
+        torch._dynamo.reset()
+        self.addCleanup(torch._dynamo.reset)
+        self.caught = recorded_warnings(self)
+
+    @staticmethod
+    def replaced(module):
+        return {name: value for name, value in vars(module).items()
+                if name in ("generate", "forward", "get_compiled_call", "_compiled_call_impl")}
+
+    def run_of(self, model, call, **options):
+        """Profiles `call`, checks that the model is restored, and returns the run's result."""
+        before = [self.replaced(m) for m in model.modules()]
+        profiler = InferencePipelineProfiler(model, session=self.session(), **options)
+        with profiler.run(), torch.no_grad():
+            call()
+        for module in model.modules():
+            self.assertFalse(module._forward_hooks or module._forward_pre_hooks)
+        self.assertEqual([self.replaced(m) for m in model.modules()], before)
+        return profiler.result
+
+    def check_generated(self, result, level):
+        self.assertEqual((result.input_tokens, result.output_tokens), (5, 4))
+        self.assertEqual([t["phase"] for t in self.rows("SELECT phase FROM tokens ORDER BY position")], PHASES)
+        self.assertEqual(result.summary["level"], level)
+        self.assertGreater(result.phases["decode"].energy.mj, result.phases["post_inference"].energy.mj)
+        coarse = [w for w in self.caught if w.category is perjoule.CoarseRecording]
+        self.assertEqual(len(coarse), 1 if level == "coarse" else 0, coarse)
+
+    def test_generate_of_what_data_parallel_holds(self):
+        replicated = torch.nn.DataParallel(make())
+        result = self.run_of(replicated, lambda: replicated.module.generate(PROMPT, **OPTIONS))
+        self.check_generated(result, "coarse")
+        self.assertEqual(result.summary["settings"]["level_reason"], WHY_REPLICATED)
+
+    def test_a_call_of_data_parallel_is_one_pass(self):
+        replicated = torch.nn.DataParallel(make())
+        result = self.run_of(replicated, lambda: replicated(PROMPT))
+        self.assertEqual((result.input_tokens, result.output_tokens), (5, 1))
+
+    def test_generate_of_a_compiled_model(self):
+        compiled = torch.compile(make(), backend="eager")
+        self.check_generated(self.run_of(compiled, lambda: compiled.generate(PROMPT, **OPTIONS)), "coarse")
+
+    def test_generate_of_a_wrapper_and_of_what_it_holds(self):
+        for wrapper, of in ((Generating(make()), lambda w: w), (Generating(make()), lambda w: w.inner),
+                            (Holder(make()), lambda w: w.inner)):
+            result = self.run_of(wrapper, lambda: of(wrapper).generate(PROMPT, **OPTIONS))
+            self.check_generated(result, "fine")
+            self.assertIn((1, "q_proj"), self.components(result.run_id))
+            self.setUp()
+
+    def test_transformers_compiles_the_steps_of_a_static_cache(self):
+        model = make()
+        config = transformers.CompileConfig(backend="eager", fullgraph=False)
+        config._compile_all_devices = True  # as it does on a GPU
+        options = dict(OPTIONS, cache_implementation="static", compile_config=config)
+        expected, got = model.generate(PROMPT, **options), []
+        result = self.run_of(model, lambda: got.append(model.generate(PROMPT, **options)))
+        self.assertTrue(torch.equal(expected, got[0]))
+        self.check_generated(result, "coarse")
+        self.assertEqual(result.summary["settings"]["level_reason"], WHY_SILENT)
+
+    def test_a_compiled_copy_is_not_passed_over_in_silence(self):
+        model = make()
+        compiled = torch.compile(model, backend="eager")
+        result = self.run_of(model, lambda: compiled(PROMPT))
+        self.assertEqual(result.summary["level"], "coarse")
+        self.assertEqual(result.summary["settings"]["level_reason"], WHY_UNCALLED)
+        self.assertEqual([w.category for w in self.caught if issubclass(w.category, perjoule.CoarseRecording)],
+                         [perjoule.CoarseRecording])
+
+    def test_a_captured_generation_counts_its_tokens(self):
+        class Captured(Holder):
+            def generate(self, ids, **options):
+                end = clock_ns() + 30_000_000
+                while clock_ns() < end:
+                    pass
+                return torch.cat([ids, ids[:, :3]], 1)
+        model = Captured(make())
+        result = self.run_of(model, lambda: model.generate(PROMPT))
+        self.assertEqual((result.input_tokens, result.output_tokens), (5, 3))
+        self.assertEqual(result.summary["settings"]["level_reason"], WHY_UNSEEN)
+        self.assertGreaterEqual(result.phases["decode"].duration_ms, 30)
+        self.assertAlmostEqual(result.joules_per_token * 3, result.summary["request_energy_mj"] / 1000, delta=1e-6)
+
+    def test_a_model_that_drafts_for_itself(self):
+        model, got = make(num_hidden_layers=4), []
+        expected = model.generate(PROMPT, **OPTIONS)
+        result = self.run_of(model, lambda: got.append(
+            model.generate(PROMPT, assistant_early_exit=2, **OPTIONS)))
+        self.assertTrue(torch.equal(expected, got[0]))
+        self.assertEqual((result.input_tokens, result.output_tokens), (5, 4))
+        self.assertEqual(result.summary["level"], "fine")
+
+    def test_quantised_and_adapted_projections_have_the_names_of_plain_ones(self):
+        expected = self.components(self.run_of(plain := make(), lambda: plain.generate(PROMPT, **OPTIONS)).run_id)
+        self.assertIn((0, "attention"), expected)
+        for kind in (Packed, Adapted):
+            model, got = make(), []
+            for block in model.model.layers:
+                for owner in (block.self_attn, block.mlp):
+                    for name, layer in [(name, layer) for name, layer in owner.named_children() if name.endswith("_proj")]:
+                        setattr(owner, name, kind(layer))
+            ids = model.generate(PROMPT, **OPTIONS)
+            result = self.run_of(model, lambda model=model, got=got: got.append(model.generate(PROMPT, **OPTIONS)))
+            self.assertTrue(torch.equal(ids, got[0]))
+            self.assertEqual(self.components(result.run_id), expected, kind)
+
+    def test_any_module_tree_and_any_input(self):
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.second = torch.nn.Linear(8, 8), torch.nn.Linear(8, 2)
+
+            def forward(self, x, **more):
+                return self.second(torch.relu(self.first(x["x"] if isinstance(x, dict) else x)))
+        net = Net()
+        for given in (torch.ones(8), torch.ones(4, 8), torch.ones(2, 3, 8), torch.ones(2, 3, 4, 8), {"x": torch.ones(8)}):
+            result = self.run_of(net, lambda given=given: [net(given), net(given)])
+            self.assertEqual((result.status, result.summary["level"]), ("completed", "fine"))
+            found = self.rows("SELECT c.component_name AS name, count(*) AS n FROM component_metrics c JOIN pipeline_sections s "
+                              "ON s.id = c.section_id WHERE s.run_id = ? GROUP BY 1 ORDER BY 1", result.run_id)
+            self.assertEqual([(r["name"], r["n"]) for r in found], [("first", 2), ("second", 2)])
+        said = [str(w.message) for w in self.caught if w.category is perjoule.PartlyRecognised]
+        self.assertIn("no list of blocks", said[0])
+
+    def test_torchs_own_encoder(self):
+        layer = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+        model = torch.nn.TransformerEncoder(layer, 2).train()  # in eval mode it does not call its submodules
+        result = self.run_of(model, lambda: model(torch.ones(1, 5, 32)))
+        self.assertEqual(result.input_tokens, 5)
+        self.assertLessEqual({(0, "self_attn"), (1, "linear1"), (1, "linear2")}, set(self.components(result.run_id)))
+
+    def test_a_pass_that_raises_yields_no_token(self):
+        for fails_at, tokens in ((1, 0), (3, 2)):
+            model, calls = make(), []
+            mlp = model.model.layers[1].mlp
+            inner = mlp.forward
+
+            def forward(x):
+                calls.append(x)
+                return inner(x) if len(calls) < fails_at else 1 / 0
+            mlp.forward = forward
+            profiler = InferencePipelineProfiler(model, session=self.session())
+            with self.assertRaises(ZeroDivisionError), profiler.run():
+                model.generate(PROMPT, **OPTIONS)
+            self.assertEqual((profiler.result.status, profiler.result.output_tokens), ("failed", tokens))
+            self.assertEqual(len(self.rows("SELECT 1 FROM tokens WHERE run_id = ?", profiler.result.run_id)), tokens)
+            self.assertEqual(profiler.result.joules_per_token is None, tokens == 0)
+            self.assertGreater(profiler.result.phases["prefill"].energy.mj, 0)
+        self.assertEqual([w for w in self.caught if w.category is perjoule.CoarseRecording], [])
+
+
+if __name__ == "__main__":
+    unittest.main()
