@@ -1,11 +1,11 @@
-// One page, built for embedding: hashed names, nothing inlined (the page's content security policy
-// allows no inline script or style), relative addresses so that it also works behind a prefix.
-// `npm run dev` serves generated runs unless PERJOULE_URL names a real server to pass requests to.
+// One page, built for embedding: hashed names, nothing inlined (the page's content security policy allows no
+// inline script or style), relative URLs so that it also works below a prefix.
+// `npm run dev` serves generated runs unless PERJOULE_URL names a real server to proxy requests to.
 import { defineConfig, type Plugin, type UserConfig } from 'vite';
 
 const server = process.env.PERJOULE_URL;
 
-/** Lets the browser load the page's one big chunk together with the entry that imports it. */
+/** Preloads the page's one big chunk in parallel with the entry script that imports it. */
 const preloadStart: Plugin = {
   name: 'preload-start',
   transformIndexHtml: {

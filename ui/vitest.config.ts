@@ -17,8 +17,8 @@ export default defineConfig({
           name: 'e2e',
           environment: 'node',
           include: ['tests/e2e/**/*.test.ts'],
-          retry: 2, // a browser on a busy machine; a defect fails three times
-          maxWorkers: 2, // each file has a server and a browser of its own, and mostly waits
+          retry: 2, // retries for browsers on a busy machine; a real defect fails three times
+          maxWorkers: 2, // run in parallel: each file has its own server and browser, and mostly waits
           testTimeout: 240_000,
           hookTimeout: 240_000,
           expect: { poll: { timeout: 45_000, interval: 50 } },

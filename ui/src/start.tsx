@@ -1,4 +1,4 @@
-// Starts the page: the state in the address, the live stream, and the first render.
+// Starts the page: restores the state from the URL, opens the live stream, and renders.
 import { render } from 'preact';
 import { App } from './app';
 import { startLive } from './state/live';

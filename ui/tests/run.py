@@ -19,7 +19,7 @@ if project == "e2e" and not any(
     print("skipped: no Chromium is installed")
     sys.exit(77)
 if project == "e2e" and "PERJOULE_PAGE" not in os.environ and not (ui / "dist" / "PREBUILT").exists():
-    # The scenarios with generated runs read the built page: what the program embeds, else ui/dist.
+    # The scenarios with generated runs need the built page: the one embedded in the program, or ui/dist.
     built = subprocess.run([node, str(ui / "node_modules/vite/bin/vite.js"), "build", "--logLevel", "warn"],
                            cwd=ui)
     if built.returncode:

@@ -1,5 +1,5 @@
-// URLs of the API, relative to the page, so that it works below any prefix. Apart from the client, so
-// that the entry script can ask for a run before the rest of the page is loaded.
+// URLs of the API, relative to the page, so that it works below any prefix. Separate from the client, so that
+// the entry script can request a run before the rest of the page is loaded.
 export type Query = Record<string, string | number | null | undefined | string[]>;
 
 export const base = (): string => new URL('.', document.baseURI).href;
@@ -16,10 +16,10 @@ export function address(path: string, query: Query = {}): string {
 
 export const runPath = (id: string): string => `api/profiling/run/${encodeURIComponent(id)}`;
 
-/** Two extremes for each pixel that the widest chart of this screen has. */
+/** Minimum and maximum per pixel of the widest chart on this screen. */
 export const chartPoints = (): number => Math.max(1000, 2 * Math.round(innerWidth));
 
-/** What the analysis of a run is first drawn from, as the client asks for it. */
+/** Requests for the first paint of a run's analysis; must equal those of the client. */
 export const FIRST: Record<
   'summary' | 'pipeline' | 'power' | 'tokens',
   (id: string, rates?: Query) => string

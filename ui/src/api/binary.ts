@@ -5,7 +5,7 @@ export interface PowerBatch {
   sequence: number;
   tMs: number;
   rows: number;
-  /** Column by column: ms after tMs, phase, cpu, gpu, ane, dram, total. */
+  /** Column-major: ms after tMs, phase, cpu, gpu, ane, dram, total. */
   columns: Float32Array[];
 }
 
@@ -22,7 +22,7 @@ export interface HeatmapFrame {
 
 const HEADER = 24;
 
-/** null for a frame of a version or shape that this page does not know. */
+/** Returns null for a frame of an unknown version or shape. */
 export function decodeFrame(buffer: ArrayBuffer): PowerBatch | HeatmapFrame | null {
   if (buffer.byteLength < HEADER) return null;
   const d = new DataView(buffer);

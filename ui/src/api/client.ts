@@ -70,26 +70,29 @@ const asJson = (body: unknown) => ({
   body: JSON.stringify(body),
 });
 
-/** The list that came last. */
-let listed: { text: string; runs: T.RunSummary[] } = { text: '[]', runs: [] };
+/** The most recent list of each length asked for: a page of History, the runs of its chart, the newest one. */
+const listed = new Map<unknown, { text: string; runs: T.RunSummary[] }>();
 
-/** A list in the same words as the one before is the same list: what shows it need not be drawn anew. */
-function sameRuns(text: string): T.RunSummary[] {
-  if (text !== listed.text) listed = { text, runs: JSON.parse(text) as T.RunSummary[] };
-  return listed.runs;
+/** Keeps the identity of an unchanged list, so that its views are not rendered again. */
+function sameRuns(text: string, limit: unknown): T.RunSummary[] {
+  const last = listed.get(limit);
+  if (text === last?.text) return last.runs;
+  const runs = JSON.parse(text) as T.RunSummary[];
+  listed.set(limit, { text, runs });
+  return runs;
 }
 
 export const api = {
   async runs(query: Query, signal?: AbortSignal): Promise<{ runs: T.RunSummary[]; total: number }> {
     const r = await request('api/profiling/runs', query, { signal });
-    const runs = sameRuns(await r.text());
+    const runs = sameRuns(await r.text(), query.limit);
     return { runs, total: Number(r.headers.get('X-Total-Count') ?? runs.length) };
   },
   facets: (signal?: AbortSignal) => get<T.Facets>('api/profiling/facets', {}, signal),
   detail: (id: string, signal?: AbortSignal, rates: Query = {}) =>
     get<T.RunDetail>(run(id), { include: 'none', ...rates }, signal),
   summary: async (id: string, signal?: AbortSignal, rates: Query = {}): Promise<T.Summary> => ({
-    // Lists that another version of the server does not know are empty.
+    // Lists that an older server does not send are empty.
     ...NO_LISTS,
     ...(await get<T.Summary>(`${run(id)}/summary`, rates, signal)),
   }),
@@ -99,6 +102,20 @@ export const api = {
     get<T.PowerSeries>(`${run(id)}/power`, q, signal),
   tokens: (id: string, q: Query, signal?: AbortSignal) =>
     get<T.Tokens>(`${run(id)}/tokens`, q, signal),
+  /** All tokens of a run, which the server sends in pages. */
+  async allTokens(id: string, signal?: AbortSignal): Promise<T.Tokens> {
+    const all = await api.tokens(id, {}, signal);
+    while (all.tokens.length < all.total) {
+      const more = await api.tokens(
+        id,
+        { offset: all.tokens.length, limit: all.total - all.tokens.length },
+        signal,
+      );
+      if (!more.tokens.length) break;
+      all.tokens = all.tokens.concat(more.tokens);
+    }
+    return all;
+  },
   heatmap: (id: string, q: Query, signal?: AbortSignal) =>
     get<T.HeatmapAnswer>(`${run(id)}/heatmap`, q, signal),
   async cube(id: string, q: Query, signal?: AbortSignal): Promise<ArrayBuffer> {
@@ -136,7 +153,7 @@ export const api = {
       POST,
     );
   },
-  /** A report as a page of its own: of runs, or of an experiment. */
+  /** A standalone report page of runs or of an experiment. */
   reportHref: (of: { ids?: string; experiment?: string; format?: string }): string =>
     address('api/profiling/report', of),
   powerNow: (seconds: number, signal?: AbortSignal) =>
@@ -171,7 +188,7 @@ export const api = {
   remove: async (id: string): Promise<void> => {
     await request(run(id), {}, { method: 'DELETE' });
   },
-  /** A file of the server, fetched with the token and saved as a download. */
+  /** Downloads a file from the server with the session's token. */
   async export(id: string, format: string): Promise<Blob> {
     return (await request(`api/profiling/export/${encodeURIComponent(id)}`, { format })).blob();
   },

@@ -1,10 +1,10 @@
-// Requests that the entry script sends while the rest of the page is still being loaded: the server
-// then works on the answers meanwhile. The client takes each answer once.
+// Prefetching: the entry script sends the first requests while the rest of the page is loading. The client
+// takes each response once.
 import { FIRST } from './address';
 
 const asked = new Map<string, Promise<Response>>();
 
-/** Asks for what the page at this address shows first. */
+/** Prefetches what the page at this address shows first. */
 export function askEarly(search: string): void {
   const q = new URLSearchParams(search);
   const id = q.get('run');
@@ -12,12 +12,12 @@ export function askEarly(search: string): void {
   for (const of of Object.values(FIRST)) {
     const url = of(id, { usd_per_kwh: q.get('usd'), g_per_kwh: q.get('co2') });
     const answer = fetch(url, { credentials: 'same-origin' });
-    answer.catch(() => {}); // whoever takes it is told
+    answer.catch(() => {}); // the error is reported to whoever takes the response
     asked.set(url, answer);
   }
 }
 
-/** The answer to a request that was sent early; null: it was not, or has been taken. */
+/** The response of a prefetched request; null: not prefetched, or already taken. */
 export function takeEarly(url: string): Promise<Response> | null {
   const answer = asked.get(url) ?? null;
   asked.delete(url);

@@ -20,7 +20,7 @@ export class LiveSocket {
   private closed = false;
   private everOpen = false;
 
-  /** `machine`: the stream of another machine, which has joined this server. */
+  /** `machine`: the stream of another machine that has joined this server. */
   constructor(
     private readonly on: SocketHandlers,
     private readonly machine?: string,

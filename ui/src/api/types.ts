@@ -47,11 +47,11 @@ export interface RunSummary {
   total_energy_sd_mj: N;
   idle_energy_mj: N;
   net_energy_mj: N;
-  /** Bounds a total that is unavailable below the sensor's resolution. */
+  /** Upper bound of a total that is unavailable because it is below the sensor's resolution. */
   energy_upper_mj: N;
   unavailable_reason: string | null;
   total_is_partial: boolean;
-  /** Rails that the total is the sum of, and rails that count but are missing from it. */
+  /** Rails that the total sums, and rails that belong to it but are missing. */
   total_rails: string[] | null;
   partial_rails: string[] | null;
   request_duration_ms: N;
@@ -191,7 +191,7 @@ export interface TokenRow extends EnergyFields {
   cumulative_energy_mj: N;
   /** The step was slowed by other load; null: not judged. */
   disturbed: boolean | null;
-  /** In a batch: the token row that holds the parts of the step. */
+  /** In a batch: the token row that has the step's layers and components. */
   step: N;
   /** This sequence's share of the step's energy. */
   share: N;
@@ -205,7 +205,7 @@ export interface Tokens {
   tokens: TokenRow[];
 }
 
-/** Conditions of devices, in columns over `t_ms`; null: never reported. */
+/** Device conditions as columns over `t_ms`; null: never reported. */
 export interface Conditions {
   run_id: string;
   devices: {
@@ -373,7 +373,7 @@ export interface Prediction {
   } | null;
 }
 
-/** A figure that others published for a model near this one. */
+/** A published figure of a similar model. */
 export interface Published {
   model: string;
   dtype: string | null;
@@ -386,7 +386,7 @@ export interface Published {
   address: string | null;
   /** Ratio of this run's figure to the published one; null if their scopes differ. */
   ratio: N;
-  /** All that differs from this run. */
+  /** All differences from this run. */
   caveats: string[];
 }
 
@@ -416,7 +416,33 @@ export interface RailEnergy {
   sd_mj: N;
 }
 
+/** What a run used of its model. */
+export interface ModelUse {
+  experts: {
+    experts: number;
+    per_token: N;
+    per_step: N;
+    per_step_even: N;
+    per_prefill: N;
+    routing_entropy_normalised: N;
+    load_balance: N;
+    /** Per layer, each expert's share of the routing choices; an empty list: the layer has no router. */
+    load: N[][];
+    load_variation: N;
+    unused_share: N;
+  } | null;
+  context: {
+    limit: number;
+    longest: N;
+    share: N;
+    kv_megabytes: N;
+    kv_bytes_per_token: N;
+    nearly_full: boolean;
+  } | null;
+}
+
 export interface Summary extends RunSummary {
+  model_use?: ModelUse;
   phases: PhaseRow[];
   token_statistics: { duration_ms: Spread; energy_mj: Spread; power_mw: Spread } | null;
   power_statistics: (Spread & { phase: string; column: string })[];
@@ -426,6 +452,7 @@ export interface Summary extends RunSummary {
   warnings: Warning[];
   counts: Record<string, number>;
   energy_per_million_parameters_mj: N;
+  energy_per_million_active_parameters_mj?: N;
   net_energy_sd_mj?: N;
   predicted?: Predicted | null;
   published?: Published[];
@@ -475,7 +502,7 @@ export interface CompareTest {
 
 export interface Compare {
   runs: RunSummary[];
-  /** What is compared: runs, the repeats of each, or groups. */
+  /** The units of comparison: runs, repeats of each run, or groups. */
   sides: { name: string; runs: number; left_out: number; ids: string[] }[];
   differences: { setting: string; values: (string | number | boolean | null)[] }[];
   caveats: { code: string; text: string }[];
@@ -493,7 +520,14 @@ export interface Compare {
     p: N;
     detectable_percent: N;
   }[];
-  best: { title: string; metric: string; side: number; value: N; tied_with: number[] }[];
+  best: {
+    title: string;
+    metric: string;
+    side: number;
+    value: N;
+    tied_with: number[];
+    untested: number[];
+  }[];
   decomposition: {
     a: number;
     b: number;
@@ -607,6 +641,11 @@ export interface ExperimentCell {
   token_latency_ms: N;
   mean_power_mw: N;
   loss: N;
+  energy_per_million_active_parameters_mj?: N;
+  kv_megabytes?: N;
+  context_share?: N;
+  experts_per_step?: N;
+  load_balance?: N;
   ids: string[];
 }
 
@@ -630,6 +669,8 @@ export interface Experiment {
   total: number;
   plan: Plan;
   cells: ExperimentCell[];
+  /** Why the cells are not comparable; there is no optimum then. */
+  refusal?: string | null;
   optimum: {
     cell: number;
     name: string;
@@ -638,6 +679,8 @@ export interface Experiment {
     ties?: number[];
   } | null;
   knees: { over: string; first_cell: number; cell: number; batch: number }[];
+  /** Pareto fronts of energy per token and another cost, cells by ascending cost. */
+  fronts?: { over: 'loss' | 'seconds_per_token'; cells: number[]; knee: number | null }[];
   comparisons: {
     a: number;
     b: number;
@@ -743,7 +786,7 @@ export interface Sensors {
 export interface SensorSource {
   name: string;
   state: 'ready' | 'optional' | 'denied' | 'absent';
-  /** Runs of this server are measured with it. */
+  /** Used for the runs of this server. */
   in_use: boolean;
   reason: string | null;
   remedy: string | null;

@@ -1,6 +1,6 @@
-// Base class of the canvas charts. It owns two stacked canvases (the picture, and an overlay for
-// what follows the pointer), their resolution, scheduling of repaints, pointer and keyboard
-// events, and the tooltip. A chart defines how to paint, which mark is at a point, which mark an
+// Base class of the canvas charts. It owns two stacked canvases (the chart, and an overlay that follows the
+// pointer), their resolution, scheduling of repaints, pointer and keyboard events, and the tooltip. A chart
+// defines how to paint, which mark is at a point, which mark an
 // arrow key moves to, and the text of a mark's tooltip.
 //
 // `M` is the chart's type of a mark (a cell, a bar, a slice): usually its index.
@@ -123,7 +123,7 @@ export abstract class CanvasChart<M = number> {
     return [e.clientX - r.left, e.clientY - r.top];
   }
 
-  /** The picture with its background, for the PNG button. */
+  /** The chart with its background, for the PNG button. */
   async png(): Promise<Blob | null> {
     const out = document.createElement('canvas');
     out.width = this.g.canvas.width;
@@ -144,7 +144,7 @@ export abstract class CanvasChart<M = number> {
     this.host.replaceChildren();
   }
 
-  // ---- the machinery
+  // ---- internals
 
   private addCanvas(): CanvasRenderingContext2D {
     const canvas = document.createElement('canvas');
@@ -271,7 +271,7 @@ export function ring(g: CanvasRenderingContext2D, r: Rect, c: Colours): void {
   g.strokeRect(r.x, r.y, r.w, r.h);
 }
 
-/** Text cut to a width, with an ellipsis; nothing when not even three letters fit. */
+/** Text truncated to a width with an ellipsis; empty if fewer than three letters fit. */
 export function fitText(g: CanvasRenderingContext2D, text: string, width: number): string {
   if (g.measureText(text).width <= width) return text;
   let lo = 0;
@@ -284,7 +284,7 @@ export function fitText(g: CanvasRenderingContext2D, text: string, width: number
   return lo < 3 ? '' : `${text.slice(0, lo)}…`;
 }
 
-/** Moves an index through a row of n marks by the arrow keys. */
+/** Moves an index among n marks with the arrow keys. */
 export function step(mark: number | null, key: Arrow, n: number): number | null {
   if (n === 0) return null;
   if (mark === null) return key === 'End' ? n - 1 : 0;

@@ -1,5 +1,5 @@
-// Conditions of a device over time, as lanes of the time canvas: temperature, clock and utilisation,
-// each line on its own range, red where the device was throttled. A reading holds until the next one.
+// Conditions of a device over time, as lanes of the time canvas: temperature, clock and utilisation, each
+// scaled to its own range, red where the device was throttled. A reading is held until the next one.
 import type { Conditions } from '../api/types';
 import { known, plain, power } from '../core/format';
 import { lowerBound } from '../core/ring';
@@ -15,7 +15,7 @@ const FIGURES: { key: FigureKey; label: string; show: (v: number) => string }[] 
 ];
 
 export const GAUGE = 30;
-/** More devices than this stay in the table. */
+/** Further devices are shown only in the table. */
 export const GAUGES = 4;
 
 interface Line {
@@ -66,7 +66,7 @@ export function gaugeText(g: Gauge): string {
   return `${g.device}: ${parts.join(', ')}`;
 }
 
-/** The reading that held at a time; -1 before the first. */
+/** The latest reading at a time; -1 before the first. */
 export function readingAt(g: Gauge, t: number): number {
   const i = lowerBound(g.t, t);
   return i < g.t.length && g.t[i] === t ? i : Math.max(0, i - 1);

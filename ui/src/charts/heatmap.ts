@@ -8,24 +8,24 @@ import { type Colours, hatch } from './theme';
 import type { Tip } from './tip';
 
 export interface Grid {
-  /** Indices of the layers, in order; -1 stands for what lies outside them. */
+  /** Layer indices in order; -1: outside the layers. */
   layers: number[];
   components: string[];
-  /** layers × components, row by row of layers; NaN is unavailable. */
+  /** layers × components, row-major by layer; NaN is unavailable. */
   values: Float32Array;
   lo: number;
   hi: number;
-  /** Values above `hi` exist and take its colour. */
+  /** Values above `hi` exist and are clamped to its colour. */
   clipped?: boolean;
-  /** Colours follow the logarithm: `lo` and `hi` are above 0. */
+  /** Logarithmic colour scale: `lo` and `hi` are above 0. */
   log?: boolean;
   show: (value: number) => string;
   unit: string;
-  /** Words for the axes, where they are not layers and components. */
+  /** Axis names, if not layers and components. */
   axes?: { x: string; column: (index: number) => string };
 }
 
-/** Position of a value on the ramp of the grid. */
+/** Position of a value on the grid's colour ramp. */
 const gridLevel = (g: Grid, v: number): number =>
   g.log ? level(Math.log(Math.max(v, g.lo)), Math.log(g.lo), Math.log(g.hi)) : level(v, g.lo, g.hi);
 
@@ -98,7 +98,7 @@ export class Heatmap extends CanvasChart<number> {
     this.labels(g, c, p, grid);
   }
 
-  /** Thin gaps between cells, where cells are large enough to afford them. */
+  /** Thin gaps between cells, if these are large enough. */
   private lines(g: CanvasRenderingContext2D, c: Colours, p: Rect, nx: number, ny: number): void {
     g.fillStyle = c.surface;
     if (p.w / nx > 7)
@@ -124,7 +124,9 @@ export class Heatmap extends CanvasChart<number> {
       const text = fitText(g, grid.components[y], this.left - 12);
       g.fillText(text, p.x - 8, p.y + ((y + 0.5) * p.h) / ny);
     }
-    const gap = Math.max(1, Math.ceil(26 / (p.w / nx)));
+    // Tokens of a long run have four digits: the widest label decides the distance.
+    const widest = g.measureText(String(grid.layers[nx - 1] ?? 0)).width + 12;
+    const gap = Math.max(1, Math.ceil(Math.max(26, widest) / (p.w / nx)));
     g.textAlign = 'center';
     g.fillStyle = c.text3;
     for (let x = 0; x < nx; x += gap) {

@@ -55,7 +55,7 @@ export class Histogram extends CanvasChart<number> {
     return this.bins.reduce((a, b) => a + b.length, 0);
   }
 
-  /** The value of a bar that is the highest, as its index. */
+  /** Index of the highest bar. */
   dearest(bar: number): number | null {
     const v = this.values;
     const list = this.bins[bar];

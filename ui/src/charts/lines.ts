@@ -1,4 +1,4 @@
-// Several series overlaid on one axis: power and energy per token of the compared runs.
+// Overlaid series on shared axes: power and energy per token of the compared runs.
 import { minMax } from '../core/decimate';
 import { lowerBound } from '../core/ring';
 import { ticks } from '../core/stats';

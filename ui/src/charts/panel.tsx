@@ -2,7 +2,9 @@
 // and PNG export, and an error boundary, so that a failing chart does not take the page down.
 import { Component, type ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
+import type { Term } from '../core/glossary';
 import { download, fileName, type Table, toCsv } from '../core/table';
+import { Explain, type Explanation } from '../parts/explain';
 import { Icon } from '../parts/icon';
 import { Sentence } from '../parts/notice';
 import { colours, RAIL_LABEL, RAILS, type Rail } from './theme';
@@ -26,6 +28,8 @@ export const READY: PanelState = { kind: 'ready' };
 
 export interface PanelProps {
   title: string;
+  /** Explanation of the title, shown on hover and focus. */
+  of?: Explanation | Term;
   /** What the chart shows and in which unit, in one short line. */
   note?: ComponentChildren;
   badge?: ComponentChildren;
@@ -35,7 +39,7 @@ export interface PanelProps {
   table?: () => Table;
   png?: () => Promise<Blob | null>;
   class?: string;
-  /** Class with the height of the chart: the panel has it before there is one, so that nothing moves. */
+  /** CSS class with the chart's height, applied before the chart exists to avoid layout shift. */
   body?: string;
   children?: ComponentChildren;
 }
@@ -76,7 +80,7 @@ export function Trouble({ text, retry }: { text: string; retry?: () => void }) {
 }
 
 export function Panel(props: PanelProps) {
-  const { title, note, badge, legend, actions, state = READY, table, png, children } = props;
+  const { title, of, note, badge, legend, actions, state = READY, table, png, children } = props;
   const [tabular, setTabular] = useState(false);
   const ready = state.kind === 'ready';
   const save = async () => {
@@ -94,7 +98,7 @@ export function Panel(props: PanelProps) {
     >
       <header class="panel-head">
         <div class="panel-title">
-          <h3>{title}</h3>
+          <h3>{of ? <Explain of={of}>{title}</Explain> : title}</h3>
           {badge}
         </div>
         {note && <p class="note">{note}</p>}
@@ -216,7 +220,7 @@ export function Legend({ items }: { items: LegendItem[] }) {
   );
 }
 
-/** The five rails: those that are there, to be switched on and off, and in one word the others. */
+/** Toggles for the available rails, and a summary of the missing ones. */
 export function RailLegend(props: {
   there: (rail: Rail) => boolean;
   shown: Record<Rail, boolean>;
@@ -255,7 +259,7 @@ function Swatch({ colour, kind = 'square' }: LegendItem) {
   );
 }
 
-/** The interface of a chart to its frame. */
+/** A chart's interface to its frame. */
 export interface Drawn {
   onError: (error: unknown) => void;
   dispose(): void;

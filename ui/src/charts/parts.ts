@@ -1,4 +1,4 @@
-// Which kind of work a component is, and the colour that kind has in every chart.
+// Classifies components by kind of work, with one colour per kind in all charts.
 import type { ComponentStat, TreeNode } from '../api/types';
 import { colours } from './theme';
 
@@ -23,7 +23,7 @@ export function partOf(component: string): Part {
   return MLP.test(component) ? 'mlp' : 'other';
 }
 
-/** For ambiguous names the server's classification wins; norms are distinguished here. */
+/** For ambiguous names the server's classification takes precedence; norms are distinguished here. */
 export function partOfStat(c: ComponentStat): Part {
   return NORM.test(c.component_name) ? 'norm' : c.part;
 }
@@ -43,7 +43,7 @@ export function partColour(part: Part): string {
   return cached.map[part];
 }
 
-/** What a node of the energy tree is coloured by: its own kind of work, or its phase above layers. */
+/** Colour key of a node of the energy tree: its kind of work, or above layers its phase. */
 export function nodePart(node: TreeNode, parents: TreeNode[]): Part | null {
   if (node.kind === 'component') return partOf(node.name);
   if (node.kind === 'operation') {

@@ -11,7 +11,7 @@ export interface Dot {
   yHalf?: number | null;
   label: string;
   colour: string;
-  /** Area, relative; 1 is usual. */
+  /** Relative area; 1 is the default. */
   size?: number;
   strong?: boolean;
   tip: Tip;
@@ -28,7 +28,7 @@ export interface Axis {
   label: string;
   log: boolean;
   show: (v: number) => string;
-  /** Marks in place of round numbers: the levels of a setting. */
+  /** Tick labels instead of round numbers: the levels of a setting. */
   ticks?: number[];
 }
 
@@ -51,7 +51,8 @@ export class Points extends CanvasChart<number> {
 
   set(model: PointsModel): void {
     this.m = model;
-    const ys = model.dots.flatMap((d) => [d.y - (d.yHalf ?? 0), d.y + (d.yHalf ?? 0)]);
+    // An interval that reaches zero has no lower end on a logarithmic axis.
+    const ys = model.dots.flatMap((d) => [d.y, d.y - (d.yHalf ?? 0), d.y + (d.yHalf ?? 0)]);
     this.dx = domain(
       [...model.dots.map((d) => d.x), ...model.lines.flatMap((l) => l.points.map((p) => p[0]))],
       model.x.log,
@@ -137,10 +138,12 @@ export class Points extends CanvasChart<number> {
       g.globalAlpha = 0.65;
       g.lineWidth = 1;
       const hi = this.y(d.y + d.yHalf);
+      // An end below the axis is cut off there, and drawn without a cap.
+      const floor = this.height - BOTTOM;
       const lo = this.y(d.y - d.yHalf);
-      stroke(g, x, hi, x, lo);
+      stroke(g, x, hi, x, Math.min(lo, floor));
       stroke(g, x - 3, hi, x + 3, hi);
-      stroke(g, x - 3, lo, x + 3, lo);
+      if (lo <= floor) stroke(g, x - 3, lo, x + 3, lo);
       g.globalAlpha = 1;
     }
     g.beginPath();
@@ -158,7 +161,7 @@ export class Points extends CanvasChart<number> {
     return Math.max(3, Math.min(16, 6 * Math.sqrt(d.size ?? 1)));
   }
 
-  /** Names beside the dots, where they overlap neither each other nor the frame. */
+  /** Labels beside the dots, placed without overlapping each other or the frame. */
   private names(g: CanvasRenderingContext2D, c: Colours, dots: Dot[]): void {
     const taken: Rect[] = dots.map((d) => {
       const r = this.radius(d);
@@ -227,7 +230,7 @@ function stroke(g: CanvasRenderingContext2D, x0: number, y0: number, x1: number,
   g.stroke();
 }
 
-/** `free`: positions of names, which may lie left of 0. */
+/** `free`: label positions, which may be left of 0. */
 function domain(values: number[], log: boolean, free = false): [number, number] {
   const ok = values.filter((v) => Number.isFinite(v) && (!log || v > 0));
   if (!ok.length) return log ? [1, 10] : [0, 1];

@@ -28,13 +28,13 @@ export interface PowerOptions {
   /** Idle power of the total, drawn dashed. */
   baseline?: number | null;
   marks?: PowerMark[];
-  /** A moving window: no brush, no linked crosshair. */
+  /** A sliding window: no brush, no linked crosshair. */
   live?: boolean;
   names?: Record<Rail, string>;
 }
 
-/** From so many points on, lines are a hair wide: rasterising a thick jagged line in software costs a
- * hundred milliseconds, a hairline two. */
+/** Above this number of points, lines are drawn as hairlines: software rasterising of a thick jagged line
+ * takes a hundred milliseconds, of a hairline two. */
 const DENSE = 700;
 const DENSE_WIDTH = 1;
 
@@ -178,7 +178,7 @@ export class PowerChart {
       this.plot.setSize({ width, height });
   }
 
-  /** Phases as faint grounds. */
+  /** Phases as shaded backgrounds. */
   private shade(u: uPlot): void {
     const c = colours();
     const { ctx } = u;
@@ -202,7 +202,7 @@ export class PowerChart {
     ctx.restore();
   }
 
-  /** The names of the phases and a strip of their colours, over the grid. */
+  /** Phase names and a strip of their colours above the grid. */
   private nameShades(u: uPlot): void {
     const c = colours();
     const { ctx } = u;

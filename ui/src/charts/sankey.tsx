@@ -104,7 +104,7 @@ function Drawing({ flows, show, onPick, width }: Props & { width: number }) {
       e.clientY,
     );
   const name = (l: Link) => `${end(l.source).label} → ${end(l.target).label}`;
-  /** Where its energy comes from and goes to: what the ribbons show to those who see them. */
+  /** Text alternative of the ribbons for screen readers: where the energy comes from and goes to. */
   const around = (n: Node): [string, string][] => [
     ...(n.targetLinks ?? []).map((l): [string, string] => [
       `From ${end(l.source).label}`,
@@ -183,7 +183,7 @@ function Drawing({ flows, show, onPick, width }: Props & { width: number }) {
         const h = Math.max(1, (n.y1 ?? 0) - (n.y0 ?? 0));
         const room = h >= 9;
         return (
-          // biome-ignore lint/a11y/noStaticElementInteractions: the diagram has the keys, Enter picks there
+          // biome-ignore lint/a11y/noStaticElementInteractions: the diagram handles the keys, including Enter
           <g
             key={n.id}
             class="sankey-node"

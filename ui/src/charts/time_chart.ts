@@ -62,7 +62,7 @@ export abstract class TimeChart<M = number> extends CanvasChart<M> {
     g.clip();
   }
 
-  /** Tick labels under the plot and faint lines through it; one unit for the whole axis. */
+  /** Tick labels below the plot and grid lines; one unit for the whole axis. */
   protected timeAxis(g: CanvasRenderingContext2D, c: Colours, top: number, bottom: number): void {
     const [a, b] = this.range;
     const { factor, unit } = timeScale(Math.max(b, 1e-6));

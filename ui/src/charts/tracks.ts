@@ -1,7 +1,7 @@
 // The time canvas of a run: aligned tracks over one time axis. First power by rail with its idle
 // line, then lanes of slices (phases, sections, tokens), conditions of the devices, then anomalies.
-// Width is duration and colour is energy within a lane; of slices narrower than a pixel the one with
-// the highest value is drawn.
+// Width is duration, and colour is energy within a lane; of several slices within one pixel the one with the
+// highest value is drawn.
 import { energyInterval, known, power, powerScale, time } from '../core/format';
 import { css, inkOn, level, ramp } from '../core/ramp';
 import { lowerBound } from '../core/ring';
@@ -60,10 +60,10 @@ const LANE = 24;
 const GAP = 4;
 const MARKS = 18;
 const AXIS = 20;
-/** Numbers set aside for the readings of a gauge: a week at one per second. */
+/** Mark numbers reserved per gauge: a week of readings at one per second. */
 const READINGS = 1_000_000;
 
-/** In a long lane one slice (the prompt among the tokens) would turn all others dark. */
+/** Clips the colour scale of long lanes, where one slice (such as the prompt) would darken all others. */
 function spreadOf(slices: Slice[]): [number, number] | null {
   const v = slices.flatMap((s) => (known(s.energy) ? [s.energy] : []));
   if (v.length < 12) return extent(v);
@@ -105,7 +105,7 @@ export class Tracks extends TimeChart<number> {
     return this.model?.slices.length ?? 0;
   }
 
-  /** Samples of power that are here. */
+  /** Number of loaded power samples. */
   get points(): number {
     return this.model?.power?.t.length ?? 0;
   }
@@ -203,7 +203,7 @@ export class Tracks extends TimeChart<number> {
       g.lineTo(this.width - RIGHT, y);
       g.stroke();
       g.setLineDash([]);
-      // With a rim of the ground's colour: the total may end in the very place.
+      // Outlined in the background colour, because the total may end at the same place.
       g.strokeStyle = c.surface;
       g.lineWidth = 4;
       g.lineJoin = 'round';
@@ -377,7 +377,8 @@ export class Tracks extends TimeChart<number> {
     return { title: `${gauge.device} at ${time(gauge.t[k])}`, rows: gaugeRows(gauge, k) };
   }
 
-  /** The slice under a point; of several in one pixel the dearest, which is the one that is drawn. */
+  /** The slice under a point; of several in one pixel the one with the highest value, which is the one drawn.
+   * */
   private sliceAt(m: TrackModel, lane: number, x: number): number | null {
     const [t0, t1] = [this.t(x - 1), this.t(x + 1)];
     const t = this.t(x);

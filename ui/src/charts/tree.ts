@@ -12,12 +12,12 @@ import type { TreeNode } from '../api/types';
 import { known } from '../core/format';
 import { type Arrow, CanvasChart, fitText, type Rect } from './canvas';
 import { nodePart, partColour } from './parts';
-import { type Colours, hatch } from './theme';
+import { type Colours, hatch, PHASE_LABEL } from './theme';
 import type { Tip } from './tip';
 
 export interface Datum {
   node: TreeNode;
-  /** Energy of this node that no child holds, as a child of its own. */
+  /** Self energy of this node, as a synthetic child. */
   rest: boolean;
   children?: Datum[];
 }
@@ -40,10 +40,11 @@ const weight = (d: Datum): number =>
 
 export const labelOf = (d: Datum): string => {
   if (d.rest) return 'unattributed';
+  if (d.node.kind === 'phase') return PHASE_LABEL[d.node.name] ?? d.node.name;
   return d.node.kind === 'layer' && known(d.node.layer) ? `Layer ${d.node.layer}` : d.node.name;
 };
 
-/** The path of names from the run to a node, by which a zoom survives a reload of the data. */
+/** The path of names from the run to a node, which preserves the zoom across reloads of the data. */
 export const pathOf = (n: Placed): string[] =>
   n
     .ancestors()
@@ -132,7 +133,7 @@ export abstract class TreeChart extends CanvasChart<Placed> {
               string,
             ][])
           : []),
-        ['Of the run', share(n.value ?? 0, whole)],
+        [`Of the ${this.root?.data.node.name ?? 'run'}`, share(n.value ?? 0, whole)],
         ...(known(n.data.node.count) && !n.data.rest
           ? ([['Times', String(n.data.node.count)]] as [string, string][])
           : []),
@@ -174,13 +175,13 @@ export abstract class TreeChart extends CanvasChart<Placed> {
 
 const HEAD = 18;
 
-/** Levels with a head of their own, and the level whose parts are drawn as solid ground. */
+/** Levels drawn with a header, and the level whose nodes are drawn filled. */
 const LEVELS = 3;
 
 export class Treemap extends TreeChart {
   protected override arrange(): void {
     if (!this.top || !this.width || !this.height) return;
-    // Placed on a copy of the zoomed part, so that it fills the whole ground.
+    // Laid out on a copy of the zoomed subtree, so that it fills the whole area.
     const copy = this.top.copy() as Placed;
     treemap<Datum>()
       .tile(treemapSquarify.ratio(1.4))
@@ -277,7 +278,7 @@ function inkFor(colour: string): string {
   return y > 140 ? '#111' : '#fff';
 }
 
-/** Rows grow with the room that few levels leave, so that a shallow run fills its pane. */
+/** Row height grows if there are few levels, so that a shallow run fills its pane. */
 const ROW = 40;
 const TALL = 80;
 const PANE = 330;

@@ -54,8 +54,8 @@ export function bucketSize(samples: number, buckets: number): number {
 }
 
 /**
- * minMax for a window that moves along a growing series: what a bucket held does not change any more
- * once the window has passed its end, so each step only looks at new samples.
+ * Incremental minMax for a window that slides along a growing series: a bucket is final once the window has
+ * passed its end, so each step processes only new samples.
  */
 export class Thinner {
   private size = 0;

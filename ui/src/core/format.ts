@@ -1,5 +1,5 @@
-// Numbers as people read them. Everything arrives in the API's units (mJ, mW, ms; null is
-// unavailable) and leaves as a short text whose last digit still means something.
+// Formatting of numbers: from the API's units (mJ, mW, ms; null is unavailable) to short texts without
+// insignificant digits.
 
 export type Num = number | null | undefined;
 export type EnergyUnit = 'auto' | 'mJ' | 'J' | 'Wh';
@@ -7,15 +7,15 @@ export type EnergyUnit = 'auto' | 'mJ' | 'J' | 'Wh';
 export const UNAVAILABLE = 'unavailable';
 export const DASH = '–';
 
-/** 1.96 standard deviations on each side hold 95 %. */
+/** 95 % of a normal distribution lie within 1.96 standard deviations. */
 export const Z95 = 1.959964;
 
 export const known = (v: Num): v is number => typeof v === 'number' && Number.isFinite(v);
 
 const formats: Intl.NumberFormat[] = [];
 
-/** With so many decimal places, grouped. The format is kept: making one takes longer than a whole
- * table of numbers that use it. */
+/** Fixed number of decimal places, with digit grouping. Formatters are cached, because creating one takes
+ * longer than formatting a whole table. */
 export function fixed(v: number, places: number): string {
   formats[places] ??= new Intl.NumberFormat('en-US', {
     minimumFractionDigits: places,
@@ -24,7 +24,7 @@ export function fixed(v: number, places: number): string {
   return formats[places].format(v);
 }
 
-/** A number with about three significant digits, grouped, without exponent where that is short. */
+/** About three significant digits, with digit grouping; an exponent only where it is shorter. */
 export function digits(v: number, significant = 3): string {
   if (v === 0) return '0';
   const a = Math.abs(v);
@@ -41,7 +41,7 @@ interface Scaled {
 }
 
 const pick = (a: number, steps: [number, number, string][]): Scaled => {
-  // What rounds to a thousand of the smaller unit is one of the larger.
+  // A value that rounds to 1,000 of the smaller unit is shown as 1 of the larger.
   for (const [from, factor, unit] of steps) if (a >= from * 0.9995) return { factor, unit };
   const [, factor, unit] = steps[steps.length - 1];
   return { factor, unit };
@@ -55,7 +55,7 @@ const ENERGY: [number, number, string][] = [
   [1e-3, 1e3, 'µJ'],
   [0, 1e6, 'nJ'],
 ];
-/** A token is a millionth of a watt-hour: the unit keeps its name and takes a prefix. */
+/** Energies of tokens are around a microwatt-hour, so watt-hours take SI prefixes. */
 const WATT_HOURS: [number, number, string][] = [
   [3.6e9, 1 / 3.6e9, 'kWh'],
   [3.6e6, 1 / 3.6e6, 'Wh'],
@@ -123,7 +123,16 @@ export function percent(share: Num): string {
   return `${digits(p, Math.abs(p) < 1 ? 2 : 3)} %`;
 }
 
-/** An amount of money, however small: never in powers of ten. */
+/** A relative half width. That of a simulated sensor can be far below any digit worth showing, and "±<" reads
+ * as neither. */
+export const spread = (share: Num): string =>
+  known(share) && share > 0 && share < 1e-4
+    ? 'within 0.01 %'
+    : known(share)
+      ? `±${percent(share)}`
+      : UNAVAILABLE;
+
+/** An amount of money, however small; never in exponent notation. */
 export const dollars = (usd: Num): string =>
   known(usd)
     ? `$${usd.toLocaleString('en-US', { minimumSignificantDigits: 2, maximumSignificantDigits: 2 })}`
@@ -141,7 +150,7 @@ export function energyInterval(mj: Num, sdMj: Num, unit: EnergyUnit = 'auto'): s
 /** A value and a half width with a shared number of decimal places. */
 export function pair(value: number, half: number): string {
   if (half === 0) return `${digits(value)} ± 0`;
-  // The half width keeps one digit, two where the first is a 1; the value stops at the same place.
+  // The half width is rounded to one significant digit, two if the first is 1; the value to the same place.
   const exponent = Math.floor(Math.log10(Math.abs(half)));
   const n = Math.max(0, Math.min(6, -exponent + (Math.abs(half) / 10 ** exponent < 1.95 ? 1 : 0)));
   const show = (v: number) => fixed(v, n);
@@ -168,14 +177,18 @@ export function dateTime(iso: string): string {
   return `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())} ${two(d.getHours())}:${two(d.getMinutes())}`;
 }
 
-/** Enough of a UUIDv7 to tell runs of one session apart: its end, since its start is the time. */
+/** A short run id: the end of the UUIDv7, because its start is the time and similar within a session. */
 export const shortId = (id: string): string => id.slice(-8);
 
-/** A run's prompt, or why there is none to show; '' when none was recorded. */
+/** A run's prompt, or why none can be shown; '' if none was recorded. */
 export function promptOf(run: { prompt: string | null; prompt_private?: unknown }): string {
-  // A prompt given as token ids is kept as their numbers.
-  if (run.prompt && /^\d+(,\d+){3,}$/.test(run.prompt))
-    return `${run.prompt.split(',').length} token ids: ${run.prompt}`;
+  // Prompts given as token ids are stored as their numbers, those of a batch line by line.
+  if (run.prompt && /^\d+(,\d+){3,}(\n\d+(,\d+){3,})*$/.test(run.prompt)) {
+    const lines = run.prompt.split('\n');
+    const count = lines.reduce((n, line) => n + line.split(',').length, 0);
+    const of = lines.length > 1 ? ` in ${lines.length} prompts` : '';
+    return `${count} token ids${of}: ${run.prompt}`;
+  }
   return run.prompt ?? (run.prompt_private ? '(private)' : '');
 }
 

@@ -1,5 +1,5 @@
-// The words of the page: what each figure is, its unit, and the chapter of the documentation that
-// defines it. One list, so that a word means the same in every view.
+// The glossary: definition and unit of each figure, and the section of the documentation that defines it. One
+// list, so that a term means the same in every view.
 
 export interface Entry {
   title: string;
@@ -129,6 +129,11 @@ export const GLOSSARY = {
     text: 'Tokens per joule, energy per input or output token, per parameter, and of prefill to decode.',
     where: 'measurement.md, Ratios',
   },
+  test: {
+    title: 'Tests of a difference',
+    text: 'Whether a difference is more than chance: Welch compares means, Mann-Whitney ranks; p is the chance of such a difference between equals, corrected for the number of tests. Hedges g is the difference in standard deviations.',
+    where: 'api.md, GET /api/profiling/compare',
+  },
   physics: {
     title: 'Energy per FLOP and per byte',
     text: "What an arithmetic operation and a byte from memory cost on this machine, by a fit over the run's components. An interval that reaches zero is not identifiable.",
@@ -146,6 +151,11 @@ export const GLOSSARY = {
     text: "The profiler's own processor time as a share of the run.",
     unit: '%',
     where: 'measurement.md, Cost of recording',
+  },
+  machine: {
+    title: 'Machines',
+    text: 'All machines that store in this database: when each last wrote, its sensors, whether its hardware was slowed down by heat or power, and how far its clock is from that of the database.',
+    where: 'api.md, GET /api/profiling/machines',
   },
   predicted: {
     title: 'Predicted',

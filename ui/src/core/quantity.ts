@@ -20,7 +20,7 @@ export interface Known<U extends Unit> {
   readonly value: number;
   /** One standard deviation; null where none was given. */
   readonly sd: number | null;
-  /** Rails that count but are missing from the figure, which is then partial. */
+  /** Rails that belong to the figure but are missing from it, so that it is partial. */
   readonly missing: readonly string[];
 }
 
@@ -56,16 +56,16 @@ export const isKnown = <U extends Unit>(q: Quantity<U>): q is Known<U> =>
 
 export const amountOf = (q: Quantity<Unit>): number | null => (isKnown(q) ? q.value : null);
 
-/** Time is counted by the clock of the run: it is always measured. */
+/** Times come from the run's clock and are always measured. */
 export const duration = (ms: Num): Quantity<'ms'> => quantity('ms', ms, 'measured');
 
-/** The weaker of two sources: a sum is only as good as its worst part. */
+/** The weaker of two sources, which is that of a sum. */
 export function weaker(a: EnergySource, b: EnergySource): EnergySource {
   if (a === 'unavailable' || b === 'unavailable') return 'unavailable';
   return a === 'modelled' || b === 'modelled' ? 'modelled' : 'measured';
 }
 
-/** Sums what is known; unavailable as soon as one part is. Deviations add up: an upper bound. */
+/** The sum; unavailable if any part is. Standard deviations are added linearly, an upper bound. */
 export function sum<U extends Unit>(unit: U, parts: readonly Quantity<U>[]): Quantity<U> {
   let value = 0;
   let sd = 0;
@@ -82,7 +82,7 @@ export function sum<U extends Unit>(unit: U, parts: readonly Quantity<U>[]): Qua
   return quantity(unit, value, source, { sd, missing: [...missing] });
 }
 
-/** As text, with its interval; never without its unit. */
+/** As text with its interval and unit. */
 export function text(q: Quantity<Unit>, unit: EnergyUnit = 'auto'): string {
   if (!isKnown(q)) return UNAVAILABLE;
   if (q.unit === 'mJ') return energyInterval(q.value, q.sd, unit);

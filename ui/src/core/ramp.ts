@@ -36,7 +36,7 @@ export function ramp(name: RampName): Uint32Array {
 export const css = (pixel: number): string =>
   `rgb(${pixel & 255} ${(pixel >> 8) & 255} ${(pixel >> 16) & 255})`;
 
-/** Position of a value on the ramp, 0..255. A flat range sits in the middle. */
+/** Position of a value on the ramp, 0..255. An empty range maps to the middle. */
 export function level(v: number, lo: number, hi: number): number {
   if (!(hi > lo)) return 128;
   const i = Math.round(((v - lo) / (hi - lo)) * 255);

@@ -1,4 +1,4 @@
-// Texts about the energies of a run: what a partial total lacks, why there is none, and the
+// Texts about the energies of a run: missing rails of a partial total, why a total is unavailable, and the
 // figures per token. Figures per token are based on the request: the run without model loading and
 // idle gaps.
 import type { RunSummary } from '../api/types';
@@ -15,7 +15,7 @@ import {
 
 const RAIL_CLASS = /^(cpu|gpu|ane|dram)\d*$/;
 
-/** "CPU and DRAM"; names that are not a class of rail stay as the source spells them. */
+/** "CPU and DRAM"; names that are not a rail class are left as the source spells them. */
 const railNames = (rails: string[] | null): string =>
   (rails ?? []).map((r) => (RAIL_CLASS.test(r) ? r.toUpperCase() : r)).join(' and ');
 
@@ -27,7 +27,7 @@ export function partialText(run: RunSummary): string | null {
   return `partial: ${railNames(run.total_rails) || 'nothing'} only, ${missing} missing`;
 }
 
-/** Stands in place of a run's energy that is unavailable, with the bound where there is one. */
+/** Text in place of an unavailable energy, with the upper bound if there is one. */
 export function absentEnergy(run: RunSummary, unit: EnergyUnit = 'auto'): string {
   if (run.unavailable_reason !== 'below_resolution') return UNAVAILABLE;
   const bound = known(run.energy_upper_mj) ? `, at most ${energy(run.energy_upper_mj, unit)}` : '';
@@ -63,7 +63,7 @@ export function modelLoad(run: RunSummary, unit: EnergyUnit = 'auto'): string {
   return !loaded && known(run.request_energy_mj) ? 'none' : energy(run.model_load_energy_mj, unit);
 }
 
-/** The share of the request's energy, or null where no token was disturbed. */
+/** Disturbed tokens' share of the request's energy, or null if there are none. */
 export const disturbed = (run: RunSummary): string | null =>
   known(run.disturbed_share) && run.disturbed_share > 0 ? percent(run.disturbed_share) : null;
 

@@ -1,4 +1,4 @@
-// Simple statistics for drawing charts; figures that decisions are based on come from the server.
+// Simple statistics for charts; figures for decisions come from the server.
 
 export interface Box {
   n: number;
@@ -22,7 +22,7 @@ export function quantile(sorted: ArrayLike<number>, q: number): number {
   return i + 1 < n ? sorted[i] * (1 - f) + sorted[i + 1] * f : sorted[i];
 }
 
-/** Five numbers, the mean, and Tukey's whiskers: the outermost values within 1.5 IQR of the box. */
+/** Five-number summary, mean, and Tukey's whiskers: the outermost values within 1.5 IQR of the box. */
 export function box(values: Float64Array): Box | null {
   const finite = values.filter((v) => Number.isFinite(v)).sort();
   const n = finite.length;
@@ -49,7 +49,7 @@ export function box(values: Float64Array): Box | null {
   };
 }
 
-/** The box of values that are elsewhere; whiskers reach 1.5 IQR, or to the extremes. */
+/** A box from precomputed quartiles; whiskers reach 1.5 IQR or the extremes. */
 export function boxOf(
   s: { [K in Exclude<keyof Box, `${string}Whisker`>]: number | null },
 ): Box | null {
@@ -75,7 +75,8 @@ export function extent(values: ArrayLike<number | null>): [number, number] | nul
   return lo <= hi ? [lo, hi] : null;
 }
 
-/** The Pareto front: points that no other beats in both x (throughput) and y (less energy). */
+/** The Pareto front: points that no other dominates in x (throughput, higher is better) and y (energy, lower
+ * is better). */
 export function paretoFront(points: { x: number; y: number }[]): number[] {
   const order = points
     .map((_, i) => i)
@@ -98,8 +99,8 @@ export function isWide(values: number[]): boolean {
   return !!e && e[1] > 30 * e[0];
 }
 
-/** Where the front bends: the point farthest below the straight line between its ends, both axes taken
- * as shares of their range (or of its logarithm). null for fewer than three points. */
+/** The knee of the front: the point farthest below the straight line between its ends, with both axes
+ * normalised to their range (or its logarithm). null for fewer than three points. */
 export function kneeOf(
   front: { x: number; y: number }[],
   log: { x: boolean; y: boolean } = { x: false, y: false },
@@ -118,7 +119,7 @@ export function kneeOf(
     front.map((p) => p.y),
     log.y,
   );
-  // Better is more x and less y: the line runs from (0, 0) to (1, 1), the knee lies below it.
+  // Higher x and lower y are better: the line runs from (0, 0) to (1, 1), with the knee below it.
   let best: number | null = null;
   let most = 0.02;
   for (let i = 0; i < front.length; i++)
@@ -141,7 +142,7 @@ export function ticks(lo: number, hi: number, n: number): number[] {
   return out;
 }
 
-/** Powers of ten inside [lo, hi]; within two decades their doubles and fives too. */
+/** Powers of ten inside [lo, hi]; below two decades also 2 and 5 times these. */
 export function logTicks(lo: number, hi: number): number[] {
   const steps = hi / lo < 100 ? [1, 2, 5] : [1];
   const out: number[] = [];
@@ -154,7 +155,7 @@ export function logTicks(lo: number, hi: number): number[] {
   return out;
 }
 
-/** The finite values in ascending order, in a buffer that the next call uses again. */
+/** The finite values in ascending order, in a buffer reused by the next call. */
 function sorted(values: ArrayLike<number>): Float64Array {
   if (scratch.length < values.length) scratch = new Float64Array(2 * values.length);
   let n = 0;
@@ -164,8 +165,7 @@ function sorted(values: ArrayLike<number>): Float64Array {
 let scratch = new Float64Array(1024);
 
 /** The ends of a colour scale for many figures of one kind (tokens): the extremes, but at most four
- * interquartile ranges beyond the quartiles. Tokens in which the machine did something else stay
- * bright without darkening all others. */
+ * interquartile ranges beyond the quartiles, so that disturbed tokens do not darken all others. */
 export function fenceOf(
   values: ArrayLike<number>,
 ): { lo: number; hi: number; clipped: boolean } | null {
@@ -179,8 +179,8 @@ export function fenceOf(
   return { lo: Math.max(v[0], q1 - reach), hi, clipped: hi < max };
 }
 
-/** The ends of a colour scale: the extremes, unless a few values lie so far out that they would turn
- * all others into one colour. The scale then ends where 97 % of the values lie. */
+/** The ends of a colour scale: the extremes, unless outliers would compress all other values into one colour.
+ * The scale then ends at the 97th percentile. */
 export function scaleOf(
   values: ArrayLike<number>,
 ): { lo: number; hi: number; clipped: boolean } | null {

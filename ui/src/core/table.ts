@@ -1,4 +1,4 @@
-// The data behind a chart: what its table view shows and its CSV holds.
+// The data of a chart, for its table view and CSV.
 
 export type Cell = string | number | null;
 
@@ -13,8 +13,8 @@ const quote = (cell: Cell): string => {
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 };
 
-/** RFC 4180: CRLF, quotes doubled. Unavailable is an empty field, never 0. Text that a spreadsheet
- * would take for a formula is led by an apostrophe. */
+/** RFC 4180: CRLF, quotes doubled. Unavailable is an empty field, never 0. Text that a spreadsheet would take
+ * for a formula gets a leading apostrophe. */
 export function toCsv(table: Table): string {
   const safe = (cell: Cell): Cell =>
     typeof cell === 'string' && /^[=+\-@\t\r]/.test(cell) ? `'${cell}` : cell;

@@ -13,7 +13,7 @@ const SOURCE_HELP: Record<EnergySource, string> = {
   unavailable: 'There is no energy in this run: no power source was read, or none resolved it.',
 };
 
-/** Where the joules come from; never left out where a figure is not measured. */
+/** The source of an energy; always shown for figures that are not measured. */
 export function SourceBadge({ source }: { source: EnergySource | null | undefined }) {
   if (!source) return null;
   const text = source === 'unavailable' ? 'energy unavailable' : source;
@@ -24,7 +24,7 @@ export function SourceBadge({ source }: { source: EnergySource | null | undefine
   );
 }
 
-/** Which rails a run's total lacks; wherever an energy of a partial run is shown. */
+/** The rails missing from a run's total; shown with every energy of a partial run. */
 export function PartialBadge({ run }: { run: RunSummary }) {
   const text = partialText(run);
   if (!text) return null;
@@ -112,7 +112,7 @@ export function Figure({
   );
 }
 
-/** A quantity with its interval, and a badge wherever it is not a whole measurement. */
+/** A quantity with its interval, and a badge unless it is completely measured. */
 export function Amount({ q }: { q: Quantity<Unit> }) {
   if (q.source === 'unavailable')
     return (

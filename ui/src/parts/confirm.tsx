@@ -1,7 +1,7 @@
 import { useEffect, useRef } from 'preact/hooks';
 import { Notice } from './notice';
 
-/** A native dialog that asks before something is lost. */
+/** A native confirmation dialog before destructive actions. */
 export function Confirm(props: {
   open: boolean;
   title: string;

@@ -9,37 +9,45 @@ export interface Explanation {
   title: string;
   text: string;
   unit?: string;
-  /** The entry of the glossary that it belongs to. */
+  /** Its glossary entry. */
   term: Term;
 }
 
-/** What the glossary says of a term, as it stands. */
+/** The glossary's text for a term. */
 export const termed = (term: Term): Explanation => ({ ...(GLOSSARY[term] as Entry), term });
 
-export function Explain(props: { of: Explanation | Term; children: ComponentChildren }) {
-  const e = typeof props.of === 'string' ? termed(props.of) : props.of;
-  const entry: Entry = GLOSSARY[e.term];
-  const unit = e.unit ?? entry.unit;
-  const rows: [string, string][] = [
-    ['What', e.text],
-    ...(unit ? ([['Unit', unit]] as [string, string][]) : []),
-    ['Definition', `docs/${entry.where}`],
-    ['', 'Press for the glossary.'],
-  ];
+/** Handlers that show the explanation while an element is pointed at or focused. `press`: what pressing it does. */
+export function explaining(e: Explanation, press: string) {
   const show = (el: HTMLElement, speak: boolean) => {
+    const entry: Entry = GLOSSARY[e.term];
+    const unit = e.unit ?? entry.unit;
+    const rows: [string, string][] = [
+      ['What', e.text],
+      ...(unit ? ([['Unit', unit]] as [string, string][]) : []),
+      ['Definition', `docs/${entry.where}`],
+      ['', press],
+    ];
     const r = el.getBoundingClientRect();
     showTip(Explain, { title: e.title, rows, wide: true }, r.left, r.bottom, speak);
   };
+  type On = { currentTarget: HTMLElement };
+  return {
+    onPointerEnter: (x: On) => show(x.currentTarget, false),
+    onPointerLeave: () => hideTip(Explain),
+    onFocus: (x: On) => {
+      if (x.currentTarget.matches(':focus-visible')) show(x.currentTarget, true);
+    },
+    onBlur: () => hideTip(Explain),
+  };
+}
+
+export function Explain(props: { of: Explanation | Term; children: ComponentChildren }) {
+  const e = typeof props.of === 'string' ? termed(props.of) : props.of;
   return (
     <button
       type="button"
       class="explain"
-      onPointerEnter={(x) => show(x.currentTarget, false)}
-      onPointerLeave={() => hideTip(Explain)}
-      onFocus={(x) => {
-        if (x.currentTarget.matches(':focus-visible')) show(x.currentTarget, true);
-      }}
-      onBlur={() => hideTip(Explain)}
+      {...explaining(e, 'Press for the glossary.')}
       onClick={() => {
         hideTip(Explain);
         openGlossary(e.term);

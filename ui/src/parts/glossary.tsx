@@ -1,9 +1,9 @@
-// The glossary as a dialog: every word of the page, opened at the one that was pressed.
+// The glossary as a dialog, opened at the term that was clicked.
 import { signal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import { type Entry, GLOSSARY, type Term } from '../core/glossary';
 
-/** The term that it is opened at; null: closed. */
+/** The term at which it is open; null: closed. */
 const wanted = signal<Term | null>(null);
 
 export const openGlossary = (term: Term = 'energy'): void => {

@@ -1,4 +1,4 @@
-// The keys of the page as a dialog, with the way to the glossary.
+// A dialog with the keyboard shortcuts and a link to the glossary.
 import type { Signal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import type { EnergyUnit } from '../core/format';

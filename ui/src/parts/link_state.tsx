@@ -2,7 +2,7 @@ import { link } from '../state/live';
 
 const TEXT = { open: 'Connected', connecting: 'Connecting…', lost: 'Reconnecting…' } as const;
 
-/** Whether the live stream is there; the page reconnects by itself. */
+/** The connection state of the live stream, which reconnects automatically. */
 export function LinkState() {
   return (
     <span class={`link-state ${link.value}`} role="status">

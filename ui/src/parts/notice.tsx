@@ -10,7 +10,7 @@ export function Notice({ bad, children }: { bad?: boolean; children: ComponentCh
   );
 }
 
-/** A sentence in which `commands` between backquotes are set as code. */
+/** A sentence with `commands` in backquotes rendered as code. */
 export function Sentence({ text }: { text: string }) {
   const parts = text.split(/`([^`]+)`/);
   return <span>{parts.map((p, i) => (i % 2 ? <code key={i}>{p}</code> : p))}</span>;

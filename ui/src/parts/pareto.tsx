@@ -10,7 +10,7 @@ import { isWide, kneeOf, paretoFront } from '../core/stats';
 import { go } from '../state/selection';
 import { dark, unit } from '../state/settings';
 
-/** With more runs than this, whiskers of all would hide the points. */
+/** Above this number of runs, whiskers are left out because they would hide the points. */
 const CROWD = 60;
 
 const nameOf = (name: string, knee: boolean): string =>
@@ -20,7 +20,7 @@ export function ParetoPanel(props: {
   runs: RunSummary[];
   colourOf?: (run: RunSummary, i: number) => string;
   labelOf?: (run: RunSummary, i: number) => string;
-  /** Which runs stand out; by default those on the front. */
+  /** Highlighted runs; by default those on the front. */
   strong?: (run: RunSummary) => boolean;
   state?: PanelState;
   note?: string;

@@ -1,5 +1,5 @@
-// What a kilowatt-hour costs and how much carbon dioxide is in it, where the reader is: cost and CO₂ of
-// every run follow. Empty fields stand for the server's own figures.
+// The user's electricity price and carbon intensity, from which cost and CO₂ of all runs are computed. Empty
+// fields mean the server's settings.
 import { amount, type Selection, select, selection } from '../state/selection';
 import { Explain } from './explain';
 

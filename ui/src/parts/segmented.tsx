@@ -1,4 +1,4 @@
-/** A few exclusive choices side by side. */
+/** A segmented control: a few exclusive choices side by side. */
 export function Segmented<T extends string>(props: {
   label: string;
   value: T;

@@ -1,4 +1,4 @@
-// Asks for the token of a server that demands one: once, for a session cookie that no script can read.
+// Asks once for the server's token and exchanges it for an HttpOnly session cookie.
 import { signal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import { signedOut, signIn } from '../api/client';
@@ -20,7 +20,7 @@ export function SignIn() {
     try {
       await signIn(typed.value.trim());
       typed.value = '';
-      // Everything that was refused is asked for anew.
+      // Repeats all rejected requests.
       location.reload();
     } catch (e) {
       error.value = e instanceof Error ? e.message : String(e);

@@ -1,6 +1,6 @@
-// The generated text, token by token, coloured by energy. Tokens are placed in lines of fixed
-// height: one long sequence of spans would be laid out again for every token, which takes a whole
-// core. It updates the DOM directly; tokens do not pass through a component.
+// The generated text, token by token, coloured by energy. Tokens are in lines of fixed height, because one
+// long sequence of spans would need a layout of the whole text for every token, which takes a whole core. The
+// DOM is updated directly, not through a component.
 
 import { hideTip, showTip } from '../charts/tip';
 import { time } from '../core/format';
@@ -14,16 +14,16 @@ export class TokenStream {
   private lines: HTMLElement[] = [];
   private shown: LiveToken[] = [];
   private column = 0;
-  /** Tokens on the page. */
+  /** Number of tokens on the page. */
   private placed = 0;
   private perLine = 60;
   private focused = -1;
   private readonly observer: ResizeObserver;
   private lo = Number.NaN;
   private hi = Number.NaN;
-  /** Some tokens lie above the scale. */
+  /** Some tokens exceed the scale. */
   clipped = false;
-  /** Set when the reader looks at earlier lines: new tokens then do not move the page. */
+  /** Set when the user has scrolled up: new tokens then do not scroll the page. */
   paused = false;
   onPause: (paused: boolean, missed: number) => void = () => {};
   private missed = 0;
@@ -51,7 +51,7 @@ export class TokenStream {
     return this.shown.length;
   }
 
-  /** Shows the list; only what is new since the last call touches the page. */
+  /** Shows the list; only tokens new since the last call change the DOM. */
   set(tokens: LiveToken[]): void {
     const from = this.shown.length;
     const grown =
@@ -59,7 +59,7 @@ export class TokenStream {
     if (!grown) this.clear();
     for (let i = grown ? from : 0; i < tokens.length; i++) this.append(tokens[i], i);
     this.shown = tokens.slice();
-    // An outlier widens the scale at once; every doubling of the text puts it right again.
+    // An outlier widens the scale immediately; it is recomputed whenever the text has doubled.
     if (
       Math.floor(Math.log2(tokens.length)) > Math.floor(Math.log2(Math.max(1, grown ? from : 0)))
     ) {
@@ -72,7 +72,7 @@ export class TokenStream {
     } else this.host.scrollTop = this.host.scrollHeight;
   }
 
-  /** Colours everything anew, when the scale or the ramp has moved. */
+  /** Recolours all tokens after a change of scale or ramp. */
   recolour(): void {
     this.scale();
     for (const line of this.lines) {
@@ -145,7 +145,7 @@ export class TokenStream {
     if (t.text.endsWith('\n')) this.newLine();
   }
 
-  /** The scale follows decode tokens; the one of the prompt would outshine them all. */
+  /** The scale is based on decode tokens, because the prompt's value is far larger. */
   private widen(t: LiveToken): void {
     const mj = amountOf(t.energy);
     if (mj === null || t.phase !== 'decode') return;

@@ -15,7 +15,7 @@ export function Waiting() {
       try {
         waiting.value = (await api.health(abort.signal)).waiting ?? 0;
       } catch {
-        // the link's state says that the server is away
+        // the connection state already shows that the server is unreachable
       }
     };
     void ask();

@@ -14,7 +14,7 @@ import {
 export interface Focusable {
   /** The whole run. */
   full: () => Range | null;
-  /** What the selection covers. */
+  /** The range of the selection. */
   focus: () => Range | null;
   play: () => void;
   step: (by: number) => void;

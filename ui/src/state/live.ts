@@ -14,7 +14,7 @@ import { Ring } from '../core/ring';
 /** t, phase, cpu, gpu, ane, dram, total. 300,000 rows are five minutes at 1 kHz. */
 export const COLUMNS = 7;
 export const KEPT_SAMPLES = 300_000;
-/** Lines of the token stream keep this many tokens on screen; the rest is in the stored run. */
+/** The token stream shows at most this many tokens; the rest is in the stored run. */
 export const KEPT_TOKENS = 4096;
 
 export interface LiveRun {
@@ -43,16 +43,16 @@ export interface LiveGrid {
   components: string[];
   values: Float32Array;
   token: number;
-  /** As the server said it of these very values. */
+  /** The source that the server reported for exactly these values. */
   what: GridUnit;
 }
 
-/** A heatmap shows energy with its source, or time; there is no third. */
+/** A heatmap shows either energy with its source, or time. */
 export type GridUnit =
   | { metric: 'energy'; unit: 'mJ'; source: 'measured' | 'modelled' }
   | { metric: 'time'; unit: 'ms' };
 
-/** null: unknown, nothing is shown. */
+/** null: unknown; nothing is shown. */
 function gridUnit(m: Record<string, unknown>): GridUnit | null {
   const source = m.energy_source;
   if (m.metric === 'time' && m.unit === 'ms') return { metric: 'time', unit: 'ms' };
@@ -66,10 +66,21 @@ export const run = signal<LiveRun | null>(null);
 export const queue = signal<{ id: string; position: number }[]>([]);
 export const summary = signal<RunSummary | null>(null);
 export const warnings = signal<(Warning & { run: string })[]>([]);
-export const now = signal<{ phase: string; section: string; token: number; t: number }>({
+export interface Place {
+  phase: string;
+  section: string;
+  token: number;
+  /** As sampled by the server; -1: outside the layers, or unknown. */
+  layer: number;
+  t: number;
+  /** Layers of the model that have been loaded; undefined: unknown. */
+  load?: { done: number; total: number };
+}
+export const now = signal<Place>({
   phase: 'idle',
   section: '',
   token: -1,
+  layer: -1,
   t: 0,
 });
 export const source = signal<EnergySource | null>(null);
@@ -87,10 +98,10 @@ export interface Ended {
 }
 /** The run that ended last. */
 export const previous = signal<Ended | null>(null);
-/** The page's clock at the run's time 0. */
+/** The page's clock at time 0 of the run. */
 let zero = Number.NaN;
 
-/** Length of the present run by the page's own clock, which goes on between messages. */
+/** Duration of the current run by the page's clock, which advances between messages. */
 export function elapsed(): number {
   if (run.peek()?.state !== 'running' || Number.isNaN(zero)) return here.t;
   return link.peek() === 'open' ? Math.max(here.t, performance.now() - zero) : here.t;
@@ -110,7 +121,7 @@ export const totals = {
 };
 export const grid = signal<LiveGrid | null>(null);
 
-/** What `now` becomes with the next frame: sections change thousands of times a second. */
+/** The value of `now` for the next frame, because sections change thousands of times per second. */
 let here = now.peek();
 let dirtySamples = false;
 let dirtyTokens = false;
@@ -132,8 +143,8 @@ const flush = (): void => {
 
 const mark = (): void => nextFrame(flush);
 
-/** Moves at most eight times a second while anything of the run does: text that changes faster cannot
- * be read, and every change lays the page out anew. */
+/** A version number updated at most eight times per second: text that changes faster cannot be read, and
+ * every change causes a layout. */
 export const glance = signal(0);
 const GLANCE_MS = 125;
 let glancing = false;
@@ -189,14 +200,14 @@ export function reset(): void {
     grid.value = null;
     source.value = null;
     lost.value = 0;
-    here = now.value = { phase: 'idle', section: '', token: -1, t: 0 };
+    here = now.value = { phase: 'idle', section: '', token: -1, layer: -1, t: 0 };
     samplesVersion.value++;
     tokensVersion.value++;
   });
 }
 
-/** Keeps the shading behind the power chart: one span as long as the phase does not change. Samples
- * decide; without any, the sections do. */
+/** Updates the phase shading of the power chart: one span until the phase changes. Phases come from the
+ * samples or, without any, from the sections. */
 function phaseAt(phase: string, t: number): void {
   const list = spans.value;
   const last = list[list.length - 1];
@@ -212,7 +223,7 @@ function phaseAt(phase: string, t: number): void {
 const row = new Float64Array(COLUMNS);
 
 function sample(t: number, phase: string, rails: (number | null)[]): void {
-  // After a reconnect the server may repeat what this page has.
+  // After a reconnect the server may repeat tokens that this page already has.
   if (samples.length && t <= samples.last(0)) return;
   row[0] = t;
   row[1] = Math.max(0, (PHASES as readonly string[]).indexOf(phase));
@@ -245,7 +256,7 @@ function token(m: Record<string, unknown>): void {
   here = { ...here, token: t.position, t: num(m.t_ms) ?? here.t };
 }
 
-/** Where a message says that its energies come from; without a word they are not shown. */
+/** The source of a message's energies; without one they are not shown. */
 const sourceOf = (m: Record<string, unknown>): EnergySource | null => {
   const s = m.energy_source;
   return s === 'measured' || s === 'modelled' || s === 'unavailable' ? s : null;
@@ -265,7 +276,7 @@ interface PartMessage {
   energy_mj: number | null;
 }
 
-/** Without binary frames: the heatmap of one token from its component list. */
+/** If binary frames are unavailable: the heatmap of one token from its component list. */
 function components(m: Record<string, unknown>): void {
   const list = (Array.isArray(m.components) ? m.components : []) as PartMessage[];
   const inside = list.filter((c) => c.layer_index !== null && c.layer_index >= 0);
@@ -294,7 +305,7 @@ function end(m: Record<string, unknown>, status: string): void {
   const r = run.value;
   const stored = m.summary !== null && m.summary !== undefined;
   if (!r || r.id !== m.run_id) {
-    // One that was cancelled or failed before it began.
+    // A run that was cancelled or failed before it began.
     queue.value = queue.value.filter((q) => q.id !== m.run_id);
     return;
   }
@@ -303,7 +314,7 @@ function end(m: Record<string, unknown>, status: string): void {
   batch(() => {
     summary.value = (m.summary as RunSummary | undefined) ?? null;
     run.value = { ...r, state: 'ended', status, error: str(m.error) || null };
-    here = { ...here, phase: 'idle', section: '' };
+    here = { ...here, phase: 'idle', section: '', layer: -1 };
     finished.value++;
   });
   void finalGrid(r.id);
@@ -311,8 +322,8 @@ function end(m: Record<string, unknown>, status: string): void {
   if (made !== null && made > tokens.length) void refetch(r.id);
 }
 
-/** The heatmap of the last token: live ones come at most 20 times a second, and before its sensors
- * have reported. */
+/** The final heatmap of the last token: live heatmaps come at most 20 times per second, and before all sensor
+ * readings. */
 async function finalGrid(id: string): Promise<void> {
   const token = tokens.length - 1;
   if (token < 0 || !grid.peek() || !summary.peek()) return;
@@ -325,7 +336,7 @@ async function finalGrid(id: string): Promise<void> {
     if (what)
       grid.value = { layers: h.layers.length, components: h.components, values, token, what };
   } catch {
-    // What came live stays on screen.
+    // The live data stays on screen.
   }
 }
 
@@ -345,7 +356,7 @@ async function refetch(id: string): Promise<void> {
     }));
     tokensVersion.value++;
   } catch {
-    // What came live stays on screen.
+    // The live data stays on screen.
   }
 }
 
@@ -357,26 +368,26 @@ export interface ExperimentNews {
   total: number;
   cell: string;
   left: number | null;
-  /** When it was told, by the page's clock. */
+  /** Time of the report by the page's clock. */
   at: number;
 }
 export const experiment = signal<ExperimentNews | null>(null);
 
-/** Counts ends of runs: lists of stored runs reload when it moves. */
+/** Counts finished runs; lists of stored runs reload when it changes. */
 export const finished = signal(0);
 
 function message(m: Record<string, unknown> & { type: string }): void {
   const id = str(m.run_id);
   const t = num(m.t_ms) ?? here.t;
   if (run.value?.id === id && num(m.t_ms) !== null) {
-    // The message with the smallest delay determines the clock offset.
+    // Clock synchronisation: the message with the smallest delay determines the offset.
     const at = performance.now() - t;
     if (!(zero <= at)) zero = at;
   }
   switch (m.type) {
     case 'hello': {
       const r = m.running as Record<string, unknown> | null | undefined;
-      // The server then repeats what it still has of the present run; what is here already is skipped.
+      // The server replays what it still has of the current run; messages already received are skipped.
       if (r && typeof r === 'object' && str(r.run_id)) begin(str(r.run_id), r, 'running');
       else if (run.value && run.value.state !== 'ended') missedEnd(run.value.id);
       break;
@@ -409,11 +420,28 @@ function message(m: Record<string, unknown> & { type: string }): void {
       ]);
       break;
     case 'section_start':
-      here = { ...here, phase: str(m.phase), section: str(m.section_name), t };
+      here = { ...here, phase: str(m.phase), section: str(m.section_name), layer: -1, t };
       if (source.value === 'unavailable') phaseAt(str(m.phase), t);
       break;
     case 'section_end':
       here = { ...here, phase: str(m.phase), t };
+      break;
+    case 'layer_running':
+      here = {
+        ...here,
+        phase: str(m.phase),
+        section: 'layers',
+        token: num(m.position) ?? here.token,
+        layer: num(m.layer_index) ?? -1,
+        t,
+      };
+      break;
+    case 'load_progress':
+      here = {
+        ...here,
+        t,
+        load: { done: num(m.layers_done) ?? 0, total: num(m.layers_total) ?? 0 },
+      };
       break;
     case 'token_complete':
       token(m);

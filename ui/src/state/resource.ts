@@ -28,7 +28,7 @@ export function useResource<T>(
     });
   }, []);
   const turn = cell.again.value;
-  // Before the first paint, so that the answer is under way while the page is laid out.
+  // Before the first paint, so that the request runs in parallel with the layout.
   useLayoutEffect(() => {
     if (key === null) {
       cell.value = { data: null, error: null, loading: false, key: '' };
@@ -56,7 +56,7 @@ export function useResource<T>(
   return cell;
 }
 
-/** What a panel shows while it has no picture. `empty` gives the sentence for an answer without marks. */
+/** Placeholder of a panel without a chart. `empty` returns the text for a response without marks. */
 export function stateOf<T>(
   r: Signal<Loaded<T>> & { retry: () => void },
   empty: (data: T) => string | null = () => null,

@@ -45,7 +45,7 @@ export const METRICS: readonly Metric[] = [
 /** Milliseconds from the start of the run. */
 export type Range = [number, number];
 
-/** A request that has not run: its batches are a list, so that they stand side by side. */
+/** A hypothetical request; it has a list of batch sizes, which are shown side by side. */
 export interface WhatIf {
   input: string;
   output: string;
@@ -70,19 +70,20 @@ export interface Selection {
   size: Size;
   /** Energy above the idle power of the machine. */
   net: boolean;
-  /** Layers apart in the trees, instead of merged. */
+  /** Separate layers in the trees, instead of merged ones. */
   apart: boolean;
   unit: EnergyUnit;
-  /** Price of a kilowatt-hour in USD and grams of CO₂ in it; texts, '' for the server's own. */
+  /** Price per kilowatt-hour in USD, and grams of CO₂ per kilowatt-hour; strings, '' for the server's
+   * settings. */
   usd: string;
   co2: string;
-  /** Smallest confidence of a sample's phase, in percent. */
+  /** Minimum confidence of a sample's phase, in percent. */
   confidence: number;
   /** Seconds of power that Live shows. */
   window: number;
-  /** Runs ticked in History; up to four of them stand side by side in Compare. */
+  /** Runs ticked in History; up to four of them are shown in Compare. */
   ids: string[];
-  /** History: what the server is asked. */
+  /** History: the query to the server. */
   search: string;
   model: string;
   tag: string;
@@ -91,13 +92,13 @@ export interface Selection {
   engine: string;
   dtype: string;
   machine: string;
-  /** Joules per token, from and to; texts, so that a half-typed number stays. */
+  /** Minimum and maximum joules per token; strings, so that a half-typed number is kept. */
   least: string;
   most: string;
-  /** History: rows stand in groups by this, and these groups are open. */
+  /** History: field to group by, and expanded groups. */
   group: string;
   unfold: string[];
-  /** History: columns left out. */
+  /** History: hidden columns. */
   hide: string[];
   from: string;
   to: string;
@@ -106,15 +107,17 @@ export interface Selection {
   page: number;
   /** Compare: groups by this field instead of chosen runs. */
   by: string;
-  /** Compare: rows without a difference are left out. */
+  /** Compare: hide rows without a difference. */
   diff: boolean;
-  /** Experiments: what a prediction is asked for; null: nothing. */
+  /** Experiments: the request to predict; null: none. */
   whatIf: WhatIf | null;
-  /** Experiments: the setting along the axis of the chart. */
+  /** Experiments: the setting on the chart's x axis. */
   along: string;
+  /** Machines: the joined machine whose live stream is shown; '': none. */
+  watch: string;
 }
 
-/** Runs that stand side by side in Compare, and runs that can be ticked at once. */
+/** Maximum number of runs shown in Compare, and of runs ticked at once. */
 export const COMPARED = 4;
 export const CHOSEN = 200;
 
@@ -162,6 +165,7 @@ export const EMPTY: Selection = {
   diff: false,
   whatIf: null,
   along: '',
+  watch: '',
 };
 
 const one = <T extends string>(text: string | null, of: readonly T[], otherwise: T): T =>
@@ -170,7 +174,7 @@ const one = <T extends string>(text: string | null, of: readonly T[], otherwise:
 const whole = (text: string | null): number | null =>
   text !== null && /^\d{1,9}$/.test(text) ? Number(text) : null;
 
-/** A price or an intensity: what is no such number is none. */
+/** Parses a price or an intensity; invalid numbers are dropped. */
 export const amount = (text: string | null): string =>
   text !== null && /^\d{1,4}(\.\d{0,6})?$/.test(text.trim()) ? text.trim() : '';
 
@@ -234,6 +238,7 @@ export function parse(query: string): Selection {
     diff: q.get('diff') === '1',
     whatIf: q.has('what_if') ? readWhatIf(text('what_if')) : null,
     along: text('along'),
+    watch: text('watch'),
   };
 }
 
@@ -294,12 +299,13 @@ export function write(s: Selection): string {
     q.push(['what_if', [w.input, w.output, w.batches, w.dtype, w.model].join('~')]);
   }
   add('along', s.along);
+  add('watch', s.watch);
   return `?${q.map(([k, v]) => `${k}=${encodeURIComponent(v).replaceAll('%2C', ',')}`).join('&')}`;
 }
 
 export const selection = signal<Selection>(EMPTY);
 
-/** What the server is told of price and carbon wherever it answers with a run. */
+/** Query parameters for price and carbon intensity, for all requests that return runs. */
 export const rates = computed(() => ({
   usd_per_kwh: selection.value.usd,
   g_per_kwh: selection.value.co2,
@@ -308,7 +314,7 @@ export const rates = computed(() => ({
 /** Where the crosshair stands, ms from the start of the run; not part of the address. */
 export const cursor = signal<number | null>(null);
 
-// One computed per field: a component that reads `at.token` does not wake when the range moves.
+// One computed signal per field: a component that reads `at.token` does not rerender when the range changes.
 const field = <K extends keyof Selection>(k: K) => computed(() => selection.value[k]);
 export const at = {
   view: field('view'),
@@ -323,14 +329,15 @@ export const at = {
   pane: field('pane'),
   window: field('window'),
   ids: field('ids'),
+  watch: field('watch'),
 };
 
-/** Changes of the same fields in quick succession (zooming by key, a slider, typing) are one step. */
+/** Quick successive changes of the same fields (zooming by key, a slider, typing) are one history entry. */
 const ONE_STEP_MS = 900;
 let lastFields = '';
 let lastChange = Number.NEGATIVE_INFINITY;
 
-/** Changes the selection: the address follows, and Back undoes it. */
+/** Changes the selection and the URL; Back undoes it. */
 export function select(change: Partial<Selection>): void {
   const before = selection.peek();
   const fields = (Object.keys(change) as (keyof Selection)[])
@@ -350,7 +357,7 @@ export function select(change: Partial<Selection>): void {
   selection.value = { ...before, ...change };
 }
 
-/** Changes the address without a history entry, for choices that the page makes itself. */
+/** Changes the URL without a history entry, for choices made by the page itself. */
 export function settle(change: Partial<Selection>): void {
   selection.value = { ...selection.peek(), ...change };
 }
@@ -378,7 +385,7 @@ export const hasSelection = computed(() => {
   );
 });
 
-/** Goes to another view or run: a stop for the back button. A new run starts with nothing selected. */
+/** Navigates to another view or run with a history entry. A new run starts with nothing selected. */
 export function go(change: Partial<Selection>): void {
   if (timer) flush(pending);
   const fresh = change.run !== undefined && change.run !== selection.value.run;
@@ -390,9 +397,14 @@ export function go(change: Partial<Selection>): void {
   window.scrollTo(0, 0);
 }
 
-/** The address `go` would lead to, for links that open in a new tab. */
+/** The URL to which `go` would navigate, for links that open in a new tab. */
 export const href = (change: Partial<Selection>): string =>
   write({ ...selection.value, ...NOTHING_SELECTED, ...change });
+
+/** The same without following the selection: for the many links of a list, each of which would otherwise be
+ * rendered again with every keystroke in the search. Whoever uses them renews them when one is pointed at or focused. */
+export const hrefNow = (change: Partial<Selection>): string =>
+  write({ ...selection.peek(), ...NOTHING_SELECTED, ...change });
 
 let timer = 0;
 let started = false;
@@ -408,11 +420,11 @@ function flush(how: 'push' | 'replace'): void {
   else history.replaceState(null, '', query);
 }
 
-/** Changes are gathered until there was none for so long: browsers limit replaceState, and a change of
- * the address costs as much as drawing a list. */
+/** Debounce time of URL updates: browsers limit replaceState, and a URL change costs as much as rendering a
+ * list. */
 const CALM_MS = 180;
 
-/** Ties the selection to the address bar. */
+/** Synchronises the selection with the address bar. */
 export function startSelection(): void {
   selection.value = parse(location.search);
   if (!/[?&]unit=/.test(location.search)) settle({ unit: unit.peek() });

@@ -1,4 +1,4 @@
-// Choices of this browser: theme, energy unit, ramp. Kept in localStorage, where it is allowed.
+// Settings of this browser: theme, energy unit, ramp. Stored in localStorage, where allowed.
 import { effect, signal } from '@preact/signals';
 import type { EnergyUnit } from '../core/format';
 import type { RampName } from '../core/ramp';
@@ -31,7 +31,7 @@ export const rampName = signal<RampName>(one(stored.ramp, ['viridis', 'cividis']
 
 const systemDark = matchMedia('(prefers-color-scheme: dark)');
 const systemStill = matchMedia('(prefers-reduced-motion: reduce)');
-/** What is shown now; canvases repaint when it changes. */
+/** The effective theme; canvases repaint when it changes. */
 export const dark = signal(false);
 export const still = signal(systemStill.matches);
 
@@ -54,7 +54,7 @@ export function startSettings(): void {
     try {
       localStorage.setItem(KEY, JSON.stringify(all));
     } catch {
-      // Private windows have no storage; choices then last as long as the page.
+      // Private windows may have no storage; settings then last as long as the page.
     }
   });
 }

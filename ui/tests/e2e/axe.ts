@@ -1,5 +1,5 @@
-// Accessibility by axe-core, WCAG 2 levels A and AA. The rules are read from the package and run in
-// the page through a script of the test, which the page's policy would not let the page itself do.
+// Accessibility by axe-core, WCAG 2 levels A and AA. The rules are read from the package and run in the page
+// by the test, because the page's content security policy would block them.
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type { Page } from 'playwright-core';
@@ -12,7 +12,7 @@ interface Violation {
   nodes: { html: string; failureSummary?: string }[];
 }
 
-/** Violations as readable lines; empty is good. */
+/** Violations as readable lines; empty if there are none. */
 export async function axe(page: Page): Promise<string[]> {
   // evaluate() runs outside of the page's content security policy.
   await page.evaluate(SOURCE);

@@ -1,5 +1,5 @@
-// Chromium for the tests: one browser a file, one context a test. Every console error, page error
-// and refused resource is collected; a test that leaves any behind fails.
+// Chromium for the tests: one browser per file, one context per test. Console errors, page errors and blocked
+// resources are collected; a test with any of them fails.
 import { existsSync } from 'node:fs';
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
 
@@ -16,7 +16,7 @@ export const launch = (): Promise<Browser> =>
       '--no-sandbox',
       '--disable-gpu',
       '--force-color-profile=srgb',
-      // It asks its maker's servers for nothing: a closed network would refuse it, many times.
+      // Disables Chromium's background requests, which fail in a closed network.
       '--disable-background-networking',
       '--disable-component-update',
       '--disable-quic',
@@ -24,7 +24,7 @@ export const launch = (): Promise<Browser> =>
     ],
   });
 
-/** Why no browser can be had here; empty when one starts. */
+/** Why no browser can be started here; empty if one can. */
 export const noBrowser = async (): Promise<string> => {
   if (!CHROMIUM && !process.env.CHROMIUM) return 'no Chromium is installed';
   try {
@@ -47,7 +47,7 @@ export interface How {
   height?: number;
   dark?: boolean;
   still?: boolean;
-  /** Console errors that the test provokes on purpose. */
+  /** Console errors that the test expects. */
   expected?: RegExp;
   scale?: number;
 }

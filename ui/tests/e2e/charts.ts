@@ -1,4 +1,4 @@
-// Looking at charts: a canvas is opaque, so the page (with ?test=1) hands its chart objects out.
+// Access to charts: a canvas is opaque to selectors, so the page (with ?test=1) exposes its chart objects.
 import type { Page } from 'playwright-core';
 
 interface AnyChart {
@@ -21,7 +21,7 @@ export async function chartHas(page: Page, name: string, property: string): Prom
   return ((await handle.jsonValue()) as { v: unknown }).v;
 }
 
-/** The middle of a mark, in page coordinates, scrolled into view. */
+/** Scrolls a mark into view; returns its centre in page coordinates. */
 export async function markAt(
   page: Page,
   name: string,
@@ -48,7 +48,7 @@ export async function clickMark(page: Page, name: string, mark: number): Promise
   await page.mouse.click(p.x, p.y);
 }
 
-/** Drags across a chart from one share of its width to another. */
+/** Drags across a chart between two fractions of its width. */
 export async function brush(page: Page, selector: string, from: number, to: number): Promise<void> {
   const el = page.locator(selector).first();
   await el.scrollIntoViewIfNeeded();

@@ -1,5 +1,5 @@
-// The page says nothing that is not so: one scenario per defect that it once had, against servers that
-// provoke them (no power source, a token in front, stopped and killed runs, batches).
+// Regression tests: one scenario per past defect, against servers that provoke it (no power source, token
+// required, stopped and killed runs, batches).
 import { createServer, request } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import type { Browser, Page } from 'playwright-core';
@@ -19,7 +19,7 @@ interface Token {
   sequence: number;
 }
 
-/** A reverse proxy that serves the program below a path, WebSockets too. */
+/** A reverse proxy that serves the program below a path, including WebSockets. */
 async function startProxy(port: number, below: string) {
   const strip = (url: string | undefined) => `/${(url ?? '/').slice(below.length)}`;
   const server = createServer((req, res) => {
@@ -161,7 +161,7 @@ describe.skipIf(why)('the page says what is so', () => {
     }
   });
 
-  test('2: behind a reverse proxy at a sub-path everything works, the session too', async () => {
+  test('2: everything works behind a reverse proxy at a sub-path, including the session', async () => {
     const closed = await startTarget('none', undefined, ['--token', 'open sesame']);
     const proxy = await startProxy(Number(new URL(closed.url).port), '/perjoule/');
     expected = /401|WebSocket/;
@@ -182,7 +182,7 @@ describe.skipIf(why)('the page says what is so', () => {
     }
   });
 
-  test('3: no anomaly is a rounding error, on a rail that is flat', async () => {
+  test('3: rounding errors of a flat rail are no anomalies', async () => {
     const flat = await startTarget('sim:seed=4,period_ms=1,kind=power,noise=0,resolution_mj=0');
     try {
       const ask = { prompt: 'A flat rail', profiling_depth: 'module', max_length: 64 };
@@ -207,7 +207,7 @@ describe.skipIf(why)('the page says what is so', () => {
     }
   });
 
-  test('4: the figure beside a scope is that of the scope, whatever is combined', async () => {
+  test('4: the figure shown with a scope is that of the scope, for any combination', async () => {
     const tokens = (await get<{ tokens: Token[] }>(`run/${run}/tokens`)).tokens;
     await visit({ view: 'analysis', run, token: '10' });
     await expect.poll(async () => mj(await figure())).toBeGreaterThan(0);
@@ -228,7 +228,7 @@ describe.skipIf(why)('the page says what is so', () => {
     await expect.poll(async () => mj(await figure())).toBeGreaterThan(layer);
   });
 
-  test('5: a time range filters tree, heatmap and hottest components, or the view says "whole run"', async () => {
+  test('5: a time range filters tree, heatmap and hottest components, or the view is labelled "whole run"', async () => {
     await visit({ view: 'analysis', run });
     await chartHas(page, 'icicle', 'shown');
     const value = () =>
@@ -248,7 +248,7 @@ describe.skipIf(why)('the page says what is so', () => {
     expect(await page.getByText('does not follow the scope').count()).toBe(0);
   });
 
-  test('6: Compare says first what differs, warns of what does not compare, and draws ratios on a log axis', async () => {
+  test('6: Compare first shows the differing settings, warns if runs are not comparable, and draws ratios on a log axis', async () => {
     await visit({ view: 'compare', ids: `${run},${batch}` });
     await panel('Settings that differ').waitFor();
     const text = await panel('Settings that differ').innerText();
@@ -266,7 +266,7 @@ describe.skipIf(why)('the page says what is so', () => {
     expect(sums.sum).toBeCloseTo(sums.difference, 4);
   });
 
-  test('7: loading the model is apart, and not in the joules of a token', async () => {
+  test('7: model loading is separate, and not included in the joules per token', async () => {
     const cold = await startTarget('sim:seed=6,period_ms=1,kind=counter');
     try {
       const ask = { prompt: 'Cold start', profiling_depth: 'module', max_length: 24 };
@@ -291,7 +291,7 @@ describe.skipIf(why)('the page says what is so', () => {
     }
   });
 
-  test('8: stalls do not decide what is hot: median and typical stand beside the mean', async () => {
+  test('8: stalls do not create hotspots: median and typical values are shown besides the mean', async () => {
     await visit({ view: 'analysis', run, pane: 'heatmap', per: 'median' });
     await chartHas(page, 'heatmap', 'shape');
     const text = await page.locator('.headline').innerText();
@@ -322,7 +322,7 @@ describe.skipIf(why)('the page says what is so', () => {
     expect(query().get('view')).toBe('analysis');
   });
 
-  test('10: the unit is in the address, and no two figures overlap in watt-hours', async () => {
+  test('10: the unit is in the URL, and no two figures overlap in watt-hours', async () => {
     await visit({ view: 'analysis', run });
     await page.locator('.headline').waitFor();
     await page.getByLabel('Energy unit').selectOption('Wh');
@@ -349,7 +349,7 @@ describe.skipIf(why)('the page says what is so', () => {
     await page.getByLabel('Energy unit').selectOption('auto');
   });
 
-  test('11: what cannot fit is refused before it is queued', async () => {
+  test('11: a run that does not fit is refused before it is queued', async () => {
     expected = /422/;
     await visit({ view: 'live' });
     await page.getByText('Connected').waitFor();
@@ -366,7 +366,7 @@ describe.skipIf(why)('the page says what is so', () => {
     expect(await page.locator('.queue li').count()).toBe(0);
   });
 
-  test('12: with the server gone nothing claims to run, and nothing red stays when it is back', async () => {
+  test('12: nothing is shown as running while the server is down, and errors are cleared when it is back', async () => {
     expected = /WebSocket|ERR_|Failed to load|ECONN/;
     const own = await startTarget('sim:seed=2,period_ms=1,kind=counter');
     try {
@@ -411,7 +411,7 @@ describe.skipIf(why)('the page says what is so', () => {
     }
   });
 
-  test('13: a run that is not there is said once, with a way out', async () => {
+  test('13: a missing run is reported once, with a link', async () => {
     expected = /404/;
     await visit({ view: 'analysis', run: '01980000-0000-7000-8000-000000000000' });
     await page.getByText(/there is no run/).waitFor();
@@ -421,7 +421,7 @@ describe.skipIf(why)('the page says what is so', () => {
     await page.locator('.runs tbody tr').first().waitFor();
   });
 
-  test('14: a run that was stopped near its end is shown as it is stored', async () => {
+  test('14: a run stopped near its end is shown with its stored status', async () => {
     await visit({ view: 'live' });
     await page.getByText('Connected').waitFor();
     for (const delay of [0, 30, 120]) {
@@ -445,7 +445,7 @@ describe.skipIf(why)('the page says what is so', () => {
           return stored;
         })
         .not.toMatch(/queued|running/);
-      // "cancelled" is said of one that had not begun; of any other its end decides.
+      // "cancelled" is shown for a run that had not begun; otherwise the run's final state counts.
       if (said === 'cancelled') expect(stored).toMatch(/cancelled|gone/);
       else expect(stored).toMatch(/completed|cancelled/);
       if (stored === 'gone') continue;
@@ -474,7 +474,7 @@ describe.skipIf(why)('the page says what is so', () => {
     }
   });
 
-  test('16: sequences of a batch have maps of their own, and a row of History opens from anywhere', async () => {
+  test('16: each sequence of a batch has its own map, and a row of History opens on a click anywhere', async () => {
     const tokens = (await get<{ tokens: Token[] }>(`run/${batch}/tokens`)).tokens;
     const other = tokens.find((t) => t.sequence === 2 && t.token > 4);
     await visit({ view: 'analysis', run: batch, pane: 'heatmap', token: String(other?.token) });
@@ -485,7 +485,7 @@ describe.skipIf(why)('the page says what is so', () => {
       ).some((v) => v > 0),
     );
     expect(known).toBe(true);
-    // The components of all sequences together are those of the run.
+    // The components of all sequences sum to those of the run.
     const summary = await get<{ components: { energy_mj: number }[] }>(`run/${batch}/summary`);
     const want = summary.components.reduce((a, c) => a + c.energy_mj, 0);
     await page.goto(at(target.url, { view: 'analysis', run: batch, pane: 'map' }));

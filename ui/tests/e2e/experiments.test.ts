@@ -1,4 +1,4 @@
-// Experiments in the page: grids that the real program ran and stored, one finished and one interrupted.
+// Experiments: grids run and stored by the real program, one finished and one interrupted.
 import { execFileSync, spawn } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -46,7 +46,7 @@ describe.skipIf(why)('experiments', () => {
       '--inputs',
       '8',
     ];
-    // A database exists from its first run on.
+    // The database is created by the first run.
     execFileSync(BIN, ['run', '--power', POWER, '--db', db, '-m', DEMO, '-n', '2', 'Hello'], {
       stdio: 'ignore',
     });
@@ -97,7 +97,7 @@ describe.skipIf(why)('experiments', () => {
       await fetch(`${target.url}api/profiling/experiments/${encodeURIComponent(name)}`)
     ).json()) as Result;
 
-  test('a finished one says its optimum, shows every cell and leads to runs and report', async () => {
+  test('a finished one shows its optimum and every cell, and links to runs and report', async () => {
     const d = await result('sweep');
     await visit({ experiment: 'sweep' });
     await page.locator('.experiment-verdict').getByText(d.optimum.name).first().waitFor();
@@ -123,7 +123,7 @@ describe.skipIf(why)('experiments', () => {
     await page.getByText('12 runs', { exact: true }).waitFor();
   });
 
-  test('the chart runs along any setting that varies, and the choice is in the address', async () => {
+  test('the axis of the chart can be any varying setting, and the choice is in the URL', async () => {
     await visit({ experiment: 'sweep' });
     await chartHas(page, 'factorial', 'count');
     const legend = () => panel('Energy per token by setting').locator('.legend').innerText();
@@ -135,7 +135,7 @@ describe.skipIf(why)('experiments', () => {
     await expect.poll(legend).toMatch(/bf16/);
   });
 
-  test('an interrupted one says how far it came, and can go on', async () => {
+  test('an interrupted one shows its progress, and can be resumed', async () => {
     const d = await result('cut short');
     expect(d.state).toBe('unfinished');
     await visit({});
@@ -145,7 +145,7 @@ describe.skipIf(why)('experiments', () => {
     expect(query().get('experiment')).toBe('cut short');
   });
 
-  test('one is planned in the page, watched, stopped, and goes on', async () => {
+  test('one is planned in the page, watched, stopped, and resumed', async () => {
     await visit({});
     await page.getByRole('button', { name: 'New experiment' }).click();
     const form = page.getByRole('form', { name: 'New experiment' });
@@ -184,7 +184,7 @@ describe.skipIf(why)('experiments', () => {
     await page.getByRole('link', { name: 'Its runs' }).waitFor();
   });
 
-  test('a run leads to what other batches would cost, each with its interval or a refusal', async () => {
+  test('a run links to predictions for other batch sizes, each with its interval or a refusal', async () => {
     await visit({ view: 'analysis' });
     await page.getByRole('link', { name: 'What if…' }).click();
     const asked = panel('What would it cost?');

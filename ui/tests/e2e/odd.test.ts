@@ -1,5 +1,5 @@
-// What the real server cannot show on demand: ten thousand runs, runs with missing parts side by side,
-// answers that fail. Generated runs by the fixture server.
+// Cases that the real server cannot produce on demand: ten thousand runs, incomplete runs side by side,
+// failing responses. Uses generated runs of the fixture server.
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
@@ -42,11 +42,11 @@ describe.skipIf(why)('the dashboard on odd data', () => {
   test('ten thousand runs are paged by the server', async () => {
     await visit({ view: 'history' });
     await page.getByText('10,000 runs').waitFor();
-    expect(await page.locator('.runs tbody tr').count()).toBe(50);
+    await expect.poll(() => page.locator('.runs tbody tr').count()).toBe(50);
     await page.getByRole('button', { name: 'Next' }).click();
     await page.getByText('51 to 100 of 10,000').waitFor();
     expect(new URL(page.url()).searchParams.get('page')).toBe('2');
-    // A page beyond the end leads to the last one.
+    // A page number beyond the end shows the last page.
     await page.goto(at(server.url, { view: 'history', page: '99999' }));
     await page.getByText('9951 to 10000 of 10,000').waitFor();
   });
@@ -91,7 +91,7 @@ describe.skipIf(why)('the dashboard on odd data', () => {
     });
   }
 
-  test('runs with and without energy are compared without a zero in place of a gap', async () => {
+  test('runs with and without energy are compared without zeros for missing values', async () => {
     await visit({ view: 'compare', ids: [0, 2, 4, 5].map(id).join(',') });
     await panel('Metrics').waitFor();
     const cells = await panel('Metrics')
@@ -104,7 +104,23 @@ describe.skipIf(why)('the dashboard on odd data', () => {
     expect(cells.filter((c) => /^0/.test(c))).toEqual([]);
   });
 
-  test('a panel whose data fails says so and can try again; the others stand', async () => {
+  test('a partial total shows its missing rails wherever its energy is shown', async () => {
+    await visit({ view: 'analysis', run: id(7) });
+    await page.locator('.trust .badge.partial').waitFor();
+    await page.goto(at(server.url, { view: 'history', run: id(7) }));
+    await page.locator('.runs .badge.partial').first().waitFor();
+    await page.goto(at(server.url, { view: 'compare', ids: [0, 7].map(id).join(',') }));
+    await panel('Metrics').locator('.badge.partial').first().waitFor();
+  });
+
+  test('a run of another engine shows the engine and its energy scope', async () => {
+    await visit({ view: 'analysis', run: id(9) });
+    await page.locator('.run-head .badge.engine').waitFor();
+    await page.goto(at(server.url, { view: 'history' }));
+    await page.locator('.runs .badge.engine').first().waitFor();
+  });
+
+  test('a panel whose data fails shows the error and a retry button; the others are unaffected', async () => {
     await visit({ view: 'analysis', run: id(0) }, /500/);
     await page.route('**/tree*', (r) =>
       r.fulfill({
@@ -159,7 +175,7 @@ describe.skipIf(why)('the dashboard on odd data', () => {
     expect(heights).toEqual([24]);
   });
 
-  test('nothing moves for those who asked for stillness', async () => {
+  test('prefers-reduced-motion disables animations', async () => {
     o = await open(browser, at(server.url, { view: 'live' }), { still: true });
     page = o.page;
     await page.getByText('Connected').waitFor();

@@ -1,5 +1,5 @@
-// What the scenarios run against: the real `perjoule serve` named by PERJOULE_BIN, with a simulated
-// sensor, the demo model and a database of its own; or, with E2E_FIXTURE=1, the fixture server.
+// The server under test: the real `perjoule serve` named by PERJOULE_BIN, with a simulated sensor, the demo
+// model and a temporary database; or, with E2E_FIXTURE=1, the fixture server.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
@@ -8,13 +8,13 @@ import { join, resolve } from 'node:path';
 import { startFixture } from '../fixture/server.ts';
 
 const ROOT = resolve(import.meta.dirname, '../../..');
-/** The built page: the folder that the program was made with, or ui/dist. */
+/** The built page: the folder embedded in the program, or ui/dist. */
 export const DIST = process.env.PERJOULE_PAGE ?? resolve(import.meta.dirname, '../../dist');
 const BIN = process.env.PERJOULE_BIN && resolve(process.env.PERJOULE_BIN);
 export const DEMO = process.env.PERJOULE_DEMO ?? join(ROOT, 'models/demo');
 export const FIXTURE = process.env.E2E_FIXTURE === '1';
 
-/** Why the real server cannot be tested here; empty when it can. */
+/** Why the real server cannot be tested here; empty if it can. */
 export const missing = ((): string => {
   if (FIXTURE) return '';
   if (!BIN) return 'PERJOULE_BIN names no binary';
@@ -25,10 +25,12 @@ export const missing = ((): string => {
 
 export interface Target {
   url: string;
-  /** Stops the process at once, as a crash would. */
+  /** Kills the process (SIGKILL), like a crash. */
   kill: () => Promise<void>;
   /** Starts it again on the same port and database. */
   restart: () => Promise<void>;
+  /** Stops the process for a while, as a busy machine does. */
+  stall: (ms: number) => Promise<void>;
   close: () => Promise<void>;
 }
 
@@ -55,7 +57,7 @@ async function healthy(url: string, child: ChildProcess, log: () => string): Pro
   throw new Error(`perjoule serve did not answer:\n${log()}`);
 }
 
-/** `db`: a database to serve instead of an empty one; it is left where it is. */
+/** `db`: a database to serve instead of an empty one; it is not deleted. */
 export async function startTarget(
   power: string,
   db?: string,
@@ -97,6 +99,11 @@ export async function startTarget(
     url,
     kill: () => down('SIGKILL'),
     restart: up,
+    stall: async (ms) => {
+      child.kill('SIGSTOP');
+      await new Promise((done) => setTimeout(done, ms));
+      child.kill('SIGCONT');
+    },
     close: async () => {
       await down('SIGTERM');
       rmSync(folder, { recursive: true, force: true });
@@ -119,6 +126,7 @@ async function fixtureTarget(power: string): Promise<Target> {
     restart: async () => {
       s = await startFixture({ ...how, port });
     },
+    stall: async () => {},
     close: () => s.close(),
   };
 }

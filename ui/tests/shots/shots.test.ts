@@ -1,6 +1,6 @@
-// Pictures of every view in both themes at two widths, for people to look at (npm run shots).
-// SHOTS names the folder; SHOTS_URL a running server instead of the fixture; ONLY names some of the
-// views. DOCUMENTS=1 makes the four of the documents instead: the first screen of a server whose runs
+// Screenshots of every view in both themes at two widths, for visual review (npm run shots). SHOTS names the
+// folder; SHOTS_URL a running server instead of the fixture; ONLY selects views. DOCUMENTS=1 makes the four
+// screenshots of the documents instead: the first screen of a server whose runs
 // of the experiment "documents" are tagged baseline, q8_0 and q4_0.
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -112,7 +112,7 @@ for (const [name, query] of Object.entries(views)) {
   }
 }
 
-/** The name of the file, and what is first done on the page. */
+/** The file name, and actions on the page before the screenshot. */
 const PICTURES: [string, string, boolean][] = [
   ['live', 'live-dark-1280', true],
   ['analysis', 'analysis-light-1280', false],

@@ -15,13 +15,13 @@ const odd = (over: Partial<Anomaly>): Anomaly => ({
 });
 const token = makeRun({ seed: 2, tokens: 4 }).tokens[2];
 
-test('a likely cause is said, an unknown one is not made up', () => {
+test('a likely cause is shown, an unknown one is not invented', () => {
   expect(whyOdd(odd({ cause: 'faults' }))).toMatch(/around it; likely cause: .*page faults/);
   for (const cause of ['unknown', null, undefined, 'of another version'])
     expect(whyOdd(odd({ cause }))).toBe(odd({}).reason);
 });
 
-test('a token says why it is marked, by its own anomaly and no other', () => {
+test('a marked token shows the reason, from its own anomaly only', () => {
   const quiet = { ...token, token: 2, disturbed: false };
   expect(whyToken(quiet, [odd({ token: 1 }), odd({ kind: 'power' })])).toBeNull();
   expect(whyToken(quiet, [odd({ cause: 'real' })])).toMatch(/property of the token/);

@@ -6,7 +6,7 @@ import { flows } from '../../src/views/analysis/flows.ts';
 import { makeRun, tree } from '../fixture/generate.ts';
 import { frame } from '../fixture/live.ts';
 
-test('CSV quotes, doubles quotes, leaves unavailable empty, defuses formulas', () => {
+test('CSV: quoting, doubled quotes, empty if unavailable, escaped formulas', () => {
   const csv = toCsv({
     columns: ['a', 'b "c"'],
     rows: [
@@ -56,7 +56,7 @@ test('the cube checks its magic and its length', () => {
   expect(() => decodeCube(new ArrayBuffer(64))).toThrow('no heatmap cube');
 });
 
-test('ramps run from dark to light without a step back', () => {
+test('ramps have monotonic lightness', () => {
   for (const name of ['viridis', 'cividis'] as const) {
     const lut = ramp(name);
     const light = Array.from(
@@ -72,7 +72,7 @@ test('ramps run from dark to light without a step back', () => {
   expect(level(3, 3, 3)).toBe(128);
 });
 
-test('flows conserve: what enters a node leaves it or stays in a component', () => {
+test('flows conserve energy: the input of a node equals its output, except for components', () => {
   const root = tree(makeRun({ seed: 3, layers: 9, tokens: 20 }), 'energy');
   const { nodes, links } = flows(root);
   const sum = (side: 'from' | 'to', id: string) =>

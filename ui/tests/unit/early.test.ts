@@ -1,4 +1,4 @@
-// The first requests of an analysis: sent by the entry script, and taken by the client once.
+// Prefetching of an analysis: requests are sent by the entry script, and taken by the client once.
 import { afterEach, expect, test, vi } from 'vitest';
 import { FIRST } from '../../src/api/address.ts';
 import { api } from '../../src/api/client.ts';
@@ -16,7 +16,7 @@ afterEach(() => {
   vi.unstubAllGlobals();
 });
 
-test('the client takes what the entry asked for, and asks itself the second time', async () => {
+test('the client takes a prefetched response once, then sends its own request', async () => {
   answering({ tokens: [] });
   askEarly('?view=analysis&run=a%2Fb');
   expect(asked).toHaveLength(4);
@@ -37,7 +37,7 @@ test.each(['?view=history', '?view=analysis', '?view=compare&run=x'])(
   },
 );
 
-test('an early request that fails is told to whoever takes it', async () => {
+test('a failed prefetch rejects for whoever takes it', async () => {
   vi.stubGlobal('fetch', async () => {
     throw new TypeError('refused');
   });
@@ -45,7 +45,7 @@ test('an early request that fails is told to whoever takes it', async () => {
   await expect(api.summary('gone')).rejects.toThrow('cannot be reached');
 });
 
-test('a list in the same words is the same list', async () => {
+test('an unchanged list keeps its identity', async () => {
   answering([{ id: 'a' }]);
   const first = (await api.runs({ search: 'j' })).runs;
   expect((await api.runs({ search: 'jo' })).runs).toBe(first);

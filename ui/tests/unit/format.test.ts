@@ -10,6 +10,7 @@ import {
   percent,
   power,
   promptOf,
+  spread,
   time,
 } from '../../src/core/format.ts';
 
@@ -26,7 +27,7 @@ test('zero is a value with a unit', () => {
   expect(time(0)).toBe('0 ms');
 });
 
-test('energies take the prefix that fits', () => {
+test('energies get a suitable SI prefix', () => {
   expect(energy(24_100)).toBe('24.1 J');
   expect(energy(0.0125)).toBe('12.5 µJ');
   expect(energy(2.5e6)).toBe('2.50 kJ');
@@ -54,11 +55,17 @@ test('an interval is 1.96 deviations wide, in the unit of the figure', () => {
 test('value and half width share their last digit', () => {
   expect(pair(251.37, 27.2)).toBe('251 ± 27');
   expect(pair(7.244, 0.703)).toBe('7.2 ± 0.7');
+  expect([spread(0.21), spread(0.00002), spread(0), spread(null)]).toEqual([
+    '±21.0 %',
+    'within 0.01 %',
+    '±0 %',
+    'unavailable',
+  ]);
   expect(pair(1.36121, 0.00031)).toBe('1.3612 ± 0.0003');
   expect(pair(1.36121, 0.00014)).toBe('1.36121 ± 0.00014');
 });
 
-test('digits keeps three of them', () => {
+test('digits keeps three significant digits', () => {
   expect(digits(1234.5)).toBe('1,235');
   expect(digits(0.012345)).toBe('0.0123');
   expect(digits(1.5e12)).toBe('1.50e12');
@@ -66,18 +73,21 @@ test('digits keeps three of them', () => {
   expect(count(42)).toBe('42');
 });
 
-test('clip flattens and marks what it cut', () => {
+test('clip removes line breaks and marks truncation', () => {
   expect(clip('a\n b', 10)).toBe('a b');
   expect(clip('abcdefgh', 5)).toBe('abcd…');
 });
 
-test('a private prompt is called private, and one that was not recorded is empty', () => {
+test('a private prompt is shown as private, a missing one as empty', () => {
   expect(promptOf({ prompt: 'Once', prompt_private: null })).toBe('Once');
   expect(promptOf({ prompt: null, prompt_private: { words: 2 } })).toBe('(private)');
   expect(promptOf({ prompt: null })).toBe('');
+  expect(promptOf({ prompt: '5,6,7,8' })).toBe('4 token ids: 5,6,7,8');
+  expect(promptOf({ prompt: '5,6,7,8\n6,7,8,9' })).toMatch(/^8 token ids in 2 prompts: 5,6,7,8/);
+  expect(promptOf({ prompt: '5,6,7,8\nand text' })).toBe('5,6,7,8\nand text');
 });
 
-test('a share says no more digits than anyone reads', () => {
+test('a share has no more digits than useful', () => {
   expect(percent(0.1234)).toBe('12.3 %');
   expect(percent(0.00123)).toBe('0.12 %');
   expect(percent(0.0000259)).toBe('<0.01 %');
@@ -85,13 +95,13 @@ test('a share says no more digits than anyone reads', () => {
   expect(percent(0)).toBe('0 %');
 });
 
-test('what rounds to a thousand takes the next unit', () => {
+test('a value that rounds to a thousand gets the next unit', () => {
   expect(power(999.99)).toBe('1.00 W');
   expect(energy(999.7)).toBe('1.00 J');
   expect(time(999.3)).toBe('999 ms');
 });
 
-test('money is written out', () => {
+test('money has no exponent', () => {
   expect(dollars(0.00000104)).toBe('$0.0000010');
   expect(dollars(1.234)).toBe('$1.2');
   expect(dollars(null)).toBe('unavailable');

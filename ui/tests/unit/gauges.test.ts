@@ -25,7 +25,7 @@ describe('conditions over time', () => {
     expect(gaugesOf(device({ temperature_c: [null, null, null] }))).toEqual([]);
     expect(gaugesOf(null)).toEqual([]);
   });
-  test('a lane says its ranges and where it was throttled', () => {
+  test('a lane states its ranges and throttling', () => {
     const [g] = gaugesOf(
       device({
         temperature_c: [50, null, 62.5],
@@ -36,14 +36,14 @@ describe('conditions over time', () => {
     expect(gaugeText(g)).toBe(
       'cpu: temperature 50.0 to 62.5 °C, clock 3,000 MHz, throttled in 2 of 3 readings',
     );
-    // A gap stays a gap: the reading of 50 °C does not stand for it.
+    // A gap stays a gap: the reading of 50 °C is not held across it.
     expect(gaugeRows(g, 1)).toEqual([
       ['Clock', '3,000 MHz'],
       ['Throttled', 'thermal'],
     ]);
     expect(gaugeRows(g, 2)[2]).toEqual(['Throttled', 'power, thermal']);
   });
-  test('a reading holds until the next one', () => {
+  test('a reading is held until the next one', () => {
     const [g] = gaugesOf(device({ utilisation: [0, 1, 1] }));
     expect([0, 999, 1000, 1001, 9999].map((t) => readingAt(g, t))).toEqual([0, 0, 1, 1, 2]);
   });

@@ -5,7 +5,7 @@ import { type Entry, GLOSSARY } from '../../src/core/glossary.ts';
 
 const DOCS = join(import.meta.dirname, '../../../docs');
 
-test('every word names a chapter that is there', () => {
+test('every term refers to an existing section', () => {
   for (const [term, e] of Object.entries(GLOSSARY) as [string, Entry][]) {
     const [file, heading] = e.where.split(/, (.*)/);
     const lines = readFileSync(join(DOCS, file), 'utf8').split('\n');

@@ -55,29 +55,29 @@ const experiment = (of: Partial<Experiment>): Experiment => ({
 });
 
 describe('the grid of an experiment', () => {
-  test('varies in what has several levels', () => {
+  test('factors that vary are those with several levels', () => {
     expect(varying(cells)).toEqual(['dtype', 'batch']);
     expect(varying(cells.slice(0, 1))).toEqual([]);
   });
-  test('lines join cells that differ along one setting only, in its order', () => {
+  test('lines join cells that differ in one setting only, in its order', () => {
     const l = lines(cells, 'batch');
     expect(l).toHaveLength(2);
     expect(l[0].map((c) => c.batch)).toEqual([1, 4, 8]);
     expect(l.map((x) => lineName(cells, x[0], 'batch'))).toEqual(['bf16', 'q8_0']);
     expect(lines(cells, 'dtype')).toHaveLength(3);
   });
-  test('numbers stand at their value, names side by side', () => {
+  test('numbers are placed at their value, names evenly', () => {
     const batch = positions(cells, 'batch');
     expect(batch).toMatchObject({ log: true, ticks: [1, 4, 8] });
     const dtype = positions(cells, 'dtype');
     expect(dtype).toMatchObject({ log: false, ticks: [0, 1] });
     expect(dtype.name(1)).toBe('q8_0');
     expect(dtype.name(7)).toBe('');
-    // 0 threads are all of them: not a place on an axis of numbers.
+    // 0 threads means all, so it has no position on a numeric axis.
     const threads = positions([cell(0, { threads: 0 }), cell(1, { threads: 2 })], 'threads');
     expect(threads.ticks.map(threads.name)).toEqual(['all', '2']);
   });
-  test('names of levels and plans read as words', () => {
+  test('levels and plans have readable names', () => {
     expect(levelName('model', '/models/demo')).toBe('demo');
     expect(levelName('dtype', null)).toBe('as stored');
     expect(planText({ repeat: 5, dtypes: ['a', 'b'], batches: [1, 2, 4] })).toBe(
@@ -85,7 +85,7 @@ describe('the grid of an experiment', () => {
     );
     expect(planText({ repeat: 1 })).toBe('one cell, 1 run each');
   });
-  test('the axis is the chosen setting, else a number', () => {
+  test('the axis is the chosen setting, or a numeric one by default', () => {
     expect(alongOf(cells, '')).toBe('batch');
     expect(alongOf(cells, 'dtype')).toBe('dtype');
     expect(alongOf(cells, 'output')).toBe('batch');
@@ -120,7 +120,7 @@ describe('the verdict of an experiment', () => {
     expect(text).toMatch(/no optimum/);
     expect(text).not.toMatch(/\d [mk]?J/);
   });
-  test('tells a latency limit that no cell keeps from runs that have not ended', () => {
+  test('distinguishes a latency limit that no cell meets from unfinished runs', () => {
     expect(verdict(experiment({ optimum: null }))[0]).toMatch(/latency limit/);
     expect(verdict(experiment({ optimum: null, done: 0 }))[0]).toMatch(/No run has ended/);
   });
@@ -144,7 +144,7 @@ describe('the knee of a Pareto front', () => {
       ]),
     ).toBe(null);
   });
-  test('follows the axes that it is seen on', () => {
+  test('depends on the scale of the axes', () => {
     const front = [1, 10, 100].map((x) => ({ x, y: x }));
     expect(kneeOf(front, { x: true, y: true })).toBe(null);
     expect(

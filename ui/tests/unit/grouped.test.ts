@@ -4,7 +4,7 @@ import { makeRun } from '../fixture/generate.ts';
 
 const run = (over: object) => ({ ...makeRun({ seed: 1, tokens: 4 }).summary, ...over });
 
-test('runs stand in the group of their value, and in one without a name where they have none', () => {
+test('runs are grouped by value, those without one in an unnamed group', () => {
   const runs = [
     run({ experiment_name: 'a' }),
     run({ experiment_name: null }),
@@ -16,7 +16,7 @@ test('runs stand in the group of their value, and in one without a name where th
   ]);
 });
 
-test('a run with two tags stands in both groups', () => {
+test('a run with two tags is in both groups', () => {
   const runs = [run({ tags: ['x', 'y'] }), run({ tags: ['y'] })];
   expect(grouped(runs, 'tag').map((g) => [g.name, g.runs.length])).toEqual([
     ['x', 1],
@@ -30,7 +30,7 @@ test('runs that differ in one setting are not the same group', () => {
   expect(grouped(runs, 'settings').map((g) => g.runs.length)).toEqual([2, 1]);
 });
 
-test('a spread leaves out what is unavailable, and is none where nothing is known', () => {
+test('a spread ignores unavailable values, and is null if none are known', () => {
   expect(spread([3, null, 1, 2])).toEqual({ mid: 2, lo: 1, hi: 3 });
   expect(spread([null, Number.NaN])).toBeNull();
 });

@@ -59,7 +59,7 @@ test('a run from the queue to its end', () => {
   expect(live.finished.value).toBe(before + 1);
 });
 
-test('what is repeated after a reconnect is not counted twice', () => {
+test('messages replayed after a reconnect are not counted twice', () => {
   start();
   token(0);
   token(1);
@@ -85,7 +85,7 @@ test('missing energy is unavailable, not zero', () => {
   token(0, { energy_mj: null, power_mw: null });
   expect(live.tokens[0].energy).toEqual({ unit: 'mJ', source: 'unavailable', reason: null });
   expect(live.totals).toMatchObject({ known: 0, energy: { source: 'unavailable' } });
-  // A figure that does not say where it comes from is none.
+  // A figure without a source is not shown.
   token(1, { energy_source: undefined });
   expect(live.tokens[1].energy.source).toBe('unavailable');
   say('power_sample', {
@@ -99,7 +99,7 @@ test('missing energy is unavailable, not zero', () => {
   expect(live.samples.last(3)).toBeNaN();
 });
 
-test('binary batches join the same ring and make the phases', () => {
+test('binary batches are added to the same ring buffer and set the phases', () => {
   start();
   const columns = [
     Float32Array.of(0, 1, 2, 3),
@@ -142,7 +142,7 @@ test('a heatmap comes as frames after its layout, or as a list of components', (
   expect(Array.from(g?.values ?? [])).toEqual([2, Number.NaN, Number.NaN, 3]);
 });
 
-test('a warning that comes before its run has begun belongs to it', () => {
+test('a warning that precedes its run belongs to it', () => {
   start();
   say('inference_complete', { status: 'completed', summary: { id: 'r1' } });
   live.feed.message({
@@ -183,7 +183,7 @@ test('lost messages are counted and warnings kept', () => {
   expect(live.warnings.value).toMatchObject([{ code: 'power_unavailable' }]);
 });
 
-test('messages of unknown types and odd shapes do no harm', () => {
+test('messages of unknown types and shapes are ignored', () => {
   start();
   say('surprise', { anything: 1 });
   say('token_complete', { position: 'x', text: 5, energy_mj: 'much' });
@@ -192,7 +192,7 @@ test('messages of unknown types and odd shapes do no harm', () => {
   expect(live.run.value?.state).toBe('running');
 });
 
-test('the layer that took most is told from the heatmap, and none where there is none', () => {
+test('the layer with the highest value comes from the heatmap, if there is one', () => {
   const what = { metric: 'time', unit: 'ms' } as const;
   const of = (values: number[], layers: number) =>
     mostOf({ layers, components: ['a', 'b'], values: Float32Array.from(values), token: 7, what });
@@ -200,4 +200,14 @@ test('the layer that took most is told from the heatmap, and none where there is
   expect(of([Number.NaN, Number.NaN, Number.NaN, Number.NaN], 2)).toBe('');
   expect(of([1, 2], 1)).toBe('');
   expect(mostOf(null)).toBe('');
+});
+
+test('the running layer is shown until the section is over', () => {
+  start();
+  say('section_start', { t_ms: 5, phase: 'decode', section_name: 'layers' });
+  expect(live.now.value.layer).toBe(-1);
+  say('layer_running', { t_ms: 6, phase: 'decode', position: 4, layer_index: 1 });
+  expect(live.now.value).toMatchObject({ section: 'layers', token: 4, layer: 1, t: 6 });
+  say('section_start', { t_ms: 9, phase: 'decode', section_name: 'sampling' });
+  expect(live.now.value).toMatchObject({ section: 'sampling', layer: -1 });
 });

@@ -20,7 +20,7 @@ const partial = (has: string[], lacks: string[]) => ({
   partial_rails: lacks,
 });
 
-test('a partial total names what it has and what it lacks', () => {
+test('a partial total names its rails and the missing ones', () => {
   expect(partialText(partial(['cpu'], ['gpu']))).toBe('partial: CPU only, GPU missing');
   expect(partialText(partial(['cpu', 'dram'], ['gpu0', 'gpu1']))).toBe(
     'partial: CPU and DRAM only, GPU0 and GPU1 missing',
@@ -34,7 +34,7 @@ test('a partial total names what it has and what it lacks', () => {
 test('a total that is whole or unavailable is not partial', () => {
   expect(partialText(whole)).toBeNull();
   expect(partialText({ ...partial(['cpu'], ['gpu']), total_energy_mj: null })).toBeNull();
-  // A run that still waits has no lists.
+  // A queued run has no lists yet.
   expect(partialText({ ...whole, total_rails: null, partial_rails: null })).toBeNull();
 });
 
@@ -84,7 +84,7 @@ test('the typical token is not the mean', () => {
   expect(typicalToken({ ...whole, joules_per_token_typical: null })).toBe('unavailable');
 });
 
-test('no model loaded and an unknown energy are told apart', () => {
+test('no model loaded and an unknown energy are distinguished', () => {
   expect(modelLoad({ ...whole, model_load_energy_mj: 1200 })).toBe('1.20 J');
   expect(modelLoad({ ...whole, model_load_energy_mj: null, request_energy_mj: 22_900 })).toBe(
     'none',

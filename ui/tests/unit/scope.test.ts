@@ -1,4 +1,4 @@
-// What a scope holds of a run: the sums that every view of the workspace is drawn from.
+// Sums of a scope, from which all views of the workspace are drawn.
 import { expect, test } from 'vitest';
 import type { Cube } from '../../src/api/binary.ts';
 import type { Summary, TreeNode } from '../../src/api/types.ts';
@@ -66,7 +66,7 @@ const energyOf = (s: Partial<Scope>) =>
   amountOf(figures(rows, { ...NONE, ...s }).energy) ?? Number.NaN;
 const held = (x: ReturnType<typeof sums>) => hottest(x).reduce((a, p) => a + (p.energy ?? 0), 0);
 
-test('what another program disturbed is no hotspot: it is left out on request', () => {
+test('disturbed tokens are no hotspots: they are excluded on request', () => {
   const odd = rows.tokens.map((t, i) => ({ ...t, disturbed: i === 3 || i === 7 }));
   const total = (r: RunRows, calm: boolean) =>
     hottest(sums(r, cubes, NONE, 'energy', false, calm)).reduce((a, p) => a + (p.energy ?? 0), 0);
@@ -84,7 +84,7 @@ test('what another program disturbed is no hotspot: it is left out on request', 
 
 const cellsIn = (s: Partial<Scope>) => held(sums(rows, cubes, { ...NONE, ...s }, 'energy'));
 
-test('the whole run, its phases, its tokens and halves of it add up', () => {
+test('the sums of the whole run, its phases, tokens and halves agree', () => {
   const total = summary.total_energy_mj ?? 0;
   const end = summary.total_duration_ms ?? 0;
   expect(energyOf({ range: [0, end] })).toBeCloseTo(total, 4);
@@ -113,7 +113,7 @@ test('a token, a layer and a component together are the one cell, and not the fi
   expect(cellsIn({ phase: 'decode', layer: 5 })).toBeCloseTo(want, 2);
 });
 
-test('a phase that the token does not lie in leaves nothing', () => {
+test('a token and another phase have an empty intersection', () => {
   expect(cellsIn({ phase: 'prefill', token: 10 })).toBe(0);
   expect(isKnown(figures(rows, { ...NONE, phase: 'prefill', token: 10 }).energy)).toBe(false);
 });
@@ -131,7 +131,7 @@ test('an energy without a source is unavailable, never zero', () => {
   expect(hottest(time).every((p) => p.energy === null && p.ms > 0)).toBe(true);
 });
 
-test('net of idle takes the idle power out by time', () => {
+test('net energy subtracts idle power in proportion to time', () => {
   const scope = { ...NONE, phase: 'decode' };
   const gross = sums(rows, cubes, scope, 'energy');
   const net = sums(rows, cubes, scope, 'energy', true);
@@ -142,7 +142,7 @@ test('net of idle takes the idle power out by time', () => {
   expect(held(gross) - held(net)).toBeCloseTo((idle / (decode?.duration_ms ?? 1)) * ms, 2);
 });
 
-test('in a batch a sequence is the rows that are its own, and its time is counted once per step', () => {
+test('in a batch a sequence has its own rows, and its time is counted once per step', () => {
   const tokens = run.tokens.slice(0, 8).map((t, i) => ({
     ...t,
     token: i,
@@ -160,13 +160,13 @@ test('in a batch a sequence is the rows that are its own, and its time is counte
     6,
   );
   expect([one.tokens, one.ms]).toEqual([2, 20]);
-  // Parts: a step's time is stored whole with every sequence, and is counted once over all of them.
+  // A step's time is stored in full for every sequence, and counted once over all sequences.
   const x = sums(batch, cubes, { ...NONE, layer: 0, component: COMPONENTS[0] }, 'time');
   const whole = tokens.reduce((a, _, i) => a + cell(run, 'time', i, 0, 0), 0);
   expect(hottest(x)[0].ms).toBeCloseTo(whole / 4, 4);
 });
 
-test('the trees of a scope conserve, merged and apart', () => {
+test('the trees of a scope conserve energy, merged and by layer', () => {
   for (const merged of [false, true]) {
     const root = tree(sums(rows, cubes, { ...NONE, range: [0, 150] }, 'energy'), merged);
     expect(root.children?.length).toBeGreaterThan(0);
@@ -185,7 +185,7 @@ test('the trees of a scope conserve, merged and apart', () => {
   expect(decode?.children?.some((c) => c.kind === 'layer')).toBe(false);
 });
 
-test('the median of a cell is not moved by one stall', () => {
+test('the median of a cell is robust to one stall', () => {
   const stalled = { ...cubes.time, values: cubes.time.values.slice() };
   stalled.values[12 * stalled.layers * stalled.components] *= 1000;
   const scope = { ...NONE, phase: 'decode' };
@@ -193,7 +193,7 @@ test('the median of a cell is not moved by one stall', () => {
   expect(Math.abs(medians(rows, stalled, scope)[0] / before - 1)).toBeLessThan(0.1);
 });
 
-test('the map of tokens and layers holds what the cube holds', () => {
+test('the token × layer map equals the cube', () => {
   const m = tokenLayers(rows, energyCube, NONE, cubes.components);
   expect([m.tokens.length, m.layers]).toEqual([30, 6]);
   let want = 0;
@@ -212,7 +212,7 @@ test('the parts of the verdict sum to the total, gross and net, with and without
   expect(segments({ ...summary, total_energy_mj: null }, rows, cubes, false)).toBeNull();
 });
 
-test('disturbed tokens stand apart from decode', () => {
+test('disturbed tokens are separate from decode', () => {
   const mark = (odd: number) => ({
     ...rows,
     tokens: run.tokens.map((t, i) => ({ ...t, disturbed: i === odd })),
@@ -223,6 +223,16 @@ test('disturbed tokens stand apart from decode', () => {
   expect(of(list, 'disturbed')).toBeCloseTo(run.tokens[9].energy_mj ?? 0, 6);
   expect(of(calm, 'disturbed')).toBe(0);
   expect(of(list, 'attention')).toBeLessThan(of(calm, 'attention'));
+});
+
+test('what another engine did around its tokens is not called tokenization', () => {
+  const label = (engine: string, tokens: typeof rows.tokens) =>
+    segments({ ...summary, engine }, { ...rows, tokens }, null, false)?.find(
+      (x) => x.key === 'other',
+    )?.label;
+  expect(label('perjoule', rows.tokens)).toBe('Other');
+  expect(label('llama.cpp', rows.tokens)).toBe('Around the tokens');
+  expect(label('exec', [])).toBe('Program');
 });
 
 test('the interval of a median is wide for few and narrow for many', () => {
@@ -244,7 +254,10 @@ test('the tree of one token, of one layer or component in it, holds what that to
     for (const merged of [true, false]) {
       const root = tree(sums(rows, cubes, { ...NONE, ...s }, 'energy'), merged);
       expect(root.children?.map((p) => p.name)).toEqual(['decode']);
-      expect(root.value).toBeCloseTo(energyOf({ token: 10 }), 6);
+      // What is outside the chosen part is not in the scope, rather than unattributed in it.
+      const part = 'layer' in s;
+      expect(root.value).toBeCloseTo(part ? cellsIn(s) : energyOf({ token: 10 }), 6);
+      if (part) for (const p of root.children ?? []) expect(p.self).toBeCloseTo(0, 9);
       const down = (n: typeof root): number =>
         n.kind === 'component'
           ? (n.value ?? 0)

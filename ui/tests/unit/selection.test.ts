@@ -59,6 +59,7 @@ const full: Selection = {
   diff: true,
   whatIf: { input: '8', output: '64', batches: '1,8', dtype: '', model: 'synthetic:a,layers=2' },
   along: 'batch',
+  watch: 'bench01',
 };
 
 beforeEach(() => {
@@ -66,7 +67,7 @@ beforeEach(() => {
   startSelection();
 });
 
-test('every state survives the address', () => {
+test('every state survives the round trip through the URL', () => {
   expect(parse(write(full))).toEqual(full);
   expect(parse(write(EMPTY))).toEqual(EMPTY);
 });
@@ -75,7 +76,7 @@ test('defaults are left out', () => {
   expect(write(EMPTY)).toBe('?view=live');
 });
 
-test('nonsense in the address takes the default', () => {
+test('invalid values in the URL give the default', () => {
   const ids = Array.from({ length: CHOSEN + 1 }, (_, i) => `id${i}`);
   const s = parse(
     `?view=%3Cscript%3E&t=9-3&token=-4&layer=1e9&metric=joy&page=0&order=up&ids=,,${ids}`,
@@ -91,8 +92,8 @@ test('token 0 is a selection, not nothing', () => {
   expect(hasSelection.value).toBe(false);
 });
 
-test('each choice is a step that Back undoes; a quick row of one kind is one step', async () => {
-  // What the test before has chosen is written first.
+test('each choice is a history entry; quick changes of one kind are one entry', async () => {
+  // Flush pending changes of the previous test.
   await new Promise((done) => setTimeout(done, 200));
   const before = history.length;
   for (const layer of [1, 2]) select({ layer });

@@ -12,7 +12,7 @@ import {
   ticks,
 } from '../../src/core/stats.ts';
 
-test('a ring keeps the last rows in order, across many wraps', () => {
+test('a ring buffer keeps the last rows in order across many wraps', () => {
   const r = new Ring(5, 2);
   for (let i = 0; i < 23; i++) {
     r.push([i, 2 * i]);
@@ -28,7 +28,7 @@ test('a ring keeps the last rows in order, across many wraps', () => {
   expect(r.last(0)).toBeNaN();
 });
 
-test('lowerBound is the first index not below', () => {
+test('lowerBound is the first index with a value not below', () => {
   const a = [1, 3, 3, 7];
   expect([0, 1, 2, 3, 4, 7, 8].map((x) => lowerBound(a, x))).toEqual([0, 0, 1, 1, 3, 3, 4]);
 });
@@ -50,7 +50,7 @@ test('decimation keeps every extreme', () => {
   for (let i = 1; i < thin.length; i++) expect(thin.x[i]).toBeGreaterThan(thin.x[i - 1]);
 });
 
-test('buckets are anchored to the absolute index: a moving window does not shimmer', () => {
+test('buckets are anchored to the absolute index: a sliding window does not flicker', () => {
   const n = 4000;
   const y = wave(n);
   const x = Float64Array.from({ length: n }, (_, i) => i);
@@ -84,7 +84,7 @@ test('a bucket of gaps is a gap, a gap in a bucket is not', () => {
   expect(kept.slice(4).every(Number.isFinite)).toBe(true);
 });
 
-test('few points pass unchanged', () => {
+test('few points are left unchanged', () => {
   const x = Float64Array.of(1, 2, 3);
   const y = [Float64Array.of(3, Number.NaN, 5)];
   expect(minMax(x, y, 0, 500)).toEqual({ x, y, length: 3 });
@@ -142,14 +142,14 @@ test('the Pareto front equals brute force', () => {
   }
 });
 
-test('ticks are round and inside', () => {
+test('ticks are round and within the range', () => {
   expect(ticks(0, 50, 5)).toEqual([0, 10, 20, 30, 40, 50]);
   expect(ticks(0.2, 0.9, 4).map((t) => Math.round(t * 10))).toEqual([2, 4, 6, 8]);
   expect(logTicks(0.5, 2000)).toEqual([1, 10, 100, 1000]);
   expect(logTicks(0.4, 12)).toEqual([0.5, 1, 2, 5, 10]);
 });
 
-test('stepping along a window gives what thinning it anew gives', () => {
+test('incremental decimation equals decimation from scratch', () => {
   const n = 6000;
   const x = Float64Array.from({ length: n }, (_, i) => i * 0.5);
   const y = [wave(n), Float64Array.from(x, (v) => (Math.floor(v) % 90 < 40 ? Number.NaN : v))];
@@ -174,7 +174,7 @@ test('stepping along a window gives what thinning it anew gives', () => {
   expect(size).toBe(32);
 });
 
-test('a colour scale does not give itself to one outlier', () => {
+test('a colour scale is robust to an outlier', () => {
   const even = Array.from({ length: 60 }, (_, i) => i);
   expect(scaleOf(even)).toEqual({ lo: 0, hi: 59, clipped: false });
   const odd = scaleOf([...even, 9000]);
@@ -183,7 +183,7 @@ test('a colour scale does not give itself to one outlier', () => {
   expect(scaleOf([Number.NaN])).toBeNull();
 });
 
-test('tokens that stand out do not darken the others', () => {
+test('outlier tokens do not darken the others', () => {
   const tokens = [
     ...Array.from({ length: 90 }, (_, i) => 10 + (i % 10) / 10),
     ...Array.from({ length: 10 }, () => 900),

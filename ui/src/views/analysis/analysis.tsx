@@ -1,5 +1,4 @@
-// The analysis of one run: the verdict, and below it a workspace whose panels all follow one
-// scope.
+// The analysis of one run: the verdict, and below it a workspace whose panels share one scope.
 import { signal, useComputed } from '@preact/signals';
 import { useEffect, useMemo } from 'preact/hooks';
 import { api } from '../../api/client';
@@ -33,7 +32,7 @@ import { TimelinePanel } from './timeline';
 import { AnomalyPanel, MapPane, TokensPane } from './tokens';
 import { Verdict } from './verdict';
 
-/** Counts up when a run that was awaited has ended. */
+/** Incremented when the awaited run has ended. */
 const again = signal(0);
 
 export function AnalysisView() {
@@ -42,7 +41,7 @@ export function AnalysisView() {
   return <Latest />;
 }
 
-/** Without a run in the address: the newest one. */
+/** The newest run, if the URL names none. */
 function Latest() {
   const res = useResource(`latest ${finished.value}`, (s) => api.runs({ limit: 1 }, s));
   const first = res.value.data?.runs[0];
@@ -77,14 +76,14 @@ const LABEL: Record<Pane, string> = {
   figures: 'All figures',
 };
 
-/** Panes that always show the whole run and are labelled so. */
+/** Panes that always show the whole run, and are labelled accordingly. */
 const WHOLE: ReadonlySet<Pane> = new Set(['roofline', 'rails', 'experts', 'figures']);
 
 type Data = ReturnType<typeof useRun>;
 
 const STEP_MS = 120;
 
-/** Plays the tokens of the run, one after another. */
+/** Plays back the tokens of the run one after another. */
 function usePlayer(data: Data): void {
   const n = data.tokens.value.data?.length ?? 0;
   useEffect(() => {
@@ -151,7 +150,7 @@ function Analysis({ id }: { id: string }) {
   );
 }
 
-/** Structure and details, below the timeline: made when that is painted, in the room they will have. */
+/** Structure and details below the timeline, created after its first paint in reserved space. */
 function Workspace({ data, full }: { data: Data; full: Range }) {
   if (!useDrawn(data.calm)) return <div class="workspace to-come" />;
   return (
@@ -162,7 +161,7 @@ function Workspace({ data, full }: { data: Data; full: Range }) {
   );
 }
 
-/** One sentence for a run that is not there, instead of one in each panel. */
+/** One message for a missing run, instead of one in each panel. */
 function Missing({ data, error }: { data: Data; error: string }) {
   return (
     <div class="stack analysis">
@@ -181,7 +180,7 @@ function Missing({ data, error }: { data: Data; error: string }) {
   );
 }
 
-/** Rows of a run come with its end. */
+/** The rows of a run are available once it has ended. */
 function Unfinished({ id, status }: { id: string; status: string }) {
   useEffect(() => {
     const first = finished.peek();
@@ -298,7 +297,7 @@ const isMixture = (data: Data): boolean =>
     /^(router|experts?)/.test(c.component_name),
   );
 
-/** The stretch of time that the selection covers, with a little air. */
+/** The time range of the selection, with a small margin. */
 function focusOf(data: Data): Range | null {
   const s = selection.peek();
   const t = s.token !== null ? data.tokens.peek().data?.find((x) => x.token === s.token) : null;

@@ -1,7 +1,7 @@
 // Descriptions of anomalous tokens and samples.
 import type { Anomaly, TokenRow } from '../../api/types';
 
-/** Texts of the causes that the server reports; none for an unknown cause. */
+/** Descriptions of the causes reported by the server; none for an unknown cause. */
 const CAUSES: Record<string, string> = {
   disturbed: 'the machine was busy with something else',
   throttled: 'the clock was throttled',
@@ -15,7 +15,7 @@ export const whyOdd = (a: Anomaly): string => {
   return cause ? `${a.reason}; likely cause: ${cause}` : a.reason;
 };
 
-/** Why a token is marked; null where it is not. */
+/** Why a token is marked; null if it is not. */
 export function whyToken(token: TokenRow | undefined, anomalies: Anomaly[]): string | null {
   const a = anomalies.find((x) => x.kind === 'token' && x.token === token?.token);
   if (a) return whyOdd(a);

@@ -17,6 +17,7 @@ import {
   time,
   Z95,
 } from '../../core/format';
+import { Explain } from '../../parts/explain';
 import { Sentence } from '../../parts/notice';
 import { stateOf, useResource } from '../../state/resource';
 import { select, selection } from '../../state/selection';
@@ -87,18 +88,20 @@ export function ComponentsPanel({ data }: { data: RunData }) {
       <table class="ops hottest">
         <thead>
           <tr>
-            <th scope="col">Component</th>
-            <th scope="col" class="num">
-              Energy
+            <th scope="col">
+              <Explain of="attribution">Component</Explain>
             </th>
             <th scope="col" class="num">
-              Share
+              <Explain of="energy">Energy</Explain>
+            </th>
+            <th scope="col" class="num">
+              <Explain of="share">Share</Explain>
             </th>
             <th scope="col" class="num wide">
-              Power
+              <Explain of="power">Power</Explain>
             </th>
             <th scope="col" class="num">
-              Time
+              <Explain of="duration">Time</Explain>
             </th>
           </tr>
         </thead>
@@ -138,7 +141,7 @@ export function ComponentsPanel({ data }: { data: RunData }) {
   );
 }
 
-/** Measured peaks of the machine, where the run's machine record has them. */
+/** Measured peak rates of the machine, if the run's machine record has them. */
 function roof(d: RunDetail | null): { gflops: number; gbytes: number } | null {
   const limits = d?.machine_info?.limits as
     | { read_gbytes_per_s?: number; peak_gflops_per_s?: Record<string, number> }

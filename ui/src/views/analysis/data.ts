@@ -13,9 +13,9 @@ import { type Cubes, type RunRows, type Scope, type Sums, sums } from './scope';
 
 export type Resource<T> = Signal<Loaded<T>> & { retry: () => void };
 
-/** Samples for scatter and box plot, which are further down. */
+/** Samples for scatter and box plot, loaded later because they are further down the page. */
 const SCATTER_POINTS = 40_000;
-/** More cells than this are not fetched at once (f32, so 64 MB). */
+/** Maximum number of cells of one request (f32, thus 64 MB). */
 export const CUBE_CELLS = 16_000_000;
 
 export function useRun(id: string) {
@@ -29,10 +29,10 @@ export function useRun(id: string) {
   );
   const tokens = useResource(
     `tokens ${id}`,
-    async (s) => (await api.tokens(id, {}, s)).tokens,
+    async (s) => (await api.allTokens(id, s)).tokens,
     'drop',
   );
-  /** What is first looked at has come; only then is anything else asked for. */
+  /** The data for the first screen has been loaded; everything else is requested afterwards. */
   const calm = useComputed(
     () =>
       !summary.value.loading &&
@@ -55,7 +55,7 @@ export function useRun(id: string) {
     (x) => fetchCubes(id, s?.energy_source !== 'unavailable', x),
     'drop',
   );
-  /** The sums of the present scope; every view of the structure is drawn from them. */
+  /** The sums of the current scope, from which all views of the structure are drawn. */
   const inScope = useComputed((): Sums | null => {
     const [r, c] = [rows.value, cubes.value.data];
     if (!r || !c) return null;
@@ -76,7 +76,7 @@ export const scopeOf = (s: Scope): Scope => ({
 
 export type RunData = ReturnType<typeof useRun>;
 
-/** Turns true once the charts at the top are painted: what stands below them is made after that. */
+/** Becomes true once the charts at the top are painted; the content below is created afterwards. */
 export function useDrawn(calm: Signal<boolean>): boolean {
   const drawn = useSignal(false);
   const now = calm.value;
@@ -99,7 +99,7 @@ export async function fetchCube(id: string, metric: string, s: AbortSignal): Pro
   return decodeCube(await api.cube(id, { metric, outside: 1 }, s));
 }
 
-/** More samples than the power chart shows, where the run has them. */
+/** Higher resolution than the power chart's, if the run has it. */
 export function useSamples(data: RunData): Resource<PowerSeries> {
   const whole = data.power;
   const thinned = (whole.value.data?.bucket_samples ?? 1) > 1;
@@ -109,7 +109,7 @@ export function useSamples(data: RunData): Resource<PowerSeries> {
   return thinned ? more : whole;
 }
 
-/** The zoomed part of the power series in full resolution, where the whole one is thinned. */
+/** The zoomed part of the power series in full resolution, if the whole series is decimated. */
 export function useZoomedPower(id: string, whole: PowerSeries | null): Resource<PowerSeries> {
   const r = at.range.value;
   const wanted = r && whole && whole.bucket_samples > 1;

@@ -17,7 +17,7 @@ import { medianInterval } from './findings';
 import { Bar, OperationsPanel, playing, togglePlay } from './heatmap';
 import { figures, hottest, type RunRows, type Scope, sums } from './scope';
 
-/** What a scope is called: the words of its breadcrumbs. */
+/** Names of the parts of a scope, for its breadcrumbs. */
 function crumbs(s: Scope): { label: string; off: Partial<Scope> }[] {
   const out: { label: string; off: Partial<Scope> }[] = [];
   if (s.range)
@@ -114,8 +114,8 @@ export function ScopeBar({ data }: { data: RunData }) {
   );
 }
 
-/** Energy of a part of the model within the scope; its interval is that of the class, widened to the
- * part as if all its errors went together. */
+/** Energy of a part of the model within the scope; its interval scales that of its class, assuming fully
+ * correlated errors. */
 function partFigures(data: RunData, rows: RunRows): { energy: Quantity<'mJ'>; ms: number } | null {
   const held = data.inScope.value;
   if (!held) return null;
@@ -150,8 +150,8 @@ const HELP: Record<'energy' | 'share' | 'power' | 'token' | 'median' | 'time', E
   },
   power: { title: 'Mean power', text: 'Energy over time.', term: 'power' },
   token: {
-    title: 'Mean per token',
-    text: 'Energy of the scope over its tokens.',
+    title: 'Mean token',
+    text: 'Energy of the tokens in the scope over their number; loading the model belongs to no token. Of the whole run the energy of the request, as in the verdict.',
     term: 'per_token',
   },
   median: {
@@ -231,6 +231,13 @@ function ScopeFigures(props: {
   const half =
     median !== null && ends ? Math.max(median - ends[0], ends[1] - median) / 1.959964 : null;
   const source = data.rows.value?.source;
+  const joules = net ? summary?.joules_per_token_net : summary?.joules_per_token;
+  const mean = meanToken(f, part ? q : null);
+  const meanOf = whole
+    ? quantity('mJ', known(joules) ? joules * 1000 : null, source, {
+        sd: known(summary.joules_per_token_sd) ? summary.joules_per_token_sd * 1000 : null,
+      })
+    : quantity('mJ', net && !part ? null : mean, source);
   return (
     <dl class="facts scope-figures">
       <dt>
@@ -257,12 +264,14 @@ function ScopeFigures(props: {
           <dd>{isKnown(mw) ? power(mw.value) : '–'}</dd>
         </>
       )}
-      {q && isKnown(q) && f.tokens > 1 && (
+      {f.tokens > 1 && isKnown(meanOf) && (
         <>
           <dt>
-            <Explain of={HELP.token}>Mean per token ({f.tokens})</Explain>
+            <Explain of={HELP.token}>Mean of {f.tokens} tokens</Explain>
           </dt>
-          <dd>{energy(q.value / f.tokens, unit.value)}</dd>
+          <dd data-figure="mean">
+            <Amount q={meanOf} />
+          </dd>
         </>
       )}
       {median !== null && (
@@ -279,14 +288,17 @@ function ScopeFigures(props: {
   );
 }
 
+/** Of a part of the model: its energy over the tokens. */
+const meanToken = (f: ReturnType<typeof figures>, part: Quantity<'mJ'> | null): number | null =>
+  part ? (isKnown(part) ? part.value / f.tokens : null) : f.mean;
+
 const SHOWN = 8;
 
 function HottestList({ data }: { data: RunData }) {
   dark.value;
   const held = data.inScope.value;
   const s = selection.value;
-  // What another program slowed down is no hotspot of the model: of several tokens the disturbed ones
-  // are left out.
+  // Tokens slowed by other programs are excluded from the hotspots, if there are several tokens.
   const rows = data.rows.value;
   const cubes = data.cubes.value.data;
   const odd = s.token === null ? (rows?.tokens.filter((t) => t.disturbed).length ?? 0) : 0;
@@ -304,7 +316,7 @@ function HottestList({ data }: { data: RunData }) {
       <thead>
         <tr>
           <th scope="col">
-            Hottest components
+            <Explain of="attribution">Hottest components</Explain>
             {odd > 0 && (
               <>
                 <br />
@@ -313,10 +325,10 @@ function HottestList({ data }: { data: RunData }) {
             )}
           </th>
           <th scope="col" class="num">
-            {timed ? 'Time' : 'Energy'}
+            <Explain of={timed ? HELP.time : HELP.energy}>{timed ? 'Time' : 'Energy'}</Explain>
           </th>
           <th scope="col" class="num">
-            Share
+            <Explain of="share">Share</Explain>
           </th>
         </tr>
       </thead>

@@ -1,57 +1,39 @@
-// Mixture of experts: how the router spread its choices, and which experts the prompt (or one token)
-// used in each layer.
+// Mixture of experts: distribution of the routing choices, and bytes read per step, over the whole run.
 import { useRef } from 'preact/hooks';
-import { api } from '../../api/client';
-import type { Extras } from '../../api/types';
+import type { ModelUse } from '../../api/types';
 import { Heatmap } from '../../charts/heatmap';
 import { Canvas, Panel } from '../../charts/panel';
-import { percent, plain } from '../../core/format';
+import { count, energy, known, percent, plain } from '../../core/format';
 import { scaleOf } from '../../core/stats';
 import { RampKey } from '../../parts/ramp_key';
-import { stateOf, useResource } from '../../state/resource';
-import { selection } from '../../state/selection';
+import { stateOf } from '../../state/resource';
+import { unit } from '../../state/settings';
 import type { RunData } from './data';
 
-const WORDS: [string, string][] = [
-  ['routing_entropy', 'Routing entropy (nat)'],
-  ['routing_entropy_normalised', 'Routing entropy, of its maximum'],
-  ['unique_experts', 'Experts read in a step'],
-  ['expert_load_variation', 'Variation of the load'],
+type Experts = NonNullable<ModelUse['experts']>;
+
+const facts = (e: Experts, active: number | null | undefined): [string, string][] => [
+  ['Experts per token', `${plain(e.per_token)} of ${count(e.experts)}`],
+  ['Read by a decode step, per layer', plain(e.per_step)],
+  ['The same if drawn at random', plain(e.per_step_even)],
+  ['Read by a prefill pass', plain(e.per_prefill)],
+  ['Request energy per million active parameters', energy(active, unit.value)],
+  ['Routing entropy, of its maximum', plain(e.routing_entropy_normalised)],
+  ['Load balance (1: even)', plain(e.load_balance)],
+  ['Variation of the load', known(e.load_variation) ? percent(e.load_variation) : 'unavailable'],
+  ['Experts never used', known(e.unused_share) ? percent(e.unused_share) : 'unavailable'],
 ];
-
-interface Row {
-  layer_index?: number | null;
-  extra_metrics: Extras | null;
-}
-
-const loads = (rows: Row[]): { layer: number; load: number[] }[] =>
-  rows.flatMap((r) => {
-    const load = r.extra_metrics?.expert_load;
-    return Array.isArray(load) && r.layer_index != null ? [{ layer: r.layer_index, load }] : [];
-  });
 
 export function ExpertsPane({ data }: { data: RunData }) {
   const chart = useRef<Heatmap | null>(null);
-  const token = selection.value.token ?? 0;
-  const of = (what: Record<string, unknown>) => api.operations(data.id, what as never);
-  const whole = useResource(`experts ${data.id}`, () => of({ component: 'router' }));
-  const one = useResource(`experts ${data.id} ${token}`, () => of({ component: 'router', token }));
-  const scalar: Extras = Object.assign(
-    {},
-    ...[...(whole.value.data?.components ?? []), ...(whole.value.data?.operations ?? [])].map(
-      (r) => r.extra_metrics ?? {},
-    ),
-  );
-  const rows = [
-    ...(one.value.data?.components ?? []),
-    ...(one.value.data?.operations ?? []),
-  ] as Row[];
-  const list = loads(rows);
+  const s = data.summary.value.data;
+  const e = s?.model_use?.experts ?? null;
+  const list = (e?.load ?? []).flatMap((load, layer) => (load.length ? [{ layer, load }] : []));
   const experts = Math.max(0, ...list.map((l) => l.load.length));
   const values = new Float32Array(list.length * experts).fill(Number.NaN);
   list.forEach((l, i) => {
-    l.load.forEach((v, e) => {
-      values[i * experts + e] = v;
+    l.load.forEach((v, k) => {
+      values[i * experts + k] = v ?? Number.NaN;
     });
   });
   const scale = scaleOf(values);
@@ -59,10 +41,12 @@ export function ExpertsPane({ data }: { data: RunData }) {
     <Panel
       class="bare"
       title="Experts"
-      note={`Means over the run; below, the share of the choices that each expert got at token ${token}${token === 0 ? ' (the prompt)' : ''}.`}
-      state={stateOf(whole, (d) => (d.components.length ? null : 'This run has no router.'))}
+      note="Over the whole run; the map shows the share of a layer's choices that each expert got."
+      state={stateOf(data.summary, (d) =>
+        d.model_use?.experts ? null : 'This model has no experts.',
+      )}
       table={() => ({
-        columns: ['layer', ...Array.from({ length: experts }, (_, e) => `expert ${e}`)],
+        columns: ['layer', ...Array.from({ length: experts }, (_, k) => `expert ${k}`)],
         rows: list.map((l) => [l.layer, ...l.load]),
       })}
       png={async () => (await chart.current?.png()) ?? null}
@@ -73,26 +57,25 @@ export function ExpertsPane({ data }: { data: RunData }) {
       }
     >
       <dl class="facts">
-        {WORDS.map(([key, label]) =>
-          typeof scalar[key] === 'number' ? (
+        {e &&
+          facts(e, s?.energy_per_million_active_parameters_mj).map(([label, value]) => (
             <>
               <dt>{label}</dt>
-              <dd>{plain(scalar[key] as number)}</dd>
+              <dd>{value}</dd>
             </>
-          ) : null,
-        )}
+          ))}
       </dl>
       {list.length > 0 && scale ? (
         <Canvas
           class="h-map"
           name="experts"
-          label={`Load of ${experts} experts in ${list.length} layers at token ${token}.`}
+          label={`Load of ${experts} experts in ${list.length} layers over the run.`}
           make={(host) => new Heatmap(host)}
           handle={chart}
           update={(c) =>
             c.set({
               layers: list.map((l) => l.layer),
-              components: Array.from({ length: experts }, (_, e) => `expert ${e}`),
+              components: Array.from({ length: experts }, (_, k) => `expert ${k}`),
               values,
               ...scale,
               show: (v) => percent(v),
@@ -101,7 +84,7 @@ export function ExpertsPane({ data }: { data: RunData }) {
           }
         />
       ) : (
-        <p class="note">The load of single experts is recorded at depth deep.</p>
+        <p class="note">The load of single experts is recorded from depth module on.</p>
       )}
     </Panel>
   );

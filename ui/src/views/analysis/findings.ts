@@ -1,5 +1,5 @@
-// Where the joules of a run went, as parts that sum exactly to its total, and what to change. Pure
-// functions of the API's responses.
+// Breakdown of a run's energy into parts that sum exactly to its total, and advice. Pure functions of the
+// API's responses.
 import type { RunSummary, Summary } from '../../api/types';
 import { type Part, partOf } from '../../charts/parts';
 import { count, known, percent } from '../../core/format';
@@ -24,7 +24,7 @@ export interface Segment {
   mj: number;
   /** Description in one sentence. */
   help: string;
-  /** What a click narrows the workspace to. */
+  /** The scope that a click selects. */
   scope: Partial<Selection> | null;
 }
 
@@ -33,7 +33,7 @@ const DECODE_PARTS: [SegmentKey, string, Part[]][] = [
   ['mlp', 'MLP', ['mlp']],
 ];
 
-/** Sums of decode by kind of work, without the tokens that the machine disturbed. */
+/** Sums of decode by kind of work, without disturbed tokens. */
 function decodeParts(rows: RunRows, cubes: Cubes, net: boolean): Map<Part, number> {
   const calm = rows.tokens.map((t) => ({ ...t, phase: t.disturbed ? 'disturbed' : t.phase }));
   const m = sums({ ...rows, tokens: calm }, cubes, only('decode'), 'energy', net);
@@ -57,7 +57,7 @@ const only = (phase: string) => ({
   component: null,
 });
 
-/** Null while energy is unavailable. The last part is what remains, so that the sum is exact. */
+/** Null if energy is unavailable. The last part is the remainder, so that the sum is exact. */
 export function segments(
   s: Summary,
   rows: RunRows,
@@ -82,7 +82,7 @@ export function segments(
     if (mj !== 0) list.push({ key, label, mj, help, scope });
   };
   const pre = phase('pre_inference');
-  // Of the net energy of the load only the phase is known: it has little else.
+  // The net energy of model loading is approximated by that of its phase, which contains little else.
   const load = net ? (known(s.model_load_energy_mj) ? pre : 0) : (s.model_load_energy_mj ?? 0);
   add(
     'load',
@@ -124,8 +124,8 @@ export function segments(
     'Tokens whose step took over 3 times as long as its neighbours without more work: the machine was busy with something else.',
     null,
   );
-  const other = pre - load + phase('post_inference');
-  add('other', 'Other', other, 'Tokenization, cache set-up, clean-up.', null);
+  const rest = outsideTokens(s, rows);
+  add('other', rest.label, pre - load + phase('post_inference'), rest.help, null);
   const held = list.reduce((a, x) => a + x.mj, 0);
   const idle = total - held;
   const help = net
@@ -142,6 +142,15 @@ export function segments(
   return list;
 }
 
+/** What pre- and post-inference hold besides the model load: known of the own engine, not of others. */
+function outsideTokens(s: Summary, rows: RunRows): { label: string; help: string } {
+  if (!s.engine || s.engine === 'perjoule')
+    return { label: 'Other', help: 'Tokenization, cache set-up, clean-up.' };
+  return rows.tokens.length
+    ? { label: 'Around the tokens', help: 'Before the prompt and after the last token.' }
+    : { label: 'Program', help: 'It reported no phases, so that its energy is one piece.' };
+}
+
 /** The 95 % interval of a median by order statistics; null below six values. */
 export function medianInterval(sorted: Float64Array): [number, number] | null {
   const n = sorted.length;
@@ -151,7 +160,7 @@ export function medianInterval(sorted: Float64Array): [number, number] | null {
   return [at(n / 2 - half - 0.5), at(n / 2 + half - 0.5)];
 }
 
-/** Power samples that fell into a typical token. */
+/** Number of power samples within a typical token. */
 export function samplesPerToken(s: Summary): number | null {
   const samples = s.counts.samples;
   const ms = s.token_statistics?.duration_ms.median;
@@ -165,20 +174,22 @@ export interface Finding {
   evidence: string;
   saving: string | null;
   command: string | null;
-  /** The energy concerned, by which findings are sorted. */
+  /** The affected energy, by which findings are sorted. */
   weight: number;
   scope: Partial<Selection> | null;
 }
 
 const share = (part: number, of: number): string => percent(part / of);
 
-/** Rules of the page's own, for servers without advice. */
+/** The page's own rules, for servers without advice. */
 export function findings(s: Summary, list: Segment[]): Finding[] {
   const total = s.total_energy_mj ?? 0;
   const of = (key: SegmentKey) => list.find((x) => x.key === key)?.mj ?? 0;
   const model = s.model_name ?? 'MODEL';
   const out: Finding[] = [];
   const load = of('load');
+  // A run without tokens says nothing about what later ones would save.
+  if (!s.output_tokens) return out;
   if (load > 0.1 * total)
     out.push({
       title: `Loading the model took ${share(load, total)} of the energy`,

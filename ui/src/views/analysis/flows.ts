@@ -1,6 +1,5 @@
 // The energy tree as flows for the Sankey diagram: phase, group of layers, kind of work,
-// component. Energy that belongs to no child flows into a node of its own, so that every level has
-// the same sum.
+// component. Self energy flows into a synthetic node, so that all levels have the same sum.
 import type { TreeNode } from '../../api/types';
 import { PART_LABEL, type Part, partColour, partOf } from '../../charts/parts';
 import { colours, PHASE_LABEL } from '../../charts/theme';
@@ -16,7 +15,7 @@ export interface Flows {
   links: Flow[];
 }
 
-/** With many layers, bands of them; a Sankey with eighty ribbons says nothing. */
+/** Many layers are grouped into bands, because a diagram with eighty ribbons is unreadable. */
 const BANDS = 6;
 
 export function flows(root: TreeNode): Flows {
@@ -89,8 +88,8 @@ export function flows(root: TreeNode): Flows {
 
 const PART_ORDER = Object.keys(PART_LABEL);
 
-/** From top to bottom: phases and layers as they come, kinds of work in one fixed order, components
- * grouped by kind and by value within it, the unattributed last. Ribbons then hardly cross. */
+/** Vertical order, chosen to minimise crossings: phases and layers in their own order, kinds of work in a
+ * fixed order, components by kind and then by value, unattributed energy last. */
 function inOrder(nodes: Flows['nodes'], links: Flow[]): Flows['nodes'] {
   const value = (id: string) => links.reduce((a, l) => a + (l.to === id ? l.value : 0), 0);
   const rank = (id: string): number => {
@@ -113,7 +112,7 @@ export const sankeyRows = (root: TreeNode): (string | number)[][] => {
   return f.links.map((l) => [label.get(l.from) ?? l.from, label.get(l.to) ?? l.to, l.value]);
 };
 
-/** The drawing as a PNG: the SVG with its colours is drawn on a canvas. */
+/** Exports a PNG: the SVG with inlined colours is drawn on a canvas. */
 export async function sankeyPng(): Promise<Blob | null> {
   const svg = document.querySelector<SVGSVGElement>('svg.sankey');
   if (!svg) return null;

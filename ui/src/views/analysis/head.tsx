@@ -20,10 +20,12 @@ import {
   power,
   promptOf,
   shortId,
+  spread,
   time,
   Z95,
 } from '../../core/format';
 import type { Term } from '../../core/glossary';
+import { energyPerToken } from '../../core/run_energy';
 import { OriginBadges, PartialBadge, SourceBadge, StatusBadge } from '../../parts/badge';
 import { Explain } from '../../parts/explain';
 import { ExportMenu } from '../../parts/export';
@@ -62,7 +64,7 @@ function RunPicker({ id, calm }: { id: string; calm: boolean }) {
   );
 }
 
-/** Has its full height from the start, so that nothing moves when the figures come. */
+/** Has its final height from the start, to avoid layout shift when the figures arrive. */
 export function RunHead({ data }: { data: RunData }) {
   const s = data.summary.value.data;
   const state = stateOf(data.summary);
@@ -103,7 +105,7 @@ export function RunHead({ data }: { data: RunData }) {
   );
 }
 
-/** The request of this run, for batches around its own. */
+/** The request of this run with batch sizes around its own. */
 const whatIf = (s: Summary): Partial<Selection> => {
   const batch = Math.max(1, s.batch_size);
   return {
@@ -219,7 +221,8 @@ function efficiency(
     ['Tokens per joule', plain(s.tokens_per_joule), 'ratio'],
     ['Per input token (prefill)', j(s.joules_per_input_token), 'ratio'],
     ['Per output token (decode)', j(s.joules_per_output_token), 'ratio'],
-    ['Per output token, net', j(s.joules_per_token_net), 'net'],
+    ['Mean token', energyPerToken(s, unit.value), 'per_token'],
+    ['Mean token, net of idle', j(s.joules_per_token_net), 'net'],
     ['Prefill to decode energy', known(ratio) ? plain(ratio) : 'unavailable', 'ratio'],
     [
       'Energy-delay product',
@@ -227,6 +230,7 @@ function efficiency(
       'delay',
     ],
     ['Per million parameters', energy(s.energy_per_million_parameters_mj, unit.value), 'ratio'],
+    ...modelUse(s),
     ['Idle energy', energy(s.idle_energy_mj, unit.value), 'idle'],
     ['Peak power', top ? `${power(top.mw)} at ${time(top.t)}` : 'unavailable', 'power'],
     [
@@ -238,16 +242,8 @@ function efficiency(
     ],
     ['Cost', dollars(s.cost_usd), 'cost'],
     ['CO₂', known(s.co2_grams) ? `${digits(s.co2_grams, 2)} g` : 'unavailable', 'cost'],
-    [
-      'Intervals below the token',
-      known(a?.interval) ? `±${percent(a.interval)}` : 'unavailable',
-      'uncertainty',
-    ],
-    [
-      'A calibration would give',
-      known(a?.interval_calibrated) ? `±${percent(a.interval_calibrated)}` : 'unavailable',
-      'uncertainty',
-    ],
+    ['Intervals below the token', spread(a?.interval), 'uncertainty'],
+    ['A calibration would give', spread(a?.interval_calibrated), 'uncertainty'],
     ['Energy per FLOP', picojoules(a?.pj_per_flop, a?.pj_per_flop_sd), 'physics'],
     ['Energy per byte', picojoules(a?.pj_per_byte, a?.pj_per_byte_sd), 'physics'],
     [
@@ -263,7 +259,35 @@ function efficiency(
   ];
 }
 
-/** A coefficient with its interval; not identifiable if that includes zero. */
+/** Figures that only some runs have: context length, and mixture of experts. */
+function modelUse(s: Summary): [label: string, value: string, of: Term][] {
+  const c = s.model_use?.context;
+  const e = s.model_use?.experts;
+  const out: [string, string, Term][] = [];
+  if (e)
+    out.push([
+      'Per million active parameters',
+      energy(s.energy_per_million_active_parameters_mj ?? null, unit.value),
+      'ratio',
+    ]);
+  if (c && known(c.share))
+    out.push([
+      'Context used',
+      `${count(c.longest)} of ${count(c.limit)} tokens (${percent(c.share)})${c.nearly_full ? ', nearly full' : ''}`,
+      'request',
+    ]);
+  if (c && known(c.kv_megabytes))
+    out.push(['Keys and values', `${plain(c.kv_megabytes)} MB`, 'request']);
+  if (e && known(e.per_step))
+    out.push([
+      'Experts read by a step',
+      `${plain(e.per_step)} of ${count(e.experts)} per layer`,
+      'request',
+    ]);
+  return out;
+}
+
+/** A coefficient with its interval; shown as not identifiable if the interval includes zero. */
 function picojoules(v: Num, sd: Num): string {
   if (!known(v)) return 'unavailable';
   if (!known(sd)) return `${digits(v)} pJ`;

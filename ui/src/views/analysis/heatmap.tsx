@@ -1,5 +1,4 @@
-// Layers × components under the chosen metric, over the tokens in the scope; and what a component is made
-// of, down to single operations.
+// Layers × components for the chosen metric over the tokens in the scope, and the operations of a component.
 import { signal } from '@preact/signals';
 import { useMemo, useRef } from 'preact/hooks';
 import type { Cube } from '../../api/binary';
@@ -55,8 +54,8 @@ const OPERATIONS_OF_ONE = 24;
 
 type Ends = { lo: number; hi: number; clipped: boolean };
 
-/** Where the colours end, by the scale that was asked for. "Auto" takes the logarithm where values
- * span decades, and otherwise ends where most of them do. */
+/** The limits of the colour scale. "Auto" is logarithmic if values span decades, otherwise clipped at the
+ * bulk of the values. */
 function endsOf(values: Float32Array, scale: Scale): Ends & { log: boolean } {
   const robust = scaleOf(values) ?? { lo: 0, hi: 1, clipped: false };
   const all = extent(values) ?? [0, 1];
@@ -96,7 +95,7 @@ function cellsOfAnswer(h: HeatmapAnswer): Cells {
   return { layers: h.layers, components: h.components, values, outside, unit: h.unit };
 }
 
-/** From a matrix whose last row is what lies outside the layers. */
+/** Converts a matrix whose last row is outside the layers. */
 function cellsOfMatrix(m: Float64Array, components: string[], layers: number, unit: string): Cells {
   const n = components.length;
   const inside = components.map((_, c) => {
@@ -154,7 +153,7 @@ function useCells(data: RunData, metric: Metric): { cells: Cells | null; state: 
   const additive = ADDITIVE.has(metric);
   const here = additive && cubes !== null;
   const narrow = isTimed(scope);
-  // A token alone the server has too; a range of them only the cube.
+  // A single token is available from the server; a range of tokens needs the cube.
   const cubed = !additive && narrow && cubes !== null;
   const cube = useResource(cubed ? `cube ${data.id} ${metric}` : null, (x) =>
     fetchCube(data.id, metric, x),
@@ -193,7 +192,7 @@ export function HeatmapPane({ data }: { data: RunData }) {
   const s = selection.value;
   const summary = data.summary.value.data;
   const energyless = summary?.energy_source === 'unavailable';
-  // What every other run opens with is not there: time is.
+  // The default metric is unavailable for this run, so time is shown.
   const metric: Metric = energyless && s.metric === 'energy' ? 'time' : s.metric;
   const { cells, state: loading } = useCells(data, metric);
   const grid = useMemo((): Grid | null => {
@@ -333,12 +332,27 @@ export function HeatmapPane({ data }: { data: RunData }) {
 
 const AGGREGATE_LABEL = { sum: 'sum over', mean: 'mean of', median: 'median of' } as const;
 
-/** Why there are no layers: a run that failed before the first token is not one of depth off. */
+/** Why there are no layers: the run may have failed before the first token, or have depth off. */
 export function noLayers(s: Summary | null): string {
   if (s && s.profiling_depth !== 'off')
     return `This run recorded no layers: it ${s.status === 'completed' ? 'made no token' : `${s.status === 'failed' ? 'failed' : 'ended'} before its first token`}.`;
   return 'This run recorded no layers (depth off).';
 }
+
+/** Why there are no operations; another engine's runs have them only if it reports them. */
+export function noOperations(s: Summary | null): string {
+  if (s?.level && s.engine !== 'perjoule')
+    return `${s.engine ?? 'This engine'} reported no single operations.`;
+  if (s?.profiling_depth === 'deep') return 'This run recorded no operations.';
+  return 'Single operations are recorded at depth deep.';
+}
+
+const partOfModel = (layer: number | null): string =>
+  layer === null
+    ? 'Of all layers and components'
+    : layer < 0
+      ? 'Of all components outside the layers'
+      : `Of all components of layer ${layer}`;
 
 export function togglePlay(): void {
   if (!playing.value && at.token.value === null) select({ token: 0 });
@@ -349,7 +363,10 @@ export function OperationsPanel({ data }: { data: RunData }) {
   const { layer, component, token, phase, range, sequence } = selection.value;
   const whole = range !== null || sequence !== null;
   const key = `ops ${data.id} ${layer} ${component} ${token} ${phase}`;
-  const where = component === null ? {} : { layer: layer ?? -1, component };
+  const where = {
+    ...(layer === null ? {} : { layer }),
+    ...(component === null ? {} : { component }),
+  };
   const res = useResource(key, (s) =>
     api.operations(data.id, { ...where, token, phase: token === null ? phase : null }, s),
   );
@@ -376,16 +393,14 @@ export function OperationsPanel({ data }: { data: RunData }) {
           : 'Operations'
       }
       note={
-        component
-          ? `What this component is made of, ${over}.`
-          : `Of all layers and components, ${over}.`
+        component ? `What this component is made of, ${over}.` : `${partOfModel(layer)}, ${over}.`
       }
       state={stateOf(res, (x) => {
         if (component !== null)
           return x.components.length || x.operations.length
             ? null
             : 'Nothing was recorded for this component.';
-        return x.operations.length ? null : 'Single operations are recorded at depth deep.';
+        return x.operations.length ? null : noOperations(data.summary.value.data);
       })}
       table={() => ({
         columns: [
@@ -475,7 +490,7 @@ export function OperationsPanel({ data }: { data: RunData }) {
         <p class="note">{operations.length - shown} more in the table.</p>
       )}
       {component !== null && d && operations.length === 0 && (
-        <p class="note">Single operations are recorded at depth deep.</p>
+        <p class="note">{noOperations(data.summary.value.data)}</p>
       )}
     </Panel>
   );
@@ -490,7 +505,7 @@ function Fact({ label, value }: { label: string; value: string }) {
   );
 }
 
-/** A share as a thin bar under its name. */
+/** A share as a thin bar below its name. */
 export function Bar({ share, colour }: { share: number; colour?: string }) {
   return (
     <svg class="bar" viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">

@@ -1,5 +1,5 @@
-// A run beside what was expected of it: what earlier runs of the machine predicted, and what others
-// published for the nearest models.
+// A run compared with expectations: the prediction from earlier runs on the machine, and published figures of
+// similar models.
 import type { Predicted, Published, Summary } from '../../api/types';
 import { Panel } from '../../charts/panel';
 import { energy, known, type Num, plain, time } from '../../core/format';

@@ -78,7 +78,7 @@ export function SamplePanels({ data, full }: { data: RunData; full: Range }) {
   }, [p]);
   const phases = PHASES.map((x) => !off.value.has(x) && (picked === null || picked === x));
   const present = PHASES.filter((_, i) => samples?.phase.includes(i));
-  // Of thinned samples only the extremes are here; the server has the quartiles of them all.
+  // Decimated samples keep only the extremes; the server computes quartiles from all samples.
   const exact = !!p && p.bucket_samples > 1 && confidence.value === 0 && !range;
   const statistics = data.summary.value.data?.power_statistics;
   const rows = useMemo(() => {

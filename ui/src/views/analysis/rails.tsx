@@ -3,6 +3,7 @@ import { api } from '../../api/client';
 import { Legend, Panel } from '../../charts/panel';
 import { colours, PHASE_LABEL, RAILS, type Rail } from '../../charts/theme';
 import { energy, energyInterval, known, percent, power, time } from '../../core/format';
+import { Explain } from '../../parts/explain';
 import { stateOf, useResource } from '../../state/resource';
 import { select, selection } from '../../state/selection';
 import { dark, unit } from '../../state/settings';
@@ -66,7 +67,9 @@ export function RailsPane({ data }: { data: RunData }) {
         <table class="ops rails">
           <thead>
             <tr>
-              <th scope="col">Phase</th>
+              <th scope="col">
+                <Explain of="phase">Phase</Explain>
+              </th>
               <th scope="col" class="wide">
                 Stacked
               </th>

@@ -22,7 +22,7 @@ export interface Scope {
 export interface Cubes {
   energy: Cube | null;
   time: Cube;
-  /** Columns of the cubes; the last layer is what lies outside the layers. */
+  /** Dimensions of the cubes; the last layer index is outside the layers. */
   components: string[];
 }
 
@@ -35,7 +35,7 @@ export interface RunRows {
 
 export const OUTSIDE = -1;
 
-/** Whether the scope narrows the run in time: then sums of the whole run do not hold. */
+/** Whether the scope restricts time, so that sums of the whole run do not apply. */
 export const isTimed = (s: Scope): boolean =>
   s.range !== null || s.token !== null || s.sequence !== null;
 
@@ -55,7 +55,7 @@ export function weigh(rows: RunRows, s: Scope): Float64Array {
   });
 }
 
-/** Phases that no token lies in; a token or a sequence has none of them. */
+/** Phases without tokens; they are excluded from a scope with a token or a sequence. */
 function bare(rows: RunRows, s: Scope): { phase: PhaseRow; weight: number }[] {
   if (s.token !== null || s.sequence !== null) return [];
   const covered = new Set(rows.tokens.map((t) => t.phase));
@@ -70,7 +70,9 @@ export interface Figures {
   net: Quantity<'mJ'>;
   ms: number;
   tokens: number;
-  /** Energy of the decode tokens in the scope, one by one, ascending. */
+  /** Mean gross energy of the tokens in the scope, without phases that have none (such as loading). */
+  mean: number | null;
+  /** Energies of the decode tokens in the scope, ascending. */
   perToken: Float64Array;
 }
 
@@ -80,8 +82,8 @@ interface EnergyRow {
   energy_sd_mj: number | null;
 }
 
-/** Figures of a scope that names no part of the model: from the rows themselves. Time outside of
- * tokens within a token phase goes with the phase. */
+/** Figures of a scope without layer or component, directly from the rows. Time between tokens within a token
+ * phase counts as the phase's. */
 export function figures(rows: RunRows, s: Scope): Figures {
   const w = weigh(rows, s);
   let [mj, net, sd, ms, n] = [0, 0, 0, 0, 0];
@@ -96,6 +98,7 @@ export function figures(rows: RunRows, s: Scope): Figures {
   };
   const seen = new Set<number>();
   const each: number[] = [];
+  let [tokensMj, weight] = [0, 0];
   rows.tokens.forEach((t, i) => {
     if (w[i] <= 0) return;
     n++;
@@ -104,6 +107,8 @@ export function figures(rows: RunRows, s: Scope): Figures {
     seen.add(step);
     if (t.phase === 'decode' && w[i] > 0.5 && known(t.energy_mj)) each.push(t.energy_mj);
     if (s.phase === null || s.range || isTimed(s)) add(t, w[i]);
+    tokensMj += known(t.energy_mj) ? w[i] * t.energy_mj : Number.NaN;
+    weight += w[i];
   });
   const whole = s.phase !== null && !isTimed(s);
   if (whole) {
@@ -124,6 +129,7 @@ export function figures(rows: RunRows, s: Scope): Figures {
     net: quantity('mJ', netOk && any ? net : null, rows.source, more),
     ms,
     tokens: n,
+    mean: n > 0 && !Number.isNaN(tokensMj) ? tokensMj / weight : null,
     perToken: Float64Array.from(each).sort(),
   };
 }
@@ -131,14 +137,16 @@ export function figures(rows: RunRows, s: Scope): Figures {
 export type Aggregate = 'sum' | 'mean' | 'median';
 export type CellMetric = 'energy' | 'time' | 'power';
 
-/** Sums of layers × components, by phase: the material of every view of the structure. */
+/** Sums of layers × components per phase: the data of all views of the structure. */
 export interface Sums {
   metric: 'energy' | 'time';
+  /** The scope holds only some layers or components: its phases are worth what these are worth. */
+  partial: boolean;
   phases: { name: string; value: number | null; ms: number; energy: number | null }[];
   components: string[];
-  /** The number of layers, without the row for what lies outside. */
+  /** The number of layers, without the row outside the layers. */
   layers: number;
-  /** One matrix a phase, (layers + 1) × components; NaN: that layer has none. */
+  /** One matrix per phase, (layers + 1) × components; NaN: that layer has no such component. */
   energy: Float64Array[];
   time: Float64Array[];
 }
@@ -160,8 +168,8 @@ const idleOf = (p: PhaseRow[]): number => {
   return ms > 0 ? idle / ms : Number.NaN;
 };
 
-/** Sums every cell over the tokens in the scope. `net` takes the idle power out, in proportion to time;
- * `calm` leaves out tokens that the machine disturbed. */
+/** Sums every cell over the tokens in the scope. `net` subtracts idle power in proportion to time; `calm`
+ * excludes disturbed tokens. */
 export function sums(
   rows: RunRows,
   cubes: Cubes,
@@ -190,7 +198,7 @@ export function sums(
     const share = calm && t.disturbed ? 0 : w[i];
     const p = slot.get(t.phase);
     if (share <= 0 || p === undefined || i >= cubes.time.tokens) return;
-    // A step's energy is stored as each sequence's share of it, its time as it is.
+    // A step's energy is stored as each sequence's share, its time in full.
     const ofStep = t.step === null ? 1 : (t.share ?? 1);
     addInto(time[p], cubes.time.values, i * size, share * ofStep);
     if (cubes.energy) addInto(energy[p], cubes.energy.values, i * size, share);
@@ -210,7 +218,8 @@ export function sums(
     const mj = q.source === 'unavailable' ? null : q.value;
     return { name, ms: f.ms, energy: mj, value: metric === 'time' ? f.ms : mj };
   });
-  return { metric, phases, components: cubes.components, layers, energy, time };
+  const partial = s.layer !== null || s.component !== null;
+  return { metric, partial, phases, components: cubes.components, layers, energy, time };
 }
 
 /** Layers × components of one metric over all phases of the sums. */
@@ -230,7 +239,7 @@ export function matrix(m: Sums, metric: CellMetric): Float64Array {
   return out;
 }
 
-/** The median of each cell over the tokens that lie in the scope. */
+/** The median of each cell over the tokens in the scope. */
 export function medians(rows: RunRows, cube: Cube, s: Scope): Float64Array {
   const w = weigh(rows, s);
   const size = cube.layers * cube.components;
@@ -248,7 +257,7 @@ export function medians(rows: RunRows, cube: Cube, s: Scope): Float64Array {
   return out;
 }
 
-/** Energy or time by layer and token: a map of the run's rhythm. Layers × tokens, row by row of tokens. */
+/** Energy or time by layer and token: a map of the run's rhythm. Layers × tokens, row-major by token. */
 export function tokenLayers(rows: RunRows, cube: Cube, s: Scope, components: string[]) {
   const w = weigh(rows, s);
   const tokens = Array.from(w.keys()).filter((i) => w[i] > 0 && i < cube.tokens);
@@ -293,8 +302,8 @@ export function hottest(m: Sums): PartSum[] {
 
 const ADDS = 1e-9;
 
-/** The sums as a tree: run, phase, (layer,) component. With `merged` a component stands once, over
- * all layers, as the widest things of a run are components and not layers. */
+/** The sums as a tree: run, phase, (layer,) component. With `merged`, components are summed over all layers,
+ * because energy differs by component rather than by layer. */
 export function tree(m: Sums, merged: boolean): TreeNode {
   const n = m.components.length;
   const pick = m.metric === 'time' ? m.time : m.energy;
@@ -356,9 +365,13 @@ export function tree(m: Sums, merged: boolean): TreeNode {
       }).filter((x) => x.children?.length);
       children.push(...m.components.flatMap((c, j) => leaf(p, [m.layers * n + j], c, null)));
     }
-    return node('phase', phase.name, phase.value, phase.ms, phase.energy, children);
+    if (!m.partial) return node('phase', phase.name, phase.value, phase.ms, phase.energy, children);
+    // What lies outside the chosen layers or components is not in the scope, and not unattributed.
+    const held = (k: 'value' | 'time_ms' | 'energy_mj') =>
+      children.reduce((a, x) => a + (x[k] ?? 0), 0);
+    return node('phase', phase.name, held('value'), held('time_ms'), held('energy_mj'), children);
   });
-  // A phase that the scope leaves out has no energy, which is not an energy that is missing.
+  // A phase outside the scope has no energy, as opposed to an unavailable one.
   const total = phases
     .filter((_, p) => m.phases[p].ms > 0)
     .reduce<number | null>((a, x) => (a === null || x.value === null ? null : a + x.value), 0);
@@ -372,8 +385,8 @@ export function tree(m: Sums, merged: boolean): TreeNode {
   );
 }
 
-/** The part of a tree that a scope leaves: one phase, one layer, one component, or the whole of it. What
- * stands above a part has the sum of what is left of it. */
+/** Filters a tree by the scope: one phase, one layer, one component, or all. Ancestors get the sum of their
+ * remaining children. */
 export function within(root: TreeNode, s: Pick<Scope, 'phase' | 'layer' | 'component'>): TreeNode {
   if (s.phase === null && s.layer === null && s.component === null) return root;
   const keeps = (n: TreeNode): boolean =>
@@ -404,7 +417,7 @@ export function within(root: TreeNode, s: Pick<Scope, 'phase' | 'layer' | 'compo
   return cut(root) ?? { ...root, children: [], value: null };
 }
 
-/** The tree of the whole run (with its operations) with one node a component over all layers. */
+/** The tree of the whole run (with operations), with one node per component over all layers. */
 export function mergeLayers(root: TreeNode): TreeNode {
   const add = (a: number | null, b: number | null): number | null =>
     a === null || b === null ? null : a + b;

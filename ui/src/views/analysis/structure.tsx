@@ -8,15 +8,20 @@ import { PART_LABEL, type Part, partColour } from '../../charts/parts';
 import { Sankey } from '../../charts/sankey';
 import { colours, PHASE_LABEL, PHASES } from '../../charts/theme';
 import { Icicle, type Placed, pathOf, type TreeChart, Treemap } from '../../charts/tree';
-import { energy, time } from '../../core/format';
+import { energy, known, time } from '../../core/format';
 import type { Cell } from '../../core/table';
 import { Segmented } from '../../parts/segmented';
 import { stateOf, useResource } from '../../state/resource';
-import { select, selection } from '../../state/selection';
+import { hasSelection, select, selection } from '../../state/selection';
 import { dark, unit } from '../../state/settings';
 import type { RunData } from './data';
 import { flows, sankeyPng, sankeyRows } from './flows';
-import { isTimed, mergeLayers, tree, within } from './scope';
+import { isTimed, mergeLayers, type Scope, tree, within } from './scope';
+
+/** Icicle and treemap zoom to a phase and what lies in it; any other part of the model is cut out instead. */
+const isZoom = (s: Scope & { apart: boolean }): boolean =>
+  (s.layer === null && s.component === null) ||
+  (s.phase !== null && (!s.apart || s.layer !== null));
 
 type TreeMetric = 'energy' | 'time';
 
@@ -30,7 +35,7 @@ function path(apart: boolean): string[] {
   return out;
 }
 
-/** A click goes one level deeper towards what was clicked; on the zoomed node itself, one back. */
+/** A click zooms one level towards the clicked node; on the zoomed node itself, one level out. */
 function zoomTo(n: Placed | null): void {
   if (!n) return;
   const apart = selection.peek().apart;
@@ -49,11 +54,12 @@ function zoomTo(n: Placed | null): void {
   select({ phase: next[0] ?? null, ...(apart ? { layer } : {}), component });
 }
 
-/** The tree of the scope: of the whole run down to operations, as the server has them; of a narrower
- * one down to components, summed here. */
+/** The tree of the scope: from the server with operations for the whole run; summed here down to components
+ * for a narrower scope. */
 function useTree(data: RunData) {
   const s = selection.value;
-  const energyless = data.summary.value.data?.energy_source === 'unavailable';
+  // Without a total, as in a run whose sensor readings end before it does, energies have no whole to be parts of.
+  const energyless = !known(data.summary.value.data?.total_energy_mj);
   const m: TreeMetric = energyless ? 'time' : s.size;
   const narrow =
     isTimed(s) || (s.net && !energyless && m === 'energy') || (!s.apart && s.layer !== null);
@@ -62,11 +68,17 @@ function useTree(data: RunData) {
     api.tree(data.id, { metric: m }, x),
   );
   const held = data.inScope.value;
+  const cut = isZoom(s) ? null : `${s.layer} ${s.component}`;
   const root = useMemo((): TreeNode | null => {
-    if (narrow) return held && tree({ ...held, metric: m }, !s.apart);
+    const ofScope = (x: TreeNode | null) => x && { ...x, name: 'scope' };
+    if (narrow) {
+      const sum = held && tree({ ...held, metric: m }, !s.apart);
+      return isTimed(s) || held?.partial ? ofScope(sum) : sum;
+    }
     const whole = res.value.data?.root ?? null;
-    return whole && (s.apart ? whole : mergeLayers(whole));
-  }, [narrow, held, res.value.data, s.apart, m]);
+    const seen = whole && (s.apart ? whole : mergeLayers(whole));
+    return seen && cut ? ofScope(within(seen, { ...s, layer: s.apart ? s.layer : null })) : seen;
+  }, [narrow, held, res.value.data, s.apart, m, cut]);
   const empty = (n: TreeNode) =>
     n.children?.some((p) => p.children?.length) && n.value
       ? null
@@ -114,8 +126,8 @@ export function TreePane({ data, kind }: { data: RunData; kind: 'icicle' | 'tree
     columns: ['path', 'kind', unitName, 'self', 'time_ms', 'energy_mj'],
     rows: root ? flatten(root) : [],
   });
-  const what = `${m === 'time' ? 'Time' : s.net ? 'Energy above idle' : 'Energy'} by ${s.apart ? NOTE : 'phase, component (all layers together), operation'}`;
-  const note = `${what}${narrow ? '; within the scope, down to components' : ''}.`;
+  const what = m === 'time' ? 'Time' : s.net ? 'Energy above idle' : 'Energy';
+  const note = `${what} by ${narrow ? (s.apart ? 'phase, layer, component' : 'phase, component') : s.apart ? NOTE : 'phase, component (all layers together), operation'}${hasSelection.value ? ', within the scope' : ''}.`;
   const props = {
     label: root ? describe(root, show) : 'Energy tree',
     update: (c: TreeChart) => {
@@ -153,7 +165,7 @@ export function TreePane({ data, kind }: { data: RunData; kind: 'icicle' | 'tree
       )}
     </>
   );
-  // Icicle and treemap zoom to the scope; flows of it are drawn as if there were nothing else.
+  // Icicle and treemap zoom to the scope; the Sankey diagram shows only the flows within it.
   const shown =
     root &&
     within(root, { phase: s.phase, layer: s.apart ? s.layer : null, component: s.component });

@@ -37,7 +37,7 @@ const shown = signal<Record<Rail, boolean>>({
   total: true,
 });
 
-/** How many sections the range holds, by the length of each phase in it. */
+/** Estimated number of sections in the range, from the duration of each phase within it. */
 function sectionsIn(phases: PhaseRow[], r: Range): number {
   return phases.reduce((a, p) => {
     const share =
@@ -146,7 +146,8 @@ export function TimelinePanel({ data, full }: { data: RunData; full: Range }) {
             <span key={g.device}>{gaugeText(g)}</span>
           ))}
           <span class="note wide">
-            Drag to zoom; W A S D, wheel; colour is energy within its lane.
+            Drag to zoom; W A S D, wheel
+            {whole?.energy_source === 'unavailable' ? '' : '; colour is energy within its lane'}.
           </span>
         </>
       }
@@ -202,7 +203,7 @@ export function TimelinePanel({ data, full }: { data: RunData; full: Range }) {
   );
 }
 
-// The chart is made once; what a click means is decided anew with every render.
+// The chart is created once; its click handler is updated with every render.
 let onPick: (i: number | null) => void = () => {};
 const pickThrough = (i: number | null): void => onPick(i);
 
@@ -246,7 +247,7 @@ function columnsOf(
   return { t, y };
 }
 
-/** What the visible range needs, thinned to its pixels. */
+/** Data of the visible range, decimated to its pixels. */
 function thin(track: { t: Float64Array; y: Float64Array[] }, view: Range, pixels: number) {
   const { t, y } = track;
   let from = 0;
@@ -331,7 +332,7 @@ function build(
   return slices;
 }
 
-/** Disturbed tokens and what the server found odd; on the time axis, so that none floats. */
+/** Disturbed tokens and the server's anomalies as marks on the time axis. */
 function marksOf(anomalies: Anomaly[], tokens: TokenRow[]): Mark[] {
   const at = new Map(tokens.map((t) => [t.token, t.start_ms + t.duration_ms / 2]));
   const marks: Mark[] = tokens

@@ -1,4 +1,4 @@
-// Tokens of the scope: the distribution of their energy, one by one, and by layer.
+// Tokens of the scope: distribution of their energy, individual tokens, and token × layer.
 import { useMemo, useRef } from 'preact/hooks';
 import { Heatmap } from '../../charts/heatmap';
 import { Histogram } from '../../charts/histogram';
@@ -49,7 +49,12 @@ function HistogramPanel({ data }: { data: RunData }) {
     <Panel
       class="bare"
       title="Token histogram"
-      note={`${timed ? 'Time' : 'Energy'} of the decode tokens in the scope; the last bar holds what lies beyond. Click a bar for its dearest token.`}
+      of={{
+        title: 'Token histogram',
+        text: 'How many decode tokens took how much: a long tail to the right is tokens that were disturbed or had more work.',
+        term: 'typical',
+      }}
+      note={`${timed ? 'Time' : 'Energy'} of the decode tokens in the scope; the last bar holds what lies beyond. Click a bar for its ${timed ? 'slowest' : 'dearest'} token.`}
       state={stateOf(data.tokens, () =>
         inside.length ? null : 'No decode token lies in the scope.',
       )}
@@ -126,6 +131,12 @@ function WaterfallPanel({ data }: { data: RunData }) {
     <Panel
       class="bare"
       title="Token waterfall"
+      of={{
+        title: 'Token waterfall',
+        text: 'A bar for each token, as tall as its energy, with its 95 % interval; the line is their running sum. Click a bar to narrow the page to that token.',
+        unit: timed ? 'ms' : 'mJ',
+        term: 'per_token',
+      }}
       note={
         timed
           ? 'Time of each token, as energy is unavailable; the line is the sum so far (right scale).'
@@ -204,7 +215,7 @@ function WaterfallPanel({ data }: { data: RunData }) {
   );
 }
 
-/** Token × layer: where in the model and when. */
+/** Heatmap of token × layer. */
 export function MapPane({ data }: { data: RunData }) {
   const chart = useRef<Heatmap | null>(null);
   const rows = data.rows.value;
@@ -285,7 +296,7 @@ export function MapPane({ data }: { data: RunData }) {
   );
 }
 
-/** The strongest; the table and the CSV have all. */
+/** The highest values; the table and the CSV have all. */
 const ANOMALIES = 8;
 
 export function AnomalyPanel({ data }: { data: RunData }) {

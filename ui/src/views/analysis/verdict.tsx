@@ -4,7 +4,7 @@ import { useMemo } from 'preact/hooks';
 import { api } from '../../api/client';
 import type { Advice, Summary } from '../../api/types';
 import { partColour } from '../../charts/parts';
-import { colours } from '../../charts/theme';
+import { colours, PHASE_LABEL } from '../../charts/theme';
 import {
   count,
   energy,
@@ -12,6 +12,7 @@ import {
   known,
   percent,
   plain,
+  spread,
   time,
   UNAVAILABLE,
 } from '../../core/format';
@@ -69,7 +70,7 @@ function colourOf(key: SegmentKey): string {
   }
 }
 
-/** Parts of the bar that the glossary has a word of its own for. */
+/** Parts of the bar with a glossary entry of their own. */
 const TERM_OF: Partial<Record<SegmentKey, Term>> = {
   load: 'load',
   prefill: 'phase',
@@ -90,7 +91,7 @@ export function Verdict({ data }: { data: RunData }) {
   return (
     <section class="panel verdict" aria-label="Verdict" aria-busy={!s}>
       <div class="verdict-head">
-        <h2>Where the energy went</h2>
+        <h2>Where the {s && !known(s.total_energy_mj) ? 'time' : 'energy'} went</h2>
         {canBeNet(s) && (
           <Segmented
             label="Idle power"
@@ -108,12 +109,12 @@ export function Verdict({ data }: { data: RunData }) {
       {!rows && <div class="energy-bar skeleton" />}
       <Figures s={s} data={data} />
       {s && <Trust s={s} />}
-      {s && list && <Findings data={data} own={findings(s, list)} />}
+      {s && <Findings data={data} own={list ? findings(s, list) : []} />}
     </section>
   );
 }
 
-/** The parts side by side; each leads to itself. */
+/** The parts side by side; each links to its scope. */
 function EnergyBar({ list, total }: { list: Segment[]; total: number }) {
   dark.value;
   const show = (mj: number) => energy(mj, unit.value);
@@ -178,37 +179,54 @@ export function Swatch({ colour }: { colour: string }) {
   );
 }
 
-/** Without energy the phases by their time, and no joule anywhere. */
+const IDLE_TIME: Explanation = {
+  title: 'Idle gaps',
+  text: 'Time of the run in which no phase was open.',
+  unit: 'ns, µs, ms, s or min',
+  term: 'duration',
+};
+
+/** Each phase once, in the order of their first appearance; idle comes last. */
+function byPhase(list: { phase: string; duration_ms: number }[]) {
+  const sum = new Map<string, number>();
+  for (const p of list) sum.set(p.phase, (sum.get(p.phase) ?? 0) + p.duration_ms);
+  return [...sum]
+    .filter(([, ms]) => ms > 0)
+    .map(([phase, duration_ms]) => ({ phase, duration_ms }))
+    .sort((a, b) => Number(a.phase === 'idle') - Number(b.phase === 'idle'));
+}
+
+/** Without energy: the phases by time, without any joules. */
 function TimeBar({ data }: { data: RunData }) {
   dark.value;
   const c = colours();
-  const phases = (data.pipeline.value.data?.phases ?? []).filter((p) => p.duration_ms > 0);
+  const phases = byPhase(data.pipeline.value.data?.phases ?? []);
   const total = phases.reduce((a, p) => a + p.duration_ms, 0) || 1;
   let x = 0;
   return (
     <>
-      <p class="note">Energy is unavailable in this run: the bar shows time.</p>
+      <p class="note">
+        {data.summary.value.data?.energy_source === 'unavailable'
+          ? 'Energy is unavailable in this run: the bar shows time.'
+          : 'The energy of the whole run is unavailable, as its sensor readings do not cover it: the bar shows time.'}
+      </p>
       <svg class="energy-bar" viewBox="0 0 1000 26" preserveAspectRatio="none" aria-hidden="true">
         {phases.map((p) => {
           const w = (p.duration_ms / total) * 1000;
           const at = x;
           x += w;
           return (
-            <rect
-              key={p.start_ms}
-              x={at}
-              width={w}
-              height="26"
-              fill={c.phase[p.phase] ?? c.text3}
-            />
+            <rect key={p.phase} x={at} width={w} height="26" fill={c.phase[p.phase] ?? c.text3} />
           );
         })}
       </svg>
       <ul class="energy-parts">
         {phases.map((p) => (
-          <li key={p.start_ms}>
+          <li key={p.phase} data-part={p.phase}>
             <Swatch colour={c.phase[p.phase] ?? c.text3} />
-            <span>{p.phase.replace('_', '-')}</span>
+            <Explain of={p.phase === 'idle' ? IDLE_TIME : 'phase'}>
+              {p.phase === 'idle' ? 'Idle gaps' : (PHASE_LABEL[p.phase] ?? p.phase)}
+            </Explain>
             <strong class="num">{percent(p.duration_ms / total)}</strong>
             <span class="num muted">{time(p.duration_ms)}</span>
           </li>
@@ -252,7 +270,7 @@ function Figures({ s, data }: { s: Summary | null; data: RunData }) {
   );
 }
 
-/** The median with the interval of a median: order statistics of the decode tokens. */
+/** The median over decode tokens, with its interval by order statistics. */
 function typical(s: Summary, perToken: Float64Array): string {
   const mid = known(s.joules_per_token_typical)
     ? s.joules_per_token_typical * 1000
@@ -263,9 +281,15 @@ function typical(s: Summary, perToken: Float64Array): string {
   return energyInterval(mid, half === null ? null : half / 1.959964, unit.value);
 }
 
+function disturbedWords(s: Summary): string {
+  const share = disturbed(s);
+  if (!s.disturbed_tokens) return 'no disturbed tokens';
+  const tokens = `${count(s.disturbed_tokens)} disturbed ${s.disturbed_tokens === 1 ? 'token' : 'tokens'}`;
+  return share ? `${share} of the request in ${tokens}` : tokens;
+}
+
 function Trust({ s }: { s: Summary }) {
   const samples = samplesPerToken(s);
-  const share = disturbed(s);
   const partial = partialText(s);
   const a = s.attribution;
   const items: [string, Explanation][] = [];
@@ -278,17 +302,17 @@ function Trust({ s }: { s: Summary }) {
         term: 'samples',
       },
     ]);
-  if (known(a?.interval))
+  if (known(a?.interval) && s.energy_source !== 'unavailable')
     items.push([
-      a.interval >= 1 ? 'components are not told apart' : `components ±${percent(a.interval)}`,
+      a.interval >= 1 ? 'components are not told apart' : `components ${spread(a.interval)}`,
       {
         title: 'Intervals of components',
-        text: `Median half width of the components' 95 % intervals, by their energy net of idle.${known(a.interval_calibrated) ? ` A calibration (perjoule calibrate) would give ±${percent(a.interval_calibrated)}.` : ''}`,
+        text: `Median half width of the components' 95 % intervals, by their energy net of idle.${known(a.interval_calibrated) ? ` A calibration (perjoule calibrate) would give ${spread(a.interval_calibrated)}.` : ''}`,
         term: 'uncertainty',
       },
     ]);
   items.push([
-    share ? `${share} in ${count(s.disturbed_tokens)} disturbed tokens` : 'no disturbed tokens',
+    disturbedWords(s),
     {
       title: 'Disturbed share',
       text: 'Share of the energy of the request in tokens that the machine disturbed.',
@@ -319,7 +343,7 @@ function Trust({ s }: { s: Summary }) {
   );
 }
 
-/** The server's advice or, if unavailable, that of the page's own rules. */
+/** The server's advice or, if unavailable, that from the page's own rules. */
 function useFindings(data: RunData, own: Finding[]): Finding[] {
   const stored = data.summary.value.data?.status === 'completed';
   const g = selection.value.co2;

@@ -1,4 +1,4 @@
-// One card per compared run: what it is, and what the view can do with it.
+// One card per compared run: its settings and the actions on it.
 import type { RunSummary } from '../../api/types';
 import { follow } from '../../app';
 import { clip, dateTime, promptOf, shortId } from '../../core/format';

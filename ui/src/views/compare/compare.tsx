@@ -1,4 +1,4 @@
-// The view of two to four runs side by side. The first run is the baseline; any other can be made it.
+// Compares two to four runs side by side. The first run is the baseline, which can be changed.
 import { api } from '../../api/client';
 import { follow } from '../../app';
 import { Trouble } from '../../charts/panel';
@@ -6,6 +6,7 @@ import { PHASE_LABEL } from '../../charts/theme';
 import { stateOf, useResource } from '../../state/resource';
 import { at, COMPARED, href, select, selection } from '../../state/selection';
 import { Cards } from './cards';
+import { ChooseRuns } from './choose';
 import { TestsPanel } from './differences';
 import { GroupChooser, GroupComparison } from './groups';
 import { MetricsPanel } from './metrics';
@@ -37,22 +38,7 @@ export function CompareView() {
           <span class="spacer" />
           <GroupChooser />
         </div>
-        <div class="panel">
-          <div class="state">
-            <p>
-              Select two to four runs in the history to see them side by side
-              {ids.length === 1 ? '; one is selected' : ''}, or group all runs by one of their
-              settings.
-            </p>
-            <a
-              class="btn primary"
-              href={href({ view: 'history' })}
-              onClick={(e) => follow(e, 'history')}
-            >
-              Open the history
-            </a>
-          </div>
-        </div>
+        <ChooseRuns />
       </div>
     );
   }

@@ -2,6 +2,7 @@
 import type { Compare, CompareTest } from '../../api/types';
 import { Panel } from '../../charts/panel';
 import { digits, energyScale, known, pair, powerScale, timeScale } from '../../core/format';
+import { Explain } from '../../parts/explain';
 import { selection } from '../../state/selection';
 import { unit } from '../../state/settings';
 import { LETTERS, Letter } from './letters';
@@ -16,6 +17,7 @@ export function TestsPanel({ d }: { d: Compare }) {
   return (
     <Panel
       title="Differences"
+      of="test"
       note="Means with standard deviations, the difference with its 95 % interval, p of the test that decides and of Mann-Whitney; corrected for the number of tests (Holm)."
       state={
         list.length
@@ -73,7 +75,7 @@ export function TestsPanel({ d }: { d: Compare }) {
       })}
     >
       <div class="scroll-x">
-        <table class="ops compare-table">
+        <table class="ops compare-table reflow">
           <thead>
             <tr>
               <th scope="col">Metric</th>
@@ -85,19 +87,19 @@ export function TestsPanel({ d }: { d: Compare }) {
                 Second, mean ± sd
               </th>
               <th scope="col" class="num">
-                Difference (95 %)
+                <Explain of="uncertainty">Difference (95 %)</Explain>
               </th>
               <th scope="col" class="num">
-                Welch p
+                <Explain of="test">Welch p</Explain>
               </th>
               <th scope="col" class="num">
-                Mann-Whitney p
+                <Explain of="test">Mann-Whitney p</Explain>
               </th>
               <th scope="col" class="num">
-                p corrected
+                <Explain of="test">p corrected</Explain>
               </th>
               <th scope="col" class="num">
-                Hedges g
+                <Explain of="test">Hedges g</Explain>
               </th>
               <th scope="col">Verdict</th>
             </tr>
@@ -135,12 +137,16 @@ function TestRow({ t }: { t: CompareTest }) {
           {t.n_a} and {t.n_b} {t.sample}s
         </span>
       </th>
-      <td>
+      <td data-label="Runs">
         <Letter i={t.a} /> <Letter i={t.b} />
       </td>
-      <td class="num">{meanSd(t.mean_a, t.sd_a)}</td>
-      <td class="num">{meanSd(t.mean_b, t.sd_b)}</td>
-      <td class={`num ${known(t.difference) ? '' : 'na'}`}>
+      <td class="num" data-label="First, mean ± sd">
+        {meanSd(t.mean_a, t.sd_a)}
+      </td>
+      <td class="num" data-label="Second, mean ± sd">
+        {meanSd(t.mean_b, t.sd_b)}
+      </td>
+      <td class={`num ${known(t.difference) ? '' : 'na'}`} data-label="Difference (95 %)">
         {known(t.difference) ? `${signed(t.difference, t.unit)}` : 'unavailable'}
         {known(t.difference_lo) && known(t.difference_hi) && (
           <>
@@ -151,11 +157,19 @@ function TestRow({ t }: { t: CompareTest }) {
           </>
         )}
       </td>
-      <td class="num">{pText(t.welch_p)}</td>
-      <td class="num">{pText(t.mann_whitney_p)}</td>
-      <td class="num">{pText(t.p_adjusted)}</td>
-      <td class="num">{known(t.hedges_g) ? digits(t.hedges_g, 2) : '–'}</td>
-      <td>
+      <td class="num" data-label="Welch p">
+        {pText(t.welch_p)}
+      </td>
+      <td class="num" data-label="Mann-Whitney p">
+        {pText(t.mann_whitney_p)}
+      </td>
+      <td class="num" data-label="p corrected">
+        {pText(t.p_adjusted)}
+      </td>
+      <td class="num" data-label="Hedges g">
+        {known(t.hedges_g) ? digits(t.hedges_g, 2) : '–'}
+      </td>
+      <td data-label="Verdict">
         <span class={`badge ${t.significant ? 'running' : ''}`}>
           {!known(t.p_adjusted)
             ? 'unavailable'

@@ -1,4 +1,4 @@
-// How the view names its runs: a letter and a colour each, in the order of the selection.
+// Names the compared runs by a letter and a colour each, in the order of the selection.
 import type { Compare } from '../../api/types';
 import { colours } from '../../charts/theme';
 import { dark } from '../../state/settings';

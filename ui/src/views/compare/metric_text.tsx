@@ -4,8 +4,7 @@ import type { Term } from '../../core/glossary';
 import { Explain } from '../../parts/explain';
 import { unit } from '../../state/settings';
 
-/** What each metric is called, the entry of the glossary that it belongs to, and what it is where the
- * entry says it of more than this one. */
+/** Name of each metric, its glossary entry, and an explanation if the entry covers several metrics. */
 const METRICS: Record<string, [name: string, of: Term, text?: string]> = {
   joules_per_token: ['Energy per token', 'per_token'],
   joules_per_token_typical: ['Energy of the typical token', 'typical'],
@@ -83,7 +82,7 @@ export const nameOf = (metric: string): string => {
   return words[0].toUpperCase() + words.slice(1);
 };
 
-/** The name of a metric, which explains itself on hover and focus; one of a newer server stands alone. */
+/** The name of a metric with an explanation on hover and focus; plain for metrics of newer servers. */
 export function Metric({ of }: { of: string }) {
   const known = METRICS[of];
   if (!known) return <>{nameOf(of)}</>;
@@ -91,7 +90,7 @@ export function Metric({ of }: { of: string }) {
   return <Explain of={text ? { title, text, term } : term}>{title}</Explain>;
 }
 
-/** Units that the metric's own name says, or that read better otherwise. */
+/** Exceptions: units that the metric's name already contains, or that read better in another form. */
 const UNIT: Record<string, string> = { '1/s': '', '1/J': '', 'J s': 'J·s' };
 
 export function show(v: number | null, u: string): string {
@@ -113,7 +112,7 @@ export function show(v: number | null, u: string): string {
 export const signed = (v: number, u: string): string =>
   `${v > 0 ? '+' : v < 0 ? '−' : ''}${show(Math.abs(v), u)}`;
 
-/** A difference counts from a tenth of a percent on; below it is rounding. */
+/** Differences below a tenth of a percent are regarded as rounding. */
 export const differs = (percentages: (number | null)[]): boolean =>
   percentages.some((p) => p === null || Math.abs(p) >= 0.1);
 

@@ -17,7 +17,7 @@ export function Overlays({ d }: { d: Compare }) {
     Promise.all(ids.map((id) => api.power(id, { points: POINTS }, s))),
   );
   const tokens = useResource(`overlay tokens ${ids.join()}`, (s) =>
-    Promise.all(ids.map((id) => api.tokens(id, {}, s))),
+    Promise.all(ids.map((id) => api.allTokens(id, s))),
   );
   const series = useColours();
   const name = (i: number) =>
@@ -48,7 +48,7 @@ export function Overlays({ d }: { d: Compare }) {
     [tokens.value.data, series],
   );
   const highest = (list: Series[]) =>
-    Math.max(1e-9, ...list.flatMap((s) => Array.from(s.y, (v) => (!Number.isNaN(v) ? v : 0))));
+    list.reduce((a, s) => s.y.reduce((b, v) => (v > b ? v : b), a), 1e-9);
   const longest = Math.max(1e-9, ...powerSeries.map((s) => s.x[s.x.length - 1] ?? 0));
   return (
     <div class="grid">

@@ -13,7 +13,7 @@ export function Pareto({ runs }: { runs: RunSummary[] }) {
   const others = useResource('pareto context', (s) => api.runs({ limit: 200 }, s));
   const mine = new Map(runs.map((r, i) => [r.id, i]));
   const all = useMemo(
-    // The compared runs last, so that they are drawn over the others.
+    // Compared runs come last, so that they are drawn on top.
     () => [...(others.value.data?.runs ?? []).filter((r) => !mine.has(r.id)), ...runs],
     [runs, others.value.data],
   );

@@ -3,12 +3,23 @@ import type { Compare } from '../../api/types';
 import { Panel } from '../../charts/panel';
 import { energy, known, time } from '../../core/format';
 import { PartialBadge } from '../../parts/badge';
+import { type Explanation, termed } from '../../parts/explain';
 import { selection } from '../../state/selection';
 import { unit } from '../../state/settings';
 import { LETTERS, Letter } from './letters';
 import { Percent } from './metric_text';
 
 const PARTS_SHOWN = 8;
+
+const HELP: Record<string, Explanation> = {
+  Phases: termed('phase'),
+  Components: {
+    title: 'Components',
+    text: 'Modules of the model, summed over all layers and tokens, by what attribution gives them.',
+    unit: 'mJ, J, kJ or Wh',
+    term: 'attribution',
+  },
+};
 
 interface PartRow {
   name: string;
@@ -33,6 +44,7 @@ export function PartsPanel({ title, rows, d }: { title: string; rows: PartRow[];
     <Panel
       class="span-6"
       title={title}
+      of={HELP[title]}
       note="Energy and time of each run; change against A."
       state={
         shown.length
@@ -57,7 +69,7 @@ export function PartsPanel({ title, rows, d }: { title: string; rows: PartRow[];
         <table class="ops compare-table">
           <thead>
             <tr>
-              <th scope="col">Name</th>
+              <th scope="col">{title === 'Phases' ? 'Phase' : 'Component'}</th>
               {d.runs.map((r, i) => (
                 <th scope="col" class="num" key={r.id}>
                   <Letter i={i} /> <PartialBadge run={r} />

@@ -16,7 +16,7 @@ interface Ratio {
   hi: number | null;
 }
 
-/** The ratio with the interval of its test, where there is one. */
+/** The ratio with the interval of its test, if there is one. */
 function ratiosOf(d: Compare, m: Compare['metrics'][number]): Ratio[] {
   return m.normalised.flatMap((v, side) => {
     if (side === 0 || !known(v) || v <= 0) return [];
@@ -24,6 +24,14 @@ function ratiosOf(d: Compare, m: Compare['metrics'][number]): Ratio[] {
     const whole = t && known(t.ratio_lo) && known(t.ratio_hi) && t.ratio_lo > 0;
     return [{ side, value: v, lo: whole ? t.ratio_lo : null, hi: whole ? t.ratio_hi : null }];
   });
+}
+
+/** The ticks that leave room for a label each, outwards from 1. */
+function labelled(all: number[], x: (v: number) => number): number[] {
+  const out: number[] = [];
+  for (const t of [...all].sort((a, b) => Math.abs(Math.log(a)) - Math.abs(Math.log(b))))
+    if (x(t) > 3 && x(t) < 97 && out.every((o) => Math.abs(x(o) - x(t)) > 14)) out.push(t);
+  return out;
 }
 
 export function RatiosPanel({ d }: { d: Compare }) {
@@ -35,7 +43,7 @@ export function RatiosPanel({ d }: { d: Compare }) {
   const reach = Math.max(1.25, ...all.map((v) => Math.max(v, 1 / v))) * 1.08;
   const x = (v: number) => 50 + (50 * Math.log(v)) / Math.log(reach);
   const c = colours();
-  const marks = logTicks(1 / reach, reach);
+  const marks = labelled(logTicks(1 / reach, reach), x);
   return (
     <Panel
       class="span-6"
@@ -58,9 +66,16 @@ export function RatiosPanel({ d }: { d: Compare }) {
           <tr>
             <th scope="col">Metric</th>
             <th scope="col" class="bar-cell">
+              <div class="ratio-marks" aria-hidden="true">
+                {marks.map((t) => (
+                  <span key={t} style={{ left: `${x(t)}%` }}>
+                    ×{plain(t, 1)}
+                  </span>
+                ))}
+              </div>
               <svg
                 class="ratio-axis"
-                viewBox="0 0 100 14"
+                viewBox="0 0 100 4"
                 preserveAspectRatio="none"
                 aria-hidden="true"
               >
@@ -69,8 +84,8 @@ export function RatiosPanel({ d }: { d: Compare }) {
                     key={t}
                     x1={x(t)}
                     x2={x(t)}
-                    y1="10"
-                    y2="14"
+                    y1="0"
+                    y2="4"
                     stroke={c.text3}
                     vector-effect="non-scaling-stroke"
                   />
@@ -78,7 +93,7 @@ export function RatiosPanel({ d }: { d: Compare }) {
               </svg>
             </th>
             <th scope="col" class="num">
-              {plain(1 / reach, 2)} to {plain(reach, 2)}
+              Ratio
             </th>
           </tr>
         </thead>

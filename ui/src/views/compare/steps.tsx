@@ -5,11 +5,19 @@ import { Panel } from '../../charts/panel';
 import { partColour, partOf } from '../../charts/parts';
 import { colours, PHASE_LABEL } from '../../charts/theme';
 import { energy, energyInterval } from '../../core/format';
+import { Explain, type Explanation } from '../../parts/explain';
 import { dark, unit } from '../../state/settings';
 import { Side } from './letters';
 import { signed } from './metric_text';
 
 const SHOWN = 10;
+
+const WHY: Explanation = {
+  title: 'Because of time and of power',
+  text: 'A part needs more energy because it takes longer, or because the machine draws more power meanwhile: both shares, which sum to the step.',
+  unit: 'mJ per token',
+  term: 'power',
+};
 
 interface Step {
   label: string;
@@ -22,7 +30,7 @@ interface Step {
 
 type Decomposition = Compare['decomposition'][number];
 
-/** The largest terms; the rest together, so that the steps sum to the difference. */
+/** The largest terms, with the rest combined, so that the steps sum to the difference. */
 function stepsOf(x: Decomposition): Step[] {
   const c = colours();
   const named = x.terms.map(
@@ -80,6 +88,12 @@ export function StepsPanel({ d, x }: { d: Compare; x: Decomposition }) {
   return (
     <Panel
       title={title}
+      of={{
+        title,
+        text: 'What each phase and component adds to the energy of a token, or takes from it, from the one side to the other. The rows sum exactly to the difference.',
+        unit: 'mJ per token',
+        term: 'per_token',
+      }}
       note="Energy per token, without loading the model: each row is what one part adds or takes away; what time and what power changed."
       table={() => ({
         columns: [
@@ -109,6 +123,22 @@ export function StepsPanel({ d, x }: { d: Compare; x: Decomposition }) {
         data-sum={steps.reduce((a, s) => a + s.mj, 0)}
         data-difference={x.difference_mj}
       >
+        <thead>
+          <tr>
+            <th scope="col">
+              <Explain of="attribution">Part</Explain>
+            </th>
+            <th scope="col">
+              <span class="sr-only">Step</span>
+            </th>
+            <th scope="col" class="num">
+              <Explain of="per_token">Energy per token</Explain>
+            </th>
+            <th scope="col" class="num wide">
+              <Explain of={WHY}>Because of</Explain>
+            </th>
+          </tr>
+        </thead>
         <tbody>
           <tr>
             <th scope="row">

@@ -35,7 +35,7 @@ export function SettingsPanel({ d }: { d: Compare }) {
     >
       {d.differences.length > 0 && (
         <div class="scroll-x">
-          <table class="ops compare-table">
+          <table class="ops compare-table reflow">
             <thead>
               <tr>
                 <th scope="col">Setting</th>
@@ -51,7 +51,9 @@ export function SettingsPanel({ d }: { d: Compare }) {
                 <tr key={x.setting}>
                   <th scope="row">{word(x.setting)}</th>
                   {x.values.map((v, i) => (
-                    <td key={d.sides[i]?.name ?? i}>{v === null ? '–' : String(v)}</td>
+                    <td key={d.sides[i]?.name ?? i} data-label={d.sides[i]?.name}>
+                      {v === null ? '–' : String(v)}
+                    </td>
                   ))}
                 </tr>
               ))}
@@ -110,23 +112,25 @@ export function VerdictPanel({ d }: { d: Compare }) {
   );
 }
 
-/** The side with the best figure. Where nothing tells it from others it is not called the best: with one
- * run on each side there is nothing to test. */
+/** The side with the best figure. If others tie with it or could not be tested, it is not called the best. */
 function Best({ d, b }: { d: Compare; b: Compare['best'][number] }) {
-  const figure = show(b.value, d.metrics.find((m) => m.metric === b.metric)?.unit ?? '');
+  const rate = b.metric === 'tokens_per_second' ? ' tokens/s' : '';
+  const figure = show(b.value, d.metrics.find((m) => m.metric === b.metric)?.unit ?? '') + rate;
   const title = b.title[0].toUpperCase() + b.title.slice(1);
-  if (!b.tied_with.length)
+  const others = [...b.tied_with, ...b.untested];
+  if (!others.length)
     return (
       <span>
         {title}: <Side d={d} i={b.side} /> {figure}
       </span>
     );
-  const single = [b.side, ...b.tied_with].every((i) => d.sides[i]?.runs === 1);
+  const single = !b.tied_with.length;
   return (
     <span>
-      {title}: not decided{single ? ' by one run on each side' : ''} (<Side d={d} i={b.side} /> has{' '}
-      {figure}; not told from{' '}
-      {b.tied_with.map((t) => (
+      {title}: not decided
+      {single && others.every((i) => d.sides[i]?.runs === 1) ? ' by one run on each side' : ''} (
+      <Side d={d} i={b.side} /> has {figure}; {single ? 'not tested against' : 'not told from'}{' '}
+      {others.map((t) => (
         <Side key={t} d={d} i={t} />
       ))}
       )

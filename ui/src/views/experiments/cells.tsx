@@ -1,9 +1,9 @@
-// The cells of an experiment in a table: what each costs, how fast it is, and the runs behind it.
+// Table of an experiment's cells: energy, speed, and their runs.
 import { useSignal } from '@preact/signals';
 import type { Experiment, ExperimentCell } from '../../api/types';
 import { follow } from '../../app';
 import { Panel } from '../../charts/panel';
-import { energy, known, pair, plain, power, shortId, time } from '../../core/format';
+import { energy, known, pair, percent, plain, power, shortId, time } from '../../core/format';
 import type { Term } from '../../core/glossary';
 import { Explain } from '../../parts/explain';
 import { Icon } from '../../parts/icon';
@@ -114,15 +114,45 @@ const COLUMNS: Column[] = [
     show: (_, c) => plain(c.loss, 4),
     wide: true,
   },
+  {
+    key: 'context',
+    label: 'Context',
+    help: 'Share of the context of the model that the longest sequence takes, and the size of its keys and values.',
+    value: (_, c) => c.context_share ?? null,
+    show: (_, c) => `${percent(c.context_share)}, ${plain(c.kv_megabytes)} MB`,
+    wide: true,
+  },
+  {
+    key: 'active',
+    label: 'Per M active',
+    help: 'Energy of a request per million active parameters.',
+    value: (_, c) => c.energy_per_million_active_parameters_mj ?? null,
+    show: (_, c) => energy(c.energy_per_million_active_parameters_mj, unit.value),
+    wide: true,
+  },
+  {
+    key: 'experts',
+    label: 'Experts per step',
+    help: 'Experts of a layer that a decode step reads, on average.',
+    value: (_, c) => c.experts_per_step ?? null,
+    show: (_, c) => plain(c.experts_per_step),
+    wide: true,
+  },
 ];
 
-/** Runs that a row links one by one; the history has the others. */
+/** Columns of models with experts. */
+const EXPERTS = new Set(['active', 'experts']);
+
+/** Maximum number of runs linked individually in a row; the others are in History. */
 const LINKED = 6;
 
 export function CellsPanel({ d }: { d: Experiment }) {
   const order = useSignal<{ key: string; down: boolean }>({ key: 'cell', down: false });
   const losses = d.cells.some((c) => known(c.loss));
-  const columns = COLUMNS.filter((c) => c.key !== 'loss' || losses);
+  const experts = d.cells.some((c) => known(c.experts_per_step));
+  const columns = COLUMNS.filter(
+    (c) => (c.key !== 'loss' || losses) && (!EXPERTS.has(c.key) || experts),
+  );
   const by = columns.find((c) => c.key === order.value.key) ?? columns[0];
   const rows = d.cells.slice().sort((a, b) => {
     const [x, y] = [by.value(d, a), by.value(d, b)];

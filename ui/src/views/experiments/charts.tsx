@@ -6,7 +6,6 @@ import { type Dot, type Line, Points } from '../../charts/points';
 import { colours } from '../../charts/theme';
 import { energy, known, percent, plain, time } from '../../core/format';
 import { css, ramp } from '../../core/ramp';
-import { kneeOf, paretoFront } from '../../core/stats';
 import { go, select, selection } from '../../state/selection';
 import { dark, rampName, unit } from '../../state/settings';
 import {
@@ -23,7 +22,7 @@ import {
 
 const joules = (v: number): string => energy(v * 1000, unit.peek());
 
-/** As many colours as there are lines: the usual four, else a ramp. */
+/** One colour per line: the usual four, or samples of a ramp if there are more. */
 export function lineColours(n: number): string[] {
   dark.value;
   const series = colours().series;
@@ -73,7 +72,7 @@ export function FactorialPanel({ d }: { d: Experiment }) {
   const series = lines(d.cells, along).map((l) => l.filter((x) => known(x.joules_per_token)));
   const ink = lineColours(series.length);
   const wide = isWideIn(d.cells, (x) => x.joules_per_token);
-  // Whiskers of several lines at one level stand side by side.
+  // Whiskers of several lines at the same level are offset horizontally.
   const shift = (x: number, k: number) => {
     const by = (k - (series.length - 1) / 2) * (place.log ? 0.05 : 0.04);
     return place.log ? x * 2 ** by : x + by * (place.ticks.length > 1 ? spanOf(place.ticks) : 1);
@@ -161,28 +160,42 @@ export function FactorialPanel({ d }: { d: Experiment }) {
 const spanOf = (ticks: number[]): number =>
   (Math.max(...ticks) - Math.min(...ticks)) / Math.max(1, ticks.length - 1);
 
-export function FrontPanel({ d }: { d: Experiment }) {
+/** The other cost of a Pareto front besides energy per token. */
+const FRONTS = {
+  seconds_per_token: {
+    title: 'Throughput against energy',
+    axis: 'tokens per second',
+    column: 'tokens_per_second',
+    note: 'Cells by tokens per second and energy per token; down and to the right is better. The line is the Pareto front, its knee the best trade.',
+    x: (c: ExperimentCell) => c.tokens_per_second,
+  },
+  loss: {
+    title: 'Loss against energy',
+    axis: 'loss',
+    column: 'loss',
+    note: 'Cells by loss on the text and energy per token; down and to the left is better. The line is the Pareto front, its knee the best trade.',
+    x: (c: ExperimentCell) => c.loss,
+  },
+} as const;
+
+export function FrontPanel({ d, over }: { d: Experiment; over: keyof typeof FRONTS }) {
   const chart = useRef<Points | null>(null);
   dark.value;
   const c = colours();
-  const list = d.cells.filter((x) => known(x.tokens_per_second) && known(x.joules_per_token));
-  const points = list.map((x) => ({ x: x.tokens_per_second ?? 0, y: x.joules_per_token ?? 0 }));
-  const front = paretoFront(points);
+  const by = FRONTS[over];
+  const list = d.cells.filter((x) => known(by.x(x)) && known(x.joules_per_token));
+  const points = list.map((x) => ({ x: by.x(x) ?? 0, y: x.joules_per_token ?? 0 }));
+  const told = d.fronts?.find((f) => f.over === over);
+  const place = new Map(list.map((x, i) => [x.cell, i]));
+  const front = (told?.cells ?? []).flatMap((x) => place.get(x) ?? []);
   const on = new Set(front);
-  const log = {
-    x: isWideIn(list, (x) => x.tokens_per_second),
-    y: isWideIn(list, (x) => x.joules_per_token),
-  };
-  const bend = kneeOf(
-    front.map((i) => points[i]),
-    log,
-  );
-  const knee = bend === null ? -1 : front[bend];
+  const knee = (told?.knee != null ? place.get(told.knee) : null) ?? -1;
+  const log = { x: isWideIn(list, by.x), y: isWideIn(list, (x) => x.joules_per_token) };
   return (
     <Panel
       class="span-5"
-      title="Throughput against energy"
-      note="Cells by tokens per second and energy per token; down and to the right is better. The line is the Pareto front, its knee the best trade."
+      title={by.title}
+      note={by.note}
       state={readyIf(list.length > 0)}
       legend={
         <Legend
@@ -193,10 +206,10 @@ export function FrontPanel({ d }: { d: Experiment }) {
         />
       }
       table={() => ({
-        columns: ['cell', 'tokens_per_second', 'joules_per_token', 'pareto', 'knee'],
+        columns: ['cell', by.column, 'joules_per_token', 'pareto', 'knee'],
         rows: list.map((x, i) => [
           x.name,
-          x.tokens_per_second,
+          by.x(x),
           x.joules_per_token,
           on.has(i) ? 'yes' : 'no',
           i === knee ? 'yes' : 'no',
@@ -206,13 +219,13 @@ export function FrontPanel({ d }: { d: Experiment }) {
     >
       <Canvas
         class="h-factorial"
-        name="front"
+        name={over === 'loss' ? 'front-loss' : 'front'}
         label={`Scatter of ${list.length} cells; on the Pareto front: ${front.map((i) => list[i].name).join('; ')}${knee < 0 ? '' : `; knee at ${list[knee].name}`}.`}
         make={(host) => new Points(host)}
         handle={chart}
         update={(p) => {
           p.set({
-            x: { label: 'tokens per second', log: log.x, show: (v) => plain(v) },
+            x: { label: by.axis, log: log.x, show: (v) => plain(v) },
             y: { label: 'energy per token', log: log.y, show: joules },
             dots: list.map((x, i) => ({
               x: points[i].x,
@@ -270,6 +283,11 @@ export function tableOf(d: Experiment) {
       'token_latency_ms',
       'mean_power_mw',
       'loss',
+      'energy_per_million_active_parameters_mj',
+      'kv_megabytes',
+      'context_share',
+      'experts_per_step',
+      'load_balance',
     ],
     rows: d.cells.map((x) => {
       const r = against(d, x.cell);
@@ -296,6 +314,11 @@ export function tableOf(d: Experiment) {
         x.token_latency_ms,
         x.mean_power_mw,
         x.loss,
+        x.energy_per_million_active_parameters_mj ?? null,
+        x.kv_megabytes ?? null,
+        x.context_share ?? null,
+        x.experts_per_step ?? null,
+        x.load_balance ?? null,
       ];
     }),
   };

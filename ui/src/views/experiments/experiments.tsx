@@ -1,4 +1,4 @@
-// Experiments: grids of settings that were run in randomised blocks, and what came out of them.
+// Experiments: grids of settings run in randomised blocks, and their results.
 import { signal, useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { api } from '../../api/client';
@@ -19,7 +19,7 @@ import { PlanForm } from './form';
 import { against, halfWidth, planText } from './grid';
 import { ASKED, WhatIfPanel } from './what_if';
 
-/** Counts what was asked of the server here, so that its answers are fetched anew. */
+/** Incremented with every action, to reload the server's data. */
 const asked = signal(0);
 
 export function ExperimentsView() {
@@ -139,7 +139,8 @@ function One({ name }: { name: string }) {
           <Head d={d} />
           <div class="grid">
             <FactorialPanel d={d} />
-            <FrontPanel d={d} />
+            <FrontPanel d={d} over="seconds_per_token" />
+            {d.cells.some((c) => c.loss !== null) && <FrontPanel d={d} over="loss" />}
           </div>
           <CellsPanel d={d} />
         </>
@@ -192,7 +193,7 @@ function Head({ d }: { d: Experiment }) {
   );
 }
 
-/** Stops it, goes on with what is left, or runs another round. */
+/** Buttons to stop it, resume it, or run another round. */
 function Act({ d }: { d: Experiment }) {
   const error = useSignal<string | null>(null);
   const act = async (work: () => Promise<void>) => {
@@ -285,7 +286,7 @@ function planWords(d: Experiment): string {
     .join('; ');
 }
 
-/** What a cell costs, with its interval. */
+/** A cell's energy with its interval. */
 function cost(d: Experiment, cell: number): string {
   const c = d.cells[cell];
   if (!c || !known(c.joules_per_token)) return 'unavailable';
@@ -302,9 +303,11 @@ export function verdict(d: Experiment): string[] {
     out.push(
       d.done === 0
         ? 'No run has ended yet.'
-        : d.cells.some((c) => known(c.joules_per_token))
-          ? 'No cell keeps the latency limit.'
-          : 'No run has an energy: there is no optimum.',
+        : d.refusal
+          ? `No verdict, since cells are not comparable: ${d.refusal}`
+          : d.cells.some((c) => known(c.joules_per_token))
+            ? 'No cell keeps the latency limit.'
+            : 'No run has an energy: there is no optimum.',
     );
   } else {
     const limit = d.plan.max_latency_ms ? ` within ${time(d.plan.max_latency_ms)} a token` : '';

@@ -32,7 +32,7 @@ const put = (key: Key, value: string): void => {
   form.value = { ...form.value, [key]: value };
 };
 
-/** "1, 2,4" as numbers; what is no whole number stays out, and the server is not asked. */
+/** Parses "1, 2,4"; anything but whole numbers is dropped. */
 export function numbers(text: string): number[] | null {
   const parts = text
     .split(/[\s,]+/)
@@ -53,7 +53,7 @@ const LISTS = [
 
 export function planOf(): Plan | string {
   const f = form.value;
-  // A name is part of an address: the server takes no blanks and no slashes.
+  // Names are part of URLs: the server accepts neither blanks nor slashes.
   const plan: Plan = { name: f.name.trim().replace(/[\s/]+/g, '-') || 'sweep' };
   for (const [key, label] of LISTS) {
     const list = numbers(f[key]);
@@ -78,7 +78,7 @@ export function planOf(): Plan | string {
   return plan;
 }
 
-/** How many combinations the plan has. */
+/** Number of combinations in the plan. */
 export const cellsOf = (p: Plan): number =>
   [p.models, p.dtypes, p.batches, p.inputs, p.outputs, p.threads].reduce(
     (a, l) => a * Math.max(1, l?.length ?? 1),

@@ -1,4 +1,4 @@
-// The grid of an experiment: which settings vary, and where a cell lies along one of them. Pure.
+// The grid of an experiment: which settings vary, and a cell's position along one of them. Pure functions.
 import type { Experiment, ExperimentCell, Plan } from '../../api/types';
 import { known } from '../../core/format';
 import { isWide } from '../../core/stats';
@@ -17,7 +17,7 @@ export const FACTOR_LABEL: Record<Factor, string> = {
 
 const lastName = (text: string): string => text.split('/').filter(Boolean).pop() ?? text;
 
-/** How a level of a factor is written. */
+/** Text of a level of a factor. */
 export function levelName(factor: Factor, value: string | number | null): string {
   if (factor === 'model') return value === null ? 'demo' : lastName(String(value));
   if (factor === 'dtype') return value === null ? 'as stored' : String(value);
@@ -33,7 +33,7 @@ export function levels(cells: ExperimentCell[], factor: Factor): (string | numbe
 export const varying = (cells: ExperimentCell[]): Factor[] =>
   FACTORS.filter((f) => levels(cells, f).length > 1);
 
-/** Where the levels lie on an axis: numbers at their value (doublings evenly), names side by side. */
+/** Axis positions of the levels: numbers on a log2 scale, names evenly spaced. */
 export interface Positions {
   log: boolean;
   at: (cell: ExperimentCell) => number;
@@ -61,7 +61,7 @@ export function positions(cells: ExperimentCell[], factor: Factor): Positions {
   };
 }
 
-/** Cells that differ in nothing but `factor`, in the order of its levels: one line of a chart. */
+/** Cells that differ only in `factor`, in the order of its levels: one line of a chart. */
 export function lines(cells: ExperimentCell[], factor: Factor): ExperimentCell[][] {
   const groups = new Map<string, ExperimentCell[]>();
   for (const c of cells) {
@@ -74,7 +74,7 @@ export function lines(cells: ExperimentCell[], factor: Factor): ExperimentCell[]
   return [...groups.values()].map((g) => g.sort((a, b) => at(a) - at(b)));
 }
 
-/** The settings of a line apart from the factor along it: "q8_0, 64 new tokens". */
+/** The settings of a line except its factor: "q8_0, 64 new tokens". */
 export function lineName(cells: ExperimentCell[], line: ExperimentCell, along: Factor): string {
   return varying(cells)
     .filter((f) => f !== along)

@@ -1,18 +1,18 @@
-// What a request would cost before it runs: predictions of this machine for several batches side by
-// side, and a map over the lengths of prompt and output.
+// Predicted cost of a request on this machine: several batch sizes side by side, and a map over prompt and
+// output length.
 import { api } from '../../api/client';
 import type { Prediction } from '../../api/types';
 import { Panel } from '../../charts/panel';
 import { energy, known, type Num, percent, time } from '../../core/format';
 import { css, level, ramp } from '../../core/ramp';
 import { SourceBadge } from '../../parts/badge';
-import { Explain } from '../../parts/explain';
+import { Explain, type Explanation } from '../../parts/explain';
 import { stateOf, useResource } from '../../state/resource';
 import { select, type WhatIf } from '../../state/selection';
 import { rampName, unit } from '../../state/settings';
 import { numbers } from './form';
 
-/** Batches that stand side by side. */
+/** Batch sizes shown side by side. */
 const BATCHES = 6;
 
 export const ASKED: WhatIf = { input: '32', output: '64', batches: '1,8', dtype: '', model: '' };
@@ -123,6 +123,32 @@ export function WhatIfPanel({ ask }: { ask: WhatIf }) {
   );
 }
 
+/** What the columns say. */
+const HEADS: [string, Explanation][] = [
+  [
+    'Per token',
+    { title: 'Predicted energy per token', text: 'Of one output token.', term: 'predicted' },
+  ],
+  [
+    '95 % interval',
+    {
+      title: 'Interval',
+      text: 'Where the energy per token lies 19 times in 20.',
+      term: 'predicted',
+    },
+  ],
+  [
+    'Against batch',
+    {
+      title: 'Saving',
+      text: 'Energy per token less than, or more than, with the first batch size.',
+      term: 'predicted',
+    },
+  ],
+  ['Request', { title: 'Energy of the request', text: 'Of all its sequences.', term: 'predicted' }],
+  ['Time', { title: 'Time of the request', text: 'Without loading the model.', term: 'duration' }],
+];
+
 function Answers({ list }: { list: Prediction[] }) {
   const first = list[0];
   const perToken = (p: Prediction, v: Num): Num =>
@@ -137,13 +163,13 @@ function Answers({ list }: { list: Prediction[] }) {
             <th scope="col">
               <Explain of="predicted">Batch</Explain>
             </th>
-            {['Per token', '95 % interval', `Against batch ${first?.batch}`, 'Request', 'Time'].map(
-              (h) => (
-                <th scope="col" class="num" key={h}>
-                  {h}
-                </th>
-              ),
-            )}
+            {HEADS.map(([label, help]) => (
+              <th scope="col" class="num" key={label}>
+                <Explain of={help}>
+                  {label === 'Against batch' ? `${label} ${first?.batch}` : label}
+                </Explain>
+              </th>
+            ))}
           </tr>
         </thead>
         <tbody>
@@ -180,7 +206,7 @@ function Answers({ list }: { list: Prediction[] }) {
   );
 }
 
-/** What a batch saves per token against the first. */
+/** A batch size's saving per token relative to the first. */
 function saved(p: Prediction, first: Prediction): string {
   if (p === first) return '–';
   if (!known(p.joules_per_token) || !known(first.joules_per_token)) return 'not known';
@@ -192,7 +218,7 @@ function LengthMap({ p, map }: { p: Prediction; map: NonNullable<Prediction['map
   const all = map.joules_per_token.flat().filter(known);
   if (all.length < 2) return null;
   const lo = Math.min(...all);
-  // Differences below a percent are no colours.
+  // Differences below one percent get no colour.
   const hi = Math.max(lo * 1.01, ...all);
   const colours = ramp(rampName.value);
   const colour = (v: number) => css(colours[level(v, lo, hi)]);

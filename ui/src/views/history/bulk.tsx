@@ -1,4 +1,4 @@
-// What can be done with the ticked runs at once: compare, tag, export, delete.
+// Bulk actions on the ticked runs: compare, tag, export, delete.
 import { useSignal } from '@preact/signals';
 import { useState } from 'preact/hooks';
 import { api, type Query } from '../../api/client';
@@ -9,11 +9,11 @@ import { Icon } from '../../parts/icon';
 import { Notice } from '../../parts/notice';
 import { at, COMPARED, go, select, selection } from '../../state/selection';
 
-/** Concurrent requests, limited because the server has other clients. */
+/** Limit of concurrent requests, because the server has other clients. */
 const ABREAST = 6;
-/** Files that one click may save. */
+/** Maximum number of files saved by one click. */
 const FILES = 20;
-/** All matching runs, as many as the server gives in one answer. */
+/** All matching runs, up to the server's page limit. */
 const MATCHING = 10_000;
 
 async function forEach<T>(list: T[], work: (item: T) => Promise<void>): Promise<void> {
@@ -59,7 +59,7 @@ const FIGURES = [
   'co2_grams',
 ] as const satisfies readonly (keyof RunSummary)[];
 
-/** Summaries as a table: figures as the API has them, unavailable ones empty. */
+/** Summaries as a table: figures in the API's units, empty if unavailable. */
 export function figuresOf(runs: RunSummary[]): Table {
   return {
     columns: [...FIGURES, 'partial_rails', 'tags'],

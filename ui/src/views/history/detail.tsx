@@ -145,7 +145,7 @@ function figures(d: RunDetail): FactRow[] {
   return [
     ['Energy', runEnergy(d, unit.value), 'energy'],
     ['Net of idle', energy(d.net_energy_mj, unit.value), 'net'],
-    ['Per output token', energyPerToken(d, unit.value), 'per_token'],
+    ['Mean token', energyPerToken(d, unit.value), 'per_token'],
     ['Typical token', typicalToken(d, unit.value), 'typical'],
     ['Model load', modelLoad(d, unit.value), 'load'],
     ...(share ? ([['Disturbed, of the request', share, 'disturbed']] as FactRow[]) : []),

@@ -1,19 +1,20 @@
-// The history in groups: one row for each value of a setting, with what its runs have in common, and
-// the runs themselves below it when it is open.
+// The history in groups: one row per value of a setting with a summary of its runs, which are listed below it
+// when expanded.
 import { useMemo } from 'preact/hooks';
 import { api, type Query } from '../../api/client';
 import type { RunSummary } from '../../api/types';
 import { energy, known, type Num, plain, time } from '../../core/format';
 import { quantile } from '../../core/stats';
+import { SourceBadge } from '../../parts/badge';
 import { Icon } from '../../parts/icon';
 import { useResource } from '../../state/resource';
 import { at, CHOSEN, select, selection } from '../../state/selection';
 import { unit } from '../../state/settings';
 import { COLUMNS, Row } from './row';
 
-/** Groups are made of this many of the newest matching runs. */
+/** Number of newest matching runs that are grouped. */
 const NEWEST = 1000;
-/** Rows that an open group shows. */
+/** Rows shown in an expanded group. */
 const SHOWN = 50;
 
 const setting = (r: RunSummary): string =>
@@ -28,7 +29,7 @@ const setting = (r: RunSummary): string =>
     .filter(Boolean)
     .join(', ');
 
-/** By what rows can be grouped, and the groups of a run. */
+/** Fields to group by, and a run's groups for each. */
 const BY: [key: string, label: string, of: (r: RunSummary) => string[]][] = [
   ['experiment', 'Experiment', (r) => [r.experiment_name ?? '']],
   ['settings', 'All settings', (r) => [setting(r)]],
@@ -45,7 +46,7 @@ export interface Group {
   runs: RunSummary[];
 }
 
-/** The groups of the runs, the newest first; a run with two tags stands in both. */
+/** Groups of runs, newest first; a run with two tags is in both groups. */
 export function grouped(runs: RunSummary[], by: string): Group[] {
   const of = BY.find(([k]) => k === by)?.[2] ?? (() => ['']);
   const groups = new Map<string, Group>();
@@ -58,7 +59,7 @@ export function grouped(runs: RunSummary[], by: string): Group[] {
   return [...groups.values()];
 }
 
-/** Middle, least and most of what is known; null where nothing is. */
+/** Median, minimum and maximum of the known values; null if there are none. */
 export function spread(values: Num[]): { mid: number; lo: number; hi: number } | null {
   const list = Float64Array.from(values.filter(known)).sort();
   if (!list.length) return null;
@@ -133,7 +134,7 @@ export function GroupedList(props: {
 
 const joules = (j: Num): string => energy(known(j) ? j * 1000 : null, unit.value);
 
-/** The middle of the group, and its range where there is one. */
+/** The group's median, and its range if there is one. */
 function Middle(props: {
   of: Num[];
   show: (v: number) => string;
@@ -175,9 +176,9 @@ function GroupHead({ g, open }: { g: Group; open: boolean }) {
   const mine = g.runs.map((r) => r.id);
   const here = mine.filter((i) => ids.includes(i)).length;
   const name = g.name || 'not stated';
-  const one = (values: (string | null)[]): string => {
+  const one = (values: (string | null)[], many: string): string => {
     const all = [...new Set(values.filter(Boolean))];
-    return all.length === 1 ? String(all[0]) : `${all.length} different`;
+    return all.length > 1 ? `${all.length} ${many}` : (all[0] ?? '');
   };
   return (
     <tr class="group-head">
@@ -208,7 +209,18 @@ function GroupHead({ g, open }: { g: Group; open: boolean }) {
         </span>
       </td>
       <td data-col="model" class="nowrap model muted" data-label="Model">
-        {one(g.runs.map((r) => r.model_name))} {one(g.runs.map((r) => r.dtype))}
+        {[
+          one(
+            g.runs.map((r) => r.model_name),
+            'models',
+          ),
+          one(
+            g.runs.map((r) => r.dtype),
+            'types',
+          ),
+        ]
+          .filter(Boolean)
+          .join(' ')}
       </td>
       <td class="num wider blank" data-col="tokens" />
       <Middle
@@ -232,7 +244,8 @@ function GroupHead({ g, open }: { g: Group; open: boolean }) {
       />
       <Middle of={g.runs.map((r) => r.tokens_per_second)} show={plain} col="tps" label="Tokens/s" />
       <td data-col="state" class="state-cell wide" data-label="State">
-        <span class="note">medians</span>
+        <span class="note">medians</span>{' '}
+        {g.runs.some((r) => r.energy_source === 'modelled') && <SourceBadge source="modelled" />}
       </td>
       <td class="blank" />
     </tr>

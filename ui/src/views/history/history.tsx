@@ -1,12 +1,13 @@
 // The list of stored runs. Searching, filtering, sorting and paging are done by the server; the
 // page holds only the rows that it shows.
 import { signal } from '@preact/signals';
+import type { VNode } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { ApiError, api, type Query } from '../../api/client';
 import type { RunSummary } from '../../api/types';
 import { clip, dateTime, promptOf } from '../../core/format';
-import { GLOSSARY } from '../../core/glossary';
 import { Confirm } from '../../parts/confirm';
+import { Explain, explaining, termed } from '../../parts/explain';
 import { Icon } from '../../parts/icon';
 import { Notice, Sentence } from '../../parts/notice';
 import { ParetoPanel } from '../../parts/pareto';
@@ -21,13 +22,13 @@ import { COLUMNS, type Column, Row } from './row';
 
 const PAGE = 50;
 const NONE: RunSummary[] = [];
-/** Counts deletions, so that the list is asked for anew. */
+/** Counts deletions, to reload the list. */
 const changed = signal(0);
 
 const number = (text: string): number | null =>
   text.trim() !== '' && Number.isFinite(Number(text)) ? Number(text) : null;
 
-/** All matching runs, up to this many of the newest, go into the Pareto chart. */
+/** Maximum number of newest matching runs in the Pareto chart. */
 const PARETO = 1000;
 
 const FILTERS = [
@@ -77,12 +78,7 @@ export function HistoryView() {
   const runs = res.value.data?.runs ?? NONE;
   const [doomed, setDoomed] = useState<RunSummary | null>(null);
   const total = res.value.data?.total ?? 0;
-  // Rows are made anew only with a new answer, and into the elements of those before: a keystroke
-  // changes some words of fifty rows instead of fifty rows.
-  const rows = useMemo(
-    () => runs.map((r, i) => <Row key={i} run={r} onDelete={setDoomed} />),
-    [runs],
-  );
+  const rows = useRows(runs, setDoomed);
   const pareto = (
     <AllRuns key={finished.value} q={q} total={total} calm={!res.value.loading && total > 0} />
   );
@@ -187,6 +183,37 @@ export function HistoryView() {
   );
 }
 
+/** Rows of a large screen, which are rendered immediately; the others follow. */
+const SCREENFUL = 24;
+
+/** The rows of the list. A new response reuses the existing row elements, so that a keystroke changes only
+ * texts; rows with unchanged runs are not rendered again. Rows below the screen are rendered after the first
+ * paint. */
+function useRows(runs: RunSummary[], onDelete: (run: RunSummary) => void): VNode[] {
+  const [settled, setSettled] = useState(runs);
+  const made = useRef<{ run: RunSummary; row: VNode }[]>([]);
+  useEffect(() => {
+    if (settled === runs) return;
+    let timer = 0;
+    const frame = requestAnimationFrame(() => {
+      timer = window.setTimeout(() => setSettled(runs));
+    });
+    return () => {
+      cancelAnimationFrame(frame);
+      clearTimeout(timer);
+    };
+  }, [runs, settled]);
+  const list =
+    settled === runs
+      ? runs
+      : [...runs.slice(0, SCREENFUL), ...settled.slice(SCREENFUL, runs.length)];
+  made.current = list.map((run, i) => {
+    const old = made.current[i];
+    return old?.run === run ? old : { run, row: <Row key={i} run={run} onDelete={onDelete} /> };
+  });
+  return made.current.map((m) => m.row);
+}
+
 /** Every matching run in one chart, whatever page of the list is shown. */
 function AllRuns({ q, total, calm }: { q: Query; total: number; calm: boolean }) {
   const ask = { ...q, limit: PARETO, offset: 0, sort: 'date', order: 'desc' };
@@ -209,7 +236,7 @@ function AllRuns({ q, total, calm }: { q: Query; total: number; calm: boolean })
   return total > 0 ? panel : null;
 }
 
-/** Ticks every run of this page, or none. */
+/** Ticks all runs of this page, or none. */
 function TickAll({ runs }: { runs: RunSummary[] }) {
   const ids = at.ids.value;
   const here = runs.filter((r) => ids.includes(r.id)).length;
@@ -232,7 +259,7 @@ function TickAll({ runs }: { runs: RunSummary[] }) {
   );
 }
 
-/** Which columns the list has. */
+/** Chooser of the visible columns. */
 function Columns() {
   const hide = selection.value.hide;
   return (
@@ -260,7 +287,7 @@ function Columns() {
   );
 }
 
-/** The matching runs against each other, by a setting. */
+/** Compares the matching runs grouped by a setting. */
 function Grouped() {
   return (
     <select
@@ -396,12 +423,14 @@ function Head({ column }: { column: Column }) {
         <button
           type="button"
           class="sort"
-          title={column.term && `${GLOSSARY[column.term].text} Sort by it.`}
+          {...(column.term ? explaining(termed(column.term), 'Press to sort by it.') : {})}
           onClick={turn}
         >
           {column.label}
-          {mine && <Icon name={s.order === 'asc' ? 'up' : 'down'} />}
+          <Icon name={mine && s.order === 'asc' ? 'up' : 'down'} />
         </button>
+      ) : column.term ? (
+        <Explain of={column.term}>{column.label}</Explain>
       ) : (
         column.label
       )}

@@ -6,10 +6,10 @@ import type { Term } from '../../core/glossary';
 import { energyPerToken, energyPerTokenHelp, runEnergy } from '../../core/run_energy';
 import { OriginBadges, PartialBadge, SourceBadge, StatusBadge } from '../../parts/badge';
 import { Icon } from '../../parts/icon';
-import { at, CHOSEN, href, select } from '../../state/selection';
+import { at, CHOSEN, hrefNow, select } from '../../state/selection';
 import { unit } from '../../state/settings';
 
-/** Tags that a row shows; the rest is counted. */
+/** Maximum number of tags shown in a row; the rest is counted. */
 const TAGS = 2;
 
 export interface Column {
@@ -25,7 +25,7 @@ export const COLUMNS: Column[] = [
   { key: 'date', label: 'When', sort: 'date' },
   { key: 'prompt', label: 'Prompt' },
   { key: 'model', label: 'Model', class: 'model' },
-  { key: 'tokens', label: 'Tokens', num: true, class: 'wider' },
+  { key: 'tokens', label: 'Tokens', num: true, class: 'wider', term: 'phase' },
   {
     key: 'duration',
     label: 'Duration',
@@ -126,7 +126,7 @@ export function Row({
         {plain(r.tokens_per_second)}
       </td>
       <td data-col="state" class="state-cell wide" data-label="State">
-        {/* Most runs are completed: only what is not is said aloud. */}
+        {/* Most runs are completed, so only other states are shown. */}
         {r.status === 'completed' ? (
           <span class="sr-only">completed</span>
         ) : (
@@ -139,7 +139,9 @@ export function Row({
           class="tool"
           title="Open in Analysis"
           aria-label={`Open in Analysis: ${clip(promptOf(r) || r.id, 40)}`}
-          href={href({ view: 'analysis', run: r.id })}
+          href={hrefNow({ view: 'analysis', run: r.id })}
+          onPointerEnter={(e) => renew(e.currentTarget, r.id)}
+          onFocus={(e) => renew(e.currentTarget, r.id)}
           onClick={(e) => follow(e, 'analysis', { run: r.id })}
         >
           <Icon name="chevron" />
@@ -158,7 +160,12 @@ export function Row({
   );
 }
 
-/** In a narrow column: the bound of what the sensor did not resolve, without the sentence. */
+/** Brings the address of a link up to date before it can be used. */
+const renew = (link: HTMLAnchorElement, run: string): void => {
+  link.href = hrefNow({ view: 'analysis', run });
+};
+
+/** For narrow columns: the upper bound of an unresolved energy, without the explanation. */
 const shortEnergy = (r: RunSummary): string =>
   r.unavailable_reason === 'below_resolution' && known(r.energy_upper_mj)
     ? `unavailable, ≤ ${energy(r.energy_upper_mj, unit.value)}`

@@ -18,8 +18,9 @@ const DEPTHS = [
 ] as const;
 const DEPTH_HELP: Record<Depth, string> = {
   off: 'Phases, sections and tokens.',
-  module: 'Down to components; costs below 1 %.',
-  deep: 'Down to single operations; costs below 3 %.',
+  module:
+    'Down to components. Costs below 1 %, more in models whose tokens take less than a millisecond.',
+  deep: 'Down to single operations. Costs below 3 %, more in models whose tokens take less than a millisecond.',
 };
 const DTYPES = ['f32', 'bf16', 'f16', 'q8_0', 'q4_0'];
 const KV_TYPES = ['f32', 'f16'];
@@ -104,7 +105,7 @@ function request(): GenerateRequest {
   };
 }
 
-/** "ID=BIAS", separated by commas; what is not of this form is left to the server to refuse. */
+/** Parses comma-separated "ID=BIAS"; invalid input is passed on for the server to reject. */
 const biases = (text: string): Record<string, number> =>
   Object.fromEntries(
     text.split(',').map((one) => {
@@ -123,7 +124,7 @@ const stops = (text: string): string[] =>
 const times = (text: string, least: number): number =>
   Math.max(least, Math.min(50, Math.round(given(text) ?? least)));
 
-/** Warm-up runs are stored, tagged, and outside of the experiment: no mean counts them. */
+/** Warm-up runs are stored with a tag, outside the experiment, so that no mean includes them. */
 const WARM_UP = 'warm-up';
 function warmUp(): GenerateRequest {
   const { experiment_name: _, ...ask } = request();
@@ -162,7 +163,7 @@ export function StartForm() {
   }, [list]);
   const there = link.value === 'open';
   const active = there && run.value && run.value.state !== 'ended' ? run.value : null;
-  // What went wrong while the server was away is over when it is back.
+  // Errors from the time the server was unreachable are cleared when it is back.
   useEffect(() => {
     if (there) {
       error.value = null;

@@ -44,7 +44,7 @@ export function LiveView() {
   );
 }
 
-/** What the server measures with; asked again after it came back, perhaps with other sources. */
+/** The server's power sources; reloaded after a reconnect, because they may have changed. */
 function useSensors(): void {
   const open = live.link.value === 'open';
   const found = useResource(`sensors ${open}`, (s) => api.sensors(s));
@@ -53,7 +53,7 @@ function useSensors(): void {
   }, [found.value.data]);
 }
 
-/** Says once, before any run, that there will be no energy, and what would bring it. */
+/** Before the first run: a notice if no energy can be measured, with the remedy. */
 function NoPower({ power, sources }: Sensors) {
   if (sources.some((s) => s.in_use)) return null;
   if (power === 'none') {
@@ -64,7 +64,7 @@ function NoPower({ power, sources }: Sensors) {
       </Notice>
     );
   }
-  // Sources that serve only when asked for are no remedy for a missing sensor.
+  // Sources that must be requested explicitly are no remedy for a missing sensor.
   const helpful = sources.filter((s) => s.state === 'denied' || s.state === 'absent');
   return (
     <Notice>
@@ -112,7 +112,7 @@ let heatRun: string | null = null;
 
 function LiveHeatmap() {
   const chart = useRef<Heatmap | null>(null);
-  // The picture follows every token; the words around it a few times a second.
+  // The chart is updated for every token, the texts around it a few times per second.
   live.glance.value;
   const g = live.grid.peek();
   const r = live.run.value;
@@ -175,8 +175,8 @@ function LiveHeatmap() {
   );
 }
 
-/** The scale follows a run slowly, so that colours of successive tokens can be compared, and comes
- * back within some tokens after one that stood out. */
+/** The colour scale adapts slowly, so that successive tokens are comparable, and recovers within some tokens
+ * after an outlier. */
 const FALL = 0.9;
 
 function show(chart: Heatmap, g: live.LiveGrid): void {

@@ -1,4 +1,4 @@
-// The machine's rails, shown at all times: present power and the last minute.
+// The machine's rails, always shown: current power and the last minute.
 import { signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { api } from '../../api/client';
@@ -11,7 +11,7 @@ import { Notice, Sentence } from '../../parts/notice';
 import { link } from '../../state/live';
 import { dark } from '../../state/settings';
 
-/** Rails by the names that the charts use; a machine's own names stay as they are. */
+/** Rail names as in the charts; unknown names are left unchanged. */
 const NAME = (rail: string): string => RAIL_LABEL[rail as Rail] ?? rail;
 
 const METER_HELP =
@@ -23,7 +23,7 @@ const SECONDS = 60;
 const latest = signal<PowerNow | null>(null);
 const failed = signal<string | null>(null);
 
-/** Asks once a second as long as someone looks. */
+/** Polls once per second while visible. */
 function useMeters(): void {
   const open = link.value === 'open';
   useEffect(() => {
@@ -90,7 +90,7 @@ export function Meters() {
   );
 }
 
-/** A minute as a line; where the rail was not read it breaks. */
+/** Sparkline of a minute, with gaps where there are no readings. */
 function Spark({ values, colour }: { values: (number | null)[]; colour: string }) {
   const top = Math.max(1e-9, ...values.map((v) => v ?? 0)) * 1.08;
   let d = '';

@@ -14,7 +14,7 @@ import * as live from '../../state/live';
 import { href } from '../../state/selection';
 import { unit } from '../../state/settings';
 
-/** Moves five times a second while a run goes on: messages may be seconds apart. */
+/** Updated five times per second during a run, because messages may be seconds apart. */
 const tick = signal(0);
 
 function useTick(on: boolean): void {
@@ -49,7 +49,7 @@ const WORD: Record<Shown, string> = {
   ended: '',
 };
 
-/** The layer that took most in the last token: a layer is over before anyone could read its name. */
+/** The layer with the highest value in the last token; the current one changes too fast to read. */
 export function mostOf(g: live.LiveGrid | null): string {
   if (!g || g.layers < 2) return '';
   let [at, most] = [-1, 0];
@@ -85,6 +85,7 @@ export function NowBar() {
     PHASE_LABEL[n.phase] ?? n.phase,
     n.section.replaceAll('_', ' '),
     n.token >= 0 ? `token ${n.token}` : '',
+    n.layer >= 0 ? `layer ${n.layer}` : '',
   ]
     .filter(Boolean)
     .join(' › ');
@@ -97,7 +98,8 @@ export function NowBar() {
         <span>{r.model}</span>
         <span class="muted now-where">
           {state === 'gone' && 'Reconnecting; what is shown is the last that was known.'}
-          {state === 'loading' && 'The first token comes after it.'}
+          {state === 'loading' &&
+            `${n.load ? `${n.load.done} of ${n.load.total} layers. ` : ''}The first token comes after it.`}
           {state === 'running' &&
             `${where}${n.section === 'layers' && r.layers ? ` (${r.layers} layers${mostOf(live.grid.peek())})` : ''}`}
           {state === 'stopping' && 'It ends within a token, and is kept.'}
@@ -113,7 +115,11 @@ export function NowBar() {
         {state === 'ended' && <OpenRun id={r.id} />}
       </div>
       {state === 'loading' && (
-        <progress class="loading" aria-label="Loading the model">
+        <progress
+          class="loading"
+          aria-label="Loading the model"
+          {...(n.load ? { value: n.load.done, max: n.load.total } : {})}
+        >
           {time(live.elapsed())}
         </progress>
       )}
@@ -140,8 +146,8 @@ function OpenRun({ id }: { id: string }) {
   );
 }
 
-/** The run that ended before the present one: with a queue the next begins at once, and what was
- * stopped or failed would be gone without a word. */
+/** The previous run: with a queue the next begins immediately, and a stopped or failed run would disappear
+ * unnoticed. */
 function Before() {
   const p = live.previous.value;
   if (!p || p.id === live.run.value?.id) return null;
@@ -163,7 +169,7 @@ function provisional(q: Quantity<'mJ'>): string {
 }
 
 function NowFigures() {
-  // Tokens and totals are no signals: without these it would be drawn only once.
+  // Tokens and totals are not signals: reading these subscribes to their changes.
   live.glance.value;
   tick.value;
   const s = live.summary.value;

@@ -36,7 +36,7 @@ const RAIL_COLUMN = 2;
 
 const thinner = new Thinner();
 
-/** The last seconds of the ring, thinned to the pixels; NaN becomes the null that uPlot skips. */
+/** The last seconds of the ring buffer, decimated to the pixels; NaN becomes null, a gap in uPlot. */
 function view(pixels: number) {
   const t = samples.view(0);
   const end = samples.length ? samples.last(0) : 0;
@@ -77,14 +77,13 @@ function table(): Table {
   };
 }
 
-/** The rails that have values, as one word list: the legend wakes when it changes, not with every
- * sample. */
+/** Rails with values, joined into a string, so that the legend rerenders only when it changes. */
 const known = computed(() => {
   samplesVersion.value;
   return RAILS.filter((_, k) => !Number.isNaN(samples.last(RAIL_COLUMN + k))).join(' ');
 });
 
-/** What will be read, in words, before there is anything to see. */
+/** Describes the power sources before the first sample. */
 function announcement(): string {
   const used = sensors.value?.sources.filter((s) => s.in_use) ?? [];
   if (sensors.value && !used.length)
@@ -93,7 +92,7 @@ function announcement(): string {
   return `Power appears here as soon as a run starts${what.length ? `: ${what.join('; ')}` : ''}.`;
 }
 
-/** What the sources in use yield, for the badge as long as no run has said it. */
+/** The energy source of the sources in use, for the badge until a run reports it. */
 function expected(): EnergySource | null {
   const rails = sensors.value?.sources.filter((s) => s.in_use).flatMap((s) => s.rails) ?? [];
   return rails.some((r) => r.quality === 'modelled') ? 'modelled' : null;

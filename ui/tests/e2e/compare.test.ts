@@ -1,0 +1,97 @@
+// Compare: runs side by side, and which conclusions are shown.
+import { expect, test } from 'vitest';
+import { button, page, panel, query, runs, scenarios, urlHas, visit } from './stage.ts';
+
+scenarios('Compare', () => {
+  test('two to four runs are ticked and compared', async () => {
+    await visit({ view: 'history', q: 'turbine' });
+    await page.locator('.runs tbody tr').nth(1).waitFor();
+    expect(await page.getByRole('button', { name: 'Compare', exact: true }).isDisabled()).toBe(
+      true,
+    );
+    for (const i of [0, 1]) await page.locator('.runs tbody input[type=checkbox]').nth(i).check();
+    await page.getByRole('button', { name: 'Compare', exact: true }).click();
+    await urlHas('view', 'compare');
+    await urlHas('ids', /,/);
+    await panel('Metrics').waitFor();
+    for (const title of [
+      'Metrics',
+      'Settings that differ',
+      'From A to B',
+      'Ratios',
+      'Differences',
+      'Power over time',
+      'Energy by token',
+      'Phases',
+      'Components',
+      'Throughput against energy',
+    ]) {
+      await panel(title).waitFor();
+      expect(await panel(title).getByRole('alert').count(), title).toBe(0);
+    }
+    // one run per side allows no test, so no side is called the best anywhere
+    const verdict = await page.getByRole('region', { name: 'Verdict' }).innerText();
+    expect(verdict).toMatch(/not decided by one run on each side/);
+    expect(verdict).toMatch(/not tested against/);
+    expect(verdict).not.toMatch(/tied/);
+    expect(verdict).not.toMatch(/(Most efficient|Fastest|Lowest energy): [AB] /);
+    const word = panel('Metrics').getByRole('button', { name: 'Energy-delay product' });
+    await word.focus();
+    await page.keyboard.press('Shift+Tab');
+    await page.keyboard.press('Tab');
+    await expect
+      .poll(() => page.locator('.tip').innerText())
+      .toMatch(/Unit[\s\S]*J·s[\s\S]*docs\//);
+    for (const [title, head] of [
+      ['Phases', 'Phases'],
+      ['Components', 'Components'],
+      ['From A to B', 'Energy per token'],
+      ['Differences', 'p corrected'],
+    ]) {
+      const name = panel(title).getByRole('button', { name: head, exact: true });
+      await name.hover();
+      await expect
+        .poll(() => page.locator('.tip').innerText(), { message: title })
+        .toMatch(/What[\s\S]*docs\//);
+    }
+    const tests = await panel('Differences').innerText();
+    expect(tests).toMatch(/p/);
+    expect(tests).toMatch(/±/);
+    const rows = await panel('Metrics').locator('tbody tr').count();
+    await page.getByLabel('Only differences').check();
+    await urlHas('diff', '1');
+    expect(await panel('Metrics').locator('tbody tr').count()).toBeLessThanOrEqual(rows);
+    const ids = query().get('ids') ?? '';
+    await button('Make baseline').click();
+    await expect.poll(() => query().get('ids')).toBe(ids.split(',').reverse().join(','));
+  });
+
+  test('on a phone each table of the comparison is as wide as the screen', async () => {
+    await visit({ view: 'compare', ids: `${runs[0]},${runs[1]}` }, { width: 390, height: 844 });
+    for (const title of ['Settings that differ', 'From A to B', 'Metrics', 'Differences']) {
+      const table = panel(title).locator('table');
+      await table.waitFor();
+      const wide = await table.evaluate((t) => [
+        t.scrollWidth,
+        (t.parentElement as HTMLElement).clientWidth,
+      ]);
+      expect(wide[0], title).toBeLessThanOrEqual(wide[1]);
+    }
+    expect(
+      await panel('Differences')
+        .locator('td')
+        .first()
+        .evaluate((t) => getComputedStyle(t, '::before').content),
+    ).toContain('Runs');
+  });
+
+  test('groups of runs are compared by any setting, with one verdict', async () => {
+    await visit({ view: 'compare' });
+    await page.getByLabel('Group runs by').selectOption('tag');
+    await urlHas('by', 'tag');
+    await panel('Groups').waitFor();
+    await panel('Groups').getByText('pair').first().waitFor();
+    await page.getByRole('region', { name: 'Verdict' }).waitFor();
+    await panel('Ratios').waitFor();
+  });
+});

@@ -1,0 +1,213 @@
+// History: searching, filtering, grouping, exporting and deleting stored runs.
+import { expect, test } from 'vitest';
+import { button, page, panel, query, runs, scenarios, target, urlHas, visit } from './stage.ts';
+import { FIXTURE, generate } from './target.ts';
+
+scenarios('History', () => {
+  test('search, filters, sorting and paging are done by the server', async () => {
+    await visit({ view: 'history' });
+    await page.locator('.runs tbody tr').first().waitFor();
+    await page.fill('#history-search', 'turbine in the');
+    await expect.poll(() => page.locator('.runs tbody tr').count()).toBe(1);
+    await urlHas('q', 'turbine in the');
+    await button('Clear filters').click();
+    await page.getByLabel('Tag').selectOption('pair');
+    await expect.poll(() => page.locator('.runs tbody tr').count()).toBe(2);
+    await button('Clear filters').click();
+    await page.getByRole('columnheader', { name: 'Per token' }).getByRole('button').click();
+    await urlHas('sort', 'joules_per_token');
+    await expect
+      .poll(() => page.getByRole('columnheader', { name: 'Per token' }).getAttribute('aria-sort'))
+      .toBe('ascending');
+    await page.fill('#history-search', 'no such prompt');
+    await page.getByText('No run matches these filters.').waitFor();
+  });
+
+  test('rows are grouped; groups expand, are ticked together, and are kept in the URL', async () => {
+    await visit({ view: 'history' });
+    await page.getByLabel('Group the rows by').selectOption('tag');
+    const group = page.locator('.group-head', { hasText: 'pair' });
+    await expect.poll(() => group.innerText()).toMatch(/pair[\s\S]*2 runs[\s\S]*mJ/);
+    await urlHas('group', 'tag');
+    await group.getByRole('button', { name: 'pair' }).click();
+    await urlHas('unfold', 'pair');
+    await page.reload();
+    await expect
+      .poll(() => page.locator('tbody.group tr:not(.group-head)').allInnerTexts())
+      .toHaveLength(2);
+    await page.getByLabel('Select the runs of pair').check();
+    await expect.poll(() => query().get('ids')?.split(',').sort()).toEqual(runs.slice(1).sort());
+  });
+
+  test('headings explain their figures on focus, and stay in sight while the rows scroll', async () => {
+    await visit({ view: 'history' }, { height: 420 });
+    await page.locator('.runs tbody tr').first().waitFor();
+    const sort = page.getByRole('columnheader', { name: 'Per token' }).getByRole('button');
+    await sort.focus();
+    await page.keyboard.press('Shift+Tab'); // by keyboard, where the explanation is shown
+    await page.keyboard.press('Tab');
+    await page.locator('.tip').getByText('Energy of the request over its output tokens').waitFor();
+    await page.locator('.tip').getByText('Press to sort by it.').waitFor();
+    await panel('Throughput against energy').waitFor(); // below, so that the page is long enough
+    await page.evaluate(() => {
+      const last = document.querySelector('.runs tbody tr:last-child') as Element;
+      window.scrollBy(0, last.getBoundingClientRect().top - 90);
+    });
+    // Right below the bar of the views.
+    await expect.poll(async () => (await sort.boundingBox())?.y).toBeLessThan(80);
+    expect((await sort.boundingBox())?.y).toBeGreaterThan(40);
+  });
+
+  test('a keystroke that finds the same runs changes nothing in their rows', async () => {
+    await visit({ view: 'history', q: 'The turbin' });
+    await expect.poll(() => page.locator('.runs tbody tr').count()).toBe(2);
+    await panel('Throughput against energy').waitFor(); // whose request must not replace the list
+    await page.evaluate(() => {
+      const w = window as unknown as { changed: number };
+      w.changed = 0;
+      new MutationObserver((list) => {
+        w.changed += list.length;
+      }).observe(document.querySelector('.runs tbody') as Element, {
+        subtree: true,
+        childList: true,
+        attributes: true,
+        characterData: true,
+      });
+    });
+    await page.fill('#history-search', 'The turbine');
+    await urlHas('q', 'The turbine');
+    await expect.poll(() => page.locator('section.list').getAttribute('aria-busy')).toBe('false');
+    expect(await page.evaluate(() => (window as unknown as { changed: number }).changed)).toBe(0);
+    // The link is brought up to date when it is pointed at.
+    const link = page.locator('.runs tbody a.tool').first();
+    await link.hover();
+    const address = new URLSearchParams((await link.getAttribute('href')) ?? '');
+    expect(address.get('q')).toBe('The turbine');
+  });
+
+  test('the detail of a run, and its exports', async () => {
+    await visit({ view: 'history', run: runs[1] });
+    const detail = page.locator('aside.detail');
+    await detail.getByText('Figures').waitFor();
+    expect(await detail.innerText()).toContain('The turbine');
+    for (const [label, extension] of [
+      ['JSON, whole run', 'json'],
+      ['CSV, one file per table (zip)', 'zip'],
+      ['Trace for Perfetto', 'trace.json'],
+    ]) {
+      await detail.getByText('Export').click();
+      const [file] = await Promise.all([
+        page.waitForEvent('download'),
+        detail.getByRole('button', { name: label }).click(),
+      ]);
+      expect(file.suggestedFilename()).toBe(`perjoule-${runs[1]}.${extension}`);
+      const bytes = Buffer.concat(await (await file.createReadStream()).toArray());
+      if (!FIXTURE)
+        expect(bytes.subarray(0, 2).toString()).toMatch(extension === 'zip' ? /^PK/ : /^[{[]/);
+    }
+  });
+
+  test('deleting asks first', async () => {
+    const doomed = (
+      await generate(target.url, { prompt: 'To be deleted', max_length: 3, wait: !FIXTURE })
+    ).run_id;
+    await visit({ view: 'history', q: 'To be deleted' });
+    await button(/^Delete To be deleted/).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByText('Delete this run?').waitFor();
+    await dialog.getByRole('button', { name: 'Keep' }).click();
+    expect((await fetch(`${target.url}api/profiling/run/${doomed}/summary`)).status).toBe(200);
+    await button(/^Delete To be deleted/).click();
+    await dialog.getByRole('button', { name: 'Delete' }).click();
+    await page.getByText('No run matches these filters.').waitFor();
+    expect((await fetch(`${target.url}api/profiling/run/${doomed}/summary`)).status).toBe(404);
+  });
+
+  test('many ticked runs are tagged, exported, and deleted after confirmation', async () => {
+    const lot = `lot ${Date.now()}`; // another one if it is tried again
+    const prompts = ['One', 'Two', 'Three'].map((n) => `${n} of ${lot}`);
+    for (const prompt of prompts)
+      await generate(target.url, { prompt, max_length: 3, wait: !FIXTURE });
+    await visit({ view: 'history', q: `of ${lot}` });
+    await expect.poll(() => page.locator('.runs tbody tr').count()).toBe(3);
+    await page.getByLabel('Select all runs of this page').check();
+    await page.locator('.bulk [role=status]').getByText('3 selected').waitFor();
+    await page.locator('.bulk').getByText('Tag', { exact: true }).click();
+    await page.getByLabel('Tag of the selected runs').fill('by hand');
+    await button('Add').click();
+    await expect.poll(() => page.locator('.runs .tag', { hasText: 'by hand' }).count()).toBe(3);
+    await button('Remove').click();
+    await expect.poll(() => page.locator('.runs .tag').count()).toBe(0);
+    await page.locator('.bulk').getByText('Export').click();
+    const [file] = await Promise.all([
+      page.waitForEvent('download'),
+      page.getByRole('button', { name: 'Figures of the 3 selected, CSV' }).click(),
+    ]);
+    const csv = Buffer.concat(await (await file.createReadStream()).toArray()).toString();
+    expect(csv.trim().split('\r\n')).toHaveLength(4);
+    for (const p of prompts) expect(csv).toContain(p);
+    await page.locator('.bulk').getByRole('button', { name: 'Delete' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByText('Delete 3 runs?').waitFor();
+    await dialog.getByRole('button', { name: 'Keep' }).click();
+    await dialog.waitFor({ state: 'hidden' });
+    expect(await page.locator('.runs tbody tr').count()).toBe(3);
+    await page.locator('.bulk').getByRole('button', { name: 'Delete' }).click();
+    await dialog.getByRole('button', { name: 'Delete' }).click();
+    await page.getByText('No run matches these filters.').waitFor();
+    await expect.poll(() => query().get('ids')).toBe(null);
+  });
+
+  test('back and forward restore the view', async () => {
+    await visit({ view: 'history' });
+    await page.locator('.runs tbody tr').first().waitFor();
+    await page.getByRole('link', { name: 'Live', exact: true }).click();
+    await page.getByLabel('Start a run').waitFor();
+    await page.goBack();
+    await page.locator('.runs tbody tr').first().waitFor();
+    await page.goForward();
+    await page.getByLabel('Start a run').waitFor();
+  });
+
+  test('columns can be chosen, and the choice is in the URL', async () => {
+    await visit({ view: 'history' });
+    const head = page.locator('.runs th.c-duration');
+    await head.waitFor();
+    await page.getByText('Columns', { exact: true }).click();
+    await page.getByRole('checkbox', { name: 'Duration' }).uncheck();
+    await expect.poll(() => head.isVisible()).toBe(false);
+    await urlHas('hide', /duration/);
+    await page.goBack();
+    await expect.poll(() => head.isVisible()).toBe(true);
+  });
+
+  test('ranges of joules per token and of dates filter', async () => {
+    await visit({ view: 'history' });
+    const rows = page.locator('.runs tbody tr');
+    await rows.first().waitFor();
+    await page.getByLabel('Smallest joules per token').fill('100000');
+    await page.getByText('No run matches these filters.').waitFor();
+    await page.getByLabel('Smallest joules per token').fill('');
+    await rows.first().waitFor();
+    await page.getByLabel('to', { exact: true }).fill('2001-01-01');
+    await page.getByText('No run matches these filters.').waitFor();
+    await button('Clear filters').click();
+    await rows.first().waitFor();
+  });
+
+  test('all matching runs are plotted by throughput and energy, with front and knee', async () => {
+    await visit({ view: 'history' });
+    const chart = panel('Throughput against energy');
+    await chart.locator('[role=img]').waitFor();
+    expect(await chart.locator('[role=img]').getAttribute('aria-label')).toMatch(
+      /Scatter of \d+ runs .* on the Pareto front/,
+    );
+    await chart.getByLabel('Throughput against energy: view as table').click();
+    const head = await chart.locator('.data-table thead').innerText();
+    expect(head).toMatch(/pareto/);
+    expect(head).toMatch(/knee/);
+    expect(await chart.locator('.data-table tbody tr', { hasText: 'yes' }).count()).toBeGreaterThan(
+      0,
+    );
+  });
+});

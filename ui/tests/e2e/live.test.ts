@@ -1,0 +1,209 @@
+// Live: starting, watching, queueing and stopping runs; joining late and losing the server.
+import { expect, test } from 'vitest';
+import { at, open, until } from './browser.ts';
+import { chartHas } from './charts.ts';
+import {
+  browser,
+  button,
+  expectProblems,
+  nowSays,
+  occupy,
+  page,
+  panel,
+  relieve,
+  scenarios,
+  startRun,
+  target,
+  urlHas,
+  visit,
+} from './stage.ts';
+import { FIXTURE } from './target.ts';
+
+scenarios('Live', () => {
+  test('before any run the page says which sources will be read', async () => {
+    await visit({ view: 'live' });
+    await panel('Power')
+      .getByText(FIXTURE ? /cpu from rapl/ : /cpu from sim/)
+      .waitFor();
+    if (!FIXTURE) await panel('Power').locator('.badge.modelled').waitFor();
+    expect(await page.locator('.live-main').innerText()).not.toMatch(/unavailable|No power/);
+  });
+
+  test('a run is started, watched and completed', async () => {
+    await visit({ view: 'live' });
+    await page.getByText('Connected').waitFor();
+    await page.fill('input[name=tags]', 'watched, live');
+    await startRun(40);
+    await chartHas(page, 'tokenStream', 'count');
+    const [layers, components] = (await chartHas(page, 'liveHeatmap', 'shape')) as number[];
+    expect(layers).toBeGreaterThan(0);
+    expect(components).toBeGreaterThan(5);
+    await nowSays(/completed/i);
+    await until(
+      page,
+      () => ((window.__test!.tokenStream as { count: number }).count ?? 0) >= 20,
+      null,
+    );
+    // The heatmap finally shows the last token, whichever live frames were dropped.
+    await expect
+      .poll(async () => {
+        const made = Number((await page.locator('.now .figure dd').first().innerText()).trim());
+        return (await panel('Layers and components').innerText()).includes(`Token ${made - 1}`);
+      })
+      .toBe(true);
+    expect(await chartHas(page, 'livePower', 'points')).toBeGreaterThan(1);
+    await panel('Power').locator('.badge.modelled').waitFor();
+    expect(await page.locator('.figure').first().innerText()).toContain('Tokens');
+    await button('Save data as CSV')
+      .or(page.getByLabel('Power: save data as CSV'))
+      .first()
+      .waitFor();
+    await page.getByRole('link', { name: /Open in Analysis/ }).click();
+    await urlHas('view', 'analysis');
+    await urlHas('run', /^[0-9a-f-]{36}$/);
+  });
+
+  test('hovering a token shows what it cost; the arrow keys walk the tokens', async () => {
+    await visit({ view: 'live' });
+    await startRun(16);
+    await nowSays(/completed/i);
+    await page.locator('.tok').nth(4).hover();
+    await expect
+      .poll(() => page.locator('.tip').innerText())
+      .toMatch(/Token 4[\s\S]*Energy\s+(unavailable|[\d.]+)/);
+    await page.locator('.stream').focus();
+    await page.keyboard.press('ArrowLeft');
+    await expect
+      .poll(() => page.locator('.sr-only[role=status]').last().innerText())
+      .toMatch(/Token \d+.*Energy/);
+  });
+
+  test('runs are queued; queued and running ones can be stopped, and are stored', async () => {
+    await visit({ view: 'live' });
+    await page.getByText('Connected').waitFor();
+    await occupy();
+    await nowSays(/running/i);
+    const [answer] = await Promise.all([
+      page.waitForResponse((r) => r.url().endsWith('/generate')),
+      startRun(8, 'Waiting in line'),
+    ]);
+    const { run_id } = (await answer.json()) as { run_id: string };
+    const cancel = button(`Cancel queued run ${run_id}`);
+    await cancel.click();
+    await cancel.waitFor({ state: 'detached' });
+    // The next queued run starts immediately, so the server is queried for which ones were stopped.
+    const stopped = async () => {
+      await button('Stop').click();
+      const r = await fetch(`${target.url}api/profiling/runs?status=cancelled`);
+      return ((await r.json()) as { prompt: string; prefill_duration_ms: number }[]).some(
+        (x) => x.prompt === 'A long story' && x.prefill_duration_ms > 0,
+      );
+    };
+    await expect.poll(stopped).toBe(true);
+    await relieve();
+    await nowSays(/cancelled|completed/i);
+  });
+
+  test.skipIf(FIXTURE)('the form asks for everything that a request can say', async () => {
+    await visit({ view: 'live' });
+    await page.getByText('Connected').waitFor();
+    await page.locator('select[name=model] option').first().waitFor({ state: 'attached' });
+    await page.getByText('More settings').click();
+    await page.fill('input[name=length]', '6');
+    await page.fill('input[name=minP]', '0.05');
+    await page.fill('input[name=penalty]', '1.1');
+    await page.fill('textarea[name=stop]', 'never this\nnor\\nthat');
+    await page.selectOption('select[name=kv]', 'f16');
+    await page.getByLabel('Go on after the end of the text').check();
+    await page.fill('input[name=batch]', '2');
+    await page.selectOption('select[name=batchRule]', 'equal');
+    await page.fill('input[name=warmup]', '1');
+    await page.fill('input[name=experiment]', 'from the form');
+    const bodies: Record<string, unknown>[] = [];
+    page.on('request', (r) => {
+      if (r.url().endsWith('/generate')) bodies.push(r.postDataJSON() as Record<string, unknown>);
+    });
+    await button(/^(Start|Queue)$/).click();
+    await expect.poll(() => bodies.length).toBe(2);
+    expect(bodies[0]).toMatchObject({ tags: ['warm-up'], min_p: 0.05 });
+    expect(bodies[0]).not.toHaveProperty('experiment_name');
+    expect(bodies[1]).toMatchObject({
+      repetition_penalty: 1.1,
+      stop: ['never this', 'nor\nthat'],
+      kv: 'f16',
+      ignore_eos: true,
+      batch_size: 2,
+      batch_rule: 'equal',
+      experiment_name: 'from the form',
+    });
+    await expect
+      .poll(async () => {
+        const r = await fetch(`${target.url}api/profiling/runs?experiment=from%20the%20form`);
+        return ((await r.json()) as { status: string }[])[0]?.status;
+      })
+      .toBe('completed');
+  });
+
+  test('an invalid run is refused with a message', async () => {
+    expectProblems(/422|400/);
+    await visit({ view: 'live' });
+    await page.route('**/generate', (r) => r.continue({ postData: '{"prompt":""}' }));
+    await startRun(5);
+    await page.locator('.start .notice.bad').waitFor();
+    expect(await page.locator('.start .notice.bad').innerText()).toMatch(/prompt/);
+  });
+
+  test('the page reconnects when the server comes back, and goes on', async () => {
+    expectProblems(/WebSocket|ERR_|Failed to load|ECONN/);
+    await visit({ view: 'live' });
+    await page.getByText('Connected').waitFor();
+    await target.kill();
+    await page.getByText('Reconnecting…').waitFor();
+    await target.restart();
+    await page.getByText('Connected').waitFor({ timeout: 60_000 });
+    await startRun(6);
+    await nowSays(/completed/i);
+  });
+
+  test('a page opened late shows the run in progress', async () => {
+    await visit({ view: 'live' });
+    await page.getByText('Connected').waitFor();
+    await occupy();
+    await nowSays(/running/i);
+    if (!FIXTURE) await nowSays(/layer \d/);
+    const late = await open(browser, at(target.url, { view: 'live' }));
+    await expect
+      .poll(() => late.page.locator('.now-line').innerText(), { timeout: 30_000 })
+      .toMatch(/running/i);
+    await chartHas(late.page, 'tokenStream', 'count');
+    // Its figures keep updating.
+    const elapsed = () => late.page.locator('.now .figure', { hasText: 'Elapsed' }).innerText();
+    const first = await elapsed();
+    await expect.poll(elapsed).not.toBe(first);
+    await expect
+      .poll(() => late.page.locator('.now .figure', { hasText: 'Tokens' }).first().innerText())
+      .toMatch(/[1-9]/);
+    await late.close();
+    expect(late.problems).toEqual([]);
+    await relieve();
+    await nowSays(/cancelled|completed/i);
+  });
+
+  test.skipIf(FIXTURE)(
+    'the rails of the machine are shown before, during and after a run',
+    async () => {
+      await visit({ view: 'live' });
+      const meters = page.getByRole('region', { name: 'Meters of this machine' });
+      const reads = () =>
+        expect.poll(() => meters.locator('strong').first().innerText()).toMatch(/\d.* m?W$/);
+      await reads();
+      await occupy();
+      await nowSays(/running/i);
+      await reads();
+      await relieve();
+      await nowSays(/cancelled|completed/i);
+      await reads();
+      expect(await meters.locator('.badge.modelled').count()).toBeGreaterThan(0);
+    },
+  );
+});

@@ -1,0 +1,108 @@
+// Fixtures shared by the view scenarios: a real server with a simulated sensor, the demo model and three
+// stored runs, one browser per file and one page per test. `page`, `target` and `runs` are live
+// bindings; the hooks that set them are installed by `scenarios()`.
+import type { Browser, Page } from 'playwright-core';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect } from 'vitest';
+import { at, type How, launch, noBrowser, type Opened, open } from './browser.ts';
+import { FIXTURE, generate, missing, startTarget, type Target } from './target.ts';
+
+const why = missing || (await noBrowser());
+if (why) process.stderr.write(`skipped: the dashboard against the real server (${why})\n`);
+
+export let browser: Browser;
+export let target: Target;
+export let runs: string[];
+export let page: Page;
+let o: Opened;
+let expected: RegExp | undefined;
+
+/** Declares console errors that the test expects; call before `visit`. */
+export const expectProblems = (text: RegExp): void => {
+  expected = text;
+};
+
+/** Opens a page of any server as the page of the test. */
+export const openAt = async (url: string, how: How = {}): Promise<void> => {
+  o = await open(browser, url, { ...how, expected: how.expected ?? expected });
+  page = o.page;
+};
+export const visit = (query: Record<string, string>, how: How = {}): Promise<void> =>
+  openAt(at(target.url, query), how);
+export const leave = (): Promise<void> => o?.close();
+
+export const query = () => new URL(page.url()).searchParams;
+export const urlHas = (name: string, value: string | RegExp) =>
+  expect
+    .poll(() => query().get(name), { timeout: 20_000 })
+    [value instanceof RegExp ? 'toMatch' : 'toBe'](value as string);
+export const panel = (title: string) => page.locator(`section.panel[aria-label="${title}"]`);
+export const button = (name: string | RegExp) => page.getByRole('button', { name });
+export const startRun = async (length: number, prompt = 'Once upon a time') => {
+  await page
+    .locator('select[name=model] option:not([disabled])')
+    .first()
+    .waitFor({ state: 'attached' });
+  await page.fill('textarea[name=prompt]', prompt);
+  await page.fill('input[name=length]', String(length));
+  await button(/^(Start|Queue)$/).click();
+};
+/** Queues enough long runs to keep the server busy during a test. */
+let busy: string[] = [];
+export const occupy = async (): Promise<void> => {
+  const body = {
+    prompt: 'A long story',
+    max_length: FIXTURE ? 900 : 480,
+    batch_size: FIXTURE ? 1 : 160,
+  };
+  busy = await Promise.all(
+    Array.from({ length: FIXTURE ? 2 : 12 }, async () => {
+      const r = await fetch(`${target.url}api/profiling/generate`, {
+        method: 'POST',
+        headers: { 'Content-Type': 'application/json' },
+        body: JSON.stringify({ ...body, profiling_depth: 'deep', wait: false }),
+      });
+      return ((await r.json()) as { run_id: string }).run_id;
+    }),
+  );
+};
+/** Cancels them, last queued first, so that none starts in the meantime. */
+export const relieve = async (): Promise<void> => {
+  for (const id of busy.reverse()) {
+    await fetch(`${target.url}api/profiling/run/${id}/cancel`, { method: 'POST' });
+  }
+  busy = [];
+};
+export const nowSays = (text: RegExp) =>
+  expect.poll(() => page.locator('.now-line').innerText(), { timeout: 60_000 }).toMatch(text);
+
+/** Runs scenarios with one server and one browser; unexpected console errors fail them. */
+export const scenarios = (name: string, body: () => void): void => {
+  describe.skipIf(why)(name, () => {
+    beforeAll(async () => {
+      browser = await launch();
+      target = await startTarget('sim:seed=7,period_ms=1,kind=counter');
+      runs = [];
+      for (const [prompt, tags] of [
+        ['Once upon a time', ['first']],
+        ['The turbine', ['second', 'pair']],
+        ['The turbine in the valley', ['pair']],
+      ] as const) {
+        const body = { prompt, tags, profiling_depth: 'deep', max_length: 64, wait: !FIXTURE };
+        runs.push((await generate(target.url, body)).run_id);
+      }
+    });
+    afterAll(async () => {
+      await browser?.close();
+      await target?.close();
+    });
+    beforeEach(() => {
+      expected = undefined;
+    });
+    afterEach(async () => {
+      await relieve(); // a failed test must not leave the server busy for the next one
+      await o?.close();
+      expect(o?.problems ?? []).toEqual([]);
+    });
+    body();
+  });
+};
