@@ -1,4 +1,4 @@
-# The front door; meson and ninja do the work. `make help` lists the targets.
+# Entry points for users and CI; meson and ninja do the work. `make help` lists the targets.
 # Variables: BUILD (build folder), PORT, DB, FIXTURES, GOLDEN and GOLDEN_GGUF (conformance), PREFIX and DESTDIR.
 BUILD    ?= build
 PREFIX   ?= /usr/local
@@ -7,11 +7,12 @@ JOBS     ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 FIXTURES ?=
 GOLDEN   ?=
 MESON    ?= meson
-# where tools/install-deps.sh puts node when the system's is too old to build the dashboard
+# where tools/install-deps.sh installs node if the system's is too old to build the dashboard
 PERJOULE_NODE ?= $(HOME)/.cache/perjoule/node
 export PERJOULE_NODE
 export PATH := $(PERJOULE_NODE)/bin:$(PATH)
-# Homebrew keeps libpq, whose header the build reads, out of pkg-config's way
+# Homebrew's libpq, whose header the build needs, is keg-only: pkg-config does not
+# find it by default
 ifeq ($(shell uname -s),Darwin)
 export PKG_CONFIG_PATH := $(shell brew --prefix 2>/dev/null)/opt/libpq/lib/pkgconfig:$(PKG_CONFIG_PATH)
 endif

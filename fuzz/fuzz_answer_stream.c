@@ -1,8 +1,7 @@
 /*
- * What comes from a server that perjoule attaches to: the head, the body's framing, events and
- * their JSON. The first byte chooses how the input is cut, so that every state is left and entered
- * in the middle; whatever it is, the counts must fit together and nothing may be read out of
- * bounds.
+ * Responses of a server that perjoule attaches to: HTTP head, body framing, server-sent events and
+ * their JSON. The first byte selects how the input is split into reads, so that every parser state
+ * is suspended and resumed; for any input the counts must be consistent and no read out of bounds.
  */
 #include "attach/exchange.h"
 #include "attach/usage_spot.h"

@@ -1,7 +1,7 @@
-/* Any text of up to 256 bytes through made tokenizers, chosen by the first byte. (Words of more
- * than 32 symbols are merged by another algorithm than shorter ones; both fit.) The ids must exist,
- * the same text must give the same ids again, from the word cache then, and text decoded at once
- * and streamed must be equal unless byte tokens are involved. */
+/* Any text of up to 256 bytes through generated tokenizers, selected by the first byte. (Words of
+ * more than 32 symbols are merged by another algorithm than shorter ones; 256 bytes suffice for
+ * both.) The ids must exist; encoding the text again, now from the word cache, must give the same
+ * ids; and text decoded at once and streamed must be equal unless byte tokens are involved. */
 #include "../tests/unit/llm/made_tokenizer.h"
 #include "base/utf8.h"
 #include "llm/tokenizer.h"
@@ -11,7 +11,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static pj_tokenizer *tokenizers[MADE_KIND_COUNT]; /* made once, kept */
+static pj_tokenizer *tokenizers[MADE_KIND_COUNT]; /* made once and kept for all inputs */
 
 static const pj_tokenizer *get(unsigned kind)
 {

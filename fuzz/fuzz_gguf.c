@@ -1,5 +1,5 @@
-/* Any bytes as a GGUF file: what is accepted must lie inside the file, and whatever its metadata
- * says, asking them for a configuration and a tokenizer must end. */
+/* Any bytes as a GGUF file: accepted tensors must lie inside the file, and deriving a configuration
+ * and a tokenizer from any metadata must terminate. */
 #include "llm/checkpoint.h"
 #include "llm/gguf_config.h"
 #include "llm/tokenizer.h"

@@ -1,5 +1,5 @@
-/* Heads of requests, as they arrive: the judgement of the whole must not depend on how it was cut
- * into packets, and every refusal has a status and a sentence. */
+/* HTTP request heads, parsed incrementally: the result must not depend on how the head is split
+ * into packets, and every rejection has a status and a message. */
 #include "net/head.h"
 
 #include <stdint.h>
@@ -8,7 +8,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Each prefix lies in memory of its own, so that a sanitizer sees a read beyond it. */
+/* Each prefix is copied into an allocation of its size, so that sanitizers detect reads beyond it.
+ */
 static pj_head_verdict judge(const uint8_t *data, size_t size)
 {
     char *copy = malloc(size ? size : 1);

@@ -1,5 +1,5 @@
-/* Whole requests, handshakes and what follows them, against the real server without a port: nothing
- * that a client sends may crash it, and it keeps answering. */
+/* Whole requests, WebSocket handshakes and frames, against the real server without a port: no
+ * input may crash it, and it must keep answering. */
 #include "../tests/unit/net/made_service.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Imported runs: any bytes. What is accepted must also go into a database, come out again, and
- * leave when it is deleted. The database takes most of the time, so only one input in eight, chosen
+/* Importing a run from any bytes. An accepted run must be stored, read back and deleted without
+ * error. The database takes most of the time, so only one input in eight, chosen
  * by its content, is stored; the others are only read. */
 #include "store/export.h"
 #include "trace/spool.h"

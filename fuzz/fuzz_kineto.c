@@ -1,4 +1,4 @@
-/* Traces of PyTorch's profiler, and the run that is made of one with a constant power. */
+/* Traces of PyTorch's profiler (Kineto), and the run that is built from one at constant power. */
 #include "profile/torch_run.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* powermetrics' stream: the single document and the recorded stream. */
+/* powermetrics output: a single property list, and a recorded stream of them. */
 #include "power/powermetrics_plist.h"
 #include "power/trace_file.h"
 

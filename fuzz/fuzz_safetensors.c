@@ -1,4 +1,4 @@
-/* Any bytes as a safetensors file: what is accepted must lie inside the file. */
+/* Any bytes as a safetensors file: accepted tensors must lie inside the file. */
 #include "llm/safetensors.h"
 
 #include <stdlib.h>

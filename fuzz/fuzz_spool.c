@@ -1,8 +1,8 @@
-/* A spool from anywhere, through the reader and the whole build. Checksums are corrected first:
- * otherwise hardly any mutation would get past them. Lane numbers are folded to a few, because each
- * lane up to the highest has a state, which is most of the work of a spool that names lane 50,000.
- * Attribution takes two thirds of the time of a build, so only one input in four, chosen by its
- * content, gets as far as that. */
+/* An untrusted spool file through the reader and the whole build of a run. Checksums are corrected
+ * first, because hardly any mutation would pass them. Lane numbers are reduced to a few, because
+ * every lane up to the highest has state, which would dominate the time of a spool with lane
+ * 50,000. Attribution takes two thirds of a build's time, so only one input in four, selected by
+ * its content, is attributed. */
 #include "attribution/build.h"
 #include "base/ids.h"
 #include "trace/span.h"
@@ -47,7 +47,7 @@ static void mend(unsigned char *bytes, size_t size)
     }
 }
 
-/* What a build does before it attributes energy. */
+/* The steps of a build before attribution. */
 static void read_rows(pj_spool_reader *reader)
 {
     pj_tree tree = {0};

@@ -1,6 +1,6 @@
-/* Texts of /sys: the input, cut into parts, as the files of a machine with RAPL and hwmon. The
- * machine is in memory: this file replaces src/power/sysfs_files.c, because system calls would take
- * nearly all of the time. */
+/* Contents of sysfs files: the input is split into the files of a machine with RAPL and hwmon. The
+ * file system is simulated in memory: this file replaces src/power/sysfs_files.c, because system
+ * calls would take nearly all of the time. */
 #include "base/memory.h"
 #include "power/source.h"
 #include "power/sysfs.h"
@@ -19,7 +19,7 @@ typedef struct part {
     size_t bytes;
 } part;
 
-/* In the order of the input's parts; names of a folder in the order that pj_sysfs_list promises. */
+/* In the order of the input's parts; names in a folder are sorted, as pj_sysfs_list promises. */
 static const char *const files[] = {"/sys/class/powercap/intel-rapl:0/name",
                                     "/sys/class/powercap/intel-rapl:0/energy_uj",
                                     "/sys/class/powercap/intel-rapl:0/max_energy_range_uj",
@@ -45,11 +45,11 @@ static const char *const files[] = {"/sys/class/powercap/intel-rapl:0/name",
                                     "/proc/cpuinfo"};
 enum { FILES = sizeof files / sizeof *files };
 static part parts[FILES];
-/* Files by the length of their paths, because the sources ask for many that are not there. Numbers
- * from 1; 0: no more. */
+/* Files indexed by path length, because the sources ask for many that do not exist. Numbers from 1;
+ * 0: end of the list. */
 enum { LENGTHS = 96 };
 static int of_length[LENGTHS], next_of_length[FILES];
-static int opened; /* files that were opened and not closed */
+static int opened; /* open files */
 
 static void sort_by_length(void)
 {
@@ -60,7 +60,7 @@ static void sort_by_length(void)
     }
 }
 
-/* The input is split at bytes 0xff: one part per file; further files get the last part. */
+/* The input is split at bytes 0xff: one part per file; all further files share the last part. */
 static void fill_machine(const uint8_t *data, size_t size)
 {
     for (size_t i = 0; i < FILES; i++) {
@@ -70,7 +70,7 @@ static void fill_machine(const uint8_t *data, size_t size)
     }
 }
 
-/* ---- what sysfs_files.c has for real files --------------------------------------------------- */
+/* ---- the functions of sysfs_files.c, in memory ----------------------------------------------- */
 
 int pj_sysfs_open(const char *path)
 {
@@ -130,7 +130,7 @@ uint32_t pj_sysfs_list(const char *folder, const char *prefix, char (*names)[PJ_
 static void use_source(const char *name)
 {
     const pj_power_source *s = pj_power_source_find(name, strlen(name));
-    /* any root but the machine's own: rapl then leaves the kernel's perf events alone */
+    /* not "/sys", so that rapl does not use the kernel's perf events */
     pj_power_env env = {.sysfs_root = ROOT, .procfs_root = ROOT};
     pj_reading readings[PJ_MAX_RAILS];
     pj_rail rails[PJ_MAX_RAILS];
@@ -158,6 +158,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fill_machine(data, size);
     use_source("rapl");
     use_source("hwmon");
-    if (opened != 0) abort(); /* a file was left open */
+    if (opened != 0) abort(); /* leaked file descriptor */
     return 0;
 }

@@ -1,4 +1,5 @@
-/* Any text as tokenizer.json; what opens must encode, decode and stream a text without a fault. */
+/* Any text as tokenizer.json; an accepted tokenizer must encode, decode and stream text without
+ * errors. */
 #include "llm/tokenizer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

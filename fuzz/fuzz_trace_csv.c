@@ -1,5 +1,5 @@
-/* Recorded power traces as CSV, and the --power list and the simulator's keys, which requests may
- * contain too. */
+/* Recorded power traces as CSV; also the --power list with the simulator's keys, which HTTP
+ * requests may contain too. */
 #include "base/memory.h"
 #include "power/sim.h"
 #include "power/source.h"

@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* As the hub does: all messages since `from` as one block. */
+/* Returns all messages since `from` as one block, like the hub. */
 static bool send_news(pj_reader *reader, const pj_message_ring *ring, uint64_t from)
 {
     pj_reader_news news = {ring, from, {pj_message_ring_join(ring, from, PJ_FOR_JSON, 1 << 16)}};
@@ -20,7 +20,7 @@ static bool send_news(pj_reader *reader, const pj_message_ring *ring, uint64_t f
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Walks over frames; false if a server may not send these bytes. */
+/* Parses the output as frames; false if a server must not send these bytes. */
 static bool frames_are_whole(const unsigned char *bytes, size_t count)
 {
     for (size_t at = 0; at < count;) {
@@ -51,7 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int pair[2];
     pj_message_ring ring;
     size_t used = 0, cut = size ? 1 + data[0] : 1;
-    if (cut < size / PIECES_MAX) cut = size / PIECES_MAX; /* a piece costs several system calls */
+    if (cut < size / PIECES_MAX) cut = size / PIECES_MAX; /* a piece costs system calls */
     if (size > 65536 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) != 0) return 0;
     if (pj_message_ring_init(&ring, 64, 1 << 20, NULL) != PJ_OK) abort();
     pj_reader *reader = pj_reader_new(pair[1], &(pj_reader_options){0}, data, size < 3 ? size : 3);

@@ -1,5 +1,5 @@
-/* Runs a fuzz target over files and folders given as arguments, and over the empty input: a
- * regression test of fixed findings that needs no fuzzer. */
+/* Runs a fuzz target on the files and folders given as arguments and on empty input: a regression
+ * test of past findings that needs no fuzzer. */
 #include "base/file.h"
 #include "base/memory.h"
 

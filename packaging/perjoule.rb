@@ -1,12 +1,12 @@
-# Homebrew formula. Homebrew takes formulae from taps, so put it into one of your own; the archive is
-# the one that `make dist` makes:
+# Homebrew formula. Homebrew installs formulae only from taps, so put it into your own; `make dist`
+# makes the archive:
 #   brew tap-new $USER/local
 #   cp packaging/perjoule.rb "$(brew --repository)/Library/Taps/$USER/homebrew-local/Formula/"
 #   HOMEBREW_PERJOULE_ARCHIVE=$PWD/dist/perjoule-0.1.0.tar.xz brew install --build-from-source $USER/local/perjoule
 class Perjoule < Formula
   desc "Energy profiler for transformer inference"
-  # No homepage: the project has no public address. Only `brew audit` asks for one; a tap that is
-  # published gives its own.
+  # No homepage: the project has no public address. Only `brew audit` requires one; a published tap
+  # should add its own.
   url "file://#{ENV.fetch("HOMEBREW_PERJOULE_ARCHIVE", "/usr/local/src/perjoule-0.1.0.tar.xz")}"
   version "0.1.0"
   license "Apache-2.0"

@@ -1,8 +1,8 @@
 #!/bin/bash
-# Tries the first hour of a new user on a machine that has nothing: a minimal Debian root with git,
-# make and ca-certificates only, into which the current commit is cloned. Runs both commands of the
-# README, then installs, removes, packages and builds from the source archive; as root, and as a user
-# with sudo. Each step is timed; the first failure of a root ends that root.
+# Tests installation on a bare machine: a minimal Debian root with only git, make and ca-certificates, into which the
+# current commit is cloned. Runs both commands of the README, then installs, removes, packages and builds from the
+# source archive; as root, and as a user with sudo. Each step is timed; a failure skips the remaining steps of that
+# root.
 #
 #   tools/bare-root.sh [--suite bookworm] [--as root|user|both] [--work FOLDER] [STEP...]
 #
@@ -26,7 +26,7 @@ done
 [ ${#steps[@]} -gt 0 ] || steps=(run install deb dist test)
 [ "$(id -u)" = 0 ] || { echo "bare-root: needs root, to make a root folder and enter it" >&2; exit 3; }
 
-# A mount and process namespace of our own: what is mounted or left running ends with this script.
+# A mount and PID namespace of our own, so that mounts and processes end with this script.
 if [ -z "${PJ_BARE_ROOT:-}" ]; then
     args=(--suite "$suite" --as "$who")
     [ -z "$work" ] || args+=(--work "$work")
@@ -58,7 +58,7 @@ make_base() {
     fi
 }
 
-# What this machine needs to reach the network, for the root too.
+# Copies this machine's network settings into the root.
 carry_network() { # root
     cp /etc/resolv.conf /etc/hosts "$1/etc/"
     cp "$work/apt.conf" "$1/etc/apt/apt.conf.d/99host"
@@ -111,7 +111,7 @@ make_root() { # as whom
 
 port() { if [ "$user" = root ]; then echo 8311; else echo 8312; fi; }
 
-# make run serves until Ctrl-C: wait for the page, look at it and at the first run, and press Ctrl-C.
+# make run serves until Ctrl-C: wait for the page, check it and the first run, then send SIGINT.
 step_run() {
     local url page pid
     url=http://127.0.0.1:$(port)
@@ -124,7 +124,7 @@ step_run() {
     page=$(wc -c <"$work/page")
     echo "the page has $page bytes"
     curl -fsS --noproxy '*' "$url/api/profiling/runs" >"$work/runs"
-    # to the server, as the terminal would; this namespace has no other process of that name
+    # SIGINT to the server, as from the terminal; this namespace has no other process of that name
     pkill -INT -f "perjoule serve --port $(port)"
     wait "$pid" || [ $? = 130 ] || return 1
     grep -q '"completed"' "$work/runs" || { echo "no completed run"; return 1; }

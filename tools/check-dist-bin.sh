@@ -1,9 +1,9 @@
 #!/bin/bash
-# Tries the archives that `make dist-bin` made, as their users would: check-dist-bin.sh [ROOT...]
-# Every ROOT is the folder or tar of a distribution's root, an older one above all; the x86_64 program
-# runs inside it (needs root). The aarch64 program runs under an emulator, with the C library that
-# dist-bin.sh fetched for it. Each must run the demo model, store and show a run, answer over HTTP, and
-# open NVIDIA's management library (a fake one).
+# Tests the archives of `make dist-bin` as users run them: check-dist-bin.sh [ROOT...]
+# Each ROOT is a folder or tar with a distribution's root file system, preferably an old one; the x86_64 program runs inside it (needs root). The
+# aarch64 program runs under an emulator, with the C library that dist-bin.sh fetched for it. Each must run the demo model, store and show a run, answer over HTTP, and
+# open NVIDIA's management library (a fake one). No program or library inside may ask for more than
+# glibc 2.28's own libraries and symbols.
 set -eu
 cd "$(dirname "$0")/.."
 version=$(tools/version.sh)
@@ -14,7 +14,7 @@ failed=0
 fake_library() { # arch
     build-dist-bin/bin/cc-"$1" -shared -fPIC -w -o "$work/libfake-nvml-$1.so" tests/unit/vendor/fake_nvml.c
 }
-# What is run inside: $1 is the program's folder, $2 the fake library, $3 a word before the program.
+# Script run inside: $1 is the program's folder, $2 the fake library, $3 a command to prefix the program with.
 cat >"$work/try.sh" <<'EOF'
 set -eu
 program="$3 $1/bin/perjoule"
@@ -25,7 +25,7 @@ $program run -n 8 "Once upon a time" >/dev/null
 $program show last >/dev/null
 $program tokenize "The kettle" -m demo >/dev/null
 FAKE_NVML=gpus=2 $program sensors --json | grep -q '"nvml","state":"ready"' || { echo "the NVML library could not be opened"; exit 1; }
-# PostgreSQL is in it: its library may be missing here, and the server is; neither is this build's doing
+# PostgreSQL support is built in: the error must be the missing client library or server, not the build
 $program ls --db postgresql://nobody@127.0.0.1:1/none 2>&1 | grep -qE 'cannot be reached|libpq' || { echo "built without PostgreSQL"; exit 1; }
 $program serve --port 0 >/tmp/perjoule-try-$$.log 2>&1 &
 server=$!
@@ -41,9 +41,26 @@ EOF
 verdict() { # name, status
     if [ "$2" = 0 ]; then echo "ok    $1"; else echo "FAIL  $1"; failed=1; fi
 }
+# Checks every program and library of an archive: needed libraries and symbol versions.
+glibc_alone() { # folder
+    local file needed newest bad=0
+    while read -r file; do
+        readelf -h "$file" >/dev/null 2>&1 || continue
+        needed=$(readelf -d "$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
+            grep -vE '^(libc|libm|libdl|libpthread|librt|ld-linux-[a-z0-9-]*)\.so\.[0-9]$' || true)
+        newest=$(readelf --version-info "$file" | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -n 1)
+        [ -z "$needed" ] || { echo "${file#"$1"/} needs $needed"; bad=1; }
+        [ "$(printf '%s\n' GLIBC_2.28 "$newest" | sort -V | tail -n 1)" = GLIBC_2.28 ] ||
+            { echo "${file#"$1"/} needs $newest"; bad=1; }
+    done < <(find "$1" -type f)
+    return $bad
+}
 unpack() { tar -C "$work" -xzf "dist/perjoule-$version-linux-$1.tar.gz"; }
 
 unpack x86_64
+status=0
+glibc_alone "$work/perjoule-$version-linux-x86_64" || status=$?
+verdict "x86_64 needs glibc 2.28 and nothing else" $status
 fake_library x86_64
 status=0
 sh "$work/try.sh" "$work/perjoule-$version-linux-x86_64" "$work/libfake-nvml-x86_64.so" "" || status=$?
@@ -68,6 +85,9 @@ done
 emulator=$(command -v qemu-aarch64-static || command -v qemu-aarch64 || true)
 if [ -e "dist/perjoule-$version-linux-aarch64.tar.gz" ] && [ -n "$emulator" ]; then
     unpack aarch64
+    status=0
+    glibc_alone "$work/perjoule-$version-linux-aarch64" || status=$?
+    verdict "aarch64 needs glibc 2.28 and nothing else" $status
     fake_library aarch64
     status=0
     sh "$work/try.sh" "$work/perjoule-$version-linux-aarch64" "$work/libfake-nvml-aarch64.so" \

@@ -2,8 +2,8 @@
 """Fails when source files of one room depend on each other in a cycle.
 
 Two files depend on each other when each uses a function or an object that the other defines, in
-however many steps. This is read from the symbol tables of the room's static library, because
-includes do not tell: several files may share one header. Usage: check_circles.py ROOM.a...
+however many steps. Dependencies are read from the symbol tables of the room's static library; includes would not do,
+because several files may share one header. Usage: check_circles.py ROOM.a...
 """
 import collections
 import pathlib

@@ -9,7 +9,7 @@ import pathlib
 import re
 import sys
 
-# Seams of tests: function -> why production code does not call it.
+# Functions that exist for tests: name -> why production code does not call them.
 FOR_TESTS = {
     "pj_memory_count": "counts allocations of paths that must make none",
     "pj_memory_fail_after": "fault injection",

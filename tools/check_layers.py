@@ -17,7 +17,7 @@ for room in MIDDLE:
 MAY["attribution"] = {"base", "trace", "power", "energy", "attribution"}
 MAY["profile"] = {"base", "trace", "attribution", "profile", *MIDDLE}
 MAY["serve"] = MAY["profile"] | {"serve"}
-MAY["cli"] = MAY["serve"] | {"cli"}
+MAY["cli"] = MAY["serve"] | {"cli", "inject"}  # of inject: what exec shares with it
 MAY["inject"] = {"inject"}  # loaded into foreign programs: uses no other room
 
 # Header -> the only files (or folders) of src/ that may include it.

@@ -8,7 +8,7 @@ import pathlib
 import re
 import sys
 
-# With a body: an opaque typedef in a public header is not a second definition.
+# Matches only definitions with a body: an opaque typedef in a public header is no second definition.
 TYPE = re.compile(r"^(?:\} (pj_\w+);|typedef (?:enum|struct|union)[^;{]*\{[^{}]*\} (pj_\w+);"
                   r"|(?:struct|enum|union) (pj_\w+) \{)", re.M)
 

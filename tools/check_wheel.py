@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Checks that a wheel's library runs where the wheel's tag says: check_wheel.py WHEEL...
 
-ELF: machine, only the C library needed, no version of its symbols newer than the tag's. Mach-O: machine, only the system library
-needed, oldest macOS not newer than the tag's, a code signature (arm64 loads nothing without). And exported: pj_ functions alone.
+ELF: the machine, no needed library besides the C library, no symbol version newer than the tag's. Mach-O: the machine,
+no needed library besides the system library, minimum macOS not newer than the tag's, a code signature (required on
+arm64). Both: only pj_ functions are exported.
 """
 import re
 import struct
@@ -19,7 +20,7 @@ def text_at(data, at):
 
 
 class Elf:
-    """What a 64-bit little-endian shared object needs and exports."""
+    """Needed libraries and exported symbols of a 64-bit little-endian ELF shared object."""
 
     def __init__(self, data):
         self.machine = MACHINES.get(struct.unpack_from("<H", data, 18)[0], "unknown")
@@ -63,7 +64,7 @@ class Elf:
 
 
 class MachO:
-    """What a 64-bit dylib needs and exports."""
+    """Needed libraries and exported symbols of a 64-bit dylib."""
 
     def __init__(self, data):
         _, cpu, _, _, count = struct.unpack_from("<IIIII", data)
@@ -73,18 +74,18 @@ class MachO:
         for _ in range(count):
             command, size = struct.unpack_from("<II", data, at)
             command &= 0x7FFFFFFF
-            if command in (0xC, 0xD):  # load, id of a dylib
+            if command in (0xC, 0xD):  # LC_LOAD_DYLIB, LC_ID_DYLIB
                 name = text_at(data, at + struct.unpack_from("<I", data, at + 8)[0])
                 if command == 0xC:
                     self.needed.append(name)
                 else:
                     self.name = name
-            elif command == 0x32:  # build version
+            elif command == 0x32:  # LC_BUILD_VERSION
                 version = struct.unpack_from("<I", data, at + 12)[0]
                 self.oldest = (version >> 16, version >> 8 & 255)
             elif command == 0x1D:
                 self.signed = True
-            elif command == 2:  # symbols
+            elif command == 2:  # LC_SYMTAB
                 symbols, number, strings = struct.unpack_from("<III", data, at + 8)
                 for i in range(number):
                     name, kind = struct.unpack_from("<IB", data, symbols + 16 * i)

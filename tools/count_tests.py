@@ -23,7 +23,7 @@ def cases(entry):
 
 
 def complaints(entry, most=8):
-    """The lines of a failed program that say what failed, so that the end of a log is enough."""
+    """The lines of a failed program's output that name the failure, to be repeated at the end of the log."""
     text = (entry.get("stdout") or "") + (entry.get("stderr") or "")
     lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).strip() for line in text.splitlines()]
     lines = [line for line in lines if line]

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Checks what this machine cannot run natively: compiles every source for macOS on Apple Silicon, and
-# builds the NEON kernels with their test and runs it under an emulator. Uses the Zig toolchain
+# Cross-compilation checks: compiles every source for macOS on Apple Silicon, and builds the NEON kernels with their
+# test, which runs under an emulator. Uses the Zig toolchain
 # (tools/zig.sh). A source that does not compile, a missing tool and a failed test are failures.
 set -eu
 cd "$(dirname "$0")/.."
@@ -20,7 +20,7 @@ cat >"$out/texts.h" <<EOF
 EOF
 common="-D_GNU_SOURCE -include $out/texts.h -fno-math-errno -Iinclude -Isrc"
 
-# How a kernel source is compiled: one line "object flags" for each set it belongs to.
+# Prints how a kernel source is compiled: one line "object flags" per instruction set.
 kernel_variants() {
     case $1 in
     *_vector.c) echo "neon -ffp-contract=fast -DPJ_SET=neon" ;;

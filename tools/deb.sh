@@ -32,7 +32,7 @@ License: Apache-2.0
  On Debian systems the full text of the Apache License, version 2.0, is in
  /usr/share/common-licenses/Apache-2.0.
 EOF
-# whoever builds the package, named as Debian's own tools name them
+# the maintainer, from the variables that Debian's tools use
 maintainer="${DEBFULLNAME:-perjoule maintainers} <${DEBEMAIL:-maintainers@perjoule.invalid}>"
 {
     printf 'perjoule (%s) unstable; urgency=medium\n\n' "$version"
@@ -40,7 +40,7 @@ maintainer="${DEBFULLNAME:-perjoule maintainers} <${DEBEMAIL:-maintainers@perjou
     printf ' -- %s  %s\n' "$maintainer" "$(git log -1 --format=%cD 2>/dev/null || date -R)"
 } | gzip -9n >"$doc/changelog.gz"
 
-# dpkg-shlibdeps reads a debian/control; it names the packages the program links against.
+# dpkg-shlibdeps needs a debian/control; it finds the packages the program links against.
 work=$(mktemp -d)
 mkdir "$work/debian"
 printf 'Source: perjoule\nPackage: perjoule\nArchitecture: any\n' >"$work/debian/control"
@@ -63,7 +63,7 @@ Description: energy profiler for transformer inference
  Shows where every joule of language model inference goes: phases, tokens,
  layers, components and operations, with an interval on every figure.
 EOF
-# whoever links against the library gets this dependency; the loader's cache is renewed around it
+# shlibs: the dependency of packages that link against the library; triggers: run ldconfig
 echo "libperjoule 0 perjoule (>= $version)" >"$tree/DEBIAN/shlibs"
 echo "activate-noawait ldconfig" >"$tree/DEBIAN/triggers"
 (cd "$tree" && find usr -type f -print0 | sort -z | xargs -0 md5sum >DEBIAN/md5sums)

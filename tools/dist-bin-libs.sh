@@ -11,7 +11,7 @@ rm -rf "$out"
 mkdir -p "$work" "$out/lib/pkgconfig" "$out/include"
 flags="-O2 -w -fPIC -g0 -fvisibility=hidden -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64"
 
-# The source with the distribution's patches, or as its authors released it when those are not there.
+# Unpacks the source with the distribution's patches, or the upstream source if there are none.
 unpack() { # name
     description=$(find "$sources" -name "$1_*.dsc" | sort -V | tail -n 1)
     if [ -n "$description" ] && (cd "$sources" && dpkg-source --no-check -x "$description" "$work/$1") >"$work/$1.log" 2>&1; then
@@ -58,7 +58,7 @@ build_utf8proc() {
 }
 build_jansson() {
     version=$(version_of jansson)
-    # the answers of jansson's configure on Linux with a current C library
+    # the results of jansson's configure on Linux with a current C library
     sed -e 's/@json_inline@/inline/; s/@json_have_long_long@/1/; s/@json_have_localeconv@/1/' \
         -e 's/@json_have_atomic_builtins@/1/; s/@json_have_sync_builtins@/1/; s/@[a-z_]*@/0/' \
         src/jansson_config.h.in >src/jansson_config.h
@@ -92,7 +92,7 @@ build_pcre2() {
     cp src/config.h.generic src/config.h
     cp src/pcre2.h.generic src/pcre2.h
     cp src/pcre2_chartables.c.dist src/pcre2_chartables.c
-    # what other sources include, and programs
+    # headers for other sources, and programs
     units=$(find src -maxdepth 1 -name 'pcre2_*.c' |
         grep -vE 'dftables|fuzzsupport|jit_match|jit_misc|jit_neon|jit_simd|jit_test|printint|ucptables' | sort)
     # shellcheck disable=SC2086
@@ -110,7 +110,7 @@ build_wslay() {
     describe libwslay "$version" wslay ""
 }
 build_libmicrohttpd() {
-    # the server listens on loopback and speaks no TLS
+    # TLS is not needed: the server listens on loopback
     CC="$cc" AR="$ar" RANLIB="$ar s" CFLAGS="-O2 -fPIC -g0" ./configure --host="$host" --disable-https --disable-shared \
         --enable-static --disable-doc --disable-examples --disable-tools --disable-curl --disable-nls \
         --disable-dauth --disable-bauth --prefix="$out" >configure.log 2>&1 || { tail -n 20 configure.log; exit 1; }
@@ -127,7 +127,7 @@ microhttpd_units() {
     done
 }
 build_sqlite3() {
-    # the one-file form is made on this machine, by sqlite's own scripts
+    # the amalgamation is made on this machine by SQLite's own scripts
     ./configure --disable-tcl --disable-readline >configure.log 2>&1 || { tail -n 20 configure.log; exit 1; }
     make sqlite3.c sqlite3.h >make.log 2>&1 || { tail -n 20 make.log; exit 1; }
     archive sqlite3 "-DSQLITE_THREADSAFE=1 -DSQLITE_ENABLE_COLUMN_METADATA -DSQLITE_ENABLE_DBSTAT_VTAB -DSQLITE_ENABLE_FTS5
@@ -136,9 +136,10 @@ build_sqlite3() {
     describe sqlite3 "$(version_of sqlite3)" sqlite3 "-lpthread -lm"
 }
 
-for library in ${*:-zlib utf8proc jansson pcre2 wslay libmicrohttpd sqlite3}; do
+[ $# -gt 0 ] || set -- zlib utf8proc jansson pcre2 wslay libmicrohttpd sqlite3
+for library; do
     unpack "$library"
-    # no `||` here: inside it the shell would go on after a failed compile
+    # no `||` here: it would disable `set -e` for the compile commands inside
     trap 'echo "dist-bin: $library does not build for $host" >&2' EXIT
     (cd "$work/$library"; "build_$library")
     trap - EXIT

@@ -1,15 +1,15 @@
 #!/bin/bash
-# Makes programs that run without a build: dist/perjoule-VERSION-linux-ARCH.tar.gz for x86_64 and
-# aarch64, which need a Linux with glibc 2.28 (2018) or later and nothing else; every other library is
-# linked in. Not a static program on another C library: that could not open NVIDIA's management library.
+# Makes portable binaries: dist/perjoule-VERSION-linux-ARCH.tar.gz for x86_64 and
+# aarch64, which need a Linux with glibc 2.28 (2018) or later and nothing else; all other libraries are linked
+# statically. A fully static program (such as with musl) could not load NVIDIA's management library.
 #
 #   dist-bin.sh [ARCH...]
-#   dist-bin.sh --library BUILD ARCH     libperjoule alone, for a wheel: build-dist-bin/wheel-ARCH/; also macos-arm64
+#   dist-bin.sh --library BUILD ARCH     only libperjoule, for a wheel: build-dist-bin/wheel-ARCH/; also macos-arm64
 #
 # The libraries' sources are the distribution's source packages, fetched and verified by this machine's
-# apt, and compiled with Zig. Mirrors do not always hold every source: what they lack is looked for on the
-# mirrors in PERJOULE_SOURCE_MIRRORS (URLs of folders that have a pool/, of Debian or Ubuntu, which share most
-# sources) and checked against the signed description, or put into build-dist-bin/sources by hand.
+# apt, and compiled with Zig. Mirrors do not always have every source. Missing ones are searched on the mirrors in
+# PERJOULE_SOURCE_MIRRORS (URLs of folders with a pool/, of Debian or Ubuntu, which share most sources) and verified
+# against the signed .dsc, or can be put into build-dist-bin/sources by hand.
 set -eu
 cd "$(dirname "$0")/.."
 glibc=2.28
@@ -28,7 +28,7 @@ mirrors() {
     apt-get indextargets --format '$(REPO_URI) $(CODENAME) $(COMPONENT) $(ORIGIN)' 'Created-By: Packages' |
         sort -u | grep -E ' (Debian|Ubuntu)$' || true
 }
-# Settings for an apt of our own: of source packages (deb-src), or of another architecture's (deb).
+# Configures a private apt: for source packages (deb-src), or for another architecture (deb).
 prepare_apt() { # folder, deb-src or deb, Debian's name of the architecture
     local keys
     mkdir -p "$1/lists/partial"
@@ -48,7 +48,7 @@ APT::Architectures { "$3"; };
 EOF
 }
 have_source() { ls "$out/sources/$1"_*.orig.tar.* >/dev/null 2>&1; }
-# The newest version first, from one mirror at a time: a mirror may lack what its index names.
+# Newest version first, one mirror at a time: a mirror may lack files that its index lists.
 fetch_source() { # name
     local list each
     for list in "$out"/apt/sources.list "$out"/apt/mirror-*; do
@@ -58,7 +58,7 @@ fetch_source() { # name
         done
     done
 }
-# The files that a package's description names, from any mirror that has them.
+# Fetches the files that a package's .dsc lists, from any mirror that has them.
 fetch_elsewhere() { # name
     local description letters=${1:0:1} mirror component sum file
     description=$(find "$out/sources" -name "$1_*.dsc" | sort -V | tail -n 1)
@@ -94,7 +94,7 @@ fetch_sources() {
     unset APT_CONFIG
 }
 
-# Packages of the target's architecture, unpacked into one folder.
+# Unpacks packages of the target's architecture into one folder.
 fetch_packages() { # arch, folder, package...
     local arch=$1 folder=$2 apt=$out/apt-$1
     shift 2
@@ -109,15 +109,15 @@ fetch_packages() { # arch, folder, package...
     )
     find "$apt/packages" -name '*.deb' -exec dpkg-deb -x {} "$folder" \;
 }
-# The C library of another architecture, for the emulator to run what was built for it.
+# The C library of another architecture, with which the emulator runs the programs.
 fetch_runtime() { # arch
     [ ! -e "$out/runtime-$1/complete" ] || return 0
     fetch_packages "$1" "$out/runtime-$1" libc6
     : >"$out/runtime-$1/complete"
 }
 
-# The headers of PostgreSQL's client library; the library itself is opened at run time where it is. They are
-# this machine's, because they say the same on every 64-bit Linux.
+# The headers of PostgreSQL's client library (libpq), which is loaded at run time if present. This machine's headers
+# are used, because they are the same on every 64-bit Linux.
 take_postgres_headers() { # folder with lib/pkgconfig and include
     local from
     from=$(pkg-config --variable=includedir libpq) || { echo "dist-bin: libpq's headers are not here (package libpq-dev)" >&2; exit 3; }
@@ -141,9 +141,9 @@ make_compiler() { # arch
 #!/bin/sh
 export ZIG_GLOBAL_CACHE_DIR="$out/cache" ZIG_LOCAL_CACHE_DIR="$out/cache"
 target=$(triple_of "$1")
-# asked for its predefined macros, zig hands the version to clang, which does not know the form
+# for -dM (predefined macros) zig passes the versioned target on to clang, which rejects it
 case " \$* " in *" -dM "*) target=$1-linux-gnu ;; esac
-# older versions of meson do not know the name by which zig's linker introduces itself; it takes lld's options
+# older versions of meson do not recognise zig's linker; it takes lld's options
 case " \$* " in *" -Wl,--version "*) echo "LLD (compatible with GNU linkers)"; exit 0 ;; esac
 # zig has names of its own for Arm's architecture levels
 for word; do
@@ -187,7 +187,7 @@ cpu = '$1'
 endian = 'little'
 EOF
 }
-# Everything that is not of the C library would be missing on the user's machine.
+# Any needed library outside the C library would be missing on the user's machine.
 check_needs() { # program
     local needed newest
     needed=$(readelf -d "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | grep -vE '^(libc|libm|libdl|libpthread|librt|ld-linux-[a-z0-9-]*)\.so\.[0-9]$' || true)
@@ -196,7 +196,7 @@ check_needs() { # program
     [ "$(printf '%s\n%s\n' "$newest" "$glibc" | sort -V | tail -n 1)" = "$glibc" ] || { echo "dist-bin: $1 needs glibc $newest" >&2; exit 1; }
 }
 build_target() { # arch
-    local arch=$1 name=perjoule-$version-linux-$1 tree
+    local arch=$1 name=perjoule-$version-linux-$1 tree each
     tree=$out/$name
     make_compiler "$arch"
     [ -e "$out/libs-$arch/complete" ] || {
@@ -214,9 +214,8 @@ build_target() { # arch
     DESTDIR=$out/tree meson install -C "$out/build-$arch" --no-rebuild --quiet >/dev/null
     mv "$out/tree/usr/local" "$tree"
     rm -rf "$out/tree" "$tree/lib/systemd" "$tree"/lib/*.a # the archives want the libraries beside them
-    check_needs "$tree/bin/perjoule"
-    for injected in "$tree"/lib/perjoule/*.so; do check_needs "$injected"; done
-    # manual pages and completions are the same everywhere; a program that runs here writes them
+    for each in "$tree/bin/perjoule" "$tree"/lib/*.so.*.* "$tree"/lib/perjoule/*.so; do check_needs "$each"; done
+    # manual pages and completions do not depend on the target; a native build generates them
     if [ "$arch" = "$(uname -m)" ]; then
         rm -rf "$out/texts"
         mkdir "$out/texts"
@@ -230,7 +229,7 @@ build_target() { # arch
     echo "dist/$name.tar.gz"
 }
 
-# libperjoule with the libraries that it needs inside, from the sources and flags of a configured build.
+# libperjoule with its libraries linked in, from the sources and flags of a configured build.
 build_library() { # build, arch
     local libs=$out/libs-$2 made=$out/wheel-$2 system=linux name=libperjoule.so.0
     case $2 in macos-*) system=macos name=libperjoule.0.dylib ;; esac
@@ -256,4 +255,5 @@ if [ "${1:-}" = --library ]; then
 fi
 fetch_sources
 zig=$(tools/zig.sh)
-for each in ${*:-x86_64 aarch64}; do build_target "$each"; done
+[ $# -gt 0 ] || set -- x86_64 aarch64
+for each; do build_target "$each"; done

@@ -22,7 +22,7 @@ else
     echo "the page is not built; the archive goes without it" >&2
 fi
 mkdir -p "$out"
-# under its name only when it is whole
+# renamed only when complete
 tar -C "$tree" --sort=name --owner=0 --group=0 -cJf "$tree/archive" "$name"
 mv "$tree/archive" "$out/$name.tar.xz"
 echo "$out/$name.tar.xz"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Turns a text file into a C array: embed_text.py INPUT OUTPUT HEADER NAME. JSON is checked and packed."""
+"""Turns a text file into a C array: embed_text.py INPUT OUTPUT HEADER NAME. JSON is validated and minified."""
 import json
 import pathlib
 import sys

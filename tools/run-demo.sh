@@ -1,13 +1,13 @@
 #!/bin/sh
 # Profiles the demo model once, then serves the dashboard. Usage: run-demo.sh PROGRAM PORT
-# The second time the first profile is kept and only the server starts. Ctrl-C ends it cleanly.
+# Later invocations keep the first profile and only start the server. Ctrl-C shuts it down cleanly.
 set -eu
 program=$1 port=$2
 model=models/demo
 power=${PERJOULE_POWER:-auto,estimate}
 url=http://127.0.0.1:$port/
 
-# checked first, not after a run that takes time
+# checked first, because the run takes time
 if ! python3 - "$port" <<'PYTHON'
 import socket, sys
 listener = socket.socket()

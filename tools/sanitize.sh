@@ -1,6 +1,6 @@
 #!/bin/sh
-# The whole suite under sanitizers: address and undefined, then thread. `make test` runs the parts
-# that fit its time; this runs all.
+# The whole suite under sanitizers: address and undefined, then thread. `make test` runs only a part of this, to save
+# time.
 set -eu
 for kind in address,undefined thread; do
     folder=build-$(echo "$kind" | cut -c1)san

@@ -1,9 +1,7 @@
 #!/usr/bin/env python3
-"""Copies the table of statistics (src/trace/statistics.h) into what is not C.
-
-A statistic that the table has and a file lacks is inserted after its predecessor in the table,
-everywhere that predecessor stands: in objects of properties and in lists of names. The page gets a
-module of its own. Usage: statistics.py ROOT [--write]; without --write it only says what is stale.
+"""Copies the table of statistics (src/trace/statistics.h) into files that are not C. A statistic that a file lacks is
+inserted after its predecessor in the table wherever that occurs: in objects with properties and in lists of names. For
+the page a module is generated. Usage: statistics.py ROOT [--write]; without --write it only reports stale files.
 """
 import pathlib
 import re
@@ -15,17 +13,17 @@ PAGE_FILE = "ui/src/api/statistics.ts"
 
 
 def table(root):
-    """(prefixed, name, label, unit, shown) of every statistic, in order."""
+    """(prefixed, name, label, unit, shown) per statistic, in order."""
     text = (root / "src/trace/statistics.h").read_text()
     split = text.index("#define PJ_ROW_STATISTICS")
     return [(m[3] == "FLOAT", m[4], m[7], m[6], m.start() < split) for m in LINE.finditer(text)]
 
 
-NEAR = 800  # characters in which the rest of an object's statistics stand
+NEAR = 800  # maximum distance to the other statistics of the same object, in characters
 
 
 def insert(text, before, name):
-    """`name` after `before` in every list and object that has one and lacks the other."""
+    """Inserts `name` after `before` in every list and object that has `before` but not `name`."""
     def into_list(m):
         if f'"{name}"' in m[0]:
             return m[0]

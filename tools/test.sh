@@ -1,18 +1,18 @@
 #!/bin/sh
 # All tests, then one closing line: "N passed, N failed, N skipped". Usage: test.sh BUILD
-# Steps: the suite on the normal build, the page's own checks among it; then unit, corpus and command
-# line tests under the address and undefined sanitizers. `make sanitize` adds the thread sanitizer.
-# Time limits are there to end what hangs, so they leave room for slow and busy machines.
+# Steps: the suite on the normal build, including the page's checks; then unit, corpus and command line tests under
+# the address and undefined sanitizers. `make sanitize` adds the thread sanitizer.
+# Timeouts exist only to end hanging tests, so they are generous for slow and busy machines.
 set -eu
 build=$1
-# One more than processors: two fifths of the time of a test are waits.
+# One more job than processors: tests spend two fifths of their time waiting.
 jobs=$(($(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 1))
 results=$(mktemp)
 trap 'rm -f "$results"' EXIT
 
 setup() { # folder, options...
     folder=$1; shift
-    # a folder that was set up before the test framework was installed knows no unit tests
+    # a build folder configured before cmocka was installed has no unit tests
     if [ -f "$folder/build.ninja" ] && [ ! -d "$folder/tests/unit" ]; then
         meson configure --clearcache "$folder" >/dev/null
         meson setup --reconfigure "$folder" >/dev/null
@@ -33,12 +33,12 @@ suite() { # name, folder, meson test options...
 }
 
 setup "$build"
-# The build brings only what the page needs to be built; its tests need the rest.
+# The build installs only the page's build dependencies; its tests need the development tools too.
 if command -v npm >/dev/null && [ ! -x ui/node_modules/.bin/vitest ]; then
     (cd ui && npm ci --silent --no-fund --no-audit) || echo "the page's test tools could not be installed"
 fi
 suite "all tests" "$build" --no-suite conformance --timeout-multiplier 4
-# Compiled in half the time of -O2 -g, and a tenth slower; line tables are enough for a report.
+# -O1 with line tables compiles twice as fast as -O2 -g and runs a tenth slower; reports need no more.
 setup build-asan -Db_sanitize=address,undefined -Db_lundef=false -Dbuildtype=debugoptimized \
     -Doptimization=1 -Dc_args=-g1 -Ddashboard=disabled
 ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \

@@ -11,12 +11,12 @@ listing = subprocess.run(["meson", "introspect", build, "--installed"], capture_
 
 
 def installed(built, target):
-    """The files that one entry of the listing stands for."""
-    if target.is_dir() and not target.is_symlink():  # the manual pages: a folder made by the build
+    """The files of one entry of meson's list."""
+    if target.is_dir() and not target.is_symlink():  # generated folders: the manual pages
         return [target / p.name for p in pathlib.Path(built).iterdir()] if pathlib.Path(built).is_dir() else []
     if ".so" not in target.name:
         return [target]
-    # the library's links: libperjoule.so and libperjoule.so.0 beside libperjoule.so.0.1.0
+    # symbolic links of the library: libperjoule.so and libperjoule.so.0 to libperjoule.so.0.1.0
     stem = target.name.split(".so")[0] + ".so"
     return [target] + [p for p in target.parent.glob(stem + "*") if p.is_symlink()]
 
@@ -29,7 +29,7 @@ for built, path in json.loads(listing.stdout).items():
             each.unlink()
             removed += 1
         folders.add(each.parent)
-# folders of our own that are empty now
+# remove our folders that are now empty
 for folder in sorted(folders, key=lambda p: -len(p.parts)):
     while "perjoule" in folder.parts[-3:] and folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()

@@ -1,3 +1,3 @@
 #!/bin/sh
-# Prints the version that meson.build names.
+# Prints the version in meson.build.
 sed -n "s/^project([^:]*, version: '\([^']*\)'.*/\1/p" "$(dirname "$0")/../meson.build"

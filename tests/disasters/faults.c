@@ -2,8 +2,8 @@
  * A disk that fails on demand: loaded into the program with LD_PRELOAD, for files below the folder
  * PJ_FAULT_DIR.
  *
- *   PJ_FAULT_CAPACITY=BYTES  the folder is a disk of this size: what does not fit is cut short and
- *                            then fails with ENOSPC, as write(2) describes it
+ *   PJ_FAULT_CAPACITY=BYTES  the folder is a disk of this size: a write that does not fit is short,
+ *                            and the next fails with ENOSPC, see write(2)
  *   PJ_FAULT_LOG=FILE        every change is appended to FILE, with its data, so that a test can
  *                            build what a power failure at any moment would have left behind
  *
@@ -46,7 +46,7 @@ static void set_up(void)
                               0600);
 }
 
-/* ---- which file ----------------------------------------------------------------------------- */
+/* ---- selecting files ------------------------------------------------------------------------ */
 
 static bool is_inside(const char *path)
 {
@@ -96,7 +96,7 @@ static void note(char kind, const char *path, int64_t offset, const void *data, 
     if (log_fd >= 0 && syscall(SYS_writev, log_fd, parts, 3) < 0) abort();
 }
 
-/* ---- the room that is left ------------------------------------------------------------------ */
+/* ---- free space ----------------------------------------------------------------------------- */
 
 static long long used_below(const char *path)
 {
@@ -128,7 +128,7 @@ static size_t that_fit(int fd, off_t offset, size_t count)
     return offset < end ? (size_t)(end - offset) : 0;
 }
 
-/* ---- calls ---------------------------------------------------------------------------------- */
+/* ---- intercepted functions ------------------------------------------------------------------ */
 
 static ssize_t put(int fd, const void *bytes, size_t count, off_t offset, bool at_offset)
 {

@@ -3,9 +3,10 @@
 
     test_disasters.py PROGRAM FAULTS_LIBRARY
 
-How often each is tried comes from PJ_DISASTERS, by default "kill=3,full=4,power=12,lock=36"; a release is
-tried with "kill=300,full=50,power=1000,lock=50" (lock: seconds for which another process locks the database). PJ_DISASTER_SEED sets the choices. Each ends in a line of
-counts. faults.c, loaded into the program, is the disk that fills up and the record of what reached it.
+PJ_DISASTERS sets the number of attempts, by default "kill=3,full=4,power=12,lock=36"; a release is tested with
+"kill=300,full=50,power=1000,lock=50" (lock: seconds for which another process locks the database). PJ_DISASTER_SEED
+sets the random seed. Each prints a line of counts. faults.c, preloaded into the program, simulates the full disk and
+logs what was written.
 """
 import collections
 import concurrent.futures
@@ -47,7 +48,7 @@ def ask(*arguments, home):
     return subprocess.run([PROGRAM, *arguments], env=environment(home), capture_output=True, text=True, timeout=120 * SLOW)
 
 
-# ---- what is there ------------------------------------------------------------------------------
+# ---- state on disk ------------------------------------------------------------------------------
 
 
 def spools(*folders):
@@ -55,7 +56,7 @@ def spools(*folders):
 
 
 def records(path):
-    """How many whole records of each type a spool has, in their order; stops at the first that is cut off."""
+    """Counts the complete records of each type in a spool, up to the first truncated one."""
     counts = collections.Counter()
     with open(path, "rb") as f:
         content = f.read()
@@ -71,13 +72,13 @@ def records(path):
 
 
 def recover(db, home, *folders):
-    """Opens the database until nothing is left to be recovered; returns its runs as {id: (status, tokens)}."""
+    """Opens the database until recovery is complete; returns its runs as {id: (status, tokens)}."""
     end = time.time() + 30 * SLOW
     while True:
         answer = ask("ls", "--db", db, "--json", home=home)
         assert answer.returncode == 0, answer.stderr
         if not spools(*folders) or "in its spool" in answer.stderr or time.time() > end:
-            break  # nothing is left, or what is left was named as unreadable
+            break  # nothing is left, or the rest was reported as unreadable
     checked = ask("check", "--db", db, home=home).stdout.splitlines()
     assert all(" ok: " in line for line in checked if not line.startswith(("spool ", db))), checked
     connection = sqlite3.connect(db)
@@ -93,7 +94,7 @@ def recover(db, home, *folders):
 
 
 def kill_once(folder):
-    """One process for each of two databases of one folder; both die, and each gets its own run back."""
+    """Two processes with a database each in one folder are killed; each database must recover its own run."""
     home = os.path.join(folder, "home")
     os.makedirs(home)
     dbs = [os.path.join(folder, name) for name in ("a.db", "b.db")]
@@ -119,10 +120,10 @@ def kill_once(folder):
             continue
         run, counts, size = left[db]
         if not counts[INFO]:
-            continue  # died before it could say which run it is
+            continue  # killed before it wrote its run's id
         assert run in runs, (db, run, size, runs)
         status, tokens = runs[run]
-        assert tokens >= counts[TOKEN_TEXT] - 1, (status, tokens, counts)  # one of them is the prompt's
+        assert tokens >= counts[TOKEN_TEXT] - 1, (status, tokens, counts)  # including the prompt's
     return "inside" if all(inside) else "around"
 
 
@@ -135,10 +136,10 @@ def used_below(folder):
 
 
 def full_once(folder, capacity):
-    """A run on a disk of `capacity` bytes; checks what it says against what is there; returns what became of it."""
+    """A run on a disk of `capacity` bytes; compares its messages with the files; returns the outcome."""
     disk, home = os.path.join(folder, "disk"), os.path.join(folder, "home")
     os.makedirs(disk)
-    if chance.random() < 0.5:  # no second disk to turn to
+    if chance.random() < 0.5:  # no fallback folder on another disk
         home = os.path.join(disk, "home")
     os.makedirs(home)
     db = os.path.join(disk, "runs.db")
@@ -181,7 +182,7 @@ def full_once(folder, capacity):
 
 class File:
     def __init__(self):
-        self.safe, self.pending = bytearray(), []  # on the disk for certain; (offset, bytes) or (size, None)
+        self.safe, self.pending = bytearray(), []  # durable content; pending writes as (offset, bytes) or (size, None)
 
     @staticmethod
     def change(content, offset, data):
@@ -198,7 +199,7 @@ class File:
         self.pending.clear()
 
     def after_crash(self):
-        """What was synced, and of the rest whichever pages the system happened to have written."""
+        """The synced content, plus a random subset of the pages not synced."""
         content, share = bytearray(self.safe), chance.choice((0, 0.5, 0.9, 1))
         for offset, data in self.pending:
             if data is None:
@@ -229,9 +230,8 @@ def read_log(path):
 
 
 def crash(events, disk, target):
-    """Writes into `target` what a power failure after these events may leave; returns the files deleted there.
-    Creations and deletions reach the disk in their order; when, is up to the system until something they
-    concern is synced."""
+    """Writes into `target` a possible state after a power failure following these events; returns the files deleted
+    there. Creations and deletions reach the disk in order, but at any time until a file they concern is synced."""
     names, changes, settled = {}, [], 0
     for kind, name, offset, data in events:
         if kind == "C":
@@ -249,6 +249,8 @@ def crash(events, disk, target):
         elif name in names:
             names[name].sync()
             settled = max([settled] + [i + 1 for i, (_, f) in enumerate(changes) if f is names[name]])
+    # a power failure takes longer than the minute for which an empty spool may be one about to be written
+    begin = time.time() - 120
     entries = {}
     for name, file in changes[:chance.randint(settled, len(changes))]:
         entries[name] = file
@@ -260,6 +262,7 @@ def crash(events, disk, target):
         with open(path, "wb") as f:
             f.write(file.after_crash())
         os.chmod(path, 0o600)
+        os.utime(path, (begin, begin))
     return {os.path.basename(name) for name, file in entries.items() if file is None}
 
 
@@ -281,10 +284,10 @@ def power_failures(folder, times):
     for number in range(times):
         target = os.path.join(folder, f"after-{number}")
         os.makedirs(target, mode=0o700)
-        # half of the failures around the moment at which a run is stored and its spool removed
+        # half of the failures near the time at which a run is stored and its spool removed
         at = chance.randint(first, len(events))
         if number % 2:
-            near = chance.choice((1, 1, chance.randint(-40, 40)))  # after the last, nothing else may be written
+            near = chance.choice((1, 1, chance.randint(-40, 40)))  # nothing may be written after the last one
             at = min(removed[number // 2 % 2] + near, len(events))
         deleted = crash(events[:at], disk, target)
         if KEEP:
@@ -304,11 +307,11 @@ def power_failures(folder, times):
     return counts
 
 
-# ---- a database locked by somebody else ---------------------------------------------------------
+# ---- a database locked by another process ------------------------------------------------------
 
 
 def locked(folder, seconds):
-    """A run waits for a lock that is held longer than patience usually lasts, and is stored after it."""
+    """A run waits for a lock held longer than the usual busy timeout, and is then stored."""
     db, home = os.path.join(folder, "runs.db"), os.path.join(folder, "home")
     first = subprocess.run(run_command(db, "module"), env=environment(home), capture_output=True, text=True)
     assert first.returncode == 0, first.stderr
@@ -327,13 +330,13 @@ def locked(folder, seconds):
 
 
 def lock_in_background(seconds):
-    """Waits beside the other attempts; the result is to be asked for at the end."""
+    """Runs concurrently with the other attempts; the caller collects the result at the end."""
     with tempfile.TemporaryDirectory(prefix="perjoule-lock-") as folder:
         locked(folder, seconds)
     return f"lock: a run was stored after {seconds} s of waiting"
 
 
-# ---- all of it ----------------------------------------------------------------------------------
+# ---- main ----------------------------------------------------------------------------------
 
 
 def attempts(name, count, once):

@@ -2,21 +2,28 @@
 """Checks installation, packaging and completions against the program: check_packaging.py PROGRAM SOURCE_ROOT BUILD_ROOT MESON...
 
 1. tools/version.sh, the formula and `perjoule --version` name one version.
-2. An installation into an empty folder has the program, library, header, pkg-config file, demo model,
-   service, completions and a manual page for every command; removing it leaves nothing.
-3. Each completion is accepted by its shell, where that shell is installed; bash completes values.
+2. An installation into an empty folder has the program, library, header, pkg-config file, demo model, service,
+   completions and a manual page for every command; uninstalling leaves no files.
+3. Each completion is accepted by its shell, where that shell is installed, and completes options, their values, models,
+   runs, tags and experiments in an interactive terminal.
 4. From a git checkout, the source archive has the tracked files and the dashboard as it was built.
-5. npm's failure fails the dashboard's build with npm's message and leaves nothing that looks built.
+5. If npm fails, the dashboard's build fails with npm's message and leaves no output.
 6. The targets of the Makefile install what they use.
 """
+import json
+import os
 import pathlib
+import pty
 import re
+import select
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 
 program, root, build = (pathlib.Path(p).resolve() for p in sys.argv[1:4])
 meson = sys.argv[4:]
@@ -62,24 +69,90 @@ def installation(folder):
         if found and shutil.which(shell):
             checked = subprocess.run([shell, "-n", str(folder / found[0])], capture_output=True, text=True)
             expect(checked.returncode == 0, f"{shell} accepts its completion {checked.stderr}")
-    complete_in_bash(folder)
+    complete(folder)
     removal(folder)
 
 
-def complete_in_bash(folder):
-    """Completes as a shell would: the words so far, and the words offered."""
-    script = next(folder.rglob("completions/perjoule"))
-    for words, wanted in ((["run", "--dep"], "--depth"), (["run", "--depth", ""], "deep"),
-                          (["run", "--dtype", "q8"], "q8_0"), (["run", "--power", "nv"], "nvml"),
-                          (["ls", "--sort", "en"], "energy"), (["exp"], "export"), (["bench", "mem"], "memory"),
-                          (["run", "--model", "de"], "demo"), (["run", "-m", ""], "demo"), (["help", "rep"], "report"),
-                          (["show", "la"], "last")):
-        line = [str(program), *words]
-        done = subprocess.run(["bash", "-c", 'source "$1"; shift; COMP_WORDS=("$@"); '
-                               'COMP_CWORD=$(($# - 1)); compopt() { :; }; _perjoule; '
-                               'printf "%s\\n" "${COMPREPLY[@]}"', "bash", script, *line],
-                              capture_output=True, text=True, cwd=root)
-        expect(wanted in done.stdout.split(), f"bash completes {' '.join(line)} to {wanted} {done.stderr}")
+# Typed input and the expected completion: a single word, or a list of candidates. None of the expected words is
+# contained in the input.
+COMPLETIONS = (("run --dep", "--depth"), ("run --depth mod", "module"), ("run -d mod", "module"),
+               ("run --depth=mod", "module"), ("run --dtype q8", "q8_0"), ("ls --sort en", "energy"),
+               ("expor", "export"), ("bench mem", "memory"), ("run --model de", "demo"), ("run -m de", "demo"),
+               ("calibrate de", "demo"), ("help rep", "report"), ("show la", "last"), ("show {start}", "{run}"),
+               ("check {start}", "{run}"), ("ls --tag ov", "overnight"), ("run --tag ov", "overnight"),
+               ("ls --experiment cold", "cold.{1,2}start"), ("compare --model de", "demo"))
+
+
+def a_run(home):
+    """A database with one run, and the environment in which shells find it."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PERJOULE")} | {
+        "HOME": str(home), "PERJOULE_DB": str(home / "runs.db"), "PERJOULE_POWER": "none",
+        "PERJOULE_MODELS": str(root / "models"), "PATH": f"{program.parent}:{os.environ['PATH']}", "TERM": "dumb",
+        "PS1": "$ ", "COLUMNS": "200", "LC_ALL": "C.UTF-8"}
+    output(program, "run", "-n", "2", "--tag", "overnight", "--experiment", "cold start", "Hello", env=environment)
+    (run,) = json.loads(output(program, "ls", "--json", env=environment))
+    return environment, run["id"]
+
+
+class Terminal:
+    """A shell in a pseudo-terminal."""
+
+    def __init__(self, command, environment):
+        self.seen = b""
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execvpe(command[0], command, environment)
+
+    def read_until(self, pattern, seconds=45):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and not re.search(pattern, self.seen):
+            if select.select([self.fd], [], [], 0.1)[0]:
+                try:
+                    self.seen += os.read(self.fd, 65536)
+                except OSError:
+                    break
+        return re.search(pattern, self.seen) is not None
+
+    def type(self, text):
+        self.seen = b""
+        os.write(self.fd, text.encode())
+
+    def close(self):
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        os.close(self.fd)
+
+
+def complete_at_terminal(shell, command, setting_up, environment, cases):
+    """Types input and Tab; Ctrl-U clears the line for the next."""
+    terminal = Terminal(command, environment)
+    try:
+        terminal.type(setting_up + "\necho set-'up'\n")
+        expect(terminal.read_until(rb"set-up\r?\n"), f"{shell} starts")
+        for line, wanted in cases:
+            terminal.type(f"\x15perjoule {line}\t")
+            expect(terminal.read_until(wanted.encode()),
+                   f"{shell} completes perjoule {line} to {wanted}: {terminal.seen[-200:]!r}")
+    finally:
+        terminal.close()
+
+
+def complete(folder):
+    found = {name: next(folder.rglob(name), None)
+             for name in ("completions/perjoule", "_perjoule", "perjoule.fish")}
+    with tempfile.TemporaryDirectory() as home:
+        environment, run = a_run(pathlib.Path(home))
+        cases = [(line.format(start=run[:9]), wanted if "," in wanted else wanted.format(run=run))
+                 for line, wanted in COMPLETIONS]
+        complete_at_terminal("bash", ["bash", "--norc", "--noprofile", "-i"], f"source '{found['completions/perjoule']}'",
+                             environment, cases)
+        if shutil.which("zsh"):
+            complete_at_terminal("zsh", ["zsh", "-f", "-i"], f"fpath=('{found['_perjoule'].parent}' $fpath); "
+                                 f"autoload -U compinit; compinit -u -d '{home}/dump'", environment, cases)
+        for line, wanted in cases if shutil.which("fish") else ():
+            done = subprocess.run(["fish", "-N", "-c", f"source '{found['perjoule.fish']}'; complete -C 'perjoule {line}'"],
+                                  capture_output=True, text=True, env=environment)
+            expect(re.search(wanted, done.stdout), f"fish completes perjoule {line} to {wanted}: {done.stdout} {done.stderr}")
 
 
 def removal(folder):

@@ -1,6 +1,6 @@
 /*
- * The few parts of cmocka that the kernels' test uses, so that it can be linked for machines that
- * this one has no cmocka library for. A failed check ends the program.
+ * The subset of cmocka that the kernel tests use, so that they can be linked for targets without a
+ * cmocka library. A failed check ends the program.
  */
 #ifndef PJ_CROSS_CMOCKA_H
 #define PJ_CROSS_CMOCKA_H

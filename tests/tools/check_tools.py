@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""Checks that the scripts in tools/ fail when what they check fails: check_tools.py SOURCE_ROOT
+
+Each script runs in its own folder with fake compilers and fuzz targets, which fail on demand.
+"""
+import os
+import pathlib
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+
+root = pathlib.Path(sys.argv[1]).resolve()
+bad = []
+
+
+def expect(good, text):
+    print(("ok: " if good else "FAIL ") + text)
+    if not good:
+        bad.append(text)
+
+
+def write(path, content, mode=0o644):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+    path.chmod(mode)
+
+
+def run(script, folder, **more):
+    shutil.copy(root / "tools" / script, folder / "tools" / script)
+    return subprocess.run(["sh", f"tools/{script}"], cwd=folder, capture_output=True, text=True,
+                          env=os.environ | more)
+
+
+# A fake compiler that rejects sources containing "broken", and whose programs succeed or fail on demand.
+ZIG = """#!/bin/sh
+for word; do
+    case $word in *.c) ! grep -q broken "$word" || { echo "$word: error: broken" >&2; exit 1; } ;; esac
+done
+while [ $# -gt 1 ]; do
+    [ "$1" = -o ] && { printf '#!/bin/sh\\nexit %s\\n' "${PROGRAM_STATUS:-0}" >"$2"; chmod +x "$2"; }
+    shift
+done
+"""
+
+
+def cross():
+    with tempfile.TemporaryDirectory() as place:
+        folder = pathlib.Path(place)
+        write(folder / "meson.build", "project('x', version: '1.2.3')\n")
+        write(folder / "tools/zig.sh", f"#!/bin/sh\necho {folder}/zig-home\n", 0o755)
+        write(folder / "zig-home/zig", ZIG, 0o755)
+        write(folder / "bin/uname", "#!/bin/sh\necho aarch64\n", 0o755)  # so that no emulator is needed
+        for i in range(101):
+            write(folder / f"src/base/unit{i}.c", "\n")
+        for each in ("src/llm/dtype.c", "src/llm/look.c", "src/llm/team.c", "src/llm/kernels/neon.c",
+                     "tests/unit/llm/test_kernels.c"):
+            write(folder / each, "\n")
+        path = {"PATH": f"{folder}/bin:{os.environ['PATH']}"}
+        done = run("cross.sh", folder, **path)
+        expect(done.returncode == 0, f"make cross passes when everything compiles: {done.stderr}")
+        done = run("cross.sh", folder, PROGRAM_STATUS="1", **path)
+        expect(done.returncode != 0, "make cross fails when the emulated test fails")
+        write(folder / "src/base/unit7.c", "broken\n")
+        done = run("cross.sh", folder, **path)
+        expect(done.returncode != 0 and "unit7.c does not compile" in done.stdout,
+               f"make cross fails when one source does not compile, and names it: {done.stdout}")
+        shutil.rmtree(folder / "src/base")
+        done = run("cross.sh", folder, **path)
+        expect(done.returncode != 0, "make cross fails when it finds no sources")
+
+
+def fuzz():
+    with tempfile.TemporaryDirectory() as place:
+        folder = pathlib.Path(place)
+        (folder / "tools").mkdir()
+        write(folder / "bin/ninja", "#!/bin/sh\n", 0o755)
+        write(folder / "build-fuzz/build.ninja", "")
+        for name in "abc":
+            write(folder / f"build-fuzz/fuzz/fuzz_{name}", f'#!/bin/sh\necho "{name}: $UBSAN_OPTIONS"\n', 0o755)
+        path = {"PATH": f"{folder}/bin:{os.environ['PATH']}"}
+        done = run("fuzz.sh", folder, **path)
+        expect(done.returncode == 0 and "3 targets, no finding" in done.stdout, "make fuzz passes without a finding")
+        expect("halt_on_error=1" in done.stdout, "undefined behaviour ends a fuzz target")
+        write(folder / "build-fuzz/fuzz/fuzz_b", "#!/bin/sh\nexit 77\n", 0o755)
+        done = run("fuzz.sh", folder, **path)
+        expect(done.returncode != 0 and "no finding" not in done.stdout and "== c" not in done.stdout,
+               "make fuzz ends at the first finding")
+    script = (root / "tools/fuzz.sh").read_text()
+    expect("-fno-sanitize-recover=all" in script and "-Db_sanitize=address,undefined" in script,
+           "fuzz targets are built so that undefined behaviour is fatal")
+
+
+def libdir():
+    """The library folder that Debian's loader searches, also without dpkg-dev, which meson would ask."""
+    done = subprocess.run(["sh", str(root / "tools/libdir.sh")], capture_output=True, text=True)
+    if pathlib.Path("/etc/debian_version").exists() and done.stdout:
+        folder = pathlib.Path("/usr") / done.stdout.split()[1]
+        expect(folder.is_dir() and "lib64" not in done.stdout, f"libraries are installed where the loader looks: {folder}")
+    expect(done.returncode == 0, "libdir.sh ends well")
+
+
+def run_demo():
+    """The messages of `make run` on a local terminal and over ssh."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = pathlib.Path(place)
+        write(folder / "build/perjoule", "#!/bin/sh\necho \"$@\" >>calls\n", 0o755)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        done = subprocess.run(["sh", str(root / "tools/run-demo.sh"), "build/perjoule", port], cwd=folder, text=True,
+                              capture_output=True, env=os.environ | {"CI": "1", "SSH_CONNECTION": "1 2 3 4"})
+        calls = (folder / "calls").read_text()
+        expect(done.returncode == 0 and f"serve --port {port}" in calls and "run -m models/demo" in calls,
+               f"make run profiles the demo model and serves the dashboard: {calls}{done.stderr}")
+        expect(f"ssh -L {port}:127.0.0.1:{port}" in done.stdout, "make run says how to reach the page over ssh")
+        line = f'export PATH="{folder.resolve()}/build:$PATH"'
+        expect(shutil.which("perjoule") or line in done.stdout, "make run prints the line that puts perjoule on the PATH")
+
+
+def only(folder, **programs):
+    """A PATH of one folder: common tools, and the scripts given."""
+    for name in ("sh", "awk", "cat", "dirname", "env", "grep", "head", "id", "ls", "rm", "sed", "tr", "wc"):
+        (folder / name).symlink_to(shutil.which(name))
+    for name, text in programs.items():
+        write(folder / name.replace("_", "-"), "#!/bin/sh\n" + text, 0o755)
+    return {"PATH": str(folder), "HOME": str(folder), "PERJOULE_NODE": str(folder / "node")}
+
+
+def dependencies():
+    """What install-deps.sh says where it cannot install: a Mac without Homebrew, and too old a meson."""
+    with tempfile.TemporaryDirectory() as place:
+        variables = only(pathlib.Path(place), uname="echo Darwin\n")
+        done = subprocess.run(["sh", str(root / "tools/install-deps.sh")], env=variables, capture_output=True, text=True)
+        expect(done.returncode == 3 and "https://brew.sh" in done.stderr, f"without Homebrew it says where to get it: {done.stderr}")
+    with tempfile.TemporaryDirectory() as place:
+        variables = only(pathlib.Path(place), uname="echo Linux\n", meson="echo 0.61.2\n", apt_get="exit 0\n",
+                         sudo='exec "$@"\n')
+        done = subprocess.run(["sh", str(root / "tools/install-deps.sh")], env=variables, capture_output=True, text=True)
+        expect(done.returncode == 3 and "needs meson 1.0 or newer" in done.stderr,
+               f"where only an old meson is packaged, it says so: {done.stdout}{done.stderr}")
+
+
+def install():
+    """`make install PREFIX=` after a build for another prefix."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = pathlib.Path(place)
+        meson = f'''echo "meson $*" >>{folder}/calls
+[ "$1" != introspect ] || echo '[{{"name": "prefix", "value": "/usr/local"}}]'
+mkdir -p {folder}/build/meson-logs && : >{folder}/build/meson-logs/install-log.txt
+'''
+        write(folder / "bin/meson", "#!/bin/sh\n" + meson, 0o755)
+        write(folder / "bin/ninja", f'#!/bin/sh\necho "ninja $*" >>{folder}/calls\n', 0o755)
+        path = {"PATH": f"{folder}/bin:{os.environ['PATH']}"}
+        done = subprocess.run(["sh", str(root / "tools/install.sh"), f"{folder}/build", f"{folder}/there", ""],
+                              env=os.environ | path, capture_output=True, text=True)
+        calls = (folder / "calls").read_text().splitlines()
+        expect(done.returncode == 0 and f"meson configure {folder}/build --prefix {folder}/there" in calls
+               and any(c.startswith("ninja") for c in calls) and any(c.startswith("meson install") for c in calls),
+               f"another PREFIX reconfigures the build before installing: {calls} {done.stderr}")
+        expect(f'export PATH="{folder}/there/bin:$PATH"' in done.stdout, "and says how the shell finds the program")
+
+
+def other_packages():
+    formula = (root / "packaging/perjoule.rb").read_text()
+    expect("brew tap-new" in formula and "$USER/local/perjoule" in formula,
+           "the formula says how to put it into a tap, from which alone Homebrew installs")
+    expect("homepage " not in re.sub(r"^ *#.*", "", formula, flags=re.M), "the formula has no homepage that is a placeholder")
+    container = (root / "packaging/Containerfile").read_text()
+    expect('"--host", "0.0.0.0"' in container and "PERJOULE_TOKEN" in container,
+           "the container's server can be reached from outside, with a token")
+
+
+cross()
+fuzz()
+libdir()
+run_demo()
+dependencies()
+install()
+other_packages()
+sys.exit(f"{len(bad)} checks failed" if bad else 0)
