@@ -1,5 +1,5 @@
 """The server under load: REST latency with and without a run in progress, time and memory of an export of a large
-run, and two servers and a command line that write to one database concurrently.
+run, and two servers and a command-line run writing to one database concurrently.
 
     PERJOULE=build/perjoule python3 bench/server.py rest
     PERJOULE=build/perjoule python3 bench/server.py export DATABASE   # of `perjoule bench store --keep`

@@ -1,3 +1,5 @@
+/* The connection that a machine keeps to another server, and its hand-over to the hub. An https
+ * server is reached through a tunnel (tunnel.h), which is a socket like any other. */
 #include "serve/join.h"
 
 #include "attach/dial.h"
@@ -5,6 +7,8 @@
 #include "base/memory.h"
 #include "base/thread.h"
 #include "net/frame_reader.h"
+#include "serve/curl.h"
+#include "serve/tunnel.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +22,8 @@ enum {
     FIRST_PAUSE_MS = 1000, /* minimum pause, also between two streams, so that a server cannot cause
                               rapid reconnects */
     MAX_PAUSE_MS = 30000,
-    HEAD_BYTES = 4096
+    HEAD_BYTES = 4096,
+    MAX_TUNNELS = 64 /* streams at once over TLS */
 };
 
 struct pj_join {
@@ -26,7 +31,8 @@ struct pj_join {
     pj_url url;
     pthread_t thread;
     int stop[2]; /* self-pipe that stops the thread */
-    bool has_failed;
+    bool has_failed, is_tls;
+    pj_tunnel *tunnels[MAX_TUNNELS]; /* those that may still be in use; NULL: free */
 };
 
 typedef enum waited { STOPPED, TIMED_OUT, READY } waited;
@@ -111,7 +117,49 @@ static pj_status read_answer(pj_join *j, int fd, pj_error *err)
                    j->options.url, http);
 }
 
-static int dial(pj_join *j, pj_error *err)
+/* ---- connections ------------------------------------------------------------------------------
+ */
+
+static pj_tunnel **find_place(pj_join *j)
+{
+    pj_tunnel **place = NULL;
+    for (int i = 0; i < MAX_TUNNELS; i++) {
+        if (j->tunnels[i] && pj_tunnel_has_ended(j->tunnels[i], NULL)) {
+            pj_tunnel_close(j->tunnels[i]);
+            j->tunnels[i] = NULL;
+        }
+        if (!j->tunnels[i]) place = &j->tunnels[i];
+    }
+    return place;
+}
+
+/* The server's https address without the path. */
+static void tunnel_url(const pj_join *j, char *text, size_t bytes)
+{
+    char authority[PJ_URL_HOST_BYTES + 16];
+    pj_url_authority(&j->url, authority, sizeof authority);
+    snprintf(text, bytes, "https://%s/", authority);
+}
+
+static int dial_tls(pj_join *j, pj_error *err)
+{
+    char url[PJ_URL_HOST_BYTES + 32];
+    pj_error failure = {0};
+    int fd = -1;
+    pj_tunnel **place = find_place(j);
+    if (!place) {
+        pj_fail(err, PJ_E_FULL, "too many watch through %s at once", j->options.url);
+        return -1;
+    }
+    tunnel_url(j, url, sizeof url);
+    if (pj_tunnel_open(url, DIAL_MS, place, &fd, err) != PJ_OK) return -1;
+    if (send_request(j, fd, err) == PJ_OK && read_answer(j, fd, err) == PJ_OK) return fd;
+    if (pj_tunnel_has_ended(*place, &failure) && failure.status != PJ_OK) *err = failure;
+    close(fd);
+    return -1;
+}
+
+static int dial_plain(pj_join *j, pj_error *err)
 {
     pj_address address;
     if (pj_address_resolve(&j->url, &address, err) != PJ_OK) return -1;
@@ -122,6 +170,11 @@ static int dial(pj_join *j, pj_error *err)
     if (fd < 0 || why) pj_fail_errno(err, why ? why : ETIMEDOUT, "cannot reach %s", j->options.url);
     if (fd >= 0) close(fd);
     return -1;
+}
+
+static int dial(pj_join *j, pj_error *err)
+{
+    return j->is_tls ? dial_tls(j, err) : dial_plain(j, err);
 }
 
 /* ---- being watched ----------------------------------------------------------------------------
@@ -192,7 +245,8 @@ pj_status pj_join_open(const pj_join_options *options, pj_join **join, pj_error 
     pj_join *j = pj_alloc(1, sizeof *j);
     if (!j) return pj_fail_memory(err, "joining a server");
     j->options = *options;
-    pj_status status = pj_url_parse(options->url, &j->url, err);
+    pj_status status = pj_url_parse_tls(options->url, &j->url, &j->is_tls, err);
+    if (status == PJ_OK && j->is_tls) status = pj_curl_load(err);
     if (status == PJ_OK && options->token && strpbrk(options->token, "\r\n"))
         status = pj_fail(err, PJ_E_INVALID, "--join-token has a line break in it");
     if (status == PJ_OK && pipe(j->stop) != 0)
@@ -217,6 +271,8 @@ void pj_join_close(pj_join *j)
     ssize_t n = write(j->stop[1], "s", 1);
     (void)n;
     pthread_join(j->thread, NULL);
+    for (int i = 0; i < MAX_TUNNELS; i++)
+        if (j->tunnels[i]) pj_tunnel_close(j->tunnels[i]);
     close(j->stop[0]);
     close(j->stop[1]);
     pj_free(j);

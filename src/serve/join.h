@@ -9,7 +9,8 @@
 typedef struct pj_join pj_join;
 
 typedef struct pj_join_options {
-    const char *url;     /* "http://fleet.lab:8000" */
+    const char *url;     /* "http://fleet.lab:8000" or https://, whose certificate is
+                            verified */
     const char *token;   /* that server's token; NULL: none */
     const char *machine; /* this machine's name */
     pj_hub *hub;

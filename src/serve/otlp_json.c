@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/ids.h"
+#include "trace/json_member.h"
 #include "trace/phases.h"
 
 #include <inttypes.h>
@@ -297,12 +298,6 @@ void pj_otlp_write_metrics(const pj_otlp_resource *r, const pj_metrics *metrics,
 /* ---- spans ------------------------------------------------------------------------------------
  */
 
-static double number(const json_t *object, const char *key)
-{
-    const json_t *value = json_object_get(object, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 static const char *text(const json_t *object, const char *key)
 {
     return json_string_value(json_object_get(object, key));
@@ -364,14 +359,17 @@ static void write_run_attributes(const pj_otlp_resource *r, const json_t *s, pj_
     attribute_text(out, "gen_ai.operation.name", "text_completion");
     attribute_text(out, "gen_ai.provider.name", text(s, "engine"));
     attribute_text(out, "gen_ai.request.model", text(s, "model_name"));
-    if (!isnan(number(s, "input_tokens")))
-        attribute_int(out, "gen_ai.usage.input_tokens", (int64_t)number(s, "input_tokens"));
-    if (!isnan(number(s, "output_tokens")))
-        attribute_int(out, "gen_ai.usage.output_tokens", (int64_t)number(s, "output_tokens"));
-    attribute_double(out, energy, number(s, "total_energy_mj") / 1e3);
-    attribute_double(out, "perjoule.energy.sd", number(s, "total_energy_sd_mj") / 1e3);
-    attribute_double(out, "perjoule.request.energy", number(s, "request_energy_mj") / 1e3);
-    attribute_double(out, "perjoule.joules_per_token", number(s, "joules_per_token"));
+    if (!isnan(pj_member_number(s, "input_tokens")))
+        attribute_int(out, "gen_ai.usage.input_tokens",
+                      (int64_t)pj_member_number(s, "input_tokens"));
+    if (!isnan(pj_member_number(s, "output_tokens")))
+        attribute_int(out, "gen_ai.usage.output_tokens",
+                      (int64_t)pj_member_number(s, "output_tokens"));
+    attribute_double(out, energy, pj_member_number(s, "total_energy_mj") / 1e3);
+    attribute_double(out, "perjoule.energy.sd", pj_member_number(s, "total_energy_sd_mj") / 1e3);
+    attribute_double(out, "perjoule.request.energy",
+                     pj_member_number(s, "request_energy_mj") / 1e3);
+    attribute_double(out, "perjoule.joules_per_token", pj_member_number(s, "joules_per_token"));
     attribute_text(out, "perjoule.energy.source", text(s, "energy_source"));
     attribute_text(out, "perjoule.run.id", text(s, "id"));
     attribute_text(out, "perjoule.run.status", text(s, "status"));
@@ -383,7 +381,7 @@ static void write_phase(const pj_otlp_resource *r, const json_t *phase, const sp
                         uint64_t index, pj_json *out)
 {
     char id[17];
-    double start_ms = number(phase, "start_ms");
+    double start_ms = pj_member_number(phase, "start_ms");
     if (isnan(start_ms) || !text(phase, "phase")) return;
     span_id(whole->trace, index, id);
     span s = {.name = text(phase, "phase"),
@@ -391,12 +389,12 @@ static void write_phase(const pj_otlp_resource *r, const json_t *phase, const sp
               .id = id,
               .parent = whole->id,
               .begin_ns = whole->begin_ns + (int64_t)(start_ms * 1e6),
-              .duration_ms = number(phase, "duration_ms")};
+              .duration_ms = pj_member_number(phase, "duration_ms")};
     begin_span(&s, out);
     attribute_text(out, "perjoule.phase", s.name);
     attribute_double(out, name_of(r, "gen_ai.infrastructure.energy"),
-                     number(phase, "energy_mj") / 1e3);
-    attribute_double(out, "perjoule.energy.sd", number(phase, "energy_sd_mj") / 1e3);
+                     pj_member_number(phase, "energy_mj") / 1e3);
+    attribute_double(out, "perjoule.energy.sd", pj_member_number(phase, "energy_sd_mj") / 1e3);
     attribute_text(out, "perjoule.method", text(phase, "method"));
     end_span(NULL, out);
 }
@@ -416,7 +414,7 @@ bool pj_otlp_write_run(const pj_otlp_resource *r, const json_t *summary, const j
                   .trace = trace,
                   .id = id,
                   .begin_ns = begin_ns,
-                  .duration_ms = number(summary, "total_duration_ms")};
+                  .duration_ms = pj_member_number(summary, "total_duration_ms")};
     const json_t *phases = json_object_get(pipeline, "phases"), *phase;
     size_t i;
     open_document(r, "resourceSpans", "scopeSpans", "spans", out);

@@ -491,14 +491,16 @@ static bool is_true(const pj_params *params, const char *name)
     return text && strcmp(text, "true") == 0;
 }
 
-static pj_status prune(void *context, const pj_params *params, pj_json *out, pj_error *err)
+static pj_status prune(void *context, const pj_params *params, bool operations, pj_json *out,
+                       pj_error *err)
 {
     pj_serve *serve = context;
     const char *before = pj_params_text(params, "before");
     pj_prune rule = {.before_ns = INT64_MAX,
                      .keep = (uint32_t)pj_params_int(params, "keep", 0),
                      .tagged = is_true(params, "tagged"),
-                     .dry_run = is_true(params, "dry_run")};
+                     .dry_run = is_true(params, "dry_run"),
+                     .operations = operations};
     pruned p = {.out = out};
     pj_store *store;
     if (!before && !rule.keep)
@@ -512,7 +514,7 @@ static pj_status prune(void *context, const pj_params *params, pj_json *out, pj_
     pj_json_array_begin(out);
     status = pj_store_prune(store, &rule, write_pruned, &p, err);
     pj_json_array_end(out);
-    pj_json_kv_uint(out, "deleted", rule.dry_run ? 0 : p.count);
+    pj_json_kv_uint(out, operations ? "compacted" : "deleted", rule.dry_run ? 0 : p.count);
     pj_json_kv_bool(out, "dry_run", rule.dry_run);
     pj_json_object_end(out);
     give_store(serve, store);

@@ -32,7 +32,7 @@
 #include "trace/run_data.h"
 
 /* Incremented with every change of the table's layout or of a function's contract. */
-enum { PJ_STORE_DRIVER_VERSION = 3 };
+enum { PJ_STORE_DRIVER_VERSION = 4 };
 
 typedef enum pj_transaction {
     PJ_READ = 0,
@@ -74,6 +74,10 @@ typedef struct pj_store_driver {
     /* A server: a statement costs a round trip, so that all rows are inserted in bulk; it may be
      * unreachable; every table carries run_id and machine_id. */
     bool is_remote;
+    /* A condition that holds for almost all runs, and exactly for those in an index that covers
+     * what lists are filtered and sorted by, so that both the condition and its opposite are served
+     * by an index (runs.c). NULL: there is none. */
+    const char *listed_runs;
 
     /* ---- connection: `open` creates a database that is not there unless read_only ---- */
     pj_status (*open)(const char *place, bool read_only, void **db, pj_error *err);

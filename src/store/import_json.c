@@ -1,7 +1,8 @@
 /* Imports an exported run. The top level is parsed by hand and every row separately, so that a run
  * of a gigabyte never becomes a tree in memory: jansson parses one value at a position and reports
- * where it ended. The input is untrusted: columns accept only values of their type and range, and
- * references are checked once all rows are read. */
+ * where it ended. The input is untrusted: columns accept only values of their type and range,
+ * members that this version does not know are refused by name rather than dropped, and references
+ * are checked once all rows are read. */
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/memory.h"
@@ -13,6 +14,7 @@
 #include <ctype.h>
 #include <jansson.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +27,7 @@ typedef struct importing {
     pj_extra_list extras;
     uint32_t capacity[PJ_TABLE_COUNT];
     json_t *series[PJ_MAX_RAILS]; /* power_mw of each rail */
-    bool has_format, has_run, has_request;
+    bool has_format, has_version, has_run, has_request;
     pj_error *err;
 } importing;
 
@@ -243,14 +245,60 @@ static bool set_extras(importing *im, const pj_row_table *table, const pj_value 
     return true;
 }
 
+/* What an exported run and its rows have besides the columns of their table. */
+static bool is_beside_columns(const pj_row_table *table, const char *name)
+{
+    static const char *const of_run[] = {"created_at", "tags", "output_text", "machine_info"};
+    if (strcmp(name, "id") == 0) return true;
+    if (table == &pj_tables[PJ_TABLE_RAILS]) return strcmp(name, "power_mw") == 0;
+    for (size_t i = 0; table == &pj_run_table && i < sizeof of_run / sizeof *of_run; i++)
+        if (strcmp(name, of_run[i]) == 0) return true;
+    return false;
+}
+
+static bool is_column(const pj_row_table *table, const char *name)
+{
+    for (int c = 0; c < table->column_count; c++)
+        if (strcmp(name, table->columns[c].name) == 0) return true;
+    return false;
+}
+
+static pj_status unknown_member(importing *im, const char *table, const char *name)
+{
+    return pj_fail(im->err, PJ_E_INVALID,
+                   "%s%.64s is not a member of an exported run (at byte %zu); a newer perjoule may "
+                   "have written the file",
+                   table, name, im->at);
+}
+
+/* `columns`: how many of the members are columns, so that a row without others costs no search. */
+static pj_status check_members(importing *im, const pj_row_table *table, const json_t *object,
+                               size_t columns)
+{
+    const char *name;
+    json_t *value;
+    char prefix[64];
+    if (json_object_size(object) == columns) return PJ_OK;
+    snprintf(prefix, sizeof prefix, "%s.", table->name);
+    json_object_foreach((json_t *)(uintptr_t)object, name, value)
+    {
+        if (!is_beside_columns(table, name) && !is_column(table, name))
+            return unknown_member(im, prefix, name);
+    }
+    return PJ_OK;
+}
+
 static pj_status set_columns(importing *im, const pj_row_table *table, const json_t *object,
                              void *row)
 {
+    size_t present = json_object_get(object, "id") != NULL;
     for (int c = 0; c < table->column_count; c++) {
         const pj_column *column = &table->columns[c];
+        const json_t *member = json_object_get(object, column->name);
         pj_value value;
         char *dump;
-        bool good = to_value(json_object_get(object, column->name), column, &value, &dump);
+        present += member != NULL;
+        bool good = to_value(member, column, &value, &dump);
         pj_status in_range = good ? check_range(im, table, column, &value) : PJ_OK;
         if (in_range != PJ_OK) {
             pj_free(dump);
@@ -267,7 +315,7 @@ static pj_status set_columns(importing *im, const pj_row_table *table, const jso
                            "%zu)",
                            table->name, column->name, im->at);
     }
-    return PJ_OK;
+    return check_members(im, table, object, present);
 }
 
 /* Absent, or powers and nulls. */
@@ -415,20 +463,33 @@ static pj_status read_run(importing *im)
     return status;
 }
 
+static pj_status check_version(importing *im, const json_t *value)
+{
+    im->has_version = json_is_integer(value);
+    if (!im->has_version) return bad(im, "its version is not a whole number");
+    if (json_integer_value(value) == 1) return PJ_OK;
+    return pj_fail(
+        im->err, PJ_E_UNSUPPORTED,
+        "the run was exported in version %lld of the format, this perjoule reads version "
+        "1: update it",
+        (long long)json_integer_value(value));
+}
+
+/* What is neither the run nor one of its tables. */
 static pj_status read_other(importing *im, const char *key)
 {
     json_t *value = take_value(im);
     if (!value) return bad(im, "a value is not JSON");
     const char *text = json_string_value(value);
     pj_status status = PJ_OK;
-    if (strcmp(key, "format") == 0) {
+    if (strcmp(key, "format") == 0)
         im->has_format = text && strcmp(text, "perjoule-run") == 0;
-    } else if (strcmp(key, "version") == 0 && json_integer_value(value) != 1) {
-        status = pj_fail(im->err, PJ_E_UNSUPPORTED,
-                         "the run was exported in version %lld of the "
-                         "format, this perjoule reads version 1: update it",
-                         (long long)json_integer_value(value));
-    }
+    else if (strcmp(key, "version") == 0)
+        status = check_version(im, value);
+    else if (strcmp(key, "generator") != 0)
+        status = unknown_member(im, "", key);
+    else if (!text)
+        status = bad(im, "its generator is not a text");
     json_decref(value);
     return status;
 }
@@ -436,9 +497,8 @@ static pj_status read_other(importing *im, const char *key)
 static pj_status read_member(importing *im)
 {
     json_t *key = take_value(im);
-    char name[64] = "";
-    if (json_string_length(key) < sizeof name && json_is_string(key))
-        memcpy(name, json_string_value(key), json_string_length(key));
+    char name[80] = ""; /* longer names are unknown whatever they end in */
+    if (json_is_string(key)) snprintf(name, sizeof name, "%s", json_string_value(key));
     bool good = json_is_string(key);
     json_decref(key);
     if (!good || !take(im, ':')) return bad(im, "a member has no name");
@@ -459,7 +519,9 @@ static pj_status read_members(importing *im)
     if (!take(im, '}')) return bad(im, "it does not end");
     skip_space(im);
     if (im->at != im->bytes) return bad(im, "something follows it");
-    return im->has_format && im->has_run ? PJ_OK : bad(im, "its format or its run is missing");
+    return im->has_format && im->has_version && im->has_run
+               ? PJ_OK
+               : bad(im, "its format, its version or its run is missing");
 }
 
 static pj_status take_series(importing *im)

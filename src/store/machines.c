@@ -77,6 +77,7 @@ typedef struct machine {
     char *name, *sensors, *source, *throttle, *version;
     char last_run[PJ_UUID_BYTES];
     int64_t runs, run_ns, beat_ns;
+    bool any_modelled_today; /* of the runs */
     double today_runs_mj, today_meter_mj, offset_ms, uncertainty_ms;
 } machine;
 
@@ -113,9 +114,10 @@ static pj_status read_runs(pj_store *store, machines *all, pj_error *err)
 {
     pj_sql *sql = pj_sql_begin(
         store,
-        "SELECT machine, count(*), max(created_ns), sum(CASE WHEN created_ns >= ? THEN"
-        " total_energy_mj END) FROM profiling_runs WHERE machine IS NOT NULL GROUP BY machine"
-        " ORDER BY 3 DESC",
+        "SELECT machine, count(*), max(created_ns),"
+        " sum(CASE WHEN created_ns >= ?1 THEN total_energy_mj END),"
+        " max(CASE WHEN created_ns >= ?1 AND energy_source = 'modelled' THEN 1 ELSE 0 END)"
+        " FROM profiling_runs WHERE machine IS NOT NULL GROUP BY machine ORDER BY 3 DESC",
         err);
     pj_sql_int(sql, 1, all->today_ns);
     while (pj_sql_step(sql)) {
@@ -124,6 +126,7 @@ static pj_status read_runs(pj_store *store, machines *all, pj_error *err)
         m->runs = pj_sql_get_int(sql, 1);
         m->run_ns = pj_sql_get_int(sql, 2);
         m->today_runs_mj = pj_sql_get_double(sql, 3);
+        m->any_modelled_today = pj_sql_get_int(sql, 4) != 0;
     }
     return pj_sql_end(sql, err);
 }
@@ -185,6 +188,13 @@ static void write_names(pj_json *json, const char *key, const char *names)
     pj_json_array_end(json);
 }
 
+/* Of today's energy where there is any, else of the sensors. */
+static const char *source_of(const machine *m)
+{
+    if (!isnan(m->today_meter_mj) || isnan(m->today_runs_mj)) return m->source;
+    return pj_quality_name(m->any_modelled_today ? PJ_MODELLED : PJ_MEASURED);
+}
+
 static void write_machine(const machine *m, bool is_live, pj_json *json)
 {
     char seen[ISO_BYTES];
@@ -199,7 +209,7 @@ static void write_machine(const machine *m, bool is_live, pj_json *json)
     pj_json_kv_string(json, "last_run", m->last_run[0] ? m->last_run : NULL);
     pj_json_kv_string(json, "version", m->version);
     write_names(json, "sensors", m->sensors);
-    pj_json_kv_string(json, "energy_source", m->source);
+    pj_json_kv_string(json, "energy_source", source_of(m));
     pj_json_kv_double(json, "energy_today_mj", today_mj);
     pj_json_kv_string(json, "energy_today_of",
                       isnan(today_mj) ? NULL

@@ -3,7 +3,10 @@
  *
  * Everything about the connection is libpq's: the address, TLS, the password (from PGPASSFILE, the
  * service file or the environment, never from the address, which is printed). Defaults that an
- * address may change: ten seconds to connect, two minutes for a statement.
+ * address may change: ten seconds to connect, two minutes for a statement that reads. A statement
+ * of a transaction that writes has half an hour, because a large run on a busy server takes
+ * minutes, and a run that always timed out would never be handed over; what it waits for is bounded
+ * separately.
  */
 #include "store/postgres.h"
 
@@ -203,6 +206,7 @@ static pj_status set_up(pj_postgres *pg, pj_error *err)
                                  "SELECT set_config('statement_timeout', '120s', false)"
                                  " WHERE current_setting('statement_timeout') = '0'";
     PGresult *result = pj_pg_ask(pg, limits, err);
+    pg->has_default_limit = result && pj_pq.PQntuples(result) == 1;
     if (result && pg->read_only) {
         pj_pq.PQclear(result);
         result = pj_pg_ask(pg, "SET default_transaction_read_only = on", err);

@@ -89,7 +89,8 @@ typedef struct pj_postgres {
     uint64_t generation; /* of the connection; prepared statements are of one */
     uint64_t next_name;
     bool read_only, in_transaction;
-    pj_pg_statement *streaming;             /* statement whose rows are still being received */
+    bool has_default_limit;     /* of time for a statement: the address and the server set none */
+    pj_pg_statement *streaming; /* statement whose rows are still being received */
     void (*settle)(struct pj_postgres *pg); /* of the streaming statement */
     pj_pg_table *tables[PJ_PG_TABLES];      /* columns as read, until the schema changes */
     int month;      /* month whose partitions exist: year * 12 + month; 0: unknown */
@@ -138,6 +139,13 @@ pj_status pj_pg_table_get(pj_postgres *pg, const char *name, const pj_pg_table *
 void pj_pg_setup(pj_buffer *out, const char *schema, bool is_distributed); /* postgres_setup.c */
 
 /* ---- the schema (postgres_schema.c): step i leads from version i to i + 1 ---- */
+/* Runs whose names fit into an index together (a key is a third of a page at most). */
+#define PJ_PG_BYTES_OF_NAMES                                                           \
+    "octet_length(coalesce(machine, '') || coalesce(model_name, '') ||"                \
+    " coalesce(engine, '') || coalesce(dtype, '') || coalesce(experiment_name, '') ||" \
+    " coalesce(status, '') || coalesce(energy_source, '') || coalesce(scope, '') ||"   \
+    " coalesce(level, ''))"
+#define PJ_PG_LISTED_RUNS "(" PJ_PG_BYTES_OF_NAMES " <= 2000)"
 extern const char *const pj_postgres_schema[];
 
 #endif

@@ -5,7 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK_BYTES = 1 << 20, MAX_ROW_BYTES = 1 << 30, COPY_TEXT_BYTES = 8192 };
+/* MOST_ROOM: a row of numbers. Small chunks keep both sides busy: the server parses one while the
+ * next is encoded. A socket holds only a few hundred kilobytes, so that with large ones each side
+ * waits for the other. */
+enum {
+    CHUNK_BYTES = 1 << 16,
+    MAX_ROW_BYTES = 1 << 30,
+    COPY_TEXT_BYTES = 8192,
+    MOST_ROOM = 2 + 12 * PJ_RECORD_COLUMNS
+};
 
 /* ---- columns --------------------------------------------------------------------------------- */
 
@@ -87,39 +95,76 @@ static void put_16(pj_buffer *out, int value)
     pj_buffer_char(out, (char)value);
 }
 
-static void set_32(char *at, uint32_t value)
+static void put_32(pj_buffer *out, uint32_t value)
 {
-    value = __builtin_bswap32(value);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
     value = __builtin_bswap32(value);
 #endif
-    memcpy(at, &value, sizeof value);
+    memcpy(out->data + out->length, &value, sizeof value);
+    out->length += sizeof value;
 }
 
-static bool put_value(pj_buffer *out, uint32_t type, const pj_value *value)
+/* A value of the width that COPY announces, without conversion; the buffer has room for it. */
+static void put_number(pj_buffer *out, const void *bytes)
+{
+    put_32(out, 8);
+    memcpy(out->data + out->length, bytes, 8);
+    out->length += 8;
+}
+
+static bool put_converted(pj_buffer *out, uint32_t type, const pj_value *value)
 {
     size_t begin = out->length;
-    if (!pj_buffer_append(out, "\xff\xff\xff\xff", 4)) return false;
-    if (value->type == PJ_VALUE_NULL) return true;
-    if (!pj_pg_write(out, type, value)) return false;
-    set_32(out->data + begin, (uint32_t)(out->length - begin - 4));
+    if (!pj_buffer_append(out, "\0\0\0\0", 4) || !pj_pg_write(out, type, value)) return false;
+    size_t end = out->length;
+    out->length = begin;
+    put_32(out, (uint32_t)(end - begin - 4));
+    out->length = end;
+    return pj_buffer_reserve(out, MOST_ROOM);
+}
+
+static void put_integer(pj_buffer *out, uint32_t type, int64_t integer)
+{
+    unsigned char bytes[8];
+    double number = (double)integer;
+    uint64_t bits = (uint64_t)integer;
+    if (type == PJ_PG_FLOAT8) memcpy(&bits, &number, sizeof bits);
+    pj_big_endian_write(bytes, bits);
+    put_number(out, bytes);
+}
+
+/* Records hold their doubles as COPY does, in network byte order. */
+static bool put_value(pj_buffer *out, uint32_t type, const pj_record_value *value)
+{
+    if (value->type == 0) {
+        put_32(out, UINT32_MAX);
+        return true;
+    }
+    if (value->type == 7 && type == PJ_PG_FLOAT8) {
+        put_number(out, value->bytes);
+        return true;
+    }
+    pj_value decoded = pj_record_decode(value);
+    if (decoded.type != PJ_VALUE_INT || (type != PJ_PG_INT8 && type != PJ_PG_FLOAT8))
+        return put_converted(out, type, &decoded);
+    put_integer(out, type, decoded.integer);
     return true;
 }
 
 static bool put_row(pj_buffer *out, const pj_pg_table *table, const pj_bulk_rows *rows,
                     uint32_t row, pj_row_record *record)
 {
-    pj_value value;
+    pj_record_value value;
     pj_row_record_begin(record);
     rows->write(rows->context, row, record);
-    if (record->body.failed) return false;
+    if (record->body.failed || !pj_buffer_reserve(out, MOST_ROOM)) return false;
     pj_record_reader reader = pj_record_read(record);
     put_16(out, table->count);
-    for (int c = 0; c < table->count; c++) {
-        if (!pj_record_next_value(&reader, &value)) return false;
-        if (c == 0) value = (pj_value){.type = PJ_VALUE_INT, .integer = rows->first_id + row};
-        if (!put_value(out, table->columns[c].type, &value)) return false;
-    }
+    put_integer(out, PJ_PG_INT8, rows->first_id + row);
+    if (!pj_record_next(&reader, &value)) return false;
+    for (int c = 1; c < table->count; c++)
+        if (!pj_record_next(&reader, &value) || !put_value(out, table->columns[c].type, &value))
+            return false;
     return true;
 }
 

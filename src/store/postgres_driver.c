@@ -85,24 +85,26 @@ static pj_status list_columns(void *db, const char *name, pj_column_name_fn *tak
 
 /* ---- transactions -------------------------------------------------------------------------- */
 
-/* An advisory lock for migrations: several machines may open an old schema at once. */
-static const char *begin_text(pj_transaction kind)
+#define LIMITS_OF_WRITING "SET LOCAL statement_timeout = '30min'; SET LOCAL lock_timeout = '2min';"
+
+/* PJ_WRITE takes an advisory lock: several machines may open, and migrate, an old schema at once.
+ */
+static void write_begin(const pj_postgres *pg, pj_transaction kind, char *text, size_t bytes)
 {
-    switch (kind) {
-    case PJ_READ: return "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-    case PJ_WRITE: return "BEGIN; SELECT pg_advisory_xact_lock(5785247, 1)";
-    case PJ_WRITE_CACHE:
-    case PJ_WRITE_RUN:
-    case PJ_WRITE_LARGE_RUN: break;
-    }
-    return "BEGIN";
+    if (kind == PJ_READ)
+        snprintf(text, bytes, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
+    else
+        snprintf(text, bytes, "BEGIN;%s%s", pg->has_default_limit ? LIMITS_OF_WRITING : "",
+                 kind == PJ_WRITE ? "SELECT pg_advisory_xact_lock(5785247, 1)" : "");
 }
 
 static pj_status begin_once(pj_postgres *pg, pj_transaction kind, pj_error *err)
 {
+    char text[TEXT_BYTES];
     pj_status status = pj_pg_ensure(pg, err);
     if (status != PJ_OK) return status;
-    PGresult *result = pj_pg_ask(pg, begin_text(kind), err);
+    write_begin(pg, kind, text, sizeof text);
+    PGresult *result = pj_pg_ask(pg, text, err);
     if (!result) return pg->error.status;
     pj_pq.PQclear(result);
     pg->in_transaction = true;
@@ -315,6 +317,7 @@ const pj_store_driver pj_postgres_driver = {.version = PJ_STORE_DRIVER_VERSION,
                                             .real_type = "double precision",
                                             .integer_type = "bigint",
                                             .is_remote = true,
+                                            .listed_runs = PJ_PG_LISTED_RUNS,
                                             .open = pj_pg_open,
                                             .close = pj_pg_close,
                                             .fail = fail,

@@ -479,6 +479,47 @@ static const char version_3[] =
 /* Which machine's server is to run a queued one. */
 static const char version_4[] =
     "ALTER TABLE experiments ADD COLUMN machine text" SORTED_BY_BYTES ";";
+
+/* Searches of prompts by any three characters, where the server has the extension and the role may
+ * use it; elsewhere a search reads all prompts. */
+static const char version_5[] =
+    "DO $$BEGIN BEGIN CREATE EXTENSION IF NOT EXISTS pg_trgm; EXCEPTION WHEN OTHERS THEN NULL; END;"
+    " IF EXISTS (SELECT 1 FROM pg_opclass WHERE opcname = 'gin_trgm_ops' AND"
+    "  pg_opclass_is_visible(oid)) THEN"
+    "  CREATE INDEX runs_by_prompt ON profiling_runs USING gin (lower(prompt) gin_trgm_ops);"
+    " END IF; END$$;";
+
+/* A B-tree takes no key of more than a third of a page, so that a run with a longer tag or name could
+ * never be stored: hashes take any. */
+static const char version_6[] =
+    "DROP INDEX runs_by_model; DROP INDEX runs_by_experiment; DROP INDEX runs_by_group;"
+    "CREATE INDEX runs_by_model ON profiling_runs USING hash (model_name);"
+    "CREATE INDEX runs_by_experiment ON profiling_runs USING hash (experiment_name)"
+    " WHERE experiment_name IS NOT NULL;"
+    "CREATE INDEX runs_by_group ON profiling_runs USING hash (repeat_group)"
+    " WHERE repeat_group IS NOT NULL;"
+    "ALTER TABLE run_tags DROP CONSTRAINT run_tags_pkey;"
+    "CREATE UNIQUE INDEX tags_once ON run_tags (md5(tag), run_id, machine_id);"
+    "CREATE INDEX runs_by_tag ON run_tags USING hash (tag);";
+/* Lists: an index with what they are filtered and sorted by, a tenth as large as the runs (which have
+ * their prompts, models and settings with them). A B-tree's entry is at most a third of a page, so
+ * that it leaves out runs with very long names; the index of their length finds these, and gives the
+ * planner its statistics of how few they are. The ids in the others let the engine pass over fifty
+ * thousand runs without reading them. */
+#define SORTED(name, column)                                                                 \
+    "DROP INDEX " name "; DROP INDEX " name "_down;"                                         \
+    "CREATE INDEX " name " ON profiling_runs(" column ", created_ns DESC) INCLUDE (id);"     \
+    "CREATE INDEX " name "_down ON profiling_runs(" column " DESC NULLS LAST,"               \
+    " created_ns DESC) INCLUDE (id);"
+static const char version_7[] =
+    "DROP INDEX runs_by_date; CREATE INDEX runs_by_date ON profiling_runs(created_ns, id);"
+    SORTED("runs_by_duration", "total_duration_ms") SORTED("runs_by_energy", "total_energy_mj")
+    SORTED("runs_by_speed", "tokens_per_second") SORTED("runs_by_cost", "joules_per_token")
+    "CREATE INDEX runs_listed ON profiling_runs(created_ns) INCLUDE (id, machine, model_name,"
+    " engine, dtype, experiment_name, status, energy_source, scope, level, total_duration_ms,"
+    " total_energy_mj, tokens_per_second, joules_per_token) WHERE " PJ_PG_LISTED_RUNS ";"
+    "CREATE INDEX runs_by_names ON profiling_runs ((" PJ_PG_BYTES_OF_NAMES "));";
 /* clang-format on */
 
-const char *const pj_postgres_schema[] = {version_1, version_2, version_3, version_4, NULL};
+const char *const pj_postgres_schema[] = {version_1, version_2, version_3, version_4,
+                                          version_5, version_6, version_7, NULL};

@@ -59,8 +59,11 @@ static void put_roles(pj_buffer *out, const char *schema)
                      "GRANT perjoule_owner TO CURRENT_USER;\n"
                      "GRANT USAGE, CREATE ON SCHEMA %s TO perjoule_owner;\n"
                      "GRANT USAGE ON SCHEMA %s TO perjoule_writer, perjoule_reader;\n"
-                     "SET ROLE perjoule_owner;\n"
-                     "SET search_path = %s;\n",
+                     "SET search_path = %s;\n"
+                     "-- Searches in prompts; without it they read all of them.\n"
+                     "DO $$BEGIN CREATE EXTENSION IF NOT EXISTS pg_trgm; EXCEPTION WHEN OTHERS "
+                     "THEN NULL; END$$;\n"
+                     "SET ROLE perjoule_owner;\n",
                      schema, schema, schema, schema);
 }
 

@@ -177,27 +177,34 @@ static inline int64_t pj_record_integer(const pj_record_value *value)
     return (int64_t)bits;
 }
 
-/* The next value as the type that it stands for; false after the last. */
+/* The value as the type that it stands for. */
+static inline pj_value pj_record_decode(const pj_record_value *value)
+{
+    pj_value out = {.type = PJ_VALUE_INT};
+    if (value->type == 0) {
+        out.type = PJ_VALUE_NULL;
+    } else if (value->type < 7) {
+        out.integer = pj_record_integer(value);
+    } else if (value->type == 7) {
+        uint64_t bits = (uint64_t)pj_record_integer(value);
+        out.type = PJ_VALUE_DOUBLE;
+        memcpy(&out.number, &bits, sizeof bits);
+    } else if (value->type < 10) {
+        out.integer = (int64_t)value->type - 8;
+    } else {
+        out.type = value->type % 2 ? PJ_VALUE_TEXT : PJ_VALUE_BLOB;
+        out.text = (const char *)value->bytes;
+        out.bytes = value->count;
+    }
+    return out;
+}
+
+/* The next value, decoded; false after the last. */
 static inline bool pj_record_next_value(pj_record_reader *reader, pj_value *out)
 {
     pj_record_value value;
     if (!pj_record_next(reader, &value)) return false;
-    *out = (pj_value){.type = PJ_VALUE_INT};
-    if (value.type == 0) {
-        out->type = PJ_VALUE_NULL;
-    } else if (value.type < 7) {
-        out->integer = pj_record_integer(&value);
-    } else if (value.type == 7) {
-        uint64_t bits = (uint64_t)pj_record_integer(&value);
-        out->type = PJ_VALUE_DOUBLE;
-        memcpy(&out->number, &bits, sizeof bits);
-    } else if (value.type < 10) {
-        out->integer = (int64_t)value.type - 8;
-    } else {
-        out->type = value.type % 2 ? PJ_VALUE_TEXT : PJ_VALUE_BLOB;
-        out->text = (const char *)value.bytes;
-        out->bytes = value.count;
-    }
+    *out = pj_record_decode(&value);
     return true;
 }
 

@@ -8,6 +8,7 @@
 #include "trace/summary.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,36 +31,59 @@ int pj_run_sort_parse(const char *name)
 
 /* ---- the query ------------------------------------------------------------------------------ */
 
-/* Writes conditions as SQL; bind_conditions binds the values in the same order. */
-static void write_conditions(pj_buffer *sql, const pj_run_query *q)
+/* Writes conditions as SQL with numbered parameters, which bind_conditions binds in the same order.
+ * Returns how many there are. */
+static int write_conditions(pj_buffer *sql, const pj_run_query *q)
 {
     const char *word = " WHERE ";
-#define CONDITION(wanted, text)    \
-    if (wanted) {                  \
-        pj_buffer_text(sql, word); \
-        pj_buffer_text(sql, text); \
-        word = " AND ";            \
+    int count = 0;
+#define CONDITION(wanted, before, after)                               \
+    if (wanted) {                                                      \
+        pj_buffer_printf(sql, "%s" before "?%d" after, word, ++count); \
+        word = " AND ";                                                \
     }
-    CONDITION(q->search, "lower(prompt) LIKE lower(?) ESCAPE '\\'")
-    CONDITION(q->model, "model_name = ?")
-    CONDITION(q->experiment, "experiment_name = ?")
-    CONDITION(q->repeat_group, "repeat_group = ?")
-    CONDITION(q->energy_source, "energy_source = ?")
-    CONDITION(q->status, "status = ?")
-    CONDITION(q->engine, "engine = ?")
-    CONDITION(q->dtype, "dtype = ?")
-    CONDITION(q->scope, "scope = ?")
-    CONDITION(q->level, "level = ?")
-    CONDITION(q->machine, "instr(machine, ?) > 0")
+    CONDITION(q->search, "lower(prompt) LIKE lower(", ") ESCAPE '\\'")
+    CONDITION(q->model, "model_name = ", "")
+    CONDITION(q->experiment, "experiment_name = ", "")
+    CONDITION(q->repeat_group, "repeat_group = ", "")
+    CONDITION(q->energy_source, "energy_source = ", "")
+    CONDITION(q->status, "status = ", "")
+    CONDITION(q->engine, "engine = ", "")
+    CONDITION(q->dtype, "dtype = ", "")
+    CONDITION(q->scope, "scope = ", "")
+    CONDITION(q->level, "level = ", "")
+    CONDITION(q->machine, "instr(machine, ", ") > 0")
     for (uint32_t i = 0; i < q->tag_count; i++)
-        CONDITION(true, "id IN (SELECT run_id FROM run_tags WHERE tag = ?)")
-    CONDITION(q->from, "created_ns >= ?")
-    CONDITION(q->to, "created_ns < ?")
-    CONDITION(q->has_min_energy, "total_energy_mj >= ?")
-    CONDITION(q->has_max_energy, "total_energy_mj <= ?")
-    CONDITION(q->has_min_joules_per_token, "joules_per_token >= ?")
-    CONDITION(q->has_max_joules_per_token, "joules_per_token <= ?")
+        CONDITION(true, "id IN (SELECT run_id FROM run_tags WHERE tag = ", ")")
+    CONDITION(q->from, "created_ns >= ", "")
+    CONDITION(q->to, "created_ns < ", "")
+    CONDITION(q->has_min_energy, "total_energy_mj >= ", "")
+    CONDITION(q->has_max_energy, "total_energy_mj <= ", "")
+    CONDITION(q->has_min_joules_per_token, "joules_per_token >= ", "")
+    CONDITION(q->has_max_joules_per_token, "joules_per_token <= ", "")
 #undef CONDITION
+    return count;
+}
+
+/* Writes "FROM …" with the query's matches, of which only `columns` may be used, and returns the
+ * number of its parameters. Where an index holds what most conditions ask for, of all runs but
+ * those with very long names, the matches are put together from both kinds, so that the engine
+ * reads the index in place of the runs. Searches have an index of their own. */
+static int write_matches(pj_buffer *text, const pj_store *store, const pj_run_query *q,
+                         const char *columns)
+{
+    const char *listed = store->driver->listed_runs;
+    size_t begin = text->length;
+    pj_buffer_printf(text, "FROM profiling_runs");
+    int count = write_conditions(text, q);
+    if (!listed || !count || q->search || q->repeat_group) return count;
+    text->length = begin;
+    pj_buffer_printf(text, "FROM (SELECT %s FROM profiling_runs", columns);
+    write_conditions(text, q);
+    pj_buffer_printf(text, " AND %s UNION ALL SELECT %s FROM profiling_runs", listed, columns);
+    write_conditions(text, q);
+    pj_buffer_printf(text, " AND NOT %s) AS matches", listed);
+    return count;
 }
 
 typedef struct bounds {
@@ -118,8 +142,8 @@ static pj_status count_matches(pj_store *store, const pj_run_query *q, const bou
 {
     pj_buffer text;
     pj_buffer_init(&text, 1 << 16);
-    pj_buffer_text(&text, "SELECT count(*) FROM profiling_runs");
-    write_conditions(&text, q);
+    pj_buffer_text(&text, "SELECT count(*) ");
+    write_matches(&text, store, q, "id");
     pj_status status = pj_buffer_status(&text, "the query", err);
     if (status == PJ_OK) {
         pj_sql *sql = pj_sql_begin(store, pj_buffer_get(&text), err);
@@ -145,17 +169,19 @@ static void write_order(pj_buffer *text, const pj_run_query *q)
 
 /* The inner query selects keys only, so that sorting does not move whole rows. A server has an
  * index of the runs' ids; SQLite's own key is the number of the row. */
-static void write_select(pj_buffer *text, const pj_run_query *q, bool is_remote)
+static void write_select(pj_buffer *text, const pj_store *store, const pj_run_query *q)
 {
-    char columns[4096];
-    const char *key = is_remote ? "id" : "rowid";
+    char columns[4096], of_matches[96];
+    const char *key = store->driver->is_remote ? "id" : "rowid";
     pj_info_columns(columns, sizeof columns);
-    pj_buffer_printf(text,
-                     "SELECT %s FROM profiling_runs WHERE %s IN (SELECT %s FROM profiling_runs",
-                     columns, key, key);
-    write_conditions(text, q);
+    snprintf(of_matches, sizeof of_matches, "%s, created_ns%s%s", key,
+             q->sort == PJ_SORT_DATE ? "" : ", ",
+             q->sort == PJ_SORT_DATE ? "" : sorts[q->sort].column);
+    pj_buffer_printf(text, "SELECT %s FROM profiling_runs WHERE %s IN (SELECT %s ", columns, key,
+                     key);
+    int count = write_matches(text, store, q, of_matches);
     write_order(text, q);
-    pj_buffer_text(text, " LIMIT ? OFFSET ?)");
+    pj_buffer_printf(text, " LIMIT ?%d OFFSET ?%d)", count + 1, count + 2);
     write_order(text, q);
 }
 
@@ -184,7 +210,7 @@ static pj_status select_runs(pj_store *store, const pj_run_query *q, const bound
     if (limit > PJ_QUERY_MAX) limit = PJ_QUERY_MAX;
     pj_buffer text;
     pj_buffer_init(&text, 1 << 16);
-    write_select(&text, q, store->driver->is_remote);
+    write_select(&text, store, q);
     pj_status status = pj_buffer_status(&text, "the query", err);
     if (status == PJ_OK) {
         pj_sql *sql = pj_sql_begin(store, pj_buffer_get(&text), err);

@@ -1,9 +1,10 @@
 /* Views of whole runs: lists, one run with its rows, summary statistics. */
+#include "store/store_impl.h"
+#include "base/median.h"
 #include "store/view.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- lists ------------------------------------------------------------------------------------
@@ -39,26 +40,38 @@ static pj_status write_facet(pj_store *store, pj_json *json, const char *key, co
     return pj_sql_end(sql, err);
 }
 
+/* From an index where there is one (listed_runs in driver.h): each facet takes in all runs. */
+static pj_status write_run_facet(pj_store *store, pj_json *json, const char *key,
+                                 const char *column, pj_error *err)
+{
+    char from[2048], text[2400];
+    const char *listed = store->driver->listed_runs;
+    if (listed)
+        snprintf(from, sizeof from,
+                 "(SELECT %s FROM profiling_runs WHERE %s UNION ALL SELECT %s FROM profiling_runs"
+                 " WHERE NOT %s) AS runs",
+                 column, listed, column, listed);
+    else
+        snprintf(from, sizeof from, "profiling_runs");
+    snprintf(
+        text, sizeof text,
+        "SELECT %s, count(*) FROM %s WHERE %s IS NOT NULL GROUP BY 1 ORDER BY 2 DESC LIMIT 1000",
+        column, from, column);
+    return write_facet(store, json, key, text, err);
+}
+
 pj_status pj_view_facets(pj_store *store, pj_json *json, pj_error *err)
 {
     static const char *const facets[][2] = {
-        {"models", "SELECT model_name, count(*) FROM profiling_runs WHERE model_name IS NOT NULL"
-                   " GROUP BY model_name ORDER BY 2 DESC LIMIT 1000"},
-        {"tags", "SELECT tag, count(*) FROM run_tags GROUP BY tag ORDER BY 2 DESC LIMIT 1000"},
-        {"experiments", "SELECT experiment_name, count(*) FROM profiling_runs WHERE"
-                        " experiment_name IS NOT NULL GROUP BY 1 ORDER BY 2 DESC LIMIT 1000"},
-        {"engines", "SELECT engine, count(*) FROM profiling_runs WHERE engine IS NOT NULL"
-                    " GROUP BY engine ORDER BY 2 DESC LIMIT 1000"},
-        {"dtypes", "SELECT dtype, count(*) FROM profiling_runs WHERE dtype IS NOT NULL"
-                   " GROUP BY dtype ORDER BY 2 DESC LIMIT 1000"},
-        {"machines", "SELECT machine, count(*) FROM profiling_runs WHERE machine IS NOT NULL"
-                     " GROUP BY machine ORDER BY 2 DESC LIMIT 1000"},
-        {"statuses",
-         "SELECT status, count(*) FROM profiling_runs GROUP BY status ORDER BY 2 DESC"}};
-    pj_status status = PJ_OK;
+        {"models", "model_name"}, {"experiments", "experiment_name"},
+        {"engines", "engine"},    {"dtypes", "dtype"},
+        {"machines", "machine"},  {"statuses", "status"}};
+    static const char tags[] =
+        "SELECT tag, count(*) FROM run_tags GROUP BY tag ORDER BY 2 DESC LIMIT 1000";
     pj_json_object_begin(json);
+    pj_status status = write_facet(store, json, "tags", tags, err);
     for (size_t i = 0; i < sizeof facets / sizeof *facets && status == PJ_OK; i++)
-        status = write_facet(store, json, facets[i][0], facets[i][1], err);
+        status = write_run_facet(store, json, facets[i][0], facets[i][1], err);
     pj_json_object_end(json);
     return status;
 }
@@ -266,12 +279,6 @@ pj_status pj_view_run(pj_store *store, const char *id, const pj_view_page *page,
 /* ---- statistics -------------------------------------------------------------------------------
  */
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Quantile by linear interpolation between order statistics (the usual definition). */
 static double quantile(const double *sorted, uint32_t n, double q)
 {
@@ -295,7 +302,7 @@ static void write_statistics(pj_json *json, double *values, uint32_t count)
     for (uint32_t i = 0; i < n; i++) sum += values[i];
     double mean = n ? sum / n : NAN;
     for (uint32_t i = 0; i < n; i++) squares += (values[i] - mean) * (values[i] - mean);
-    if (n) qsort(values, n, sizeof *values, ascending);
+    if (n) pj_sort_doubles(values, n);
     pj_json_kv_uint(json, "n", n);
     pj_json_kv_double(json, "mean", mean);
     pj_json_kv_double(json, "sd", n > 1 ? sqrt(squares / (n - 1)) : NAN);

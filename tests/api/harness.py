@@ -23,11 +23,11 @@ import urllib.request
 PROGRAM = os.environ["PERJOULE"]
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 MODELS = SOURCE / "models"
-SLOW = int(os.environ.get("PJ_TEST_SLOWNESS", "1"))  # sanitizers
+SLOW = int(os.environ.get("PJ_TEST_SLOWNESS", "1"))  # slower under sanitizers
 
 
 def loopback_name():
-    """localhost, or its address on a machine without /etc/hosts."""
+    """"localhost", or its address on a machine without /etc/hosts."""
     try:
         socket.getaddrinfo("localhost", 80)
         return "localhost"
@@ -112,7 +112,7 @@ class Server:
             time.sleep(0.02)
 
     def raw(self, data, timeout=30):
-        """Sends bytes, reads until the server closes (or has answered and waits)."""
+        """Sends bytes and reads until the server closes the connection (or has answered and waits)."""
         with socket.create_connection(("127.0.0.1", self.port)) as s:
             s.settimeout(timeout * SLOW)
             with contextlib.suppress(OSError):
@@ -216,7 +216,7 @@ class Socket:
         return json.loads(payload) if opcode == 1 else payload
 
     def until(self, kind, run_id=None):
-        """All messages up to the first of that type (of that run), which is the last."""
+        """All messages up to and including the first of that type (and run)."""
         got = []
         while True:
             got.append(self.message())

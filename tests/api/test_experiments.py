@@ -1,4 +1,5 @@
-"""Experiments through the API: queued, watched, cancelled, resumed, and kept over kill -9 of the server."""
+"""Experiments through the API: queueing, progress, cancelling, resuming, and durability across kill -9 of the
+server."""
 import time
 import unittest
 
@@ -69,7 +70,7 @@ class Experiments(unittest.TestCase):
             self.assertEqual(server.ask("POST", API, LONG).status, 409)
             progress = wait_until(lambda: (p := view(server, "long")["progress"]) and p["done"] and p["run_id"] and p)
             self.assertEqual(progress["total"], 80)
-            # The run can be found while it runs, and single runs come in between.
+            # The run is visible while in progress, and single runs may be interleaved.
             self.assertEqual(server.get(f"/api/profiling/run/{progress['run_id']}/summary").status, 200)
             single = server.generate(model_name=MODEL, prompt_ids=[1, 2], prompt=None, max_length=2)
             self.assertEqual(single.json()["status"], "completed")
@@ -102,7 +103,7 @@ class Experiments(unittest.TestCase):
             self.await_state(server, "long", "cancelled")
 
     def test_a_knee_lies_within_the_batches(self):
-        """Of two batches the larger one cannot be where savings end: nothing beyond it was run."""
+        """With only two batch sizes the larger one cannot be reported as the point of diminishing returns."""
         with Server() as server:
             self.begin(server, PLAN | {"name": "knee", "batches": [1, 2], "outputs": [8]})
             done = self.await_state(server, "knee", "completed")

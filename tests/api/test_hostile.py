@@ -1,6 +1,6 @@
-"""Hostile clients against a live server: bytes that are not HTTP, mutated requests, parameters
-and bodies that no honest client sends, broken handshakes and frames, readers that vanish. The traffic
-is generated from a seed. PJ_HOSTILE sets how many requests (600), PJ_HOSTILE_SEED the seed; a run under the
+"""Hostile clients against a live server: bytes that are not HTTP, mutated requests, malformed parameters and bodies,
+broken handshakes and frames, readers that disconnect. The traffic is generated from a seed. PJ_HOSTILE sets the number
+of requests (600), PJ_HOSTILE_SEED the seed; a run under the
 address and undefined sanitizers is PJ_HOSTILE=10000 with PERJOULE naming a program built with them.
 """
 import contextlib
@@ -19,7 +19,7 @@ import harness
 COUNT = int(os.environ.get("PJ_HOSTILE", "600"))
 SEED = int(os.environ.get("PJ_HOSTILE_SEED", "1"))
 THREADS = 4
-# what a server may say to such clients; 500 would be a fault of its own
+# acceptable status codes; 500 would be a server bug
 EXPECTED = {408, 411, 417, 501, 101, 200, 202, 204, 304, 400, 401, 403, 404, 405, 409, 413, 414, 422, 426, 429, 431, 501, 503, 505}
 
 VALUES = ["", "0", "-1", "1", "2", "1e9", "1e400", "-0", "NaN", "inf", "99999999999999999999999", "0x10", " 1", "1 ",
@@ -40,7 +40,7 @@ HEADERS = ["localhost", "evil.example", "", "0", "5", "-5", "+5", "5, 5", "0x5",
 
 
 def bend(r, data):
-    """Flips, drops, repeats and inserts bytes."""
+    """Mutates bytes: flips, drops, repeats and inserts some."""
     data = bytearray(data)
     for _ in range(r.randrange(1, 5)):
         at = r.randrange(len(data) + 1)
@@ -77,7 +77,7 @@ class Client:
         return path + ("?" + query if query else "")
 
     def request(self):
-        """A whole request to a real route, with odd values."""
+        """A complete request to a real route with odd values."""
         r = self.r
         lines = [f"{r.choice(NAMES)}: {r.choice(HEADERS)}" for _ in range(r.choice([0] * 6 + [1, 3]))]
         method = r.choice(["GET"] * 12 + ["HEAD", "POST", "DELETE", "PUT", "OPTIONS", "TRACE", "get", "G\x01T", ""])
@@ -154,7 +154,7 @@ class Client:
             s.settimeout(.05 if b"websocket" in sent else 30 * harness.SLOW)
             end = r.randrange(10)
             if end == 0 and len(self.left_open) < 20:
-                self.left_open.append(s)  # half a request, then nothing
+                self.left_open.append(s)  # a truncated request, then silence
                 with contextlib.suppress(OSError):
                     s.sendall(sent[:r.randrange(len(sent) + 1)])
                 return
@@ -174,7 +174,7 @@ class Client:
         try:
             for _ in range(count):
                 self.strike()
-        except Exception as e:  # unittest does not see exceptions of threads
+        except Exception as e:  # unittest does not report exceptions in threads
             self.wrong.append(repr(e))
 
 
@@ -183,7 +183,7 @@ class Hostile(unittest.TestCase):
         with harness.Server("--queue", "2") as server:
             self.attack(server)
         self.assertEqual(server.process.returncode, 0)
-        # No sanitizer report. A busy machine may not end a run within the time that stopping has.
+        # No sanitizer report. On a busy machine a run may not end within the timeout for stopping.
         self.assertRegex(server.errors, r"\Aperjoule serve: stopping\n(perjoule serve: stopped at once; [^\n]*\n)?\Z")
 
     def attack(self, server):

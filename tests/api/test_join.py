@@ -1,15 +1,24 @@
-"""Live streams of machines through one server: watched by several, continued after a restart, no load unwatched."""
+"""Live streams of joined machines relayed by one server: several watchers, restarts, no load without watchers."""
+import contextlib
 import json
+import os
+import pathlib
 import re
+import shutil
 import socket
+import ssl
+import subprocess
+import tempfile
+import threading
 import unittest
 import urllib.parse
+from unittest import mock
 
 import harness
 
 
 def name_of(server):
-    """The machine's name, once the server has told its own database."""
+    """The machine's name, once the server has stored it in its own database."""
     found = []
     server.wait_until(lambda: found.extend(server.get("/api/profiling/machines").json()) or found, "a machine")
     return found[0]["name"]
@@ -21,6 +30,58 @@ def watch(server, machine, **more):
 
 def readers(server):
     return int(re.search(r"perjoule_live_readers (\d+)", server.get("/metrics").body.decode())[1])
+
+
+class TlsProxy:
+    """Terminates TLS in front of a server, as a reverse proxy does, with a self-signed certificate."""
+
+    def __init__(self, port, name="localhost"):
+        self.folder = tempfile.mkdtemp(prefix="perjoule-tls-")
+        self.certificate = str(pathlib.Path(self.folder) / "certificate.pem")
+        key = str(pathlib.Path(self.folder) / "key.pem")
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}",
+                        "-addext", f"subjectAltName=DNS:{name}", "-keyout", key, "-out", self.certificate],
+                       check=True, capture_output=True)
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.load_cert_chain(self.certificate, key)
+        self.target = port
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self.listener.accept()
+                threading.Thread(target=self.relay, args=(client,), daemon=True).start()
+
+    def relay(self, client):
+        # One thread for both directions: an SSL socket is not thread-safe.
+        with contextlib.suppress(OSError):
+            raw = self.context.wrap_socket(client, server_side=True)
+            server = socket.create_connection(("127.0.0.1", self.target))
+            raw.settimeout(0.02)
+            server.settimeout(0.02)
+            open_ends = True
+            while open_ends:
+                for source, target in ((raw, server), (server, raw)):
+                    try:
+                        data = source.recv(65536)
+                        target.settimeout(30)
+                        target.sendall(data)
+                        target.settimeout(0.02)
+                        open_ends = open_ends and bool(data)
+                    except TimeoutError:
+                        pass
+            raw.close()
+            server.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.listener.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class Join(unittest.TestCase):
@@ -38,7 +99,7 @@ class Join(unittest.TestCase):
             with watch(central, name) as one, watch(central, name) as other:
                 self.assertEqual(one.message()["type"], "hello")
                 self.assertEqual(other.message()["type"], "hello")
-                # Nobody but these watches: what the machine serves is one reader.
+                # With only these watchers, the machine itself serves a single reader.
                 machine.wait_until(lambda: readers(machine) == 1, "the machine's reader")
                 run = machine.generate(max_length=16).json()
                 seen = one.until("inference_complete", run["id"])
@@ -50,10 +111,10 @@ class Join(unittest.TestCase):
                 self.assertAlmostEqual(seen[-1]["summary"]["total_energy_mj"], run["total_energy_mj"])
                 numbers = [m["seq"] for m in seen]
                 self.assertEqual(numbers, sorted(set(numbers)))
-            # Unwatched, the machine is left alone within seconds, and can be watched again.
+            # Without watchers, the server disconnects from the machine within seconds; watching again reconnects.
             machine.wait_until(lambda: readers(machine) == 0, "nobody watches")
             self.joined(central, name)
-            # The central server's own stream has nothing of it.
+            # None of it appears in the central server's own stream.
             self.assertEqual(central.get(f"/api/profiling/run/{run['id']}/live").status, 404)
 
     def test_shows_in_the_list_of_a_shared_database(self):
@@ -94,6 +155,34 @@ class Join(unittest.TestCase):
                         return s.status == 101
                 central.wait_until(is_live, "the machine joins")
 
+    @unittest.skipUnless(shutil.which("openssl"), "there is no openssl to make a certificate with")
+    def test_watched_over_tls(self):
+        with harness.Server() as central, TlsProxy(central.port) as proxy:
+            url = f"https://localhost:{proxy.port}"
+            trusted = {"CURL_CA_BUNDLE": proxy.certificate}
+            with mock.patch.dict(os.environ, trusted), harness.Server("--join", url) as machine:
+                name = name_of(machine)
+                self.joined(central, name)
+                with watch(central, name) as one:
+                    self.assertEqual(one.message()["type"], "hello")
+                    machine.wait_until(lambda: readers(machine) == 1, "the machine's reader")
+                    run = machine.generate(max_length=64, profiling_depth="deep").json()
+                    seen = one.until("inference_complete", run["id"])
+                    numbers = [m["seq"] for m in seen]
+                    self.assertEqual(numbers, sorted(set(numbers)))
+                    self.assertGreaterEqual(sum(m["type"] == "token_complete" for m in seen), run["output_tokens"])
+                machine.wait_until(lambda: readers(machine) == 0, "nobody watches")
+                self.joined(central, name)
+            # An untrusted certificate is refused with the reason, and the server keeps running.
+            with harness.Server("--join", url) as machine:
+                self.assertIn("certificate", machine.process.stderr.readline())
+                self.assertEqual(machine.get("/healthz").status, 200)
+            # So is a trusted certificate for another host name.
+            with TlsProxy(central.port, "elsewhere.test") as other, \
+                    mock.patch.dict(os.environ, {"CURL_CA_BUNDLE": other.certificate}), \
+                    harness.Server("--join", f"https://localhost:{other.port}") as machine:
+                self.assertRegex(machine.process.stderr.readline(), "localhost.*(match|name)")
+
     def test_refusals(self):
         with harness.Server() as central:
             with watch(central, "nobody") as s:
@@ -105,11 +194,11 @@ class Join(unittest.TestCase):
                 self.assertEqual(closed.get("/ws/join?machine=a").status, 401)
             self.assertEqual(central.get("/ws/join").status, 400)
             with self.assertRaises(RuntimeError) as refused:
-                harness.Server("--join", "https://x")
-            self.assertIn("https", str(refused.exception))
+                harness.Server("--join", "https://x?token=1")
+            self.assertIn("query", str(refused.exception))
 
     def test_what_a_joined_machine_sends_is_checked(self):
-        """Only whole messages reach watchers, whatever comes from the machine's end."""
+        """Only complete messages reach watchers, whatever the machine sends."""
         def text(payload):
             return bytes([0x81, 126]) + len(payload).to_bytes(2, "big") + payload
         good = text(b'{"seq":7,"type":"warning","run_id":null,"t_ms":null,"code":"x","text":"good"}')
@@ -129,10 +218,10 @@ class Join(unittest.TestCase):
                     return sockets[-1].status == 101
                 central.wait_until(is_watched, "it has joined")
                 self.assertEqual(s.recv(100), b"\x81\x05watch")
-                self.assertEqual(sockets[-1].message()["type"], "hello")  # from here on it sees everything
+                self.assertEqual(sockets[-1].message()["type"], "hello")  # from here on it receives everything
                 s.sendall(bad + good)
                 self.assertEqual((number, sockets[-1].message()["text"]), (number, "good"))
-                s.sendall(b"\x01\x00")  # a fragment: no hub sends one
+                s.sendall(b"\x01\x00")  # a fragmented frame, which hubs never send
                 self.assertEqual(sockets[-1].message()["code"], "machine_away")
                 for each in (s, *(reader.s for reader in sockets)):
                     each.close()

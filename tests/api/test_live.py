@@ -1,4 +1,4 @@
-"""The live stream: what readers receive that connect late, reconnect, are slow, or ask for binary frames."""
+"""The live stream for readers that connect late, reconnect, are slow, or request binary frames."""
 import contextlib
 import struct
 import threading
@@ -46,6 +46,39 @@ class Live(unittest.TestCase):
         stored = self.server.get(f"/api/profiling/run/{run}/summary").json()
         self.assertEqual(stored["total_energy_mj"], summary["total_energy_mj"])
 
+    def test_the_running_layer_is_told(self):
+        with harness.Socket(self.server.port) as ws:
+            ws.message()
+            for _ in range(20):  # the state is polled: a run may end between two polls
+                run = self.start(max_length=400, batch_size=32)
+                told = ws.until("inference_complete", run)
+                layers = [m for m in told if m["type"] == "layer_running"]
+                if layers:
+                    break
+        count = told[-1]["summary"]["model"]["layers"]
+        self.assertTrue(layers)
+        for m in layers:
+            self.assertIn(m["layer_index"], range(count))
+            self.assertIn(m["phase"], ("prefill", "decode"))
+            self.assertGreaterEqual(m["position"], 0)
+        times = [m["t_ms"] for m in layers]
+        self.assertTrue(all(b - a >= 49.9 for a, b in zip(times, times[1:])), times)
+
+    def test_the_progress_of_a_model_load_is_told(self):
+        with harness.Socket(self.server.port) as ws:
+            ws.message()
+            run = self.start(model_name="synthetic:smollm2-135m", dtype="q8_0", max_length=2)
+            told = ws.until("inference_complete", run)
+        total = told[-1]["summary"]["model"]["layers"]
+        loads = [m for m in told if m["type"] == "load_progress"]
+        self.assertGreater(len(loads), 1)
+        self.assertEqual({m["layers_total"] for m in loads}, {total})
+        done = [m["layers_done"] for m in loads]
+        self.assertEqual(done, sorted(set(done)))
+        self.assertLessEqual(done[-1], total)
+        kinds = [m["type"] for m in told]
+        self.assertLess(kinds.index("load_progress"), kinds.index("token_complete"))
+
     def test_the_end_is_told_after_the_energy_is_stored(self):
         with harness.Socket(self.server.port) as ws:
             for _ in range(12):
@@ -79,9 +112,9 @@ class Live(unittest.TestCase):
                 self.assertEqual(m["energy_source"], "unavailable" if m["energy_mj"] is None else "modelled")
         layers = [struct.unpack(f"<{6 * h[5]}f", f[24:]) for h, f in zip(heads, frames) if h[0] == 3][-1]
         self.assertEqual(len(layers), 6 * layout["layers"])
-        self.assertTrue(all(v >= 0 for i, v in enumerate(layers) if i % 6 != 1))  # energy may be missing yet
+        self.assertTrue(all(v >= 0 for i, v in enumerate(layers) if i % 6 != 1))  # energy may not be known yet
         kinds = [m["type"] for m in told if isinstance(m, dict)]
-        self.assertEqual(kinds.count("power_sample"), 1)  # it says where the energy comes from
+        self.assertEqual(kinds.count("power_sample"), 1)  # it names the source of the energy
         self.assertFalse({"layer_metrics", "component_metrics"} & set(kinds))
 
     def test_no_energy_is_no_energy(self):
@@ -180,7 +213,7 @@ class Live(unittest.TestCase):
                 self.assertEqual((answer.status, answer.json()["status"]), (202, "stopping" if w["run_id"] == first else "cancelled"))
             ws.until("inference_complete", first)
             self.assertEqual(server.get(f"/api/profiling/run/{first}").json()["status"], "cancelled")
-            # a run is stored a moment before its place is free
+            # a run is stored shortly before its slot is free
             server.wait_until(lambda: server.get("/healthz").json()["running"] != first, "end")
             self.assertEqual(server.ask("POST", f"/api/profiling/run/{first}/cancel").status, 409)
             self.assertEqual(server.stop(), 0)
@@ -208,7 +241,7 @@ class Live(unittest.TestCase):
                     pass
             self.assertEqual(server.stop(), 0)
             waiter.join()
-        # On a busy machine the second that stopping may take can pass before all of this was said.
+        # On a busy machine the timeout of one second for stopping may pass before all of this was sent.
         in_time = "stopped at once" not in server.errors
         if in_time:
             self.assertEqual((told[-1]["status"], code, answers[0]["status"]), ("cancelled", 1001, "cancelled"))

@@ -1,5 +1,5 @@
-"""openapi.json against the server: every route and parameter of its table is described, and every answer
-has exactly the fields, of the types, that the description names; and docs/api.md names every route."""
+"""openapi.json against the server: every route and parameter of its table is described, and every response has exactly
+the described fields and types; and docs/api.md names every route."""
 import re
 import subprocess
 import unittest
@@ -89,7 +89,7 @@ class OpenApi(unittest.TestCase):
 
     @staticmethod
     def queries(get, ids):
-        """No parameters, then each choice of each parameter alone."""
+        """No parameters, then every choice of every single parameter."""
         names = {p["name"]: p["schema"] for p in get.get("parameters", []) if p["in"] == "query"}
         if "ids" in names:
             return [f"?ids={ids}"]

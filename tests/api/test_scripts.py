@@ -1,4 +1,4 @@
-"""Scripts against the API as users write them, with urllib."""
+"""The API as used by scripts with urllib."""
 import csv
 import io
 import json

@@ -1,4 +1,4 @@
-"""What the server rejects, and how: hostile heads, names, bodies; tokens; its own description."""
+"""Strictness of the server: malformed request heads, names and bodies; tokens; its own description."""
 import contextlib
 import gzip
 import json
@@ -72,7 +72,7 @@ class Strict(unittest.TestCase):
         for host in ("evil.example", f"localhost.evil.example:{port}", "10.1.2.3", "localhost:99999999",
                      "[::1", "", "localhost:x", "127.0.0.1.evil.example", "user@localhost"):
             self.assertIn(self.head(host=f"Host: {host}"), (400, 403), host)
-        # of a target in absolute form the authority counts, not Host (RFC 9112, 3.2.2)
+        # for a target in absolute form the authority replaces Host (RFC 9112, 3.2.2)
         self.assertEqual(self.head(host="Host: evil.example", target=f"http://localhost:{port}/healthz"), 200)
         self.assertEqual(self.head(host="Host: localhost", target="http://evil.example/healthz"), 403)
 
@@ -92,7 +92,7 @@ class Strict(unittest.TestCase):
 
     def test_body(self):
         self.assertIn("max_length", self.post({"prompt": "x", "max_lenght": 5}, 422))
-        self.assertIn("JSON", self.post(b"{", 400))
+        self.assertRegex(self.post(b"{", 400), r"^the body is not valid JSON: line 1, ")
         self.assertIn("JSON", self.post(b'{"prompt":"a","prompt":"b"}', 400))
         self.assertIn("JSON", self.post(b'{"prompt":"\xff"}', 400))
         self.assertIn("object", self.post(b"[]", 422))
@@ -190,6 +190,36 @@ class Strict(unittest.TestCase):
             self.assertEqual(prune("?before=2200-01-01&keep=0")["runs"], [new])
             self.assertEqual(kept(), set())
 
+    def test_compacting(self):
+        with harness.Server() as server:
+            def compact(query):
+                answer = server.ask("POST", "/api/profiling/compact" + query)
+                self.assertEqual(answer.status, 200, answer.body)
+                return answer.json()
+
+            def operations(run):
+                return server.get(f"/api/profiling/run/{run}/operations?token=1").json()["operations"]
+
+            for query, word in [("", "before"), ("?keep=0", "before"), ("?keep=x", "keep"), ("?before=30d", "before"),
+                                ("?keep=1&dry_run=yes", "dry_run")]:
+                self.assertIn(word, self.problem(server.ask("POST", "/api/profiling/compact" + query), 400))
+            old, coarse, tagged, new = [server.generate(max_length=2, **more).json()["id"] for more in
+                                        ({"profiling_depth": "deep"}, {}, {"profiling_depth": "deep", "tags": ["a"]},
+                                         {"profiling_depth": "deep"})]
+            self.assertTrue(operations(old))
+            self.assertEqual(compact("?keep=1&dry_run=true"), {"runs": [old], "compacted": 0, "dry_run": True})
+            self.assertTrue(operations(old))
+            before = server.get(f"/api/profiling/run/{old}/summary").json()
+            self.assertEqual(compact("?before=2200-01-01&keep=1"), {"runs": [old], "compacted": 1, "dry_run": False})
+            self.assertEqual(operations(old), [])
+            self.assertTrue(server.get(f"/api/profiling/run/{old}/operations").json()["operations"])  # the sums
+            self.assertEqual(server.get(f"/api/profiling/run/{old}/summary").json()["total_energy_mj"],
+                             before["total_energy_mj"])
+            self.assertEqual(compact("?keep=1&tagged=true")["runs"], [tagged])
+            self.assertEqual(compact("?keep=1&tagged=true")["runs"], [])
+            self.assertTrue(operations(new))
+            self.assertEqual(server.get(f"/api/profiling/run/{coarse}").status, 200)
+
     def test_addresses(self):
         self.problem(self.server.get("/api/nothing"), 404)
         self.problem(self.server.get("/nothing.html"), 404)
@@ -237,7 +267,7 @@ class Strict(unittest.TestCase):
         self.assertEqual(ends(lambda ws: ws.send(8, b"\x03\xe8")), 1000)
         with harness.Socket(self.server.port) as ws:
             ws.message()
-            for i in range(2000):  # pings are answered only as fast as the pongs are read
+            for i in range(2000):  # backpressure: pings are answered only as fast as the pongs are read
                 ws.send(9, b"%d" % i)
             self.assertEqual(self.server.get("/healthz").status, 200)
 
@@ -273,7 +303,7 @@ class Strict(unittest.TestCase):
             self.assertIn(b"\r\nConnection: close\r\n", got)
             self.assertTrue(got.endswith(b"\r\n\r\n"))
         run = self.server.generate(max_length=40, profiling_depth="deep").json()["id"]
-        for path in (f"run/{run}", f"export/{run}?format=json"):  # GET is chunked
+        for path in (f"run/{run}", f"export/{run}?format=json"):  # GET uses chunked transfer
             got = self.server.raw(f"HEAD /api/profiling/{path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             self.assertTrue(got.startswith(b"HTTP/1.1 200") and got.endswith(b"\r\n\r\n"), got[-200:])
 
@@ -353,7 +383,7 @@ class Strict(unittest.TestCase):
             self.skipTest(f"only {hard} files may be open here")
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 4096), hard))
         with harness.Server(power="none") as server, contextlib.ExitStack() as stack:
-            for _ in range(1200):  # the server takes 1024
+            for _ in range(1200):  # the server accepts 1024
                 s = stack.enter_context(socket.create_connection(("127.0.0.1", server.port)))
                 s.sendall(b"GET /healthz HTTP/1.1\r\nHost: loc")
             self.assertEqual(server.get("/healthz").status, 200)
@@ -370,7 +400,7 @@ class Strict(unittest.TestCase):
                 s.sendall(request)
                 s.setblocking(False)
 
-            def drip():  # never idle, never done with 9 MB
+            def drip():  # never idle long enough, never done with 9 MB
                 while not over.wait(.2):
                     for s in slow:
                         with contextlib.suppress(OSError):
@@ -414,7 +444,7 @@ class Token(unittest.TestCase):
             answer = server.ask("POST", "/session", b"secret-word", headers=own)
             self.assertEqual(answer.status, 204)
             cookie, *attributes = answer.headers["Set-Cookie"].split("; ")
-            self.assertEqual(attributes, ["HttpOnly", "SameSite=Strict"])  # no Path: right below any prefix
+            self.assertEqual(attributes, ["HttpOnly", "SameSite=Strict"])  # no Path: works below any prefix
             self.assertNotIn("secret", cookie)
             self.assertEqual(runs(cookie), 200)
             self.assertEqual(runs(f"other=1; {cookie}"), 200)
@@ -423,7 +453,7 @@ class Token(unittest.TestCase):
             secure = server.ask("POST", "/session", b"secret-word", headers={
                 **own, "Origin": server.url.replace("http:", "https:")})
             self.assertIn("Secure", secure.headers["Set-Cookie"])
-            # A page of another site may not act even with the cookie (CSRF).
+            # CSRF: a page of another site must not act even with the cookie.
             self.assertEqual(server.ask("DELETE", "/api/profiling/run/last", headers={
                 "Cookie": cookie, "Origin": "http://evil.example"}).status, 403)
             self.assertIn("Max-Age=0", server.ask("DELETE", "/session", headers=own).headers["Set-Cookie"])

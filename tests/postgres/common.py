@@ -1,4 +1,4 @@
-"""What the tests over a server share: the program, a place of its own, runs."""
+"""Shared by the tests with a PostgreSQL server: the program, a database for each test, runs."""
 import contextlib
 import json
 import os
@@ -34,7 +34,7 @@ def record(db, *words, **more):
 
 
 def waiting(db):
-    """Runs that this machine keeps for servers. In a database of its own for each, as users may see it too."""
+    """Runs in the outbox, which has a local database per server."""
     count = 0
     for box in (HOME / "data" / "perjoule").glob("outbox-*.db"):
         with contextlib.closing(sqlite3.connect(box)) as kept:

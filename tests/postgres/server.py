@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 """A PostgreSQL server of the tests' own: a cluster in a temporary folder, on a Unix socket.
 
-As a program it runs a command with PERJOULE_TEST_POSTGRES set to the socket's folder and exits as the
-command did; 77 (skipped), with the reason, where no server can be had.
-
-PostgreSQL refuses to run as root: then it runs as an unprivileged user.
+As a program it runs a command with PERJOULE_TEST_POSTGRES set to the socket's folder and returns its exit code; 77
+(skipped), with the reason, if no server can be started. PostgreSQL refuses to run as root, so for root it is started as
+an unprivileged user.
 """
 import glob
 import os
@@ -34,7 +33,7 @@ def programs():
 
 
 def unprivileged():
-    """[] when we are somebody, else how to become nobody in particular."""
+    """Command prefix that drops privileges; [] if we are not root."""
     if os.geteuid() != 0:
         return [], None
     for name in ("postgres", "nobody"):
@@ -116,7 +115,7 @@ class Server:
 
 
 def started(**options):
-    """A running server; ends the program as skipped where there cannot be one."""
+    """Starts a server; exits as skipped if that is not possible."""
     try:
         server = Server(**options)
     except LookupError as reason:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The same run exported from both engines is equal to the byte, in every format; lists, views and checks agree."""
+"""A run's exports from both storage engines are byte-identical in every format; lists, views and checks agree."""
 import io
 import json
 import pathlib
@@ -31,7 +31,7 @@ try:
     call("compare", "--db", url, run, second)
     call("report", "--db", url, run, "-o", HOME / "report.html")
     assert len(json.loads(call("ls", "--json", "--db", url)[0])) == 2
-    # Every row says which run and machine it is of, and lies in the partition of its month.
+    # Every row names its run and machine and is in the partition of its month.
     for table in ("tokens", "layer_metrics", "component_metrics", "deep_operation_metrics", "run_charts"):
         found = with_server.psql(f"SELECT count(*), count(*) FILTER (WHERE machine_id = 0), "
                                  f"min(tableoid::regclass::text) FROM {table} WHERE run_id = '{run}'")

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Runs reach the server exactly once: without it, after it crashed, and with the transfer killed at any moment."""
+"""Runs are transferred to the server exactly once: when it is down, after a crash, and with the transfer killed at any
+time."""
 import json
 import os
 import random
@@ -19,7 +20,7 @@ try:
     assert not err.strip(), err
     assert waiting(url) == 0 and with_server.psql("SELECT count(*) FROM profiling_runs") == "1"
 
-    # Away: runs stay here, in order, and the next one takes all of them along.
+    # Server down: runs stay in the local outbox in order, and the next run transfers all of them.
     with_server.stop(signal.SIGQUIT)
     kept = []
     for _ in range(2):
@@ -57,7 +58,7 @@ try:
         process.communicate()
         if kill % 5 == 4:
             with_server.start()
-        # What was durable here is there after a push; what was not is started again by its user.
+        # Runs that were durable locally are on the server after a push; the others must be repeated by the user.
         call("push", "--db", url)
         assert waiting(url) == 0
         present = with_server.psql(f"SELECT count(*) FROM profiling_runs WHERE id = '{run}'")

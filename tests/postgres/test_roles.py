@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""What `setup --postgres [--citus]` prints works as it is: roles with just enough rights; distributed tables."""
+"""The statements printed by `setup --postgres [--citus]` work as they are: roles with minimal privileges; distributed
+tables."""
 import sqlite3
 
 import server as servers
-from common import HOME, call, record
+from common import HOME, ROOT, call, record
 
 RUN_TABLES = ["profiling_runs", "run_rails", "power_samples", "run_rail_energy", "run_phases", "run_classes", "tokens",
               "pipeline_sections", "layer_metrics", "component_metrics", "deep_operation_metrics", "run_warnings",
@@ -13,7 +14,7 @@ with_server = servers.started(settings=["fsync=off"])
 try:
     with_server.psql("CREATE DATABASE fleet")
     with_server.psql(call("setup", "--postgres")[0], "fleet")
-    # A column that only SQLite's schema has would be added by the first writer, who may not.
+    # A column missing from PostgreSQL's schema would be added by the first writer, who lacks the privilege.
     record(HOME / "local.db")
     with sqlite3.connect(HOME / "local.db") as local:
         for table in RUN_TABLES:
@@ -30,14 +31,21 @@ try:
     call("show", "--db", reader, run)
     code, _, err = call("rm", "--db", reader, "--yes", run, code=None)
     assert code and run in call("ls", "--db", reader, "--json")[0], err
+    # Searches use the trigram index on prompts where the server has the extension.
+    if with_server.psql("SELECT count(*) FROM pg_available_extensions WHERE name = 'pg_trgm'", "fleet") == "1":
+        plan = with_server.psql("SET enable_seqscan = off; EXPLAIN SELECT id FROM profiling_runs"
+                                " WHERE lower(prompt) LIKE lower('%HEL%') ESCAPE '\\'", "fleet", "analyst")
+        assert "lower" in plan and "Index" in plan, plan
+    assert run in call("ls", "--db", reader, "--json", "--search", "HELL")[0]
+    assert run not in call("ls", "--db", reader, "--json", "--search", "nowhere")[0]
     for statement in ("DROP TABLE tokens", "CREATE TABLE public.mine (id int)", "UPDATE perjoule_schema SET version = 2",
                       "ALTER TABLE tokens ADD COLUMN x int"):
         assert with_server.psql(statement, "fleet", "machine", check=False) is None, statement
     for statement in ("DELETE FROM tokens", "SELECT perjoule_make_partitions('2030-01-01')",
                       "INSERT INTO experiments VALUES ('x', 1, 'y')"):
         assert with_server.psql(statement, "fleet", "analyst", check=False) is None, statement
-    # Citus wants the column of distribution in every unique index; a plain server does not know it, so
-    # functions of Citus's names stand in, and look.
+    # Citus requires the distribution column in every unique index. Without Citus, fake functions of the same names
+    # check this.
     with_server.psql("CREATE DATABASE wide")
     with_server.psql("""
         CREATE TABLE calls (name text, distributed_by text);
@@ -55,6 +63,11 @@ try:
         AS $$INSERT INTO calls VALUES (name, NULL)$$;""", "wide")
     script = call("setup", "--postgres", "--citus")[0].replace("CREATE EXTENSION IF NOT EXISTS citus;", "")
     with_server.psql(script, "wide")
+    # The documentation shows the same statements, line-wrapped.
+    shown = " ".join((ROOT / "docs" / "tutorials" / "fleet.md").read_text().split())
+    for line in script.splitlines():
+        if line.startswith(("GRANT ", "SELECT create_")):
+            assert " ".join(line.split()) in shown, line
     assert with_server.psql("SELECT count(*) FROM calls WHERE distributed_by IS NOT NULL", "wide") == "17"
     record(with_server.url("wide"))
     print("roles and distribution work")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The Grafana dashboard against the schema of Grafana's dashboards (version 38 and later), as far as panels of
-these kinds use it, and every metric that it and the rules ask for against what the server exposes."""
+"""The Grafana dashboard against the schema of Grafana's dashboards (version 38 and later), for the panel types used,
+and every metric queried by it or by the rules against those the server exposes."""
 import json
 import re
 import unittest
@@ -9,7 +9,7 @@ import harness
 
 DASHBOARD = harness.SOURCE / "packaging/grafana/perjoule.json"
 RULES = harness.SOURCE / "packaging/prometheus/perjoule.rules.yml"
-COLUMNS = 24  # of Grafana's grid
+COLUMNS = 24  # columns of Grafana's grid
 
 # Field: type, or a tuple of allowed values, or a nested table; "?" marks optional ones.
 POINT = {"x": int, "y": int, "w": int, "h": int}
@@ -25,7 +25,7 @@ WHOLE = {"title": str, "uid": str, "description": str, "tags": [str], "schemaVer
          "timezone": ("", "utc", "browser"), "refresh": str, "style": ("dark", "light"),
          "time": {"from": str, "to": str}, "timepicker": dict, "links": list, "annotations": {"list": list},
          "templating": {"list": [VARIABLE]}, "panels": [PANEL]}
-UNITS = {"watt", "joule", "short", "percentunit"}  # ids of Grafana's list
+UNITS = {"watt", "joule", "short", "percentunit"}  # Grafana's unit ids
 
 
 def faults(value, schema, where):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""OTLP/HTTP: metrics with the names of the hardware conventions and a span per run and phase reach a collector,
-also one that was away; figures agree with the API; nothing unavailable is sent."""
+"""OTLP/HTTP: metrics named by the hardware semantic conventions and a span per run and phase reach a collector, also
+after it was down; figures agree with the API; unavailable figures are not sent."""
 import ctypes.util
 import http.server
 import json
@@ -15,7 +15,7 @@ os.environ["OTEL_EXPORTER_OTLP_HEADERS"] = "authorization=Bearer abc,x-tenant=te
 
 
 class Collector:
-    """Takes documents as a collector does, or answers with a failure."""
+    """A fake collector that accepts documents or fails on demand."""
 
     def __init__(self, port=0):
         self.documents, self.headers, self.status = [], [], 200
@@ -137,7 +137,7 @@ class Otlp(unittest.TestCase):
                 server.wait_until(lambda: {s["traceId"] for s in collector.spans()} == set(runs), "spans of both runs",
                                   seconds=90)
                 roots = [s["traceId"] for s in collector.spans() if "parentSpanId" not in s]
-                self.assertEqual(roots, runs)  # in order, once each
+                self.assertEqual(roots, runs)  # in order, exactly once
                 self.assertEqual(server.stop(), 0)
                 self.assertIn("telemetry is not sent", server.errors)
                 self.assertEqual(server.port > 0, port > 0)

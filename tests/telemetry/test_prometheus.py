@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A real Prometheus scrapes the server, takes the recording rules, and answers what the dashboard asks."""
+"""A real Prometheus scrapes the server, loads the recording rules, and answers the dashboard's queries."""
 import contextlib
 import json
 import os
@@ -24,10 +24,10 @@ MISSING = "there is no Prometheus here (Debian: apt install prometheus)"
 
 @contextlib.contextmanager
 def prometheus(targets):
-    """One that scrapes every second and evaluates rules every second; yields a function that asks it."""
+    """A Prometheus that scrapes and evaluates rules every second; yields a function that queries it."""
     with tempfile.TemporaryDirectory(prefix="pj-prom-") as folder:
         there = pathlib.Path(folder)
-        # Rules as they are shipped, but evaluated every second instead of every half minute.
+        # The shipped rules, evaluated every second instead of every half minute.
         (there / "rules.yml").write_text(RULES.read_text().replace("interval: 30s", "interval: 1s"))
         (there / "prometheus.yml").write_text(
             "global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [rules.yml]\nscrape_configs:\n"
@@ -86,7 +86,7 @@ class Prometheus(unittest.TestCase):
                 self.assertIsNone(process.poll(), log.read_text()[-500:])
                 result = ask("query", query=expression)["result"]
                 return float(result[0]["value"][1]) if result else None
-            # The first run's energy is seen, because its series were there, at 0, before it.
+            # increase() includes the first run's energy, because its series already existed, at 0.
             until(lambda: value('perjoule_runs_total{status="completed"}') == 0, "a first scrape")
             run = server.generate(max_length=32).json()
             until(lambda: value('perjoule_runs_total{status="completed"}') == 1, "a scrape after the run")
