@@ -1,6 +1,7 @@
 /* Recording a request and its answer, and deriving its tokens. */
 #include "attach/exchange.h"
 
+#include "attach/answer_template.h"
 #include "base/memory.h"
 
 #include <jansson.h>
@@ -19,6 +20,7 @@ typedef struct piece {
 struct pj_exchange {
     pj_exchange_request asked;
     pj_answer answer;
+    pj_answer_template usual; /* event that only gives text */
     pj_events events;
     int64_t sent_ns, head_ns, first_ns, last_ns, end_ns, now_ns;
     int status;
@@ -165,12 +167,55 @@ static void take_piece(void *context, const pj_answer_piece *given)
         p->bytes = (uint32_t)given->bytes;
 }
 
+/* What an event gave. */
+typedef struct giving {
+    pj_exchange *exchange;
+    pj_answer_piece last;
+    uint32_t pieces;
+} giving;
+
+static void take_given(void *context, const pj_answer_piece *given)
+{
+    giving *g = context;
+    g->last = *given;
+    g->pieces++;
+    take_piece(g->exchange, given);
+}
+
+static void parse_event(pj_exchange *x, const char *name, const char *data, size_t bytes)
+{
+    giving g = {.exchange = x};
+    pj_answer before;
+    memcpy(&before, &x->answer, sizeof before);
+    size_t text = x->text.length;
+    pj_answer_take(&x->answer, name, data, bytes, take_given, &g);
+    before.events = x->answer.events;
+    /* compared as bytes: padding that differs merely costs a parse of the next event */
+    if (memcmp(&before, &x->answer, sizeof before) != 0)
+        pj_answer_template_forget(&x->usual);
+    else if (g.pieces == 1 && g.last.tokens < 0 && x->text.length == text + g.last.bytes && !*name)
+        pj_answer_template_learn(&x->usual, data, bytes, pj_buffer_get(&x->text) + text,
+                                 g.last.bytes, g.last.choice);
+}
+
+/* True: the event is like the one before it but for its text. */
+static bool take_usual(pj_exchange *x, const char *name, const char *data, size_t bytes)
+{
+    pj_answer_piece given = {.choice = x->usual.choice, .tokens = -1, .token_id = -1};
+    if (*name || !pj_answer_template_match(&x->usual, data, bytes, &given.text, &given.bytes))
+        return false;
+    x->answer.events++;
+    if (given.bytes) take_piece(x, &given);
+    return true;
+}
+
 static void take_event(void *context, const char *name, const char *data, size_t bytes)
 {
     pj_exchange *x = context;
     bool failed = x->status >= 400;
     uint64_t malformed = x->answer.malformed;
-    pj_answer_take(&x->answer, name, data, bytes, take_piece, x);
+    if (take_usual(x, name, data, bytes)) return;
+    parse_event(x, name, data, bytes);
     if (failed && x->answer.malformed > malformed)
         pj_answer_take_error_text(&x->answer, data, bytes);
 }
@@ -184,6 +229,7 @@ pj_exchange *pj_exchange_new(const char *method, const char *target, const char 
     x->asked.max_tokens = -1;
     x->asked.is_inference = asks_model(method, target);
     pj_answer_init(&x->answer);
+    pj_answer_template_init(&x->usual);
     pj_buffer_init(&x->text, PJ_EXCHANGE_TEXT_MAX_BYTES);
     if (x->asked.is_inference) read_request(&x->asked, body, bytes);
     /* Ollama streams by default. */
@@ -195,6 +241,7 @@ void pj_exchange_free(pj_exchange *x)
     if (!x) return;
     if (x->has_head) pj_events_fini(&x->events);
     pj_buffer_fini(&x->text);
+    pj_answer_template_fini(&x->usual);
     pj_free(x->pieces);
     pj_free(x->asked.prompt);
     pj_free(x);

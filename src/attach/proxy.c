@@ -1,4 +1,5 @@
 /* Connections of the proxy, and forwarding of requests to the server. */
+#include "attach/poller.h"
 #include "attach/proxy_pair.h"
 
 #include "base/clock.h"
@@ -14,6 +15,7 @@
 
 enum {
     MOST_PAIRS = 1024,
+    MOST_SOCKETS = 2 * MOST_PAIRS + 1,
     READ_BYTES = 64 << 10,
     QUEUE_BYTES = 1 << 20, /* reading pauses while this much waits to be sent */
     IN_BYTES = PJ_WIRE_HEAD_MAX_BYTES + 2 * READ_BYTES,
@@ -31,7 +33,11 @@ typedef struct proxy {
     pj_address address;
     pj_pair *pairs[MOST_PAIRS];
     uint32_t count;
-    struct pollfd polls[2 * MOST_PAIRS + 1];
+    pj_poller *poller;
+    bool is_listening;
+    pj_ready ready[MOST_SOCKETS];
+    pj_pair *listed[MOST_PAIRS]; /* with events in this turn */
+    uint32_t listed_count;
     int64_t deaf_until_ns; /* out of file descriptors */
     char scratch[READ_BYTES];
 } proxy;
@@ -44,6 +50,7 @@ static pj_pair *new_pair(int fd)
     if (!p) return NULL;
     p->client = fd;
     p->server = -1;
+    p->at_client.pair = p->at_server.pair = p;
     p->since_ns = p->heard_ns = pj_clock_ns();
     pj_buffer_init(&p->in, IN_BYTES);
     pj_buffer_init(&p->to_client.bytes, 1u << 30);
@@ -56,10 +63,18 @@ static pj_pair *new_pair(int fd)
     return p;
 }
 
-static void hang_up(int *fd)
+static void hang_up(proxy *x, int *fd, pj_pair_watch *watch)
 {
-    if (*fd >= 0) close(*fd);
+    if (*fd < 0) return;
+    pj_poller_set(x->poller, *fd, watch->watched, 0, NULL);
+    watch->watched = 0;
+    close(*fd);
     *fd = -1;
+}
+
+static void hang_up_server(proxy *x, pj_pair *p)
+{
+    hang_up(x, &p->server, &p->at_server);
 }
 
 static void drop_request(proxy *x, pj_pair *p, pj_exchange_outcome outcome, const char *why)
@@ -73,8 +88,8 @@ static void drop_request(proxy *x, pj_pair *p, pj_exchange_outcome outcome, cons
 static void free_pair(proxy *x, pj_pair *p, const char *why)
 {
     drop_request(x, p, PJ_EXCHANGE_CANCELLED, why);
-    hang_up(&p->client);
-    hang_up(&p->server);
+    hang_up(x, &p->client, &p->at_client);
+    hang_up_server(x, p);
     pj_buffer_fini(&p->in);
     pj_buffer_fini(&p->to_client.bytes);
     pj_buffer_fini(&p->to_server.bytes);
@@ -114,7 +129,7 @@ static const char *reason_of(int status)
 }
 
 /* Sends a problem document and closes the connection. */
-static void refuse(pj_pair *p, int status, const char *detail)
+static void refuse(proxy *x, pj_pair *p, int status, const char *detail)
 {
     char head[512], body[512];
     int n = snprintf(body, sizeof body,
@@ -128,7 +143,7 @@ static void refuse(pj_pair *p, int status, const char *detail)
                  status, reason_of(status), n, status == 401 ? "WWW-Authenticate: Bearer\r\n" : "");
     pj_pair_queue(&p->to_client, head, (size_t)bytes);
     pj_pair_queue(&p->to_client, body, (size_t)n);
-    hang_up(&p->server);
+    hang_up_server(x, p);
     enter(p, PJ_PAIR_CLOSING);
 }
 
@@ -143,9 +158,9 @@ static void server_failed(proxy *x, pj_pair *p, const char *what, int why)
     bool untold = !p->has_head;
     pj_pair_pass_what_came(x->o, p);
     drop_request(x, p, PJ_EXCHANGE_FAILED, text);
-    hang_up(&p->server);
+    hang_up_server(x, p);
     if (untold)
-        refuse(p, 502, text);
+        refuse(x, p, 502, text);
     else
         enter(p, PJ_PAIR_CLOSING);
 }
@@ -170,7 +185,7 @@ static bool admit(proxy *x, pj_pair *p)
                               field_text(p, "origin", origin, sizeof origin),
                               field_text(p, "authorization", authorization, sizeof authorization),
                               field_text(p, "x-perjoule-token", token, sizeof token), &detail);
-    if (status) refuse(p, status, detail);
+    if (status) refuse(x, p, status, detail);
     return !status;
 }
 
@@ -275,7 +290,7 @@ static void take_request_body(proxy *x, pj_pair *p)
         pj_wire_part part = pj_wire_body_next(&p->request_body, at, p->in.length - used);
         if (part.kind == PJ_WIRE_BROKEN) {
             drop_request(x, p, PJ_EXCHANGE_FAILED, "the request's chunks were malformed");
-            refuse(p, 400, "malformed chunks");
+            refuse(x, p, 400, "malformed chunks");
             return;
         }
         if (part.kind == PJ_WIRE_DATA && p->inference) pj_buffer_append(&p->body, at, part.bytes);
@@ -296,10 +311,10 @@ static void take_request(proxy *x, pj_pair *p)
     }
     if (p->state != PJ_PAIR_IDLE || !p->in.length) return;
     pj_wire_verdict verdict = pj_wire_parse(p->in.data, p->in.length, true, &p->request, &why);
-    if (verdict == PJ_WIRE_BAD) refuse(p, 400, why);
+    if (verdict == PJ_WIRE_BAD) refuse(x, p, 400, why);
     if (verdict != PJ_WIRE_COMPLETE || !admit(x, p)) return;
     if (p->request.upgrades || strcmp(p->request.method, "CONNECT") == 0) {
-        refuse(p, 501, "the proxy speaks plain HTTP requests alone");
+        refuse(x, p, 501, "the proxy speaks plain HTTP requests alone");
         return;
     }
     set_target(x, p);
@@ -354,7 +369,7 @@ static void answer_done(proxy *x, pj_pair *p)
 {
     bool keep = p->answer.keep_alive && p->request.keep_alive && p->request_body.done;
     drop_request(x, p, PJ_EXCHANGE_COMPLETED, NULL);
-    if (!keep) hang_up(&p->server);
+    if (!keep) hang_up_server(x, p);
     p->server_used = true;
     enter(p, keep ? PJ_PAIR_IDLE : PJ_PAIR_CLOSING);
     if (keep) take_request(x, p);
@@ -403,7 +418,7 @@ static bool try_again(proxy *x, pj_pair *p)
 {
     bool whole = left_of(&p->to_server) && !p->to_server.sent;
     if (!p->server_used || p->has_head || p->head.length || !whole) return false;
-    hang_up(&p->server);
+    hang_up_server(x, p);
     connect_pair(x, p);
     return p->server >= 0;
 }
@@ -416,14 +431,14 @@ static void receive_from_server(proxy *x, pj_pair *p)
     if (n > 0) {
         p->heard_ns = now_ns;
         if (p->state == PJ_PAIR_IDLE) /* no request is pending */
-            hang_up(&p->server);
+            hang_up_server(x, p);
         else
             take_answer(x, p, x->scratch, (size_t)n, now_ns);
         return;
     }
     int why = n < 0 ? errno : 0;
     if (p->state == PJ_PAIR_IDLE) {
-        hang_up(&p->server);
+        hang_up_server(x, p);
         return;
     }
     if (try_again(x, p)) return;
@@ -489,9 +504,10 @@ static void step_server(proxy *x, pj_pair *p, short events)
 }
 
 /* True when the pair is over. */
-static bool step_pair(proxy *x, pj_pair *p, short client_events, short server_events)
+static bool step_pair(proxy *x, pj_pair *p)
 {
-    step_server(x, p, server_events);
+    short client_events = p->at_client.came;
+    step_server(x, p, p->at_server.came);
     if ((client_events & (POLLIN | POLLHUP | POLLERR)) && !receive_from_client(x, p)) return true;
     if (p->server >= 0 && !p->connecting && left_of(&p->to_server) &&
         !send_queue(p->server, &p->to_server) && !try_again(x, p))
@@ -521,6 +537,29 @@ static bool check_time(proxy *x, pj_pair *p, int64_t now_ns)
     return send_to_client(p);
 }
 
+/* Waits for what the pair can go on with now. A socket that nothing is expected of is not watched:
+ * a closed one would be reported by every wait. */
+static void watch(proxy *x, pj_pair *p)
+{
+    short client = (short)((reads_client(p) ? POLLIN : 0) | (left_of(&p->to_client) ? POLLOUT : 0));
+    short server = (short)((reads_server(p) ? POLLIN : 0) |
+                           (p->connecting || left_of(&p->to_server) ? POLLOUT : 0));
+    if (p->client >= 0 &&
+        pj_poller_set(x->poller, p->client, p->at_client.watched, client, &p->at_client))
+        p->at_client.watched = client;
+    if (p->server >= 0 &&
+        pj_poller_set(x->poller, p->server, p->at_server.watched, server, &p->at_server))
+        p->at_server.watched = server;
+}
+
+static void remove_pair(proxy *x, pj_pair *p)
+{
+    pj_pair *last = x->pairs[--x->count];
+    x->pairs[p->index] = last;
+    last->index = p->index;
+    free_pair(x, p, "the client closed the connection");
+}
+
 static void accept_all(proxy *x)
 {
     for (;;) {
@@ -531,61 +570,110 @@ static void accept_all(proxy *x)
             return;
         }
         pj_pair *p = x->count < MOST_PAIRS ? new_pair(fd) : NULL;
-        if (p)
-            x->pairs[x->count++] = p;
-        else
+        if (!p) {
             close(fd);
+            continue;
+        }
+        p->index = x->count;
+        x->pairs[x->count++] = p;
+        watch(x, p);
     }
 }
 
-static uint32_t prepare_polls(proxy *x, int64_t now_ns)
+static void listen_or_not(proxy *x, int64_t now_ns)
 {
-    for (uint32_t i = 0; i < x->count; i++) {
-        const pj_pair *p = x->pairs[i];
-        short client =
-            (short)((reads_client(p) ? POLLIN : 0) | (left_of(&p->to_client) ? POLLOUT : 0));
-        short server = (short)((reads_server(p) ? POLLIN : 0) |
-                               (p->connecting || left_of(&p->to_server) ? POLLOUT : 0));
-        /* a closed socket would otherwise be reported by every poll */
-        x->polls[2 * i] = (struct pollfd){.fd = client ? p->client : -1, .events = client};
-        x->polls[2 * i + 1] = (struct pollfd){.fd = server ? p->server : -1, .events = server};
-    }
-    int listener = now_ns >= x->deaf_until_ns ? x->o->listener : -1;
-    x->polls[2 * x->count] = (struct pollfd){.fd = listener, .events = POLLIN};
-    return 2 * x->count + 1;
+    bool listens = now_ns >= x->deaf_until_ns;
+    if (listens != x->is_listening &&
+        pj_poller_set(x->poller, x->o->listener, x->is_listening ? POLLIN : 0, listens ? POLLIN : 0,
+                      NULL))
+        x->is_listening = listens;
 }
 
-static void turn(proxy *x, bool *ticked, int64_t *tick_ns)
+/* Both connections of a pair may be ready: collects the pairs, each once. True: so is the
+ * listener. */
+static bool list_ready(proxy *x, uint32_t count)
 {
-    uint32_t n = prepare_polls(x, pj_clock_ns()), before = x->count;
-    int ready = poll(x->polls, n, TICK_MS);
-    int64_t now_ns = pj_clock_ns();
-    *ticked = now_ns - *tick_ns >= TICK_MS * PJ_NS_PER_MS;
-    if (*ticked) *tick_ns = now_ns;
-    for (uint32_t i = before; i-- > 0;) {
+    bool knocks = false;
+    x->listed_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        pj_pair_watch *at = x->ready[i].tag;
+        if (!at) {
+            knocks = true;
+            continue;
+        }
+        at->came |= x->ready[i].events;
+        if (at->pair->is_listed) continue;
+        at->pair->is_listed = true;
+        x->listed[x->listed_count++] = at->pair;
+    }
+    return knocks;
+}
+
+/* Forwards for all pairs first; then the answers are parsed. */
+static void step_listed(proxy *x)
+{
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < x->listed_count; i++) {
+        pj_pair *p = x->listed[i];
+        bool over = step_pair(x, p);
+        p->is_listed = false;
+        p->at_client.came = p->at_server.came = 0;
+        if (over)
+            remove_pair(x, p);
+        else
+            x->listed[left++] = p;
+    }
+    for (uint32_t i = 0; i < left; i++) {
+        pj_pair_look(x->o, x->listed[i]);
+        watch(x, x->listed[i]);
+    }
+}
+
+static void tick(proxy *x, int64_t now_ns)
+{
+    for (uint32_t i = x->count; i-- > 0;) {
         pj_pair *p = x->pairs[i];
-        short client = ready > 0 ? x->polls[2 * i].revents : 0;
-        short server = ready > 0 ? x->polls[2 * i + 1].revents : 0;
-        bool over = (client || server) && step_pair(x, p, client, server);
-        if (!over && *ticked) over = check_time(x, p, now_ns);
-        if (!over) continue;
-        free_pair(x, p, "the client closed the connection");
-        x->pairs[i] = x->pairs[--x->count];
+        if (check_time(x, p, now_ns)) {
+            remove_pair(x, p);
+        } else {
+            pj_pair_look(x->o, p);
+            watch(x, p);
+        }
     }
-    for (uint32_t i = 0; i < x->count; i++) pj_pair_look(x->o, x->pairs[i]);
-    if (ready > 0 && x->polls[n - 1].revents) accept_all(x);
+}
+
+static void turn(proxy *x, int64_t *tick_ns)
+{
+    uint32_t ready = pj_poller_wait(x->poller, x->ready, MOST_SOCKETS, TICK_MS);
+    int64_t now_ns = pj_clock_ns();
+    bool knocks = list_ready(x, ready);
+    step_listed(x);
+    if (now_ns - *tick_ns >= TICK_MS * PJ_NS_PER_MS) {
+        *tick_ns = now_ns;
+        tick(x, now_ns);
+    }
+    if (knocks) accept_all(x);
+    listen_or_not(x, now_ns);
 }
 
 pj_status pj_proxy_run(const pj_proxy_options *options, pj_error *err)
 {
     proxy *x = pj_alloc(1, sizeof *x);
-    if (!x) return pj_fail_memory(err, "a proxy");
-    x->o = options;
-    bool ticked = false;
+    pj_poller *poller = pj_poller_new(MOST_SOCKETS);
     int64_t tick_ns = 0;
+    if (!x || !poller) {
+        pj_free(x);
+        pj_poller_free(poller);
+        return pj_fail_memory(err, "a proxy");
+    }
+    x->o = options;
+    x->poller = poller;
     pj_status status = pj_address_resolve(options->url, &x->address, err);
-    while (status == PJ_OK && !atomic_load(options->stop)) turn(x, &ticked, &tick_ns);
+    listen_or_not(x, pj_clock_ns());
+    while (status == PJ_OK && !atomic_load(options->stop)) turn(x, &tick_ns);
     while (x->count) free_pair(x, x->pairs[--x->count], "the proxy was stopped");
+    listen_or_not(x, INT64_MIN);
+    pj_poller_free(poller);
     pj_free(x);
     return status;
 }

@@ -33,8 +33,17 @@ typedef enum pj_pair_state {
     PJ_PAIR_CLOSING   /* sending what is queued, then closing */
 } pj_pair_state;
 
+/* A connection's part in the loop: what is waited for, and what came. */
+typedef struct pj_pair_watch {
+    struct pj_pair *pair;
+    short watched, came;
+} pj_pair_watch;
+
 typedef struct pj_pair {
-    int client, server;           /* -1: none */
+    uint32_t index;     /* in the proxy's list */
+    bool is_listed;     /* in this turn's list of pairs with events */
+    int client, server; /* -1: none */
+    pj_pair_watch at_client, at_server;
     bool connecting, server_used; /* used: it has carried a request before */
     pj_pair_state state;
     int64_t since_ns, heard_ns; /* start of this state; last byte in either direction */

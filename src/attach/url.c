@@ -50,19 +50,9 @@ static bool take_authority(const char *text, size_t length, pj_url *url)
     return !port || take_port(port, (size_t)(end - port), &url->port);
 }
 
-pj_status pj_url_parse(const char *text, pj_url *url, pj_error *err)
+/* The part after "scheme://". */
+static pj_status parse_rest(const char *text, pj_url *url, pj_error *err)
 {
-    *url = (pj_url){.port = 80};
-    if (strncasecmp(text, "https://", 8) == 0)
-        return pj_fail(err, PJ_E_UNSUPPORTED,
-                       "%.200s: perjoule speaks http, not https; an engine whose energy can be "
-                       "measured runs on this machine, where plain http is enough",
-                       text);
-    if (strncasecmp(text, "http://", 7) == 0)
-        text += 7;
-    else if (strstr(text, "://"))
-        return pj_fail(err, PJ_E_INVALID, "%.200s is no address of a server: use http://host:port",
-                       text);
     size_t length = strcspn(text, "/?#");
     if (!take_authority(text, length, url) || !is_host(url->host) || url->port == 0)
         return pj_fail(err, PJ_E_INVALID, "%.200s is no address of a server: use http://host:port",
@@ -81,6 +71,30 @@ pj_status pj_url_parse(const char *text, pj_url *url, pj_error *err)
                            "may not hold; write it as %%XX");
     memcpy(url->prefix, text + length, path);
     return PJ_OK;
+}
+
+pj_status pj_url_parse(const char *text, pj_url *url, pj_error *err)
+{
+    *url = (pj_url){.port = 80};
+    if (strncasecmp(text, "https://", 8) == 0)
+        return pj_fail(err, PJ_E_UNSUPPORTED,
+                       "%.200s: perjoule speaks http, not https; an engine whose energy can be "
+                       "measured runs on this machine, where plain http is enough",
+                       text);
+    if (strncasecmp(text, "http://", 7) == 0)
+        text += 7;
+    else if (strstr(text, "://"))
+        return pj_fail(err, PJ_E_INVALID, "%.200s is no address of a server: use http://host:port",
+                       text);
+    return parse_rest(text, url, err);
+}
+
+pj_status pj_url_parse_tls(const char *text, pj_url *url, bool *is_tls, pj_error *err)
+{
+    *is_tls = strncasecmp(text, "https://", 8) == 0;
+    if (!*is_tls) return pj_url_parse(text, url, err);
+    *url = (pj_url){.port = 443};
+    return parse_rest(text + 8, url, err);
 }
 
 pj_status pj_url_parse_listen(const char *text, pj_url *url, pj_error *err)

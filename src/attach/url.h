@@ -1,8 +1,9 @@
 /*
  * Addresses of servers: "http://host:port/prefix". Pure text; nothing is resolved here.
  *
- * Only http is supported. An engine whose energy can be measured runs on this machine or on one
- * monitored by a perjoule server, and neither needs TLS; https:// is rejected with an explanation.
+ * Clients of engines speak http only: an engine whose energy can be measured runs on this machine
+ * or on one monitored by a perjoule server, and neither needs TLS; pj_url_parse rejects https://
+ * with an explanation. A caller that can use TLS calls pj_url_parse_tls.
  */
 #ifndef PJ_ATTACH_URL_H
 #define PJ_ATTACH_URL_H
@@ -18,6 +19,8 @@ typedef struct pj_url {
 } pj_url;
 
 pj_status pj_url_parse(const char *text, pj_url *url, pj_error *err);
+/* Accepts https:// as well; its default port is 443. */
+pj_status pj_url_parse_tls(const char *text, pj_url *url, bool *is_tls, pj_error *err);
 /* "host:port", "[v6]:port" or ":port" (all of this machine's loopback). */
 pj_status pj_url_parse_listen(const char *text, pj_url *url, pj_error *err);
 /* "host:port" as in a Host header. */

@@ -1,4 +1,5 @@
-/* Scanning JSON for the ends of usage objects, byte by byte. */
+/* Scanning JSON for the ends of usage objects, byte by byte; whole events that do not contain the
+ * key are skipped. */
 #include "attach/usage_spot.h"
 
 #include <string.h>
@@ -109,8 +110,25 @@ static void take_prefix(pj_usage_spot *s, char c)
     s->prefix = UINT8_MAX;
 }
 
+/* Whether nothing can be found and the state stays as it is: whole events, beginning where one
+ * begins, without the key. (An escaped key is never ours.) */
+static bool is_without(const pj_usage_spot *s, const char *bytes, size_t count)
+{
+    static const char key[] = "\"usage\"";
+    const size_t n = sizeof key - 1;
+    bool sse = s->mode == PJ_EVENTS_SSE;
+    bool begins = s->at_line_start && !s->depth && !s->in_string && !s->has_key;
+    if (s->mode == PJ_EVENTS_WHOLE || !begins || count < 2) return false;
+    if (bytes[count - 1] != '\n' || (sse && bytes[count - 2] != '\n')) return false;
+    const char *end = bytes + count;
+    for (const char *at = bytes; (at = memchr(at, '"', (size_t)(end - at))) != NULL; at++)
+        if ((size_t)(end - at) >= n && memcmp(at, key, n) == 0) return false;
+    return true;
+}
+
 long pj_usage_spot_find(pj_usage_spot *s, const char *bytes, size_t count)
 {
+    if (is_without(s, bytes, count)) return -1;
     for (size_t i = 0; i < count; i++) {
         char c = bytes[i];
         if (c == '\n' || c == '\r') {

@@ -30,6 +30,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -561,10 +562,17 @@ static void forget(void)
     state.marker_fd = -1;
 }
 
+/* A descendant may have closed the descriptor and opened a file of its own under the number. */
+static bool is_pipe(int fd)
+{
+    struct stat s;
+    return fd >= 3 && fstat(fd, &s) == 0 && S_ISFIFO(s.st_mode);
+}
+
 __attribute__((constructor)) static void start(void)
 {
     const char *fd = getenv("PERJOULE_MARKERS"), *mode = getenv("PERJOULE_LLAMA");
-    if (!fd || !mode || atoi(fd) < 3 || fcntl(atoi(fd), F_GETFD) < 0) return;
+    if (!fd || !mode || !is_pipe(atoi(fd))) return;
     state.every_node = !strcmp(mode, "deep");
     state.watches_nodes = state.every_node || !strcmp(mode, "module");
     pthread_atfork(NULL, NULL, forget);

@@ -5,12 +5,16 @@
  * library. Push and pop become sections on a lane per thread and domain, start and end become
  * finished spans. Both are marker lines (docs/formats.md), buffered per thread and written to the
  * descriptor in PERJOULE_MARKERS when there are enough of them, every 20 ms while ranges arrive,
- * and at exit. The program never waits: while the pipe is full lines stay in the buffer; when that
- * is full, whole ranges are dropped and counted in a line `lost N`.
+ * and at exit. The buffers lie in memory shared with perjoule (nvtx_shared.h), which reads what a
+ * process that was killed or called _exit had not written. The program never waits: while the pipe
+ * is full lines stay in the buffer; when that is full, whole ranges are dropped and counted in a
+ * line `lost N`.
  *
  * No other library or NVIDIA header is needed: the few types used of NVTX's interface are declared
  * below. Each shared object of the program that uses NVTX calls the entry point once.
  */
+#include "inject/nvtx_shared.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -20,12 +24,14 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 #include <wchar.h>
 
-enum { BUFFER_BYTES = 32 << 10, NAME_BYTES = 200, OPEN_RANGES = 4096, DOMAINS = 64 };
+enum { BUFFER_BYTES = PJ_NVTX_TEXT_BYTES, NAME_BYTES = 200, OPEN_RANGES = 4096, DOMAINS = 64 };
 enum {
     LINE_BYTES = 100 + NAME_BYTES,
     END_BYTES = 48,
@@ -131,19 +137,52 @@ typedef struct lane {
 } lane;
 
 typedef struct buffer {
-    atomic_flag busy;    /* held by the thread that writes, or by another that flushes at exit */
-    bool is_stuck;       /* the pipe was full */
-    uint32_t used, open; /* bytes; ranges whose ends are still to be written */
+    atomic_flag busy; /* held by the thread that writes, or by another that flushes at exit */
+    bool is_stuck;    /* the pipe was full */
+    uint32_t open;    /* ranges whose ends are still to be written */
     int64_t flushed_ns;
-    uint64_t thread, lost;
+    uint64_t thread;
     lane lanes[DOMAINS]; /* by number; further domains share them */
     struct buffer *next;
-    char text[BUFFER_BYTES];
+    pj_nvtx_slot *slot; /* its text; NULL: of a thread that a fork did not copy */
 } buffer;
 
 static _Atomic(buffer *) buffers;
 static _Thread_local buffer *mine;
 static int marker_fd = -1;
+static pj_nvtx_shared *shared; /* NULL: not available */
+
+static uint32_t used_of(const buffer *b)
+{
+    return atomic_load_explicit(&b->slot->used, memory_order_relaxed);
+}
+
+static void set_used(buffer *b, size_t bytes)
+{
+    atomic_store_explicit(&b->slot->used, (uint32_t)bytes, memory_order_release);
+}
+
+static void set_done(buffer *b, size_t bytes)
+{
+    atomic_store_explicit(&b->slot->done, (uint32_t)bytes, memory_order_release);
+}
+
+static uint64_t lost_of(const buffer *b)
+{
+    return atomic_load_explicit(&b->slot->lost, memory_order_relaxed);
+}
+
+static void set_lost(buffer *b, uint64_t count)
+{
+    atomic_store_explicit(&b->slot->lost, count, memory_order_relaxed);
+}
+
+/* A private one when all shared ones are taken. */
+static pj_nvtx_slot *take_slot(void)
+{
+    uint32_t index = shared ? atomic_fetch_add(&shared->taken, 1) : PJ_NVTX_SLOTS;
+    return index < PJ_NVTX_SLOTS ? &shared->slots[index] : calloc(1, sizeof(pj_nvtx_slot));
+}
 
 static int64_t now_ns(void)
 {
@@ -171,33 +210,40 @@ static char *put_text(char *at, const char *text, size_t bytes)
 /* The length of the next write: whole lines, at most PIPE_BUF bytes, so that it is atomic. */
 static size_t piece_of(const buffer *b, size_t done)
 {
-    size_t bytes = b->used - done;
+    size_t bytes = used_of(b) - done;
     if (bytes <= WRITE_BYTES) return bytes;
     bytes = WRITE_BYTES;
-    while (b->text[done + bytes - 1] != '\n') bytes--;
+    while (b->slot->text[done + bytes - 1] != '\n') bytes--;
     return bytes;
 }
 
-/* Lines that the pipe does not accept stay in the buffer. */
+static void put_lost(buffer *b)
+{
+    char *at = put_text(b->slot->text + used_of(b), "lost ", 5);
+    at = put_number(at, lost_of(b));
+    *at++ = '\n';
+    set_lost(b, 0);
+    set_used(b, (size_t)(at - b->slot->text));
+}
+
+/* Lines that the pipe does not accept stay in the buffer. Every step leaves the slot readable, in
+ * case the process is killed after it. */
 static void flush(buffer *b)
 {
     int kept = errno;
     size_t done = 0;
-    if (b->lost && b->used + (b->open + 1) * (size_t)END_BYTES <= BUFFER_BYTES) {
-        char *at = put_text(b->text + b->used, "lost ", 5);
-        at = put_number(at, b->lost);
-        *at++ = '\n';
-        b->used = (uint32_t)(at - b->text);
-        b->lost = 0;
-    }
-    while (done < b->used) {
+    if (lost_of(b) && used_of(b) + (b->open + 1) * (size_t)END_BYTES <= BUFFER_BYTES) put_lost(b);
+    while (done < used_of(b)) {
         size_t bytes = piece_of(b, done);
-        if (write(marker_fd, b->text + done, bytes) != (ssize_t)bytes) break;
+        if (write(marker_fd, b->slot->text + done, bytes) != (ssize_t)bytes) break;
         done += bytes;
+        set_done(b, done);
     }
-    memmove(b->text, b->text + done, b->used - done);
-    b->used -= (uint32_t)done;
-    b->is_stuck = b->used > 0;
+    size_t left = used_of(b) - done;
+    if (left) memmove(b->slot->text, b->slot->text + done, left);
+    set_used(b, left);
+    set_done(b, 0);
+    b->is_stuck = left > 0;
     errno = kept;
 }
 
@@ -226,7 +272,7 @@ static void flush_all(void)
 {
     int64_t until_ns = now_ns() + EXIT_NS;
     for (buffer *b = atomic_load(&buffers); b; b = b->next)
-        while (flush_locked(b)) {
+        while (b->slot && flush_locked(b)) {
             struct pollfd p = {.fd = marker_fd, .events = POLLOUT};
             int64_t left_ns = until_ns - now_ns();
             if (left_ns <= 0 || poll(&p, 1, (int)(left_ns / 1000000) + 1) <= 0) break;
@@ -234,25 +280,40 @@ static void flush_all(void)
         }
 }
 
-/* After fork the child discards its copies of the buffers, which the parent writes, and of the open
- * ranges, which the parent began. */
+/* Ranges that another thread may end. */
+static struct {
+    uint64_t id;
+    int64_t begin_ns;
+    name name;
+} ranges[OPEN_RANGES];
+static uint64_t last_range;
+static pthread_mutex_t ranges_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+/* After fork the child leaves the slots to the parent, whose threads write them, and discards the
+ * open ranges, which the parent began. If no slot is left, its ranges are not recorded. */
 static void forget_all(void)
 {
     for (buffer *b = atomic_load(&buffers); b; b = b->next) {
         unlock(b);
-        b->used = b->open = 0;
-        b->lost = 0;
+        b->slot = b == mine ? take_slot() : NULL;
+        b->open = 0;
         b->is_stuck = false;
         for (int i = 0; i < DOMAINS; i++) b->lanes[i].is_left_out = UINT64_MAX;
         b->thread = b == mine ? (uint64_t)syscall(SYS_gettid) : b->thread;
     }
+    memset(ranges, 0, sizeof ranges);
+    pthread_mutex_init(&ranges_mutex, NULL); /* another thread may have held it */
 }
 
 static buffer *my_buffer(void)
 {
-    if (mine) return mine;
+    if (mine) return mine->slot ? mine : NULL;
     buffer *b = calloc(1, sizeof *b);
-    if (!b) return NULL;
+    if (b) b->slot = take_slot();
+    if (!b || !b->slot) {
+        free(b);
+        return NULL;
+    }
     b->thread = (uint64_t)syscall(SYS_gettid);
     b->next = atomic_load(&buffers);
     while (!atomic_compare_exchange_weak(&buffers, &b->next, b)) {
@@ -267,20 +328,20 @@ static buffer *my_buffer(void)
 static bool make_room(buffer *b, size_t bytes, int64_t at_ns)
 {
     size_t needed = bytes + b->open * (size_t)END_BYTES;
-    bool is_due = b->used + LINE_BYTES > WRITE_BYTES || at_ns - b->flushed_ns > FLUSH_NS;
+    bool is_due = used_of(b) + LINE_BYTES > WRITE_BYTES || at_ns - b->flushed_ns > FLUSH_NS;
     bool may_try = !b->is_stuck || at_ns - b->flushed_ns > RETRY_NS;
     if (is_due && may_try) {
         flush(b);
         b->flushed_ns = at_ns;
     }
-    return b->used + needed <= BUFFER_BYTES;
+    return used_of(b) + needed <= BUFFER_BYTES;
 }
 
 /* "@BEGIN[-END] #LANE VERB[NAME]" */
 static void put_line(buffer *b, int64_t begin_ns, int64_t end_ns, uint64_t lane_number,
                      const char *verb, const name *n)
 {
-    char *at = b->text + b->used;
+    char *at = b->slot->text + used_of(b);
     *at++ = '@';
     at = put_number(at, (uint64_t)begin_ns);
     if (end_ns) *at++ = '-', at = put_number(at, (uint64_t)end_ns);
@@ -290,7 +351,7 @@ static void put_line(buffer *b, int64_t begin_ns, int64_t end_ns, uint64_t lane_
     at = put_text(at, verb, strlen(verb));
     if (n) at = put_text(at, n->text, n->bytes);
     *at++ = '\n';
-    b->used = (uint32_t)(at - b->text);
+    set_used(b, (size_t)(at - b->slot->text));
 }
 
 /* A thread and a domain have a lane of their own. */
@@ -318,7 +379,7 @@ static int push(const domain *d, const name *n)
         b->open++;
     } else {
         l->is_left_out |= bit;
-        b->lost++;
+        set_lost(b, lost_of(b) + 1);
     }
     unlock(b);
     return (int)l->depth++;
@@ -342,20 +403,12 @@ static int pop(const domain *d)
 
 /* ---- ranges that another thread may end ---------------------------------------------------- */
 
-static struct {
-    uint64_t id;
-    int64_t begin_ns;
-    name name;
-} ranges[OPEN_RANGES];
-static uint64_t last_range;
-static pthread_mutex_t ranges_mutex = PTHREAD_MUTEX_INITIALIZER;
-
 static void lose_one(void)
 {
     buffer *b = my_buffer();
     if (!b) return;
     lock(b);
-    b->lost++;
+    set_lost(b, lost_of(b) + 1);
     unlock(b);
 }
 
@@ -389,7 +442,7 @@ static void end(uint64_t id)
     if (make_room(b, LINE_BYTES, end_ns))
         put_line(b, begin_ns, end_ns, (uint64_t)getpid() | UINT64_C(1) << 62, "span section ", &n);
     else
-        b->lost++;
+        set_lost(b, lost_of(b) + 1);
     unlock(b);
 }
 
@@ -511,13 +564,40 @@ static void fill(const export_callbacks *callbacks, int module, const slot *slot
         if (slots[i].id < size && table[slots[i].id]) *table[slots[i].id] = slots[i].ours;
 }
 
+static void map_shared(void)
+{
+    const char *path = getenv("PERJOULE_NVTX_BUFFERS");
+    struct stat s;
+    int fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    if (fd < 0) return;
+    void *memory = fstat(fd, &s) == 0 && s.st_size == (off_t)sizeof *shared
+                       ? mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+                       : MAP_FAILED;
+    close(fd);
+    if (memory == MAP_FAILED) return;
+    if (((pj_nvtx_shared *)memory)->magic == PJ_NVTX_MAGIC)
+        shared = memory;
+    else
+        munmap(memory, sizeof *shared);
+}
+
+/* The descriptor may have been closed in this process and its number taken by a file of the
+ * program's own. */
+static bool is_our_pipe(int fd)
+{
+    struct stat s;
+    if (fd < 3 || fstat(fd, &s) != 0 || !S_ISFIFO(s.st_mode)) return false;
+    return !shared || s.st_ino == shared->pipe_inode;
+}
+
 static bool open_markers(void)
 {
     const char *text = getenv("PERJOULE_MARKERS");
     if (marker_fd >= 0) return true;
     if (!text || !*text) return false;
+    if (!shared) map_shared();
     int fd = atoi(text);
-    if (fd < 3 || fcntl(fd, F_GETFD) < 0) return false;
+    if (!is_our_pipe(fd)) return false;
     marker_fd = fd;
     pthread_atfork(NULL, NULL, forget_all);
     return true;
@@ -525,7 +605,10 @@ static bool open_markers(void)
 
 __attribute__((destructor)) static void finish(void)
 {
-    if (marker_fd >= 0) flush_all();
+    if (marker_fd < 0) return;
+    for (uint64_t i = 0; i < OPEN_RANGES; i++)
+        if (ranges[i].id) end(ranges[i].id);
+    flush_all();
 }
 
 __attribute__((visibility("default"))) int InitializeInjectionNvtx2(get_export_table get_table);

@@ -1,6 +1,5 @@
-"""A server that answers like an engine, as its script says: for tests of `perjoule attach`.
-
-Speaks HTTP/1.1 over plain sockets, so that answers may be cut, chunked, wrong or late at will.
+"""A scripted fake of an inference server, for tests of `perjoule attach`. It speaks HTTP/1.1 over plain sockets, so
+that responses can be truncated, chunked, malformed or late.
 """
 import json
 import socket
@@ -21,12 +20,12 @@ def chat_chunk(text=None, finish=None, **more):
 
 class Engine:
     """`answer(request, send)` is called for each request: request has method, path, headers, body;
-    send(bytes) writes. What it returns truthy keeps the connection."""
+    send(bytes) writes. If it returns a true value, the connection is kept alive."""
 
     def __init__(self, answer=None):
         self.answer = answer or self.chat
         self.requests = []
-        self.cut = 0  # connections that the peer closed while an answer was being written
+        self.cut = 0  # connections that the peer closed during a response
         self.lock = threading.Lock()
         self.socket = socket.create_server(("127.0.0.1", 0), backlog=512)
         self.port = self.socket.getsockname()[1]
@@ -96,7 +95,7 @@ class Engine:
         return True
 
     def chat(self, request, send):
-        """The usual answer: a list of models, a stream, or a whole message."""
+        """The default responses: a list of models, a stream, or a whole message."""
         if request["path"].endswith("/models"):
             return self.whole(send, {"object": "list", "data": [{"id": "m", "owned_by": "someone"}]})
         if not request["path"].endswith("/completions"):

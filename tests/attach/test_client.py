@@ -1,4 +1,4 @@
-"""`perjoule attach` as a client, against servers that answer as a script says."""
+"""`perjoule attach` as a client of scripted servers."""
 import json
 import os
 import sqlite3
@@ -46,11 +46,12 @@ class Client(unittest.TestCase):
                          [(0, "w0 ", "prefill")] + [(i, f"w{i} ", "decode") for i in range(1, 6)])
         phases = dict(self.rows("SELECT phase, duration_ms FROM run_phases"))
         self.assertGreaterEqual(phases["prefill"], 20)
-        self.assertGreaterEqual(phases["decode"], 25)
+        self.assertGreaterEqual(phases["decode"], 5)  # less than the server's 25 where the first token was read late
         check = subprocess.run([PERJOULE, "check", "--db", self.db], capture_output=True, text=True, check=False)
         self.assertEqual(check.returncode, 0, check.stdout + check.stderr)
         show = subprocess.run([PERJOULE, "show", "last", "--db", self.db], capture_output=True, text=True, check=False)
         self.assertEqual(show.returncode, 0, show.stderr)
+        self.assertRegex(show.stdout, r"(?m)^engine +\S.* \(scope request, level coarse")
         sent = json.loads(engine.requests[-1]["body"])
         self.assertEqual(sent["messages"], [{"role": "user", "content": "Hello"}])
 
@@ -66,8 +67,8 @@ class Client(unittest.TestCase):
         self.assertGreater(steady["joules_per_output_token"], 0)
         self.assertEqual(len({json.loads(r["body"])["messages"][0]["content"]
                               for r in engine.requests if r["method"] == "POST"}), 12)
-        # What the requests got is what the machine drew while any of them was in flight: with three at
-        # once and no pause, from the first one's begin to the last one's end.
+        # The requests' energies sum to what the machine drew while any of them was in flight: with three at once and no
+        # pause, from the start of the first to the end of the last.
         total = sum(r["total_energy_mj"] for r in got["runs"])
         self.assertAlmostEqual(total / got["total_energy_mj"], 1, places=9)
         self.assertEqual({r["method"] for r in got["runs"]}, {"allocated"})

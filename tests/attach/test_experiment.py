@@ -1,4 +1,4 @@
-"""Cells of experiments that other engines run: a server, a program, and ours beside them."""
+"""Experiments with cells on other engines: a server, an external program, and our own engine."""
 import json
 import os
 import sqlite3
@@ -56,18 +56,38 @@ class Engines(unittest.TestCase):
         runs = self.runs()
         self.assertEqual({r[0] for r in runs}, {"perjoule", "openai", "exec"})
         self.assertEqual({r[3] for r in runs}, {5})
-        # Every cell once a block, and the server warmed once per change of cells, which is not counted.
+        # Each cell once per block; the server is warmed up at each change of cells, and warm-up is not counted.
         self.assertEqual(sorted((r[4]["experiment_block"], r[4]["experiment_cell"]) for r in runs),
                          [(b, c) for b in range(3) for c in range(3)])
         posts = [json.loads(r["body"]) for r in engine.requests if r["method"] == "POST"]
         self.assertEqual(sum(p["max_tokens"] == 5 for p in posts), 3)
         self.assertIn(sum(p["max_tokens"] == 4 for p in posts), (1, 2, 3))
         self.assertEqual(len({p["messages"][0]["content"] for p in posts if p["max_tokens"] == 5}), 3)
-        # What is stored is done: again, nothing runs.
+        # Stored cells are complete: a second invocation runs nothing.
         sent = len(engine.requests)
         self.experiment("--engine", "perjoule", "--engine", f"attach:{engine.url}/v1", "--engine",
                         "exec:sh program.sh {input} {output}", "--models", MODEL, "--inputs", "8", "--outputs", "5", "--repeat", "3")
         self.assertEqual((len(engine.requests), len(self.runs())), (sent, 9))
+
+    def test_no_verdict_between_measured_and_modelled(self):
+        words = ["--engine", "perjoule", "--engine", "exec:sh program.sh {input} {output}", "--models", MODEL, "--inputs", "8",
+                 "--outputs", "5", "--repeat", "4"]
+        table = self.experiment(*words).stdout
+        self.assertIn("exec:sh program.sh {input} {output}", table)  # the whole name, by which cells of two engines differ
+        self.assertIn("Least energy per token", table)
+        self.assertNotIn("nan", table)
+        with sqlite3.connect(self.db) as base:
+            base.execute("UPDATE profiling_runs SET energy_source = 'measured' WHERE engine = 'exec'")
+        result = json.loads(self.experiment("--result", "--json").stdout)
+        self.assertEqual(result["refusal"], "one is measured and the other modelled.")
+        self.assertIsNone(result["optimum"])
+        self.assertEqual([c["different"] for c in result["comparisons"]], [False])
+        self.assertIsNone(result["comparisons"][0]["p_adjusted"])
+        self.assertGreater(result["comparisons"][0]["ratio"], 0)
+        self.assertIn("No verdict, since cells are not comparable: one is measured", self.experiment("--result").stdout)
+        report = subprocess.run([PERJOULE, "report", "--experiment", "e", "--format", "md", "--db", self.db],
+                                capture_output=True, text=True, timeout=100, check=True).stdout
+        self.assertIn("No verdict, since cells are not comparable: one is measured", report)
 
     def test_texts_are_quoted(self):
         self.experiment("--engine", "exec:sh program.sh 1 2 {prompt}", "--prompt", "a b 'c'", "--repeat", "1")

@@ -1,4 +1,5 @@
-"""`perjoule attach --listen`: what passes through it, what it adds, and what it survives."""
+"""`perjoule attach --listen`, the proxy: what it forwards, what it adds, and which faults it survives."""
+import atexit
 import http.client
 import json
 import os
@@ -15,7 +16,7 @@ import unittest
 from engine import Engine, chat_chunk, sse
 
 PERJOULE = os.environ["PERJOULE"]
-PATIENCE = 45
+PATIENCE = 90
 
 
 def wait_until(what):
@@ -35,6 +36,7 @@ class Proxy:
         self.process = subprocess.Popen(
             [PERJOULE, "attach", "--url", engine.url, "--listen", listen, "--db", self.db, "--power", power, *words],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        atexit.register(self.process.kill)  # where a test failed before it stopped the proxy
         line = self.process.stdout.readline()
         found = re.search(r":(\d+),", line)
         if not found:
@@ -56,7 +58,7 @@ class Proxy:
             return []
 
     def raw(self, data, port=None):
-        """Everything that comes back for these bytes, until the connection closes or stays silent."""
+        """The whole response to these bytes, until the connection closes or stays silent."""
         with socket.create_connection(("127.0.0.1", port or self.port), timeout=PATIENCE) as s:
             s.sendall(data)
             got = b""
@@ -101,7 +103,7 @@ class Transparent(unittest.TestCase):
         self.assertLessEqual(energy["lo"], energy["total"])
         self.assertLessEqual(energy["total"], energy["hi"])
         self.assertAlmostEqual(energy["input"] + energy["output"], energy["total"], places=6)
-        # Without what was added, and the length of that one chunk, it is the server's, byte by byte.
+        # Apart from the addition and the length of that one chunk, the response is the server's, byte for byte.
         run = re.search(rb"X-Energy-Run: ([0-9a-f-]{36})\r\n", through)
         bare = ENERGY.sub(b"", through).replace(run[0], b"")
         longer = b"%x\r\n" % (len(figures[0]) + next(
@@ -150,7 +152,7 @@ class Transparent(unittest.TestCase):
         self.assertRegex(through, rb"\r\n0\r\nX-Energy-Joules: [0-9.e+-]+\r\nX-Energy-Method: [^\r]*\r\n\r\n$")
 
     def test_trailers_survive_being_cut(self):
-        """The energy's trailers come after the server's own, wherever the last bytes are cut."""
+        """The energy trailers follow the server's own, however the last bytes are split."""
         end = b"0;last\r\nX-Checksum: 7\r\n\r\n"
 
         def answer(request, send):
@@ -158,7 +160,7 @@ class Transparent(unittest.TestCase):
             self.engine.chunk(send, sse(chat_chunk("a"), chat_chunk(None, "stop")))
             for i in range(len(end)):
                 send(end[i:i + 1])
-                time.sleep(0.03)  # longer than incomplete chunks are held
+                time.sleep(0.03)  # longer than the limit for buffering an incomplete chunk
             return False
         self.engine.answer = answer
         through = self.proxy.raw(post(STREAM, "/v1/chat/completions", "TE: trailers"))
@@ -166,7 +168,7 @@ class Transparent(unittest.TestCase):
                                   rb"X-Energy-Method: [^\r]*\r\n\r\n$")
 
     def test_chunks_of_a_whole_answer_stay_as_they_are(self):
-        """Boundaries, extensions and trailers are the server's; only the chunk with the figure is longer."""
+        """Chunk boundaries, extensions and trailers are forwarded unchanged; only the chunk with the figure grows."""
         parts = (b'{"model":"m","choices":[{"index":0,"message":{"content":"a"}}],"us',
                  b'age":{"prompt_tokens":1,', b'"completion_tokens":1', b'}', b'}')
         head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n"
@@ -277,7 +279,7 @@ class Shared(unittest.TestCase):
 
 class Hostile(unittest.TestCase):
     def through(self, answer, request=None):
-        """What a client gets when the server answers so; afterwards an honest request still works."""
+        """The client's response for this server response; afterwards a normal request must still work."""
         engine = Engine()
         honest = engine.chat
         engine.answer = lambda request, send: (answer(engine, request, send) if request["method"] == "POST" and
@@ -354,7 +356,7 @@ class Hostile(unittest.TestCase):
         self.assertEqual(run[0], "failed")
 
     def test_a_whole_answer_that_breaks_off(self):
-        """The client gets the part that came, once, as it would without the proxy."""
+        """The client gets the partial response exactly once, as it would without the proxy."""
         for body in (b"Content-Length: 90\r\n\r\n{\"choices\":[", b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\nzz\r\n",
                      b"Transfer-Encoding: chunked\r\n\r\n5\r\n{\"u"):
             def broken(engine, request, send, body=body):

@@ -16,7 +16,7 @@ RAIL = {"name": "gpu0", "source": "nvml", "class": "gpu", "scope": "board", "qua
 
 
 class Lender(Engine):
-    """Answers as a perjoule server, whose wall clock is a day ahead; 50 W in even seconds, 150 W in odd ones."""
+    """A fake perjoule server whose wall clock is a day ahead; 50 W in even seconds, 150 W in odd ones."""
 
     def __init__(self, token=None):
         super().__init__(self.lend)
@@ -89,7 +89,7 @@ class Remote(unittest.TestCase):
             lender = Engine(lambda request, send: engine.whole(send, answer))
             return self.attach(engine, f"perjoule:{lender.url}", "Hi")
 
-        with ThreadPool(len(bad)) as pool:  # each mostly waits for readings that never come
+        with ThreadPool(len(bad)) as pool:  # run in parallel: each mostly waits for readings that never come
             for answer, got in zip(bad, pool.map(try_one, bad)):
                 self.assertIn(got.returncode, (0, 3), (answer, got.stderr))
                 self.assertNotIn("runtime error", got.stderr)

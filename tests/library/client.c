@@ -1,5 +1,5 @@
 /* The public header in strict C11 and in C++17: the same program is compiled as both. Records with
- * packed spans, then again without any sensor, where energies have to be NaN and never 0. */
+ * packed spans, then again without any sensor, where energies must be NaN and never 0. */
 #include <perjoule.h>
 
 #include <math.h>
@@ -59,7 +59,7 @@ static int record(const char *power, pj_result *result)
     return 0;
 }
 
-/* Two runs at once inside a window, then a window without sensors. */
+/* Two concurrent runs inside a window, then a window without sensors. */
 static int divide(void)
 {
     pj_session *session = NULL;

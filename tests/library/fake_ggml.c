@@ -1,6 +1,6 @@
-/* A stand-in for libggml-base: the functions that libperjoule-llama.so uses or replaces, and a
- * scheduler that computes a graph as ggml's does, in groups that end where the callback asks.
- * FAKE_QUICK=1: it computes nothing. */
+/* A stand-in for libggml-base: the functions that libperjoule-llama.so uses or interposes, and a
+ * scheduler that, like ggml's, computes a graph in groups that end where the eval callback asks for
+ * it. FAKE_QUICK=1: no computation. */
 #include "fake_llama.h"
 
 #include <stdlib.h>

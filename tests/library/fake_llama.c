@@ -1,6 +1,7 @@
 /* A stand-in for libllama: three layers of a graph named as llama.cpp names it, with flash
  * attention or (FAKE_SOFTMAX=1) without, reused from step to step as llama.cpp does. FAKE_LAG=1:
- * results are 20 ms late, as those of a device. FAKE_CALLBACK=1: it sets a callback of its own. */
+ * results arrive 20 ms late, as from a GPU. FAKE_CALLBACK=1: the program sets its own eval
+ * callback. */
 #include "fake_llama.h"
 
 #include <stdio.h>

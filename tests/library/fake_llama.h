@@ -1,6 +1,6 @@
 /* What the stand-ins for llama.cpp's libraries and their client share: the functions that
- * libperjoule-llama.so takes over or asks. The batch has the layout of llama.cpp's versions of 2025
- * and 2026; with OLD that of 2024, when there was no llama_batch_ext. */
+ * libperjoule-llama.so interposes or calls. The batch has the layout of llama.cpp's versions of
+ * 2025 and 2026; with OLD that of 2024, when there was no llama_batch_ext. */
 #ifndef FAKE_LLAMA_H
 #define FAKE_LLAMA_H
 

@@ -4,8 +4,8 @@
 Usage: layout.py LIBRARY ROOT COMPILER... [--write]
 
 Compares with tests/library/libperjoule.abi (64-bit Linux): exported symbols with their version,
-size and member offsets of every public struct, and values of every enumeration. Also counts the
-libraries that the library needs: at most five, none of HTTP, TLS or the engine. After a deliberate
+size and member offsets of every public struct, and values of every enumeration. Also checks the needed libraries: at
+most five, none for HTTP, TLS or the engine. After a deliberate
 addition `--write` rewrites the file; existing entries must not change while the ABI's version
 stays.
 """
@@ -27,7 +27,7 @@ def header_text():
 
 
 def members(body):
-    """Names of a struct's members; several declarators and arrays are known."""
+    """Names of a struct's members; handles several declarators per line and arrays."""
     for declaration in body.split(";"):
         for declarator in declaration.split(","):
             name = re.search(r"(\w+)\s*(\[[^\]]*\])?\s*$", declarator.strip())

@@ -1,14 +1,15 @@
-/* A program as llama.cpp's are: warms up, reads a prompt of seven tokens in two batches, generates
- * five, pauses, then serves two sequences at once (one reads four tokens while the other
- * generates). Prints its logits.
+/* A program like those of llama.cpp: warms up, decodes a prompt of seven tokens in two batches,
+ * generates five, pauses, then serves two sequences at once (one has a prompt of four tokens while
+ * the other generates). Prints its logits.
  *
  * Usage: llama_client [GENERATED [decode|encode|process|reset]]
  * encode: the prompt goes through llama_encode. process: llama_batch_ext. reset: the warm-up is a
- * plain step after which the counters are reset; so it is with process and in OLD versions.
- * FAKE_RESULT=logits|synchronize: how the last result before the pause is waited for.
- * "generated" on standard error tells when it pauses.
- * FAKE_BATCHES=1: many other batches are filled and freed before it begins.
- * FAKE_CONTEXTS=1: a second context beside the first, and a third afterwards. */
+ * plain step followed by a reset of the performance counters, as always with process and in OLD
+ * versions.
+ * FAKE_RESULT=logits|synchronize: how to wait for the last result before the pause. It prints
+ * "generated" to standard error when it pauses. FAKE_BATCHES=1: many other batches are filled and
+ * freed first.
+ * FAKE_CONTEXTS=1: a second context at the same time, and a third afterwards. */
 #include "fake_llama.h"
 
 #include <stdio.h>
@@ -26,7 +27,7 @@ static bool is(const char *name)
 #ifndef OLD
 static struct llama_batch_ext *extended;
 
-/* The first tokens are given in each of the ways there are. */
+/* The first tokens use each of the existing ways to fill a batch. */
 static int32_t add(int32_t index, int32_t sequence, int32_t token)
 {
     static const float numbers[] = {0.5f, 1, 2, 4};
@@ -117,7 +118,7 @@ static void decode_last(struct llama_context *c, int32_t token)
         show(llama_get_logits_ith(c, -1));
 }
 
-/* Sequence 1 generates; sequence 2 reads `count` - 1 tokens. */
+/* Sequence 1 generates; sequence 2 has a prompt of `count` - 1 tokens. */
 static void decode_two(struct llama_context *c, int32_t count)
 {
     llama_batch b = llama_batch_init(count, 0, 1);
@@ -162,7 +163,7 @@ static void use_other_contexts(struct llama_context *first)
 }
 
 #ifdef STATIC
-/* What a statically linked program has in its messages. */
+/* A string by which statically linked programs are recognised. */
 const char *const messages[] = {"llama_model_load: error loading model", "ggml_backend_load"};
 #endif
 

@@ -1,5 +1,5 @@
-/* Runs a plugin that is linked with libllama: the library is then not in the global scope, as in
- * programs that load their engines at run time. */
+/* Runs a plugin linked with libllama, so that its symbols are not in the global scope, as in
+ * programs that dlopen their engines. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>

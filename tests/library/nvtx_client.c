@@ -1,7 +1,8 @@
-/* A program with NVTX ranges, without NVTX: loads the injection library as NVTX's header does and
- * calls through the slots that it fills. With a number: so many push and pop pairs, and their cost.
- * With "flood" and a number: so many of each kind of range, nested, while nobody reads; then "go"
- * is printed and a line awaited. With "kill" and a number: so many pairs, then SIGKILL. */
+/* A program with NVTX ranges that does not need NVTX: it loads the injection library as NVTX's
+ * header does and calls the function pointers that it fills in. With N: N push/pop pairs, and their
+ * cost. With "flood" N: N nested ranges of each kind while nobody reads; then it prints "go" and
+ * waits for a line. With "kill" N: N pairs, then SIGKILL; with "_exit" N: N pairs, then
+ * _exit. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
@@ -120,6 +121,7 @@ int main(int argc, char **argv)
         return 3;
     }
     if (argc > 2 && strcmp(argv[1], "kill") == 0) return measure(atoi(argv[2])), raise(SIGKILL);
+    if (argc > 2 && strcmp(argv[1], "_exit") == 0) measure(atoi(argv[2])), _exit(5);
     if (argc > 2) return flood(atoi(argv[2]));
     if (argc > 1) return measure(atoi(argv[1]));
     pthread_t thread;
@@ -134,7 +136,7 @@ int main(int argc, char **argv)
     uint64_t range = ((uint64_t(*)(const char *))core[5])("started");
     usleep(10000);
     ((void (*)(uint64_t))core[7])(range);
-    ((void (*)(uint64_t))core[7])(range); /* twice: nothing */
+    ((void (*)(uint64_t))core[7])(range); /* ending it twice has no effect */
     ((int (*)(void *))core2[5])(domain);
     a.size = 8;
     ((int (*)(const attributes *))core[8])(&a); /* too short to hold a message */

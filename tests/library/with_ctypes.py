@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The library from Python with nothing but ctypes, and with cffi where that is installed.
+"""The library from Python with only ctypes, and with cffi where it is installed.
 
 Usage: with_ctypes.py LIBRARY ROOT
 
 Records a run whose spans arrive packed, in the layouts that the header promises, stores it in a
-database of its own and reads it back with sqlite3. PERJOULE_POWER and PERJOULE_DB have to hold for the
-library as they do for the program.
+database of its own and reads it back with sqlite3. PERJOULE_POWER and PERJOULE_DB must apply to the library as to the
+program.
 """
 import array
 import ctypes as c
@@ -97,7 +97,7 @@ def must(status):
 
 
 def word(kind, id_, layer=-1, detail=0):
-    """The third and fourth 64-bit integer of a record, made once per module."""
+    """The third and fourth 64-bit integer of a record, computed once per module."""
     what = struct.unpack("=q", struct.pack("=IHH", id_, kind, 0))[0]
     return what, struct.unpack("=q", struct.pack("=iI", layer, detail))[0]
 
@@ -137,7 +137,7 @@ def record(session):
 
 
 def window(session):
-    """A window around two runs that share the machine: their energies are in it."""
+    """A window around two concurrent runs contains their energies."""
     open_window, runs, energies = c.c_void_p(), [c.c_void_p(), c.c_void_p()], []
     must(lib.pj_window_begin(session, c.byref(open_window), c.byref(error)))
     options = RunOptions(size=c.sizeof(RunOptions), model_name=b"shared", engine=b"python")

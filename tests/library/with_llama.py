@@ -19,7 +19,7 @@ LAYERS = 3
 
 
 class Run:
-    """One execution, and what was stored of it."""
+    """One execution and its stored run."""
 
     def __init__(self, folder, *words, depth=None, options=(), env=None):
         self.database = str(pathlib.Path(folder, "runs.db"))
@@ -55,7 +55,7 @@ def check_steps(run, alone):
     assert (run.done.returncode, run.done.stdout) == (alone.returncode, alone.stdout), run.done
     info = run.info
     assert (info["engine"], info["model_name"], info["scope"]) == ("llama.cpp", "Fake Model", "machine"), info
-    # 7 tokens in two batches, then 4 of another sequence beside a generated one
+    # 7 tokens in two batches, then 4 of another sequence along with a generated one
     assert (info["input_tokens"], info["output_tokens"]) == (11, 2 + 5 + 2 + 2), info
     assert {"prefill", "decode"} <= set(run.phases), run.phases
     assert run.sections.count("warmup") == 1 and run.sections.count("prompt_batch") == 2, run.sections
@@ -105,25 +105,25 @@ def with_stand_ins(folder):
     softmax = Run(folder, client, depth="deep", env={"FAKE_SOFTMAX": "1"})
     assert softmax.done.returncode == 3 and softmax.components() == parts, softmax.components() ^ parts
 
-    # more nodes than the pipe holds: steps stay whole, and what is missing is counted
+    # more nodes than the pipe holds: steps stay whole, and lost ones are counted
     flood = Run(folder, client, "400", depth="deep")
     assert len(flood.tokens) == 401 and "markers_ignored" not in flood.warnings, (len(flood.tokens), flood.warnings)
 
 
 def alone_and(folder, *words, env=None, **how):
-    """The program without us, and a run of it."""
+    """The program alone, and recorded."""
     alone = subprocess.run(words, capture_output=True, env={**environment, **(env or {})})
     return Run(folder, *words, env=env, **how), alone
 
 
 def with_each_interface(folder):
-    """Every function that is taken over, in each shape it has had."""
+    """Every interposed function, in each of its historical signatures."""
     for words in ([client, "5", "encode"], [client, "5", "reset"], [client, "5", "process"], [old]):
         for depth in ("off", "deep"):
             run, alone = alone_and(folder, *words, depth=depth)
             check_steps(run, alone)
         check_layers(run, 9)
-    # batches that are gone take no room from those to come
+    # freed batches take up no space
     run, alone = alone_and(folder, client, "5", "process", env={"FAKE_BATCHES": "1"}, depth="off")
     check_steps(run, alone)
     run, alone = alone_and(folder, loader, plugin, "5", "process", options=["--llama"])
@@ -132,7 +132,7 @@ def with_each_interface(folder):
 
 
 def with_late_results(folder):
-    """A token ends when its result is there, whichever function waited for it."""
+    """A token ends when its result is available, whichever function waited for it."""
     for how in ("ith", "logits", "synchronize"):
         run, alone = alone_and(folder, client, env={"FAKE_LAG": "1", "FAKE_RESULT": how}, depth="off")
         check_steps(run, alone)
@@ -145,7 +145,7 @@ def with_contexts(folder):
     assert run.sections.count("another_context") == 1 and run.sections.count("prompt_batch") == 3, run.sections
     assert (run.info["input_tokens"], run.info["output_tokens"]) == (13, 13), run.info
     assert len(run.tokens) == 7, run.tokens
-    # a program that watches its nodes itself goes on doing so
+    # a program's own eval callback keeps working
     run, alone = alone_and(folder, client, env={"FAKE_CALLBACK": "1"})
     assert b"nodes seen" in alone.stdout
     check_steps(run, alone)
@@ -153,7 +153,7 @@ def with_contexts(folder):
 
 
 def with_full_pipe():
-    """Nobody reads while the program works: steps that are left out are counted, the others stay whole."""
+    """Nobody reads while the program works: dropped steps are counted, the others stay whole."""
     read, write = os.pipe()
     os.set_blocking(write, False)
     library = pathlib.Path(program).parent / "libperjoule-llama.so"
@@ -184,15 +184,15 @@ def with_full_pipe():
 
 
 def with_settings(folder):
-    # a user's own names win; another preloaded library stays
+    # settings of the user take precedence; another preloaded library is kept
     named = Run(folder, client, options=["--engine", "mine", "--model", "toy"], env={"LD_PRELOAD": "libm.so.6"})
     assert (named.info["engine"], named.info["model_name"]) == ("mine", "toy") and named.tokens, named.info
-    # a script that starts the program: only when asked
+    # a script that starts the program: only on request
     script = ["sh", "-c", f"{client}; exit 4"]
     assert not Run(folder, *script).tokens
     through = Run(folder, *script, options=["--llama"])
     assert through.done.returncode == 4 and len(through.tokens) == 6, through.done
-    # a statically linked program is out of reach, which one line says; any other has nothing to do with it
+    # a statically linked llama.cpp cannot be interposed, which one line reports; other programs get no such line
     outside = Run(folder, static)
     lines = [x for x in outside.done.stderr.decode().splitlines() if "statically" in x]
     assert len(lines) == 1 and outside.done.returncode == 3 and not outside.tokens, outside.done.stderr

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""NVTX ranges under `perjoule exec`: from a C program that loads the injection library as NVTX does, and
-from PyPI's nvtx where a Python has it: this one, that of the tests with torch, or (CI=true) a virtual environment
-that is made for it once.
+"""NVTX ranges under `perjoule exec`: from a C program that loads the injection library as NVTX does, and from the
+Python package nvtx, if it is installed in this Python, that of the torch tests, or (CI=true) a virtual environment
+created for it.
 
 Usage: with_nvtx.py PROGRAM CLIENT
 """
@@ -30,7 +30,8 @@ def run(database, *words, **extra):
 
 
 def flood(count):
-    """More ranges than the pipe and the buffer hold: what is written must pair up, the rest be counted."""
+    """More ranges than the pipe and the buffer hold: written begins and ends must match, and the rest must be
+    counted."""
     read, write = os.pipe()
     os.set_blocking(write, False)
     library = pathlib.Path(program).parent / "libperjoule-nvtx.so"
@@ -58,7 +59,7 @@ def flood(count):
             begun += 1
             late |= words[4] == "late"
         elif words[2] == "end":
-            stack.pop()  # an end without its begin would fail here
+            stack.pop()  # an end without a begin would fail here
             ended += 1
         else:
             finished += 1
@@ -97,13 +98,22 @@ with tempfile.TemporaryDirectory() as folder:
     assert done.returncode == 0 and "ns per range" in done.stdout, done
     print(f"nvtx from C: {done.stdout.strip()}, {count} of 20000 ranges recorded")
     assert count > 0
-    # what a killed program had not written yet is missing, and the run says so; what came is kept
-    done, sections, count, warnings = run(database, client, "kill", "20000")
-    assert done.returncode == 128 + 9 and 0 < count <= 20000 and set(sections) == {"range"}, (done, sections, count)
-    assert [w for w in warnings if "killed by signal 9" in w and "not known" in w], warnings
+    # what a program had not written when it was killed or left by _exit is read from shared memory
+    for how, code in (("kill", 128 + 9), ("_exit", 5)):
+        done, sections, count, warnings = run(database, client, how, "40")
+        assert done.returncode == code and count == 40 and set(sections) == {"range"}, (how, done, count)
+        assert not any("not known" in w for w in warnings), warnings
+        done, _, count, warnings = run(str(pathlib.Path(folder, f"{how}.db")), client, how, "20000")
+        lost = sum(int(w.split()[0]) for w in warnings if "were lost" in w)
+        assert done.returncode == code and count + lost == 20000, (how, count, warnings)
+    # a file of the program's own that has the number of the markers' descriptor is left alone
+    own = pathlib.Path(folder, "own.txt")
+    script = f'eval "exec \'{client}\' 100 $PERJOULE_MARKERS>\'{own}\'"'
+    done, _, _, _ = run(database, "sh", "-c", script)
+    assert done.returncode == 3 and "refused" in done.stdout and own.read_bytes() == b"", (done, own.read_bytes())
     done, _, _, _ = run(database, "sh", "-c", 'echo begin section s >&"$PERJOULE_MARKERS"; kill -9 $$')
     assert done.returncode == 128 + 9 and "not known" not in done.stderr, done
-    # somebody else's injection library is left alone, and that is said
+    # another injection library is left in place, which is reported
     done, _, _, warnings = run(database, client, NVTX_INJECTION64_PATH="/nowhere/other.so")
     assert done.returncode == 3 and "/nowhere/other.so" in done.stdout, done
     assert any("NVTX_INJECTION64_PATH" in w for w in warnings), warnings

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A program linked against libperjoule.a with nothing but what the pkg-config file names, which hands its users no
-flags of other libraries.
+"""A program linked against libperjoule.a with only the flags of its pkg-config file, which must not expose those of
+other libraries.
 
 Usage: with_static.py PKGCONFIG ARCHIVE ROOT COMPILER...
 """
