@@ -179,12 +179,12 @@ static void drop_cells(pj_division *d)
 
 /* ---- what is known -------------------------------------------------------------------------- */
 
-int64_t pj_division_known_ns(const pj_division *d)
+int64_t pj_division_known_ns(const pj_division *d, const bool *rails)
 {
     int64_t known = INT64_MAX;
     for (uint32_t r = 0; r < d->rail_count; r++) {
         int64_t begin_ns, end_ns;
-        if (!d->in_total[r]) continue;
+        if (!d->in_total[r] || (rails && !rails[r])) continue;
         if (!pj_curve_span(d->curves[r], &begin_ns, &end_ns)) return INT64_MIN;
         if (end_ns < known) known = end_ns;
     }
@@ -229,7 +229,7 @@ static bool determine(pj_division *d, cell *c)
 
 void pj_division_settle(pj_division *d, int64_t now_ns, int64_t force_ns)
 {
-    int64_t known_ns = pj_division_known_ns(d);
+    int64_t known_ns = pj_division_known_ns(d, NULL);
     const cell *now = present(d);
     if (now && now_ns - now->begin_ns > LONGEST_CELL_NS && cut(d, &now_ns)) set_shares(d);
     while (d->settled < d->cell_count) {

@@ -42,8 +42,9 @@ bool pj_division_is_shared(const pj_division_member *member);
 bool pj_division_next(pj_division *division, pj_division_member *member, pj_share_record *record,
                       const pj_share_energy **energies);
 
-/* Until when every rail that counts in the total is known; INT64_MIN: nothing is. */
-int64_t pj_division_known_ns(const pj_division *division);
+/* Until when every rail that counts in the total is known, or of those the ones set in `rails` if
+ * that is not NULL; INT64_MIN: nothing is. */
+int64_t pj_division_known_ns(const pj_division *division, const bool *rails);
 /* Determines the energy of all cells that the sensors have seen, and of those that ended before
  * `force_ns` even if they have not. */
 void pj_division_settle(pj_division *division, int64_t now_ns, int64_t force_ns);

@@ -172,9 +172,9 @@ static bool is_observed(const pj_joules *j)
         bool is_short = run_ns < j->d->rails[result->rail].period_ns;
         if (result->observed < (is_short ? LEAST_OBSERVED_SHORT : LEAST_OBSERVED)) return false;
         const pj_rail *rail = &j->d->rails[result->rail];
-        bool sees_part = rail->window_ns > 0 && rail->window_ns * 10 < rail->period_ns * 9;
         if (may_be_missed(j, result, run_ns)) return false;
-        if (is_short && sees_part && net_mj < 3 * (double)j->run.net_sd_mj) return false;
+        if (is_short && pj_rail_sees_part(rail) && net_mj < 3 * (double)j->run.net_sd_mj)
+            return false;
     }
     return true;
 }
@@ -188,7 +188,9 @@ static void judge_resolution(pj_joules *j)
         j->run.absence = j->result_count ? PJ_ABSENT_SENSOR_GAP : PJ_ABSENT_NO_SENSOR;
         return;
     }
-    if (observed && 1.96 * (double)j->run.sd_mj <= fabs(run_mj)) return;
+    /* not the gain, which is as uncertain however long the run */
+    double resolved_sd_mj = hypot((double)j->run.sd.random_mj, (double)j->run.sd.bias_mj);
+    if (observed && 1.96 * resolved_sd_mj <= fabs(run_mj)) return;
     j->below_resolution = true;
     for (uint32_t i = 0; i < tree->node_count; i++) {
         const pj_node *node = &tree->nodes[i];

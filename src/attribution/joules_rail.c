@@ -102,6 +102,25 @@ static double net_mw(const pj_window *w, double idle_mw)
     return w->energy_mj / ((double)(w->end_ns - w->begin_ns) * 1e-9) - idle_mw;
 }
 
+static int64_t longest_window(const pj_rail_result *result)
+{
+    int64_t longest = 0;
+    for (size_t i = 0; i < result->window_count; i++) {
+        int64_t length = result->windows[i].end_ns - result->windows[i].begin_ns;
+        if (length > longest) longest = length;
+    }
+    return longest;
+}
+
+/* Whether the readings are those of a long average, each of which overlaps the next. */
+static bool overlaps(const pj_joules *j, const pj_rail_result *result, int64_t period)
+{
+    int64_t longest = longest_window(result);
+    return !result->counter && rail_of(j, result)->lag_ns == 0 && period > 0 &&
+           longest * 2 > period * 3 && longest / period < 100 && result->window_count > 1 &&
+           result->windows[1].begin_ns < result->windows[0].end_ns;
+}
+
 /* Drops windows wholly outside the run in which other work kept the machine busy, and those beyond
  * them: they say nothing about this run. */
 static void drop_busy_margins(const pj_joules *j, pj_rail_result *result, int64_t period)
@@ -178,13 +197,15 @@ static pj_class_prior prior_of(pj_joules *j, uint32_t rail, uint32_t pool)
 }
 
 /* Energy of the time that windows cover, and its uncertainty beyond the windows' own noise: none
- * where they tile it. */
+ * where they tile it. Of overlapping windows the curve is no second observation: it was resolved
+ * from the same noisy readings. */
 static void measure_total(const pj_joules *j, const pj_rail_result *result, bool as_declared,
                           int64_t begin_ns, int64_t end_ns, pj_curve_energy *total)
 {
     double seen_mj = 0, seen_s = 0;
     pj_curve_query(j->curves[result->rail], begin_ns, end_ns, total);
-    if (as_declared && !isnan(total->energy_mj)) return;
+    bool has_curve = as_declared && !overlaps(j, result, period_of(j, result));
+    if (has_curve && !isnan(total->energy_mj)) return;
     for (size_t i = 0; i < result->window_count; i++) {
         const pj_window *w = &result->windows[i];
         seen_mj += w->energy_mj;
@@ -267,20 +288,12 @@ static pj_status make_blocks(pj_joules *j, pj_rail_result *result, int64_t perio
 {
     for (uint32_t c = 0; c < j->pool_count; c++)
         j->pool_mw[c] = result->has_fit ? result->fit.power_mw[c] : 0;
-    int64_t longest = 0;
-    for (size_t i = 0; i < result->window_count; i++) {
-        int64_t length = result->windows[i].end_ns - result->windows[i].begin_ns;
-        if (length > longest) longest = length;
-    }
+    int64_t longest = longest_window(result);
     double noise = result->has_fit ? result->fit.noise : 0;
-    bool overlapping = !result->counter && rail_of(j, result)->lag_ns == 0 && period > 0 &&
-                       longest * 2 > period * 3 && longest / period < 100 &&
-                       result->window_count > 1 &&
-                       result->windows[1].begin_ns < result->windows[0].end_ns;
     pj_blocks_input input = {.windows = result->windows,
                              .count = result->window_count,
                              .period_ns = period,
-                             .overlapping = overlapping,
+                             .overlapping = overlaps(j, result, period),
                              .begin_ns = j->tree->begin_ns,
                              .end_ns = j->tree->end_ns,
                              .edge_ns = EDGE_PERIODS * period + longest,
@@ -289,7 +302,7 @@ static pj_status make_blocks(pj_joules *j, pj_rail_result *result, int64_t perio
                              .power_mw = j->pool_mw,
                              .idle_mw = j->d->baseline_mw[result->rail],
                              .noise = noise,
-                             .reading_noise = fmin(noise, PJ_USUAL_POWER_NOISE)};
+                             .usual_noise = PJ_USUAL_POWER_NOISE};
     return pj_blocks_init(&input, &result->blocks, err);
 }
 
@@ -339,7 +352,8 @@ static spread_sums sum_leaves(const pj_joules *j, const pj_rail_result *result, 
     return sums;
 }
 
-/* Squared residuals of the blocks beyond what class powers predict. */
+/* Squared residuals of the blocks beyond what class powers predict; where windows overlap, as large
+ * as the readings allow, since those of the blocks are shrunk to zero. */
 static double sum_residuals(const pj_joules *j, const pj_rail_result *result)
 {
     const pj_blocks *b = &result->blocks;
@@ -348,6 +362,7 @@ static double sum_residuals(const pj_joules *j, const pj_rail_result *result)
         const pj_segment *s = &b->segments[k];
         double idle_mj = isnan(idle_mw) ? 0 : idle_mw * (double)(s->end_ns - s->begin_ns) * 1e-9;
         double away = s->energy_mj - idle_mj - b->expected_mj[k];
+        if (b->factor) away = sqrt(b->most_load_mw2) * (double)(s->end_ns - s->begin_ns) * 1e-9;
         if (isfinite(away) && b->expected_mj[k] > 0.1 * fabs(s->energy_mj - idle_mj))
             squares += away * away;
     }
@@ -540,8 +555,10 @@ pj_status pj_joules_rail(pj_joules *j, uint32_t rail, pj_error *err)
     pj_rail_result *result = &j->results[j->result_count++];
     const pj_rail *r = &j->d->rails[rail];
     double idle_sd = j->d->baseline_sd_mw[rail];
+    /* a counter of a sensor that sees a part of the time is treated as its power */
+    pj_rail_kind curve_kind = pj_curve_rail(j->curves[rail])->kind;
     *result = (pj_rail_result){.rail = rail,
-                               .counter = r->kind == PJ_RAIL_COUNTER || r->lag_ns > 0,
+                               .counter = curve_kind == PJ_RAIL_COUNTER || r->lag_ns > 0,
                                .idle_sd_mw = isnan(idle_sd) ? 0 : idle_sd,
                                .gain_sd = r->gain_sd > 0 ? r->gain_sd : PJ_USUAL_GAIN_SD,
                                .gain_group = gain_group(j, rail)};

@@ -6,10 +6,10 @@
  * plausible are kept as several timings with weights. */
 #include "attribution/joules.h"
 
+#include "base/median.h"
 #include "base/memory.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_WINDOWS = 600, MOST_DELAYS = 96, MOST_LENGTHS = 5, STEPS_A_PERIOD = 16 };
@@ -329,12 +329,6 @@ static bool has_edges(const pj_window *windows, size_t count)
     return most - least > LEAST_EDGE * fmax(fabs(most), fabs(least));
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Whether some readings differ from the others by more than their noise, taken from the median
  * difference of neighbours. Meant for a run shorter than a window, which changes few of them. */
 static bool stands_out(const pj_window *windows, size_t count)
@@ -349,7 +343,7 @@ static bool stands_out(const pj_window *windows, size_t count)
         most = fmax(most, mw);
         before = mw;
     }
-    qsort(steps, count - 1, sizeof *steps, by_value);
+    pj_sort_doubles(steps, count - 1);
     double noise = steps[(count - 1) / 2] / (0.6745 * M_SQRT2);
     pj_free(steps);
     return most - least > CLEAR * noise;

@@ -6,9 +6,10 @@
  *
  * an error dp of the class powers changes it by (t - c A) dp, where t is the set's time in each
  * class, A the classes' time in each window and c the window's influence on the figure (the energy
- * of a whole block does not depend on class powers). Other contributions: window noise through c
- * (random); power variation between leaves of a class, idle power, and alternative window timings
- * that the readings do not exclude (bias); the sensor's gain.
+ * of a whole block does not depend on class powers). Where windows overlap, the powers were fitted
+ * to the very readings that then correct them, and the two errors add up. Other contributions:
+ * window noise through c (random); power variation between leaves of a class, idle power, and
+ * alternative window timings that the readings do not exclude (bias); the sensor's gain.
  */
 #include "attribution/joules.h"
 
@@ -156,6 +157,7 @@ static double inside_variance(judgement *g, const pj_rail_result *result, size_t
                    fit->covariance[(size_t)i * fit->class_count + g->used[b]];
     }
     double powers = own - 2 * f * both + f * f * c->along;
+    if (result->blocks.factor) powers = fmax(powers, own - f * f * c->along);
     return (powers > 0 ? powers : 0) + f * f * c->noise_var;
 }
 
@@ -164,9 +166,14 @@ static double across_variance(judgement *g, const pj_rail_result *result, size_t
     size_t first, last;
     double noise = pj_blocks_influence(&result->blocks, low, high - low, g->f + low, g->scratch,
                                        g->influence, &first, &last);
+    double both = 0;
+    times_covariance(&result->fit, g->times, g->moved);
     subtract_windows(result, first, last, g->influence, -1, g->times);
     for (size_t w = first; w < last; w++) g->influence[w] = 0;
+    for (size_t c = 0; c < result->fit.class_count; c++) both += g->times[c] * g->moved[c];
     double powers = times_covariance(&result->fit, g->times, g->moved);
+    /* with the covariance of the powers' error and the readings' noise: u S u + 2 u S (t - u) */
+    if (result->blocks.factor) powers = fmax(powers, 2 * both - powers);
     memset(g->times, 0, result->fit.class_count * sizeof(double));
     return powers + noise;
 }

@@ -85,11 +85,12 @@ void pj_tree_fini(pj_tree *tree); /* may run twice */
 void pj_tree_class_name(const pj_tree *tree, const pj_tree_class *class_, char *text, size_t bytes);
 /* Whether an inner span's energy is not also charged to the enclosing span, which then has only its
  * own time: so where the inner is no finer than the outer (a component in a component, a token in a
- * token), except for a section in a token. */
+ * token), except for a section in a token or in a section: ranges that programs open within ranges
+ * contain them. */
 static inline bool pj_tree_stands_apart(uint8_t outer, uint8_t inner)
 {
     return inner <= outer && outer != PJ_NODE_ROOT &&
-           !(outer == PJ_SPAN_TOKEN && inner == PJ_SPAN_SECTION);
+           !(inner == PJ_SPAN_SECTION && (outer == PJ_SPAN_TOKEN || outer == PJ_SPAN_SECTION));
 }
 /* The nearest ancestor of that kind, UINT32_MAX: none. */
 uint32_t pj_tree_ancestor(const pj_tree *tree, uint32_t node, pj_span_kind kind);

@@ -146,3 +146,9 @@ size_t pj_decimal_float(float value, char *text)
     }
     return (size_t)n;
 }
+
+int pj_decimals_for(double half_width)
+{
+    if (!(half_width > 0) || isinf(half_width)) return 3;
+    return (int)fmin(fmax(1 - floor(log10(half_width)), 0), 6);
+}

@@ -42,10 +42,14 @@ void pj_nearest_offer(pj_nearest *nearest, const char *word, size_t length)
 {
     size_t wanted = strlen(nearest->wanted);
     if (!wanted || wanted > MAX_WORD || !length || length > MAX_WORD) return;
-    size_t d = distance(nearest->wanted, wanted, word, length);
+    size_t d = 1, most = (wanted + 2) / 3,
+           differ = wanted > length ? wanted - length : length - wanted;
     /* an abbreviation counts as one edit */
-    if (wanted >= 2 && wanted < length && strncmp(word, nearest->wanted, wanted) == 0) d = 1;
-    if (d > (wanted + 2) / 3 || d >= nearest->distance) return;
+    if (wanted < 2 || wanted >= length || strncmp(word, nearest->wanted, wanted) != 0) {
+        if (differ > most || differ >= nearest->distance) return; /* it is at least that */
+        d = distance(nearest->wanted, wanted, word, length);
+    }
+    if (d > most || d >= nearest->distance) return;
     nearest->distance = d;
     nearest->word = word;
     nearest->length = length;

@@ -94,7 +94,7 @@ typedef struct pj_fit {
     double *data_share; /* [C] 1 - posterior / prior variance */
     bool *truncated;    /* [C] was negative, set to 0 */
     double mean_mw;     /* net mean power of the run: the centre of the prior */
-    double noise;       /* posterior mean of a window's relative noise */
+    double noise;       /* a window's relative noise: posterior mean, widened for its own error */
     double spread;      /* posterior root mean square of power between leaves of a class */
     double drift_mw;    /* 1 sigma of the drift of all work (heat) at the highest evidence */
     /* of the normal matrix with independent windows: how well the sensor separates classes */

@@ -333,24 +333,84 @@ static void solve(const pj_blocks *b, size_t first, double *x)
     }
 }
 
-/* Residual energies of the windows; returns the part of their variance that the load itself must
- * explain: variance of a block's residual power, mW^2. */
-static double residual_variance(const pj_blocks *b, const pj_blocks_input *in, double *residual_mj)
+/* Residual energies of the windows. */
+static void find_residuals(const pj_blocks *b, const pj_blocks_input *in, double *residual_mj)
 {
-    double squares = 0, noise = 0, blocks_s2 = 0;
     size_t from = 0;
-    for (size_t i = 0; i < in->count; i++) {
+    for (size_t i = 0; i < b->window_count; i++) {
         const pj_window *w = &in->windows[i];
-        const double *h = &b->share[i * (b->bands + 1)];
         from = skip_leaves(in, from, w->begin_ns);
         residual_mj[i] = w->energy_mj - idle_of(in, w->end_ns - w->begin_ns) -
                          expect(in, from, w->begin_ns, w->end_ns, NULL);
+    }
+}
+
+/* Sum over blocks of the squared difference between the seconds that two windows in a row have of
+ * them. */
+static double seconds_apart(const pj_blocks *b, size_t window)
+{
+    const double *h = &b->share[window * (b->bands + 1)], *before = h - (b->bands + 1);
+    size_t ahead = b->first_block[window] - b->first_block[window - 1];
+    double sum = 0;
+    for (size_t j = 0; j <= b->bands + ahead; j++) {
+        double first = j <= b->bands ? before[j] : 0;
+        double second = j >= ahead ? h[j - ahead] : 0;
+        sum += (second - first) * (second - first);
+    }
+    return sum;
+}
+
+/* Relative noise of the readings, told from variation of the load by the windows' overlap: noise
+ * differs from one reading to the next, the load that they have in common does not. Two equations
+ * for two unknown variances, from the residuals and from the differences between neighbours. */
+static double noise_of_neighbours(const pj_blocks *b, const pj_blocks_input *in,
+                                  const double *residual_mj)
+{
+    double squares = 0, energies = 0, seconds = 0; /* of residuals: what noise and load explain */
+    double apart = 0, apart_energies = 0, apart_seconds = 0; /* the same of the differences */
+    double before = 0;
+    for (size_t i = 0; i < in->count; i++) {
+        const pj_window *w = &in->windows[i];
+        const double *h = &b->share[i * (b->bands + 1)];
+        double energy = w->energy_mj * w->energy_mj, rounding = w->sd_mj * w->sd_mj;
+        squares += residual_mj[i] * residual_mj[i] - rounding;
+        energies += energy;
+        for (size_t j = 0; j <= b->bands; j++) seconds += h[j] * h[j];
+        if (i > 0) {
+            double step = residual_mj[i] - residual_mj[i - 1];
+            apart += step * step - rounding - w[-1].sd_mj * w[-1].sd_mj;
+            apart_energies += energy + before;
+            apart_seconds += seconds_apart(b, i);
+        }
+        before = energy;
+    }
+    double left = apart * seconds - squares * apart_seconds;
+    double right = apart_energies * seconds - energies * apart_seconds;
+    return left > 0 && right > 0 ? sqrt(left / right) : 0;
+}
+
+/* Variance of the blocks' power where there is work, mW^2, as far as the load itself must explain
+ * the residuals. For the solution it is not taken for less than a third of the noise. What it may
+ * be at most follows from the few independent windows of a run. */
+static double load_variance(pj_blocks *b, const pj_blocks_input *in, const double *residual_mj)
+{
+    double squares = 0, noise = 0, blocks_s2 = 0, work_s = 0, window_s = 0;
+    for (size_t i = 0; i < b->window_count; i++) {
+        const double *h = &b->share[i * (b->bands + 1)];
         squares += residual_mj[i] * residual_mj[i];
         noise += b->window_var[i];
-        for (size_t j = 0; j <= b->bands; j++) blocks_s2 += h[j] * h[j];
+        window_s += (double)(in->windows[i].end_ns - in->windows[i].begin_ns) * 1e-9;
+        for (size_t j = 0; j <= b->bands && b->first_block[i] + j < b->count; j++)
+            if (b->expected_mj[b->first_block[i] + j] > 0) blocks_s2 += h[j] * h[j];
     }
-    double excess = fmax(squares - noise, 0.3 * noise);
-    return blocks_s2 > 0 ? excess / blocks_s2 : 1;
+    if (!(blocks_s2 > 0)) return 1;
+    for (size_t k = 0; k < b->count; k++)
+        if (b->expected_mj[k] > 0)
+            work_s += (double)(b->segments[k].end_ns - b->segments[k].begin_ns) * 1e-9;
+    double independent = fmax(work_s / (window_s / (double)b->window_count), 1);
+    double excess = fmax(squares - noise, 0);
+    b->most_load_mw2 = (excess + squares * sqrt(2 / independent)) / blocks_s2;
+    return fmax(excess, 0.3 * noise) / blocks_s2;
 }
 
 static bool fill_overlapping(pj_blocks *b, const pj_blocks_input *in)
@@ -366,10 +426,13 @@ static bool fill_overlapping(pj_blocks *b, const pj_blocks_input *in)
     double *residual = pj_alloc(in->count, sizeof *residual);
     double *rhs = pj_alloc(b->count, sizeof *rhs);
     bool ok = b->factor && residual && rhs;
-    for (size_t i = 0; ok && i < in->count; i++)
-        b->window_var[i] = fmax(window_variance(&in->windows[i], in->reading_noise), 1e-18);
     if (ok) {
-        double load = 1 / fmax(residual_variance(b, in, residual), 1e-12);
+        find_residuals(b, in, residual);
+        double seen = noise_of_neighbours(b, in, residual);
+        double noise = fmin(in->noise, fmax(in->usual_noise, seen));
+        for (size_t i = 0; i < in->count; i++)
+            b->window_var[i] = fmax(window_variance(&in->windows[i], noise), 1e-18);
+        double load = 1 / fmax(load_variance(b, in, residual), 1e-12);
         for (size_t i = 0; i < in->count; i++) add_window(b, i, residual[i], rhs);
         for (size_t k = 0; k < b->count; k++) *cell(b, k, k) += load;
         ok = factorise(b);

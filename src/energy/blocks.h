@@ -31,7 +31,7 @@ typedef struct pj_blocks_input {
     const double *power_mw; /* [classes] net */
     double idle_mw;         /* NAN: 0 */
     double noise;           /* relative noise of a window */
-    double reading_noise;   /* part of that known to be the sensor's own */
+    double usual_noise;     /* up to here it is taken for the sensor's own, beyond if seen to be */
 } pj_blocks_input;
 
 typedef struct pj_blocks {
@@ -55,6 +55,7 @@ typedef struct pj_blocks {
     size_t *first_block;
     double *window_var;
     size_t window_count;
+    double most_load_mw2; /* of the blocks' power where there is work, beyond what was predicted */
 } pj_blocks;
 
 pj_status pj_blocks_init(const pj_blocks_input *input, pj_blocks *blocks, pj_error *err);

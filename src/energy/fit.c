@@ -217,16 +217,35 @@ static double root_mean_spread(const levels *l)
     return sqrt(sum);
 }
 
-/* The posterior mean: where many noises are equally likely, the most likely one alone would make
- * intervals too narrow. */
+/* 97.5 % quantile of Student's t relative to the normal distribution's (Cornish-Fisher). */
+static double students_factor(double freedom)
+{
+    return 1 + 1.2103 / freedom + 1.4399 / (freedom * freedom);
+}
+
+/* The posterior mean, widened so that the normal distribution's 95 % interval covers what Student's
+ * t does: n readings determine a noise to about 1 / sqrt(2 n) of itself, and intervals conditional
+ * on its mean would cover less than they state. A counter's "no noise" is a separate hypothesis. */
 static double mean_noise(const levels *l)
 {
-    double sum = 0, weight = 0;
+    enum { LEAST_FREEDOM = 5 };
+    double all = 0, sum = 0, squares = 0, weight = 0, none = 0;
     for (size_t i = 0; i < l->count; i++) {
-        sum += l->items[i].weight * l->items[i].noise;
-        weight += l->items[i].weight;
+        const level *at = &l->items[i];
+        all += at->weight;
+        if (at->noise <= l->least_noise) {
+            none += at->weight * at->noise;
+            continue;
+        }
+        weight += at->weight;
+        sum += at->weight * at->noise;
+        squares += at->weight * at->noise * at->noise;
     }
-    return weight > 0 ? sum / weight : l->best.noise;
+    if (!(all > 0)) return l->best.noise;
+    if (!(weight > 0)) return none / all;
+    double variance = squares * weight / (sum * sum) - 1; /* relative */
+    double freedom = fmax(1 / fmax(2 * variance, 1e-9), LEAST_FREEDOM);
+    return (none + sum * students_factor(freedom)) / all;
 }
 
 /* Converted from units of the mean power to energies in mJ. */

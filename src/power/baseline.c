@@ -5,11 +5,11 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/median.h"
 #include "base/memory.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_SLICES = 40, MIN_SLICES = 3 };
@@ -49,19 +49,11 @@ double pj_busy_share(const pj_busy *before, const pj_busy *after)
 /* ---- median of slices --------------------------------------------------------------------------
  */
 
-static int compare_double(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double median(const double *values, int count)
 {
     double sorted[MAX_SLICES];
-    if (count == 0) return NAN;
     memcpy(sorted, values, (size_t)count * sizeof *sorted);
-    qsort(sorted, (size_t)count, sizeof *sorted, compare_double);
-    return count % 2 ? sorted[count / 2] : (sorted[count / 2 - 1] + sorted[count / 2]) / 2;
+    return pj_median(sorted, (size_t)count);
 }
 
 /* Mean power of equal slices, where the curve knows the window. */

@@ -22,7 +22,7 @@ void pj_coarsen_init(pj_coarsen *c, const pj_rail *rail, bool declared, int64_t 
         c->interval_ns = rail->window_ns;
     if (c->interval_ns <= rail->period_ns) c->interval_ns = 0;
     if (c->interval_ns == 0 && rail->period_ns == 0 && !counter) c->interval_ns = ASSUMED_NS;
-    if (rail->kind == PJ_RAIL_INSTANT && rail->window_ns > 0 && rail->window_ns < rail->period_ns)
+    if (!average && rail->window_ns > 0 && rail->window_ns < rail->period_ns)
         c->seen_share = (double)rail->window_ns / (double)rail->period_ns;
     c->active = c->interval_ns > 0 || (counter && c->may_stand);
 }
@@ -37,7 +37,7 @@ void pj_coarsen_describe(const pj_coarsen *c, pj_rail *rail)
 {
     if (c->interval_ns == 0) return;
     rail->period_ns = c->interval_ns;
-    if (rail->kind == PJ_RAIL_INSTANT && rail->window_ns > 0)
+    if (rail->kind != PJ_RAIL_AVERAGE && rail->window_ns > 0)
         rail->window_ns = (int64_t)((double)c->interval_ns * c->seen_share);
 }
 

@@ -48,14 +48,26 @@ struct pj_curve {
     double spread_mw2; /* running mean square of power differences between neighbours / 2 */
     double gain;       /* readings are divided by it */
     double debt_mj;    /* energy still to be subtracted without making a piece negative */
+    /* A counter that adds up what a sensor saw in part of each period; `rail` is then the power
+     * whose readings its steps are. */
+    bool is_blind, has_count;
+    double last_count_uj;
+    int64_t last_count_ns;
 };
 
 enum { MAX_FILL_PERIODS = 3 };          /* longer gaps are unknown time */
+enum { MAX_BRIDGED_PERIODS = 4096 };    /* of a blind counter that was not polled */
 static const double MAX_MISSING = 0.05; /* with more of an interval uncovered its energy is NAN */
 /* part of filled energy's error that does not average out */
 static const double FILL_BIAS = 0.1;
 
 /* ---- building ------------------------------------------------------------------------------ */
+
+/* A counter behind a sensor that does not see all of the time is no better than that sensor. */
+static bool is_blind_counter(const pj_rail *rail)
+{
+    return rail->kind == PJ_RAIL_COUNTER && pj_rail_sees_part(rail);
+}
 
 pj_curve *pj_curve_new(const pj_rail *rail)
 {
@@ -64,6 +76,11 @@ pj_curve *pj_curve_new(const pj_rail *rail)
     curve->rail = *rail;
     curve->period_ns = rail->period_ns;
     curve->gain = rail->gain > 0 ? rail->gain : 1;
+    curve->is_blind = is_blind_counter(rail);
+    if (curve->is_blind) {
+        curve->rail.kind = PJ_RAIL_INSTANT;
+        curve->rail.resolution = rail->resolution * 1e-3 / ((double)rail->period_ns * 1e-9);
+    }
     return curve;
 }
 
@@ -245,17 +262,12 @@ static pj_status add_centred(pj_curve *c, int64_t begin, int64_t end, const pj_r
                      0, err);
 }
 
-static pj_status add_power(pj_curve *c, const pj_reading *r, pj_error *err)
+/* The energy of a reading of power. */
+static pj_status add_power_piece(pj_curve *c, const pj_reading *r, int64_t tick, pj_error *err)
 {
-    int64_t tick = tick_of(c, r);
-    if (c->armed && tick <= c->last_tick_ns) return PJ_OK;
     int64_t since_last = c->armed ? tick - c->last_tick_ns : c->period_ns;
-    if (c->rail.period_ns == 0 && c->armed && (c->period_ns == 0 || since_last < c->period_ns))
-        c->period_ns = since_last;
     int64_t window = window_of(c, r, tick), begin = tick - window;
-    pj_status status = add_window(c, begin, tick, r->value, (double)r->fresh_error_ns, err);
-    if (status != PJ_OK) return status;
-    if (c->armed) learn_spread(c, r->value);
+    pj_status status;
     if (c->rail.lag_ns > 0)
         status = add_lagged(c, r, tick, err);
     else if (window * 2 > since_last * 3 && c->period_ns > 0 && window * 2 > c->period_ns * 3)
@@ -267,6 +279,19 @@ static pj_status add_power(pj_curve *c, const pj_reading *r, pj_error *err)
     c->last_tick_ns = tick;
     c->last_edge_ns = (double)r->fresh_error_ns;
     return status;
+}
+
+static pj_status add_power(pj_curve *c, const pj_reading *r, pj_error *err)
+{
+    int64_t tick = tick_of(c, r), since_last = tick - c->last_tick_ns;
+    if (c->armed && since_last <= 0) return PJ_OK;
+    if (c->rail.period_ns == 0 && c->armed && (c->period_ns == 0 || since_last < c->period_ns))
+        c->period_ns = since_last;
+    pj_status status =
+        add_window(c, tick - window_of(c, r, tick), tick, r->value, (double)r->fresh_error_ns, err);
+    if (status != PJ_OK) return status;
+    if (c->armed) learn_spread(c, r->value);
+    return add_power_piece(c, r, tick, err);
 }
 
 /* The sensor must have published again but still shows the same value: it published the same value.
@@ -301,8 +326,52 @@ static pj_status add_power_repeat(pj_curve *c, const pj_reading *r, pj_error *er
     return status;
 }
 
+/* A step is the mean power of its periods. Over several of them only that mean was read: the curve
+ * has a reading for each, and the fit has a single window. */
+static pj_status add_power_of_step(pj_curve *c, const pj_reading *r, double step_uj, int64_t tick,
+                                   pj_error *err)
+{
+    int64_t from = c->last_count_ns, since = tick - from;
+    int64_t count = (since + c->period_ns / 2) / c->period_ns;
+    pj_reading power = *r;
+    power.value = step_uj * 1e-3 / ((double)since * 1e-9) / c->gain;
+    power.fresh_ns = tick + c->rail.delay_ns;
+    if (count <= 1) return add_power(c, &power, err);
+    if (count > MAX_BRIDGED_PERIODS) return PJ_OK; /* a gap */
+    pj_status status = add_window(c, from, tick, power.value, (double)r->fresh_error_ns, err);
+    if (c->armed) learn_spread(c, power.value);
+    for (int64_t i = 1; i <= count && status == PJ_OK; i++)
+        status = add_power_piece(c, &power, from + since * i / count, err);
+    return status;
+}
+
+static pj_status add_blind_counter(pj_curve *c, const pj_reading *r, pj_error *err)
+{
+    int64_t tick = tick_of(c, r);
+    double step = NAN;
+    if (c->has_count && tick <= c->last_count_ns) return PJ_OK;
+    if (c->has_count && r->status == PJ_READING_OK)
+        step = pj_counter_step(&c->rail, c->last_count_uj, r->value);
+    pj_status status = isnan(step) ? PJ_OK : add_power_of_step(c, r, step, tick, err);
+    c->has_count = true;
+    c->last_count_uj = r->value;
+    c->last_count_ns = tick;
+    return status;
+}
+
+static pj_status add_as_power(pj_curve *c, const pj_reading *r, pj_error *err)
+{
+    switch ((pj_reading_status)r->status) {
+    case PJ_READING_OK:
+    case PJ_READING_RESET: return isfinite(r->value) ? add_blind_counter(c, r, err) : PJ_OK;
+    case PJ_READING_LOST: c->armed = c->has_count = false; return PJ_OK;
+    default: return PJ_OK;
+    }
+}
+
 pj_status pj_curve_add(pj_curve *curve, const pj_reading *given, pj_error *err)
 {
+    if (curve->is_blind) return add_as_power(curve, given, err);
     bool counter = curve->rail.kind == PJ_RAIL_COUNTER;
     pj_reading calibrated = *given, *reading = &calibrated;
     if (!counter) calibrated.value /= curve->gain;

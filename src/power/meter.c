@@ -364,6 +364,10 @@ pj_status pj_meter_start(pj_meter *meter, pj_error *err)
         pj_meter_stop(meter);
         return status;
     }
+    /* On a busy machine a thread may begin long after it was started; what happens before a
+     * sensor's first reading has no energy. */
+    for (uint32_t i = 0; i < meter->sampler_count; i++)
+        pj_power_sampler_await_first(meter->samplers[i]);
     return PJ_OK;
 }
 

@@ -45,6 +45,7 @@ const pj_power_env *pj_meter_env(const pj_meter *meter); /* as given to open */
 /* One or two sentences: why there is no power reading and what to do; "" when there are rails. */
 const char *pj_meter_remedy(const pj_meter *meter);
 
+/* Returns when every source has been read once, or a second or so later. */
 pj_status pj_meter_start(pj_meter *meter, pj_error *err);
 void pj_meter_stop(pj_meter *meter); /* joins the threads; may run twice; start may follow again */
 

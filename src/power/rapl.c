@@ -323,7 +323,7 @@ static void explain(const pj_power_env *env, const trouble *t, pj_source_report 
                              t->error ? strerror(t->error) : "unknown reason");
     else if (in_virtual_machine(env))
         pj_source_report_set(report, PJ_SOURCE_ABSENT,
-                             "measure on the host; or --power estimate for modelled figures",
+                             "measure on the host, or use the source estimate for modelled figures",
                              "RAPL is unavailable in a virtual machine");
     else
         pj_source_report_set(

@@ -24,6 +24,10 @@ static const int64_t LIMITS_EVERY_NS = PJ_NS_PER_S;
 static const double LIMIT_STEP = 0.001; /* a larger relative difference is a change */
 /* a stall is reported from this and ten intervals on */
 static const int64_t STALL_NS = PJ_NS_PER_S;
+/* Maximum wait for a source's first read: a second or more. Looks are counted, not time, since a
+ * machine that keeps the sampler from its turn keeps the waiting thread from its own. */
+static const int64_t LOOK_NS = PJ_NS_PER_MS / 20;
+enum { LOOKS = 10000 };
 
 pj_status pj_power_sampler_init(pj_power_sampler *sampler, pj_error *err)
 {
@@ -184,19 +188,22 @@ static bool restart(pj_power_sampler *s)
 /* ---- time ----------------------------------------------------------------------------------- */
 
 /* Boot clock minus monotonic clock: grows while the machine sleeps. */
-static int64_t sleep_offset(void)
+static int64_t sleep_offset(int64_t previous)
 {
 #ifdef CLOCK_BOOTTIME
     struct timespec boot;
-    if (clock_gettime(CLOCK_BOOTTIME, &boot) == 0)
-        return (int64_t)boot.tv_sec * PJ_NS_PER_S + boot.tv_nsec - pj_clock_ns();
+    int64_t before = pj_clock_ns();
+    bool known = clock_gettime(CLOCK_BOOTTIME, &boot) == 0;
+    /* A thread preempted between the two clocks would see sleep where there was none. */
+    if (known && pj_clock_ns() - before < PJ_NS_PER_MS)
+        return (int64_t)boot.tv_sec * PJ_NS_PER_S + boot.tv_nsec - before;
 #endif
-    return 0;
+    return previous;
 }
 
 static void watch_for_sleep(pj_power_sampler *s, int64_t now)
 {
-    int64_t offset = sleep_offset(), slept = offset - s->sleep_offset_ns;
+    int64_t offset = sleep_offset(s->sleep_offset_ns), slept = offset - s->sleep_offset_ns;
     int64_t still = s->last_tick_ns ? now - s->last_tick_ns - step_ns(s) : 0;
     s->sleep_offset_ns = offset;
     s->last_tick_ns = now;
@@ -283,11 +290,13 @@ static void *sampler_main(void *context)
     bool paced = step_ns(s) > s->interval_ns; /* between runs lateness does not matter */
     if (!paced) pj_thread_timer_slack(1);
     int64_t due = s->started_ns = s->last_tick_ns = pj_clock_ns();
-    s->sleep_offset_ns = sleep_offset();
+    s->sleep_offset_ns = sleep_offset(s->sleep_offset_ns);
     for (uint32_t tick = 0; !atomic_load(&s->stop); tick++) {
         int64_t late = pj_clock_ns() - due;
         if (!paced) count_lateness(s, late);
-        if (!pj_power_sampler_tick(s)) break;
+        bool alive = pj_power_sampler_tick(s);
+        atomic_store(&s->begun, true);
+        if (!alive) break;
         int64_t now = pj_clock_ns();
         for (due += step_ns(s); due < now; due += step_ns(s))
             if (!paced) atomic_fetch_add_explicit(&s->missed, 1, memory_order_relaxed);
@@ -322,11 +331,18 @@ pj_status pj_power_sampler_start(pj_power_sampler *sampler, pj_error *err)
     sampler->limits_due_ns = 0;
     rearm(sampler);
     atomic_store(&sampler->stop, false);
+    atomic_store(&sampler->begun, false);
     char name[16] = "pj-";
     strncat(name, sampler->source->name, sizeof name - 4);
     pj_status status = pj_thread_start(&sampler->thread, name, sampler_main, sampler, err);
     sampler->running = status == PJ_OK;
     return status;
+}
+
+void pj_power_sampler_await_first(const pj_power_sampler *sampler)
+{
+    for (int look = 0; look < LOOKS && sampler->running && !atomic_load(&sampler->begun); look++)
+        pj_clock_sleep_until(pj_clock_ns() + LOOK_NS);
 }
 
 void pj_power_sampler_stop(pj_power_sampler *sampler)

@@ -32,7 +32,7 @@ typedef struct pj_power_sampler {
     pj_ring events;   /* of pj_meter_event */
     pthread_t thread;
     bool running;
-    _Atomic bool stop;
+    _Atomic bool stop, begun; /* begun: the first tick of this start is over */
     int64_t started_ns;
     uint32_t sequence;
     int64_t last_tick_ns, sleep_offset_ns;
@@ -51,6 +51,9 @@ typedef struct pj_power_sampler {
 pj_status pj_power_sampler_init(pj_power_sampler *sampler, pj_error *err);
 void pj_power_sampler_fini(pj_power_sampler *sampler); /* stops, closes the source; may run twice */
 pj_status pj_power_sampler_start(pj_power_sampler *sampler, pj_error *err);
+/* Returns when the first read is over, a second or so later at most: from then on energy is known.
+ */
+void pj_power_sampler_await_first(const pj_power_sampler *sampler);
 void pj_power_sampler_stop(pj_power_sampler *sampler); /* may run twice */
 /* One tick: reads, classifies, passes on. Called by the thread; tests and the characterisation call
  * it directly. False: the source is lost for good. */

@@ -66,18 +66,32 @@ static double stepped(double value, double step)
     return step > 0 ? floor(value / step) * step : value;
 }
 
-static double value_of(sim_state *s, uint32_t rail)
+static double power_of(const sim_state *s, uint32_t rail, double noise)
 {
     const pj_sim_spec *spec = &s->spec;
     uint64_t bits = atomic_load_explicit(&s->activity, memory_order_relaxed);
-    double net, noise = 1 + spec->noise * pj_random_normal(&s->random);
+    double net;
     memcpy(&net, &bits, sizeof net);
-    double mw = spec->rails[rail].share * (spec->idle_mw + net) * spec->gain * noise;
-    mw = mw + spec->offset_mw > 0 ? mw + spec->offset_mw : 0;
+    double mw = spec->rails[rail].share * (spec->idle_mw + net) * spec->gain * (1 + noise);
+    return mw + spec->offset_mw > 0 ? mw + spec->offset_mw : 0;
+}
+
+static double value_of(sim_state *s, uint32_t rail)
+{
+    const pj_sim_spec *spec = &s->spec;
+    double mw = power_of(s, rail, spec->noise * pj_random_normal(&s->random));
     if (spec->kind != PJ_RAIL_COUNTER) return stepped(mw, spec->resolution);
     s->counter_uj[rail] += mw * (double)spec->period_ns * 1e-6;
     double uj = stepped(s->counter_uj[rail], spec->resolution * 1e3);
     return spec->modulus_mj > 0 ? fmod(uj, spec->modulus_mj * 1e3) : uj;
+}
+
+/* Readings that nobody took are not made up for, but a counter goes on counting. */
+static void skip_until(sim_state *s, int64_t now)
+{
+    for (uint32_t i = 0; i < s->spec.rail_count; i++)
+        s->counter_uj[i] += power_of(s, i, 0) * (double)(now - s->next_ns) * 1e-6;
+    s->next_ns = now;
 }
 
 static pj_status sim_read(void *state, pj_reading *readings, uint32_t max, uint32_t *count)
@@ -85,7 +99,8 @@ static pj_status sim_read(void *state, pj_reading *readings, uint32_t max, uint3
     sim_state *s = state;
     int64_t now = pj_clock_ns();
     *count = 0;
-    if (s->next_ns == 0 || now - s->next_ns > LONGEST_BACKLOG_NS) s->next_ns = now;
+    if (s->next_ns == 0) s->next_ns = now;
+    if (now - s->next_ns > LONGEST_BACKLOG_NS) skip_until(s, now);
     for (; s->next_ns <= now && *count + s->spec.rail_count <= max; s->next_ns += s->spec.period_ns)
         for (uint32_t i = 0; i < s->spec.rail_count; i++)
             readings[(*count)++] = (pj_reading){.before_ns = s->next_ns,

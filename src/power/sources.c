@@ -148,6 +148,9 @@ static pj_status take_piece(pj_power_list *list, const char *piece, size_t lengt
         return status != PJ_OK ? status : argument_append(list, piece, length, err);
     }
     if (length == 4 && strncmp(piece, "auto", 4) == 0) return list_add_auto(list, err);
+    if (length == 4 && strncmp(piece, "none", 4) == 0)
+        return pj_fail(err, PJ_E_INVALID,
+                       "power sources: none measures nothing, and stands alone in the list");
     return unknown_source(piece, length, err);
 }
 

@@ -2,6 +2,7 @@
 #include "power/trace_file.h"
 
 #include "base/clock.h"
+#include "base/median.h"
 #include "base/memory.h"
 
 #include <math.h>
@@ -318,12 +319,6 @@ static bool read_row(reader *r, const char *line, size_t length)
     return true;
 }
 
-static int compare_double(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Sets the update period of rails whose every row is an update: the usual time between rows. */
 static void set_periods(pj_trace *t)
 {
@@ -333,7 +328,7 @@ static void set_periods(pj_trace *t)
     for (size_t i = 1; i < t->row_count && count < SAMPLE; i++)
         gaps[count++] = t->t_ms[i] - t->t_ms[i - 1];
     if (count == 0 || t->polled) return;
-    qsort(gaps, count, sizeof *gaps, compare_double);
+    pj_sort_doubles(gaps, count);
     double median = gaps[count / 2];
     for (uint32_t i = 0; i < t->rail_count; i++)
         t->rails[i].period_ns = median < 1e7 ? (int64_t)(median * 1e6) : 0;

@@ -63,6 +63,16 @@ static void parts(void *context, const char *run_id, const pj_live_part *told, u
     TO_ALL(parts, run_id, told, count);
 }
 
+static void layer_running(void *context, const char *run_id, const pj_live_layer *layer)
+{
+    TO_ALL(layer_running, run_id, layer);
+}
+
+static void load_progress(void *context, const char *run_id, const pj_live_load *load)
+{
+    TO_ALL(load_progress, run_id, load);
+}
+
 static void warning(void *context, const char *run_id, const char *code, const char *text)
 {
     TO_ALL(warning, run_id, code, text);
@@ -79,19 +89,21 @@ static void run_end(void *context, const char *run_id, const pj_live_end *end)
 static void join(pj_live_sinks *list, const pj_live_sink *sink)
 {
     pj_live_sink *all = &list->all;
-    *all = (pj_live_sink){.version = PJ_LIVE_SINK_VERSION,
-                          .context = list,
-                          .run_queued = all->run_queued || sink->run_queued ? run_queued : NULL,
-                          .run_begin = all->run_begin || sink->run_begin ? run_begin : NULL,
-                          .run_model = all->run_model || sink->run_model ? run_model : NULL,
-                          .power = all->power || sink->power ? power : NULL,
-                          .section_start =
-                              all->section_start || sink->section_start ? section_start : NULL,
-                          .section_end = all->section_end || sink->section_end ? section_end : NULL,
-                          .token = all->token || sink->token ? token : NULL,
-                          .parts = all->parts || sink->parts ? parts : NULL,
-                          .warning = all->warning || sink->warning ? warning : NULL,
-                          .run_end = all->run_end || sink->run_end ? run_end : NULL};
+    *all = (pj_live_sink){
+        .version = PJ_LIVE_SINK_VERSION,
+        .context = list,
+        .run_queued = all->run_queued || sink->run_queued ? run_queued : NULL,
+        .run_begin = all->run_begin || sink->run_begin ? run_begin : NULL,
+        .run_model = all->run_model || sink->run_model ? run_model : NULL,
+        .power = all->power || sink->power ? power : NULL,
+        .section_start = all->section_start || sink->section_start ? section_start : NULL,
+        .section_end = all->section_end || sink->section_end ? section_end : NULL,
+        .token = all->token || sink->token ? token : NULL,
+        .parts = all->parts || sink->parts ? parts : NULL,
+        .warning = all->warning || sink->warning ? warning : NULL,
+        .run_end = all->run_end || sink->run_end ? run_end : NULL,
+        .layer_running = all->layer_running || sink->layer_running ? layer_running : NULL,
+        .load_progress = all->load_progress || sink->load_progress ? load_progress : NULL};
 }
 
 pj_status pj_live_sinks_add(pj_live_sinks *list, const pj_live_sink *sink, pj_error *err)

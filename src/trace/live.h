@@ -43,6 +43,20 @@ typedef struct pj_live_token {
     pj_source_quality quality; /* of the energy */
 } pj_live_token;
 
+/* The layer that was running at t_ms. */
+typedef struct pj_live_layer {
+    double t_ms;
+    pj_phase phase;
+    int32_t position; /* of the token; -1: outside tokens */
+    uint32_t layer;
+} pj_live_layer;
+
+/* How much of the model has been loaded at t_ms. */
+typedef struct pj_live_load {
+    double t_ms;
+    uint32_t done, total; /* layers; done <= total, total > 0 */
+} pj_live_load;
+
 /* A finished layer (component NULL), component (operation NULL) or operation of a token. */
 typedef struct pj_live_part {
     double t_ms, duration_ms;
@@ -61,7 +75,7 @@ typedef struct pj_live_end {
     const char *error;        /* failed runs: one sentence */
 } pj_live_end;
 
-enum { PJ_LIVE_SINK_VERSION = 1, PJ_MAX_LIVE_SINKS = 8 };
+enum { PJ_LIVE_SINK_VERSION = 3, PJ_MAX_LIVE_SINKS = 8 };
 
 typedef struct pj_live_sink {
     uint32_t version; /* PJ_LIVE_SINK_VERSION; new callbacks are appended and raise it */
@@ -81,6 +95,10 @@ typedef struct pj_live_sink {
     /* Polled after each event: a sink that has failed gets no further events. NULL: it never
      * fails. */
     bool (*has_failed)(void *context);
+    /* Sampled at most 20 times a second. */
+    void (*layer_running)(void *context, const char *run_id, const pj_live_layer *layer);
+    /* While the run loads its model; sampled at most 20 times a second. */
+    void (*load_progress)(void *context, const char *run_id, const pj_live_load *load);
 } pj_live_sink;
 
 /* A list of sinks, itself usable as one: `all` forwards every event to the sinks that want it. Must

@@ -67,6 +67,15 @@ const char *pj_absence_name(pj_absence absence)
     return (unsigned)absence <= PJ_ABSENT_BELOW_RESOLUTION ? absence_names[absence] : "unknown";
 }
 
+const char *pj_absence_text(const char *name)
+{
+    switch (pj_absence_parse(name)) {
+    case PJ_ABSENT_SENSOR_GAP: return "a sensor was silent for a part of the run";
+    case PJ_ABSENT_BELOW_RESOLUTION: return "the run was shorter than the sensors resolve";
+    default: return "no sensor could be read";
+    }
+}
+
 int pj_absence_parse(const char *name)
 {
     return find(absence_names, name);

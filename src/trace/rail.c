@@ -30,6 +30,11 @@ const char *pj_rail_class_column(pj_rail_class c)
     return (unsigned)c <= PJ_RAIL_TOTAL ? classes[c].column : NULL;
 }
 
+bool pj_rail_sees_part(const pj_rail *rail)
+{
+    return rail->window_ns > 0 && rail->window_ns * 10 < rail->period_ns * 9;
+}
+
 double pj_rail_class_most_mw(pj_rail_class c)
 {
     return (unsigned)c < PJ_RAIL_CLASS_COUNT ? classes[c].most_mw

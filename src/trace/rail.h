@@ -88,6 +88,8 @@ const char *pj_rail_scope_name(pj_rail_scope scope);
 int pj_rail_class_parse(const char *name); /* from the class's own name; -1: unknown */
 /* The column of a sample, "cpu_power_mw"; NULL for PJ_RAIL_PLATFORM, which has none. */
 const char *pj_rail_class_column(pj_rail_class rail_class);
+/* Whether the sensor sees less than nine tenths of the time. */
+bool pj_rail_sees_part(const pj_rail *rail);
 /* Plausibility limit for rails whose device reports none. */
 double pj_rail_class_most_mw(pj_rail_class rail_class);
 /* The class that a recorded rail of this name counts for: "cpu", "cpu1", "gpu0", ...; else

@@ -130,6 +130,15 @@ static pj_span span_here(const pj_lane *lane, pj_span_kind kind, uint32_t id, ui
     };
 }
 
+pj_place pj_recorder_place(const pj_recorder *recorder)
+{
+    int32_t context[PJ_SPAN_KIND_COUNT];
+    unpack_context(atomic_load_explicit(&recorder->context, memory_order_relaxed), context);
+    return (pj_place){.phase = (pj_phase)context[PJ_SPAN_PHASE],
+                      .token = context[PJ_SPAN_TOKEN],
+                      .layer = context[PJ_SPAN_LAYER]};
+}
+
 static void publish_context(pj_lane *lane)
 {
     if (lane->quiet) return;

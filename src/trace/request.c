@@ -1,8 +1,9 @@
 /* Figures of the request and disturbed steps. Definitions: docs/measurement.md. */
 #include "trace/request.h"
 
+#include "base/median.h"
+
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* The end of the step that begins with token row `first`: rows of one phase and position are one
@@ -71,23 +72,6 @@ static void fill_energy(pj_run_data *d)
     info->request_net_sd_mj = info->net_sd_mj * (info->request_mj / info->total_mj);
 }
 
-/* ---- medians -----------------------------------------------------------------------------------
- */
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Sorts the values; NAN when there are none. */
-static double median(double *values, uint32_t count)
-{
-    if (!count) return NAN;
-    qsort(values, count, sizeof *values, ascending);
-    return (values[(count - 1) / 2] + values[count / 2]) / 2;
-}
-
 static pj_status fill_typical(pj_run_data *d, pj_error *err)
 {
     double *mj = pj_alloc((size_t)d->token_count + 1, sizeof *mj);
@@ -99,7 +83,7 @@ static pj_status fill_typical(pj_run_data *d, pj_error *err)
         if (decode && t->energy.gross_nj != PJ_NJ_UNKNOWN)
             mj[count++] = pj_mj_of_nj(t->energy.gross_nj);
     }
-    d->info.typical_token_mj = median(mj, count);
+    d->info.typical_token_mj = pj_median(mj, count);
     pj_free(mj);
     return PJ_OK;
 }
@@ -161,7 +145,7 @@ static double running_median(const steps *s, uint32_t at, size_t member)
     if (begin + window > s->count) begin = s->count - window;
     for (uint32_t i = 0; i < window; i++)
         memcpy(&values[i], (const char *)&s->items[begin + i] + member, sizeof values[i]);
-    return median(values, window);
+    return pj_median(values, window);
 }
 
 /* The step's work relative to the usual, at least 1: less work does not lower the limit. */

@@ -71,7 +71,8 @@ typedef struct pj_sample_table {
     uint32_t count;
     double *t_ms;
     uint8_t *phase;
-    float *phase_confidence; /* share of the sample's window inside `phase` */
+    float *phase_confidence; /* share of the sample's window inside `phase`; of detected phases: how
+                              * probable the phase is */
     double *mw[PJ_MAX_RAILS];
     double *columns[PJ_RAIL_TOTAL + 1];
 } pj_sample_table;

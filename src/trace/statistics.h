@@ -130,8 +130,10 @@ static inline pj_statistic pj_metric_statistic(pj_metric metric)
 #define PJ_BAR_HEATMAP(ID, name, unit, agg, heatmap, ...)      PJ_TEXT_IF_##heatmap("|" name)
 #define PJ_BAR_TREE(ID, name, unit, agg, heatmap, plane, tree) PJ_TEXT_IF_##tree("|" name)
 #define PJ_COMMA_HEATMAP(ID, name, unit, agg, heatmap, ...)    PJ_TEXT_IF_##heatmap(", " name)
+#define PJ_BLANK_HEATMAP(ID, name, unit, agg, heatmap, ...)    PJ_TEXT_IF_##heatmap(" " name)
 #define PJ_HEATMAP_CHOICES                                     (&(PJ_METRICS(PJ_BAR_HEATMAP))[1])
 #define PJ_TREE_CHOICES                                        (&(PJ_METRICS(PJ_BAR_TREE))[1])
 #define PJ_HEATMAP_WORDS                                       PJ_METRICS(PJ_COMMA_HEATMAP)
+#define PJ_HEATMAP_LIST                                        (&(PJ_METRICS(PJ_BLANK_HEATMAP))[1])
 
 #endif

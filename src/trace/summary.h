@@ -48,6 +48,8 @@ const char *pj_quality_name(pj_source_quality quality); /* "measured", "modelled
 const char *pj_method_name(pj_method method);           /* "none", "integrate", "fit", ... */
 /* "": available; "no_sensor", "sensor_gap", "below_resolution". */
 const char *pj_absence_name(pj_absence absence);
+/* In words, for a name as above; any other name: no sensor. */
+const char *pj_absence_text(const char *name);
 /* The value of a name, or -1. */
 int pj_absence_parse(const char *name);
 int pj_run_status_parse(const char *name);
