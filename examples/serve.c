@@ -1,8 +1,8 @@
 /*
  * A program that records several requests at once, as an inference server does: each thread answers
  * requests of different lengths, every request is a run, and the machine's energy is divided
- * between those that are open by the sequences each of them has. A window around all of it shows
- * what the machine drew.
+ * between concurrent runs in proportion to their sequences. A window around all of it gives the
+ * machine's total energy.
  *
  *     cc serve.c -lperjoule -lpthread -o serve && ./serve sim
  *

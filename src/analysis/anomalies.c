@@ -1,26 +1,15 @@
 /* Outlier detection with robust statistics. */
 #include "analysis/anomalies.h"
 
+#include "base/median.h"
+
 #include <math.h>
-#include <stdlib.h>
 
 enum { LEAST_VALUES = 8 };
 
 /* Minimum spread relative to the median: on a constant series the spread is rounding noise, and
  * every change of a digit would be an outlier. */
 static const double least_share = 0.005;
-
-static int ascending(const void *x, const void *y)
-{
-    double a = *(const double *)x, b = *(const double *)y;
-    return (a > b) - (a < b);
-}
-
-static double median(double *values, size_t n)
-{
-    qsort(values, n, sizeof *values, ascending);
-    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
 
 /* Keeps `found` sorted by strength. */
 static size_t insert(pj_anomaly *found, size_t count, size_t max, pj_anomaly new)
@@ -41,9 +30,9 @@ size_t pj_anomalies_find(const double *values, size_t count, double threshold, d
     for (size_t i = 0; i < count; i++)
         if (!isnan(values[i])) work[n++] = values[i];
     if (n < LEAST_VALUES) return 0;
-    double centre = median(work, n);
+    double centre = pj_median(work, n);
     for (size_t i = 0; i < n; i++) work[i] = fabs(work[i] - centre);
-    double spread = fmax(1.4826 * median(work, n), fmax(floor, least_share * fabs(centre)));
+    double spread = fmax(1.4826 * pj_median(work, n), fmax(floor, least_share * fabs(centre)));
     if (!(spread > 0)) return 0;
     for (size_t i = 0; i < count; i++) {
         double score = (values[i] - centre) / spread;

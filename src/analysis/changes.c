@@ -1,12 +1,17 @@
-/* PELT (Killick, Fearnhead and Eckley 2012): the exact minimum of cost plus penalty in about linear
- * time. The cost of a segment is that of a Gaussian with its own mean and variance. */
+/* PELT (Killick, Fearnhead and Eckley 2012): the exact minimum of cost plus penalty. The cost of a
+ * segment is that of a Gaussian with its own mean and variance. It takes linear time where changes
+ * are frequent and quadratic time where there are none, so long traces are searched as medians of
+ * equal bins (a mean would give the bin of a change a level of its own), and each change point is
+ * then placed exactly within its two bins. */
 #include "analysis/phases.h"
 
+#include "base/median.h"
 #include "base/memory.h"
 
 #include <math.h>
+#include <string.h>
 
-enum { SHORTEST = 3 };
+enum { SHORTEST = 3, MOST_POINTS = 2048 };
 
 typedef struct sums {
     double x, xx;
@@ -69,9 +74,8 @@ static void run(const search *s, size_t count, double *best, size_t *last, size_
     }
 }
 
-size_t pj_change_points(const double *values, size_t count, size_t *begin)
+static size_t search_all(const double *values, size_t count, size_t *begin)
 {
-    if (count < 2 * SHORTEST) return 0;
     sums *upto = pj_alloc(count + 1, sizeof *upto);
     double *best = pj_alloc(count + 1, sizeof *best);
     size_t *last = pj_alloc(count + 1, sizeof *last), segments = 0;
@@ -88,4 +92,60 @@ size_t pj_change_points(const double *values, size_t count, size_t *begin)
     pj_free(last);
     pj_free(candidates);
     return segments;
+}
+
+/* Moves a change point to where the values on both sides differ least from the means of the
+ * segments that it separates. */
+static size_t refine(const double *values, size_t from, size_t at, size_t to, size_t bin)
+{
+    double left = 0, right = 0, cost = 0, least = 0;
+    size_t lo = at > from + bin ? at - bin : from + 1, hi = at + bin < to ? at + bin : to - 1;
+    size_t best = lo;
+    for (size_t i = from; i < at; i++) left += values[i] / (double)(at - from);
+    for (size_t i = at; i < to; i++) right += values[i] / (double)(to - at);
+    for (size_t i = lo; i < hi; i++) {
+        double l = values[i] - left, r = values[i] - right;
+        cost += l * l - r * r; /* of a change after i, relative to one at lo */
+        if (cost < least) {
+            least = cost;
+            best = i + 1;
+        }
+    }
+    return best;
+}
+
+/* Medians of the bins, through a copy of each. */
+static void take_medians(const double *values, size_t bins, size_t bin, double *copy,
+                         double *medians)
+{
+    for (size_t i = 0; i < bins; i++) {
+        memcpy(copy, values + i * bin, bin * sizeof *copy);
+        pj_sort_doubles(copy, bin);
+        medians[i] = copy[bin / 2];
+    }
+}
+
+static size_t search_bins(const double *values, size_t count, size_t *begin)
+{
+    size_t bin = (count + MOST_POINTS - 1) / MOST_POINTS, bins = count / bin, segments = 0;
+    double *medians = pj_alloc(bins, sizeof *medians), *copy = pj_alloc(bin, sizeof *copy);
+    if (medians && copy) {
+        take_medians(values, bins, bin, copy, medians);
+        segments = search_all(medians, bins, begin);
+    }
+    for (size_t k = 0; k < segments; k++) begin[k] *= bin;
+    for (size_t k = 1; k < segments; k++) {
+        size_t to = k + 1 < segments ? begin[k + 1] : count;
+        begin[k] = refine(values, begin[k - 1], begin[k], to, bin);
+    }
+    pj_free(medians);
+    pj_free(copy);
+    return segments;
+}
+
+size_t pj_change_points(const double *values, size_t count, size_t *begin)
+{
+    if (count < 2 * SHORTEST) return 0;
+    return count <= MOST_POINTS ? search_all(values, count, begin)
+                                : search_bins(values, count, begin);
 }

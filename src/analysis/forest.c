@@ -1,11 +1,11 @@
 /* Growing trees, path lengths, and the threshold from permuted rows. */
 #include "analysis/forest.h"
 
+#include "base/median.h"
 #include "base/memory.h"
 #include "base/random.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { LEAST_ROWS = 8, NODES = 2 * PJ_FOREST_SAMPLE, DEPTH = 8 /* log2 of the sample */ };
@@ -24,28 +24,16 @@ struct pj_forest {
 
 /* ---- standardised features ------------------------------------------------------------------ */
 
-static int ascending(const void *x, const void *y)
-{
-    double a = *(const double *)x, b = *(const double *)y;
-    return (a > b) - (a < b);
-}
-
-static double median_of(double *values, size_t n)
-{
-    qsort(values, n, sizeof *values, ascending);
-    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
 static bool standardise(pj_forest *f, const double *rows, size_t count)
 {
     double *column = pj_alloc(count, sizeof *column);
     if (!column) return false;
     for (uint32_t k = 0; k < f->features; k++) {
         for (size_t i = 0; i < count; i++) column[i] = rows[i * f->features + k];
-        f->centre[k] = median_of(column, count);
+        f->centre[k] = pj_median(column, count);
         for (size_t i = 0; i < count; i++)
             column[i] = fabs(rows[i * f->features + k] - f->centre[k]);
-        f->spread[k] = 1.4826 * median_of(column, count);
+        f->spread[k] = 1.4826 * pj_median(column, count);
         if (!(f->spread[k] > 0)) f->spread[k] = 1;
     }
     pj_free(column);
@@ -204,7 +192,7 @@ double pj_forest_threshold(const double *rows, size_t count, uint32_t features, 
     pj_forest *f = copy && scores ? pj_forest_grow(copy, count, features, seed) : NULL;
     if (f) {
         for (size_t i = 0; i < count; i++) scores[i] = pj_forest_score(f, copy + i * features);
-        qsort(scores, count, sizeof *scores, ascending);
+        pj_sort_doubles(scores, count);
         threshold = scores[(size_t)(share * (double)(count - 1))];
     }
     pj_forest_free(f);

@@ -1,13 +1,13 @@
 /* Segments, the hidden Markov model over them, and its training. */
 #include "analysis/phases.h"
 
+#include "base/median.h"
 #include "base/memory.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { PHASES = PJ_PHASE_COUNT, LEAST_READINGS = 15, STEPS = PJ_PHASE_STEPS };
+enum { PHASES = PJ_PHASE_COUNT, LEAST_READINGS = 15, STEPS = PJ_PHASE_STEPS, EDGE = PJ_PHASE_EDGE };
 
 typedef struct segment {
     size_t from, to;
@@ -28,10 +28,20 @@ static void measure(segment *s, const double *logs)
     s->noise = sqrt(squares / n);
 }
 
-/* Levels relative to idle and to the trace's top; false: flatter than the noise. */
-static bool place(const pj_phase_trace *t, segment *s, size_t n)
+/* Share of the trace's time: readings may be sparse where a sensor repeats its value. */
+static double time_share(const pj_phase_trace *t, const segment *s)
 {
-    double lo = INFINITY, hi = -INFINITY, noise = 0, total = 0;
+    double begin = t->t_ms[0], whole = t->t_ms[t->count - 1] - begin;
+    double end = s->to < t->count ? t->t_ms[s->to] : t->t_ms[t->count - 1];
+    double share = (end - t->t_ms[s->from]) / whole;
+    return share > 0 ? share : (double)(s->to - s->from) / (double)t->count;
+}
+
+/* Levels relative to idle, at most `lowest`, and to the trace's top; false: flatter than the noise.
+ */
+static bool place(const pj_phase_trace *t, segment *s, size_t n, double lowest)
+{
+    double lo = lowest, hi = -INFINITY, noise = 0, total = 0;
     for (size_t i = 0; i < n; i++) {
         lo = fmin(lo, s[i].log_mw);
         hi = fmax(hi, s[i].log_mw);
@@ -42,9 +52,94 @@ static bool place(const pj_phase_trace *t, segment *s, size_t n)
     if (n < 2 || !(hi - lo > 2 * noise / total)) return false;
     for (size_t i = 0; i < n; i++) {
         s[i].level = (s[i].log_mw - lo) / (hi - lo);
-        s[i].share = log((double)(s[i].to - s[i].from) / total);
+        s[i].share = log(time_share(t, &s[i]));
     }
     return true;
+}
+
+/* The smallest difference between neighbours that is no noise. NAN: memory is out. */
+static double least_rise(const double *v, size_t n)
+{
+    double lo = INFINITY, hi = -INFINITY, *sorted = pj_alloc(n, sizeof *sorted);
+    for (size_t i = 0; sorted && i < n; i++) {
+        lo = fmin(lo, v[i]);
+        hi = fmax(hi, v[i]);
+        sorted[i] = i ? fabs(v[i] - v[i - 1]) : 0;
+    }
+    if (!sorted) return NAN;
+    pj_sort_doubles(sorted, n);
+    double noise = 1.48 * sorted[n / 2];
+    pj_free(sorted);
+    return fmax(3 * noise, 0.01 * (hi - lo));
+}
+
+/* The last index of the ramp that begins at `from`: of large differences in one direction. */
+static size_t ramp_end(const double *v, size_t n, size_t from, double least)
+{
+    double direction = v[from + 1] - v[from];
+    size_t end = from;
+    while (end + 1 < n && fabs(v[end + 1] - v[end]) > least &&
+           (v[end + 1] - v[end]) * direction > 0)
+        end++;
+    return end;
+}
+
+/* Whether a reading between two levels is an average of both: below that period it may as well be
+ * the power itself, which rises and falls within a millisecond or two. */
+static bool mixes_phases(const pj_phase_trace *t)
+{
+    enum { LEAST_PERIOD_MS = 5 };
+    return t->count > 1 && t->t_ms[t->count - 1] - t->t_ms[0] >= LEAST_PERIOD_MS * (double)t->count;
+}
+
+/* Of logarithms, in watts. */
+static bool is_nearer(double log_mw, double a, double b)
+{
+    double mw = exp(log_mw);
+    return fabs(mw - exp(a)) < fabs(mw - exp(b));
+}
+
+/* A sensor that averages shows a step as a ramp, which is no phase of its own: its first half takes
+ * the power before it, its second half the power after it, a single reading the nearer one, and at
+ * either end of the trace all of it takes the power that is known. Returns the lowest power of a
+ * ramp at an end, INFINITY for none: idle power is at most that. */
+static double undo_ramps(double *v, size_t n, bool mixes)
+{
+    double least = least_rise(v, n), lowest = INFINITY;
+    for (size_t from = 0, end; from + 1 < n; from = end > from ? end : from + 1) {
+        end = ramp_end(v, n, from, least);
+        if (end < from + 2) continue; /* a step */
+        double before = v[from], after = v[end];
+        size_t middle = from == 0 ? 0 : end == n - 1 ? n : (from + end + 1) / 2;
+        if (from == 0 || end == n - 1)
+            lowest = fmin(lowest, fmin(before, after));
+        else if (mixes && end == from + 2)
+            middle += is_nearer(v[from + 1], before, after);
+        for (size_t i = from; i <= end; i++) v[i] = i < middle ? before : after;
+    }
+    return lowest;
+}
+
+static double mean_power(const double *logs, size_t from, size_t to)
+{
+    double sum = 0;
+    size_t inner = to - from > 4 ? 1 : 0; /* without the readings at its ends, which may be mixed */
+    for (size_t i = from + inner; i < to - inner; i++) sum += exp(logs[i]);
+    return log(sum / (double)(to - from - 2 * inner));
+}
+
+/* A reading whose window holds the end of one phase and the beginning of the next belongs to the
+ * one that fills more of it, which its power tells in watts, not in their logarithms. */
+static void place_mixed(const double *logs, size_t n, size_t *begin, size_t count)
+{
+    for (size_t k = 1; k < count; k++) {
+        size_t from = begin[k - 1], at = begin[k], to = k + 1 < count ? begin[k + 1] : n;
+        double before = mean_power(logs, from, at), after = mean_power(logs, at, to);
+        if (at + 2 < to && is_nearer(logs[at], before, after))
+            begin[k]++;
+        else if (from + 2 < at && is_nearer(logs[at - 1], after, before))
+            begin[k]--;
+    }
 }
 
 /* NULL: unknown, or memory is out. */
@@ -55,15 +150,20 @@ static segment *cut(const pj_phase_trace *t, size_t *count)
     segment *s = NULL;
     *count = 0;
     for (size_t i = 0; logs && i < t->count; i++) logs[i] = log(fmax(t->mw[i], 1e-3));
-    if (logs && begin && t->count >= LEAST_READINGS)
+    double lowest = INFINITY;
+    bool mixes = mixes_phases(t);
+    if (logs && begin && t->count >= LEAST_READINGS) {
+        lowest = undo_ramps(logs, t->count, mixes);
         *count = pj_change_points(logs, t->count, begin);
+    }
+    if (*count && mixes) place_mixed(logs, t->count, begin, *count);
     if (*count) s = pj_alloc(*count, sizeof *s);
     for (size_t i = 0; s && i < *count; i++) {
         s[i].from = begin[i];
         s[i].to = i + 1 < *count ? begin[i + 1] : t->count;
         measure(&s[i], logs);
     }
-    if (s && !place(t, s, *count)) {
+    if (s && !place(t, s, *count, lowest)) {
         pj_free(s);
         s = NULL;
     }
@@ -85,6 +185,7 @@ void pj_phase_model_prior(pj_phase_model *m)
                                                 {0.03, 0.01, 0.06, 0.87, 0.03},
                                                 {0.35, 0.01, 0.10, 0.24, 0.30},
                                                 {0.80, 0.08, 0.08, 0.02, 0.02}};
+    static const double edge[2][EDGE] = {{0.78, 0.89, 0.93, 0.95}, {0.88, 0.96, 0.97, 0.98}};
     *m = (pj_phase_model){.start = {0.6, 0.2, 0.15, 0.03, 0.02}};
     memcpy(m->next, next, sizeof next);
     for (int p = 0; p < PHASES; p++) {
@@ -92,8 +193,10 @@ void pj_phase_model_prior(pj_phase_model *m)
         m->level_sd[p] = level_sd[p];
         m->share[p] = share[p];
         m->share_sd[p] = 1.5;
+        m->log_mw[p] = m->log_mw_sd[p] = NAN;
     }
     for (int i = 0; i < STEPS; i++) m->calibrated[i] = (i + 0.5) / STEPS;
+    memcpy(m->edge, edge, sizeof edge);
 }
 
 static double log_normal(double x, double mean, double sd)
@@ -102,11 +205,21 @@ static double log_normal(double x, double mean, double sd)
     return -0.5 * z * z - log(sd);
 }
 
-/* A Gaussian with a floor, so that one outlying segment cannot determine the whole path. */
+/* Student's t with 3 degrees of freedom: lengths vary from request to request by far more than in
+ * any one collection of traces. */
+static double log_heavy(double x, double mean, double sd)
+{
+    double z = (x - mean) / sd;
+    return -2 * log1p(z * z / 3) - log(sd);
+}
+
+/* With a floor, so that one outlying segment cannot determine the whole path. */
 static double emission(const pj_phase_model *m, const segment *s, int p)
 {
-    double l = log_normal(s->level, m->level[p], m->level_sd[p]) +
-               log_normal(s->share, m->share[p], m->share_sd[p]);
+    bool absolute = m->log_mw_sd[p] > 0; /* says more than the level, which depends on the trace */
+    double power = absolute ? log_heavy(s->log_mw, m->log_mw[p], m->log_mw_sd[p])
+                            : log_normal(s->level, m->level[p], m->level_sd[p]);
+    double l = power + log_heavy(s->share, m->share[p], m->share_sd[p]);
     return exp(fmax(l, -30));
 }
 
@@ -160,6 +273,70 @@ static double calibrate(const pj_phase_model *m, double p)
     return m->calibrated[i] + (at - i) * (m->calibrated[i + 1] - m->calibrated[i]);
 }
 
+static bool is_near_a_phase(const pj_phase_model *m, const segment *s)
+{
+    for (int p = 0; p < PHASES; p++)
+        if (fabs(s->log_mw - m->log_mw[p]) < 4 * m->log_mw_sd[p]) return true;
+    return false;
+}
+
+/* A trace of another machine than those of the training is judged without its absolute power. */
+static bool is_known_machine(const pj_phase_model *m, const segment *s, size_t n)
+{
+    size_t near = 0, all = 0;
+    if (!(m->log_mw_sd[PJ_PHASE_DECODE] > 0)) return false;
+    for (size_t k = 0; k < n; k++) {
+        all += s[k].to - s[k].from;
+        if (is_near_a_phase(m, &s[k])) near += s[k].to - s[k].from;
+    }
+    return 10 * near >= 9 * all;
+}
+
+/* The samples [*from, *to) of the segments around segment `k` that have the same phase. */
+static void stretch_of(const segment *s, size_t n, size_t k, size_t *from, size_t *to)
+{
+    int best = best_of(s[k].p);
+    size_t first = k, last = k;
+    while (first > 0 && best_of(s[first - 1].p) == best) first--;
+    while (last + 1 < n && best_of(s[last + 1].p) == best) last++;
+    *from = s[first].from;
+    *to = s[last].to;
+}
+
+/* How far a sample is from the change of phase before it, at `from`, and from the one after it, at
+ * `to`; EDGE: so far that it does not matter, or none, since the trace begins or ends there. */
+static void edges_of(size_t i, size_t from, size_t to, size_t count, size_t distance[2])
+{
+    distance[0] = from > 0 && i - from < EDGE ? i - from : EDGE;
+    distance[1] = to < count && to - 1 - i < EDGE ? to - 1 - i : EDGE;
+}
+
+/* Names every sample of the segments. */
+static void name_samples(const pj_phase_model *m, segment *s, size_t n, uint8_t *phase,
+                         double *confidence)
+{
+    pj_phase_model relative;
+    size_t count = s[n - 1].to, from, to, distance[2];
+    if (!is_known_machine(m, s, n)) {
+        relative = *m;
+        for (int p = 0; p < PHASES; p++) relative.log_mw_sd[p] = NAN;
+        m = &relative;
+    }
+    infer(m, s, n);
+    for (size_t k = 0; k < n; k++) {
+        int best = best_of(s[k].p);
+        double all = calibrate(m, s[k].p[best]);
+        stretch_of(s, n, k, &from, &to);
+        for (size_t i = s[k].from; i < s[k].to; i++) {
+            edges_of(i, from, to, count, distance);
+            phase[i] = (uint8_t)best;
+            confidence[i] = all;
+            for (int side = 0; side < 2; side++)
+                if (distance[side] < EDGE) confidence[i] *= m->edge[side][distance[side]];
+        }
+    }
+}
+
 size_t pj_phases_detect(const pj_phase_trace *t, const pj_phase_model *m, uint8_t *phase,
                         double *confidence)
 {
@@ -168,23 +345,20 @@ size_t pj_phases_detect(const pj_phase_trace *t, const pj_phase_model *m, uint8_
     memset(phase, PJ_PHASE_UNKNOWN, t->count);
     for (size_t i = 0; i < t->count; i++) confidence[i] = 0;
     if (!s) return 0;
-    infer(m, s, n);
-    for (size_t k = 0; k < n; k++) {
-        int best = best_of(s[k].p);
-        for (size_t i = s[k].from; i < s[k].to; i++) {
-            phase[i] = (uint8_t)best;
-            confidence[i] = calibrate(m, s[k].p[best]);
-        }
-    }
+    name_samples(m, s, n, phase, confidence);
     pj_free(s);
     return n;
 }
 
 /* ---- training ------------------------------------------------------------------------------- */
 
-/* Sums over tagged stretches, with the prior as a few of them. */
+/* Sums over tagged segments, weighted so that all segments of one phase in one trace count as one:
+ * they are alike, and a trace of a hundred short requests says no more about other machines than
+ * one of a single request. Transitions are counted as they are. */
 typedef struct tally {
     double n[PHASES], level[PHASES], level_2[PHASES], share[PHASES], share_2[PHASES];
+    double log_mw[PHASES], log_mw_2[PHASES], log_mw_n[PHASES];
+    double decode_n, decode, decode_2; /* mean log power of decode, once per trace */
     double start[PHASES], next[PHASES][PHASES];
     uint32_t traces;
 } tally;
@@ -201,33 +375,109 @@ static int tag_of(const pj_phase_trace *t, const segment *s)
     return best;
 }
 
-static void count_trace(tally *c, const pj_phase_trace *t)
+/* A trace with its segments; they take much longer to find than to use. */
+typedef struct pieces {
+    const pj_phase_trace *trace;
+    segment *segments; /* NULL: too short or too flat */
+    size_t count;
+} pieces;
+
+static void add_power(tally *c, double log_mw, int p, double weight)
 {
-    size_t n;
-    segment *s = cut(t, &n);
+    c->log_mw_n[p] += weight;
+    c->log_mw[p] += weight * log_mw;
+    c->log_mw_2[p] += weight * log_mw * log_mw;
+}
+
+/* Powers count by length: the ramp of a slow sensor is a segment, too, but no level of its phase.
+ */
+static void add_segment(tally *c, const segment *s, int p, double weight, double length)
+{
+    c->n[p] += weight;
+    c->share[p] += weight * s->share;
+    c->share_2[p] += weight * s->share * s->share;
+    c->level[p] += length * s->level;
+    c->level_2[p] += length * s->level * s->level;
+    add_power(c, s->log_mw, p, length);
+}
+
+static void count_machine(tally *c, const pj_phase_trace *t)
+{
+    double n = 0, sum = 0;
+    for (size_t i = 0; i < t->count; i++) {
+        if (t->phase[i] != PJ_PHASE_DECODE) continue;
+        sum += log(fmax(t->mw[i], 1e-3));
+        n++;
+    }
+    if (!(n > 0)) return;
+    c->decode_n++;
+    c->decode += sum / n;
+    c->decode_2 += sum / n * (sum / n);
+}
+
+static void count_trace(tally *c, const pieces *of)
+{
+    const segment *s = of->segments;
+    double alike[PHASES] = {0}, samples[PHASES] = {0};
     int before = -1;
     if (!s) return;
-    for (size_t i = 0; i < n; i++) {
-        int p = tag_of(t, &s[i]);
-        c->n[p]++;
-        c->level[p] += s[i].level;
-        c->level_2[p] += s[i].level * s[i].level;
-        c->share[p] += s[i].share;
-        c->share_2[p] += s[i].share * s[i].share;
+    for (size_t i = 0; i < of->count; i++) {
+        int p = tag_of(of->trace, &s[i]);
+        alike[p]++;
+        samples[p] += (double)(s[i].to - s[i].from);
+    }
+    for (size_t i = 0; i < of->count; i++) {
+        int p = tag_of(of->trace, &s[i]);
+        add_segment(c, &s[i], p, 1 / alike[p], (double)(s[i].to - s[i].from) / samples[p]);
         if (before < 0)
             c->start[p]++;
         else
             c->next[before][p]++;
         before = p;
     }
+    count_machine(c, of->trace);
+    if (of->trace->idle_mw > 0 && !(alike[PJ_PHASE_IDLE] > 0))
+        add_power(c, log(of->trace->idle_mw), PJ_PHASE_IDLE, 1);
     c->traces++;
-    pj_free(s);
 }
 
 static double spread_of(double n, double sum, double squares, double usual)
 {
     double mean = sum / n, variance = squares / n - mean * mean;
     return sqrt(fmax(variance, 0) * n / (n + 2) + usual * usual * 2 / (n + 2));
+}
+
+/* How plausible a phase is that no trace of the training had: less with every trace. Idle time is
+ * plausible always, since recorded runs rarely contain any. */
+static double plausible(const tally *c, int p)
+{
+    return c->n[p] > 0 || p == PJ_PHASE_IDLE ? 1 : 1.0 / (1 + c->traces);
+}
+
+/* Whether the traces are of one machine, or of alike ones: decode draws about the same in each. */
+static bool one_machine(const tally *c)
+{
+    enum { LEAST_TRACES = 3 };
+    double mean = c->decode / c->decode_n, variance = c->decode_2 / c->decode_n - mean * mean;
+    return c->decode_n >= LEAST_TRACES && variance < 0.2 * 0.2;
+}
+
+/* Known for all phases or for none: a phase without it would win wherever the others are unlikely.
+ */
+static void estimate_powers(const tally *c, pj_phase_model *m)
+{
+    double n = 0, sum = 0, squares = 0;
+    for (int p = 0; p < PHASES; p++) {
+        n += c->log_mw_n[p];
+        sum += c->log_mw[p];
+        squares += c->log_mw_2[p];
+    }
+    for (int p = 0; p < PHASES && one_machine(c); p++) {
+        double of = c->log_mw_n[p];
+        m->log_mw[p] = of > 0 ? c->log_mw[p] / of : sum / n;
+        m->log_mw_sd[p] = of > 0 ? fmax(spread_of(of, c->log_mw[p], c->log_mw_2[p], 0.2), 0.03)
+                                 : fmax(spread_of(n, sum, squares, 1), 1);
+    }
 }
 
 static void estimate(const tally *c, pj_phase_model *m)
@@ -238,9 +488,10 @@ static void estimate(const tally *c, pj_phase_model *m)
     m->traces = c->traces;
     for (int p = 0; p < PHASES; p++) {
         double n = c->n[p];
-        for (int q = 0; q < PHASES; q++) m->next[p][q] = c->next[p][q] + prior.next[p][q];
+        for (int q = 0; q < PHASES; q++)
+            m->next[p][q] = (c->next[p][q] + prior.next[p][q]) * plausible(c, q);
         normalise(m->next[p]);
-        m->start[p] = c->start[p] + prior.start[p];
+        m->start[p] = (c->start[p] + prior.start[p]) * plausible(c, p);
         if (!(n > 0)) continue;
         m->level[p] = c->level[p] / n;
         m->level_sd[p] = fmax(spread_of(n, c->level[p], c->level_2[p], 0.08), 0.02);
@@ -248,25 +499,66 @@ static void estimate(const tally *c, pj_phase_model *m)
         m->share_sd[p] = fmax(spread_of(n, c->share[p], c->share_2[p], 1), 0.3);
     }
     normalise(m->start);
+    estimate_powers(c, m);
 }
 
 /* ---- calibration of the confidence ---------------------------------------------------------- */
 
+/* Samples away from changes of the phase, by step of their posterior; those near to one, by side
+ * and distance, too. Each trace counts the same: its samples are right or wrong by segments. */
 typedef struct outcomes {
     double right[STEPS], all[STEPS];
+    double edge_right[2][EDGE], edge_all[2][EDGE][STEPS];
 } outcomes;
 
-static void judge(const pj_phase_trace *t, const pj_phase_model *m, outcomes *o, uint8_t *phase,
+static int step_of(double p)
+{
+    int step = (int)(p * STEPS);
+    return step < STEPS ? step : STEPS - 1;
+}
+
+static void judge_segment(const pieces *of, size_t k, const uint8_t *phase, outcomes *o)
+{
+    enum { TRACE = 3 }; /* what a trace weighs against the prior, the posterior itself */
+    const segment *s = &of->segments[k];
+    const pj_phase_trace *t = of->trace;
+    int step = step_of(s->p[best_of(s->p)]);
+    size_t from, to, distance[2];
+    double weight = (double)TRACE / (double)t->count;
+    stretch_of(of->segments, of->count, k, &from, &to);
+    for (size_t i = s->from; i < s->to; i++) {
+        bool right = phase[i] == t->phase[i];
+        edges_of(i, from, to, t->count, distance);
+        int side = distance[1] < distance[0];
+        if (distance[side] < EDGE) {
+            o->edge_all[side][distance[side]][step]++;
+            o->edge_right[side][distance[side]] += right;
+            continue;
+        }
+        o->all[step] += weight;
+        o->right[step] += right ? weight : 0;
+    }
+}
+
+static void judge(const pieces *of, const pj_phase_model *m, outcomes *o, uint8_t *phase,
                   double *confidence)
 {
-    if (!pj_phases_detect(t, m, phase, confidence)) return;
-    for (size_t i = 0; i < t->count; i++) {
-        int step = (int)(confidence[i] * STEPS);
-        if (step >= STEPS) step = STEPS - 1;
-        o->all[step] +=
-            0.01; /* little weight per sample: those of a segment are right or wrong together */
-        o->right[step] += phase[i] == t->phase[i] ? 0.01 : 0;
-    }
+    if (!of->segments) return;
+    name_samples(m, of->segments, of->count, phase, confidence);
+    for (size_t k = 0; k < of->count; k++) judge_segment(of, k, phase, o);
+}
+
+/* How often samples near a change are right, relative to the others of their segments. */
+static void measure_edges(const outcomes *o, pj_phase_model *m)
+{
+    enum { PRIOR = 10 };
+    for (int side = 0; side < 2; side++)
+        for (int d = 0; d < EDGE; d++) {
+            double told = 0;
+            for (int i = 0; i < STEPS; i++) told += o->edge_all[side][d][i] * m->calibrated[i];
+            m->edge[side][d] =
+                fmin((o->edge_right[side][d] + PRIOR * m->edge[side][d]) / (told + PRIOR), 1);
+        }
 }
 
 /* Isotonic regression: pools neighbours until shares of right answers ascend. */
@@ -290,13 +582,13 @@ static void pool(const outcomes *o, double calibrated[STEPS])
 }
 
 /* Tenfold cross-validation over traces. */
-static bool calibrate_model(const pj_phase_trace *traces, size_t count, pj_phase_model *m)
+static bool calibrate_model(const pieces *all, size_t count, pj_phase_model *m)
 {
     enum { FOLDS = 10 };
     outcomes o = {0};
     size_t longest = 1;
     for (size_t i = 0; i < count; i++)
-        if (traces[i].count > longest) longest = traces[i].count;
+        if (all[i].trace->count > longest) longest = all[i].trace->count;
     uint8_t *phase = pj_alloc(longest, 1);
     double *confidence = pj_alloc(longest, sizeof *confidence);
     bool ok = phase && confidence;
@@ -304,12 +596,15 @@ static bool calibrate_model(const pj_phase_trace *traces, size_t count, pj_phase
         tally others = {0};
         pj_phase_model without;
         for (size_t i = 0; i < count; i++)
-            if (i % FOLDS != fold) count_trace(&others, &traces[i]);
+            if (i % FOLDS != fold) count_trace(&others, &all[i]);
         estimate(&others, &without);
         for (size_t i = fold; i < count; i += FOLDS)
-            judge(&traces[i], &without, &o, phase, confidence);
+            judge(&all[i], &without, &o, phase, confidence);
     }
-    if (ok) pool(&o, m->calibrated);
+    if (ok) {
+        pool(&o, m->calibrated);
+        measure_edges(&o, m);
+    }
     pj_free(phase);
     pj_free(confidence);
     return ok;
@@ -318,7 +613,16 @@ static bool calibrate_model(const pj_phase_trace *traces, size_t count, pj_phase
 bool pj_phase_model_train(const pj_phase_trace *traces, size_t count, pj_phase_model *m)
 {
     tally c = {0};
-    for (size_t i = 0; i < count; i++) count_trace(&c, &traces[i]);
+    pieces *all = pj_alloc(count + 1, sizeof *all);
+    if (!all) return false;
+    for (size_t i = 0; i < count; i++) {
+        all[i].trace = &traces[i];
+        all[i].segments = cut(&traces[i], &all[i].count);
+        count_trace(&c, &all[i]);
+    }
     estimate(&c, m);
-    return count < 3 || calibrate_model(traces, count, m);
+    bool ok = count < 3 || calibrate_model(all, count, m);
+    for (size_t i = 0; i < count; i++) pj_free(all[i].segments);
+    pj_free(all);
+    return ok;
 }

@@ -1,9 +1,10 @@
 /*
  * Phases of a power trace that carries no tags: change points (PELT with a Gaussian cost for mean
  * and variance of the log of power), then a hidden Markov model over the segments. The model is
- * trained on tagged traces of the same class of machine, else a prior is used. The posterior
- * probability of each sample is its confidence, calibrated by isotonic regression on traces left
- * out of the training. Pure.
+ * trained on tagged traces, best of the same machine, else a prior is used. The posterior
+ * probability of a segment is the confidence of its samples, calibrated by isotonic regression on
+ * traces left out of the training, and lowered near a change by how often such samples are wrong
+ * there. Pure.
  */
 #ifndef PJ_ANALYSIS_PHASES_H
 #define PJ_ANALYSIS_PHASES_H
@@ -14,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PJ_PHASE_UNKNOWN = PJ_PHASE_COUNT, PJ_PHASE_STEPS = 40 };
+enum { PJ_PHASE_UNKNOWN = PJ_PHASE_COUNT, PJ_PHASE_STEPS = 40, PJ_PHASE_EDGE = 4 };
 
 /* Readings of the total (or the widest rail), without repeated values. */
 typedef struct pj_phase_trace {
@@ -29,9 +30,15 @@ typedef struct pj_phase_model {
      * the trace's time */
     double level[PJ_PHASE_COUNT], level_sd[PJ_PHASE_COUNT];
     double share[PJ_PHASE_COUNT], share_sd[PJ_PHASE_COUNT];
+    /* log of its power in mW; NAN: unknown. It tells phases apart where a trace has no idle time,
+     * and little where the training has machines of many sizes, since it then spreads widely. */
+    double log_mw[PJ_PHASE_COUNT], log_mw_sd[PJ_PHASE_COUNT];
     double start[PJ_PHASE_COUNT], next[PJ_PHASE_COUNT][PJ_PHASE_COUNT];
     double calibrated[PJ_PHASE_STEPS]; /* confidence for a posterior of (i + 0.5) / STEPS */
-    uint32_t traces;                   /* that it was trained on; 0: the prior */
+    /* factor on the confidence of samples near a change of phase: of the first and of the last ones
+     * of a phase, by their distance */
+    double edge[2][PJ_PHASE_EDGE];
+    uint32_t traces; /* that it was trained on; 0: the prior */
 } pj_phase_model;
 
 void pj_phase_model_prior(pj_phase_model *model);

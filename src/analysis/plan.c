@@ -320,7 +320,7 @@ void pj_plan_cell_name(const pj_plan *p, uint32_t index, char *text, size_t byte
         add(text, bytes, "first %.8s layers alone", c.ablate + 7, 0);
     else if (c.ablate[0])
         add(text, bytes, "without %.16s", c.ablate, 0);
-    if (!text[0]) snprintf(text, bytes, "the cell");
+    if (!text[0]) snprintf(text, bytes, p->ablate_count > 1 ? "the whole model" : "the cell");
 }
 
 /* ---- order and end -------------------------------------------------------------------------- */

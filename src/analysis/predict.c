@@ -1,10 +1,10 @@
 /* The fit, its leave-one-out errors, and the range of requests that it covers. */
 #include "analysis/predict.h"
 
+#include "base/median.h"
 #include "base/memory.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { TERMS = PJ_PREDICT_TERMS, SWEEPS = 400, BOUNDS = 5 };
@@ -65,12 +65,6 @@ static double value_of(const double c[TERMS], const double x[TERMS])
     return sum;
 }
 
-static int ascending(const void *x, const void *y)
-{
-    double a = *(const double *)x, b = *(const double *)y;
-    return (a > b) - (a < b);
-}
-
 /* The conformal quantile: covers `share` of n + 1 values, conservative for small n. */
 static double quantile(const double *sorted, size_t n, double share)
 {
@@ -100,8 +94,8 @@ static void predict_one(const double (*x)[TERMS], const double *y, size_t n, con
         lo[i] =
             value_of(left, at) * exp(error); /* jackknife+: their prediction, with their error */
     }
-    qsort(lo, n, sizeof *lo, ascending);
-    qsort(errors, n, sizeof *errors, ascending);
+    pj_sort_doubles(lo, n);
+    pj_sort_doubles(errors, n);
     out[1] = fmin(quantile(lo, n, 0.025), out[0]);
     out[2] = fmax(quantile(lo, n, 0.975), out[0]);
     *median_error = expm1(quantile(errors, n, 0.5));

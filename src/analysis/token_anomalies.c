@@ -2,10 +2,10 @@
 #include "analysis/token_anomalies.h"
 
 #include "analysis/forest.h"
+#include "base/median.h"
 #include "base/memory.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { FEATURES = 5, LEAST_TOKENS = 16, WINDOW = 31 };
@@ -28,19 +28,6 @@ typedef struct table {
 
 /* ---- deviations ----------------------------------------------------------------------------- */
 
-static int ascending(const void *x, const void *y)
-{
-    double a = *(const double *)x, b = *(const double *)y;
-    return (a > b) - (a < b);
-}
-
-static double median_of(double *values, size_t n)
-{
-    if (!n) return NAN;
-    qsort(values, n, sizeof *values, ascending);
-    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
 /* Median of the window around `at`: work grows with the position. */
 static double local_median(const double *values, size_t count, size_t at)
 {
@@ -49,7 +36,7 @@ static double local_median(const double *values, size_t count, size_t at)
     size_t from = at > half ? at - half : 0, to = at + half + 1 < count ? at + half + 1 : count;
     for (size_t i = from; i < to; i++)
         if (isfinite(values[i])) window[n++] = values[i];
-    return median_of(window, n);
+    return pj_median(window, n);
 }
 
 /* Writes column k of the rows; `floor` in the figure's unit. */
@@ -62,11 +49,11 @@ static void deviate(table *t, const double *values, int k, double floor)
         expected[i] = local_median(values, t->count, i);
         if (isfinite(values[i])) work[n++] = fabs(values[i] - expected[i]);
     }
-    spread = 1.4826 * median_of(work, n);
+    spread = 1.4826 * pj_median(work, n);
     n = 0;
     for (size_t i = 0; i < t->count; i++)
         if (isfinite(values[i])) work[n++] = values[i];
-    centre = median_of(work, n);
+    centre = pj_median(work, n);
     spread = fmax(spread, fmax(floor, least_share * fabs(centre)));
     for (size_t i = 0; i < t->count; i++) {
         bool known = isfinite(values[i]) && spread > 0;
@@ -82,7 +69,7 @@ static void deviate_power(table *t, const pj_token_figures *f)
         power[i] = f->energy_mj[i] / f->duration_ms[i] * 1e3;
         if (isfinite(f->duration_ms[i])) t->scratch[n++] = f->duration_ms[i];
     }
-    typical = median_of(t->scratch, n);
+    typical = pj_median(t->scratch, n);
     deviate(t, power, 2, f->resolution_mj / typical * 1e3);
 }
 

@@ -7,13 +7,14 @@
 #include "analysis/verdict.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/median.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "cli/options.h"
+#include "profile/sim_phases.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { TOKENS = 400, PLANTED_EVERY = 50, READINGS = 2000, KNOWN = 48 };
@@ -29,7 +30,7 @@ static void report(bench *b, const char *key, double value, const char *unit, co
     if (b->json)
         pj_json_kv_double(b->json, key, value);
     else
-        printf("%-34s %9.4g %-2s %s\n", key, value, unit, note);
+        printf("%-38s %9.4g %-2s %s\n", key, value, unit, note);
 }
 
 static double between(bench *b, double lo, double hi)
@@ -250,6 +251,40 @@ static bool score_phases(bench *b, double overlap, phase_score *s)
     return ok;
 }
 
+/* Sensors of 1, 20 and 100 ms. A sensor of 1 ms takes most of the time and has samples enough, but
+ * the samples of a segment are right or wrong together, so that only many requests tell how well
+ * the confidence is calibrated. */
+static bool bench_simulated_phases(bench *b)
+{
+    enum { MACHINES = 30 };
+    static const struct {
+        const char *preset;
+        double stretch;
+        int machines;
+    } sensors[] = {{"rapl", 1, 1},
+                   {"nvml-volta", 1, MACHINES},
+                   {"apple", 4, MACHINES},
+                   {"nvml-ampere-average", 4, MACHINES}};
+    pj_error err;
+    for (size_t i = 0; i < sizeof sensors / sizeof *sensors; i++) {
+        pj_sim_phase_score s = {0};
+        char key[64];
+        for (int k = 0; k < sensors[i].machines; k++) {
+            uint64_t seed = pj_random_u64(&b->random) % 100000;
+            if (pj_sim_phases_judge(sensors[i].preset, seed, sensors[i].stretch, &s, &err) != PJ_OK)
+                return false;
+        }
+        snprintf(key, sizeof key, "phases_right_sim_%s", sensors[i].preset);
+        report(b, key, 100 * s.clear_right / s.clear, "%",
+               "of a simulated sensor's samples, as phases_right; at least 95");
+        if (sensors[i].machines < MACHINES) continue;
+        snprintf(key, sizeof key, "at_90_percent_sim_%s", sensors[i].preset);
+        report(b, key, 100 * s.near_90_right / s.near_90, "%",
+               "of its samples with a confidence of 85 to 95 %");
+    }
+    return true;
+}
+
 static bool bench_phases(bench *b)
 {
     phase_score clear, overlapping;
@@ -260,7 +295,7 @@ static bool bench_phases(bench *b)
            "where decode may be as hot as prefill");
     report(b, "phases_at_90_percent_right", 100 * overlapping.near_90_right / overlapping.near_90,
            "%", "of samples with a confidence of 85 to 95 %");
-    return true;
+    return bench_simulated_phases(b);
 }
 
 /* ---- prediction ----------------------------------------------------------------------------- */
@@ -286,12 +321,6 @@ static void make_known(bench *b, pj_known_run *run)
     run->seconds = noisy(b, seconds, 0.02);
 }
 
-static int ascending(const void *x, const void *y)
-{
-    double p = *(const double *)x, q = *(const double *)y;
-    return (p > q) - (p < q);
-}
-
 static void bench_prediction(bench *b)
 {
     enum { MACHINES = 8 };
@@ -310,7 +339,7 @@ static void bench_prediction(bench *b)
             held += p.joules_lo <= runs[i].joules && runs[i].joules <= p.joules_hi;
         }
     }
-    qsort(errors, (size_t)n, sizeof *errors, ascending);
+    pj_sort_doubles(errors, (size_t)n);
     report(b, "prediction_median_error", 100 * errors[n / 2], "%",
            "of runs left out, 6 shapes, two types; at most 5");
     report(b, "prediction_coverage", 100 * held / n, "%", "of 95 % intervals; 90 to 98");

@@ -1,17 +1,21 @@
 /*
  * perjoule bench attach: overhead of the proxy of `perjoule attach --listen`. A server and a client
- * in this process communicate alternately directly and through the proxy. Added latency of a
- * request: difference of the median durations. Cost per chunk: CPU time of the proxy's thread over
- * the chunks of a long stream. Delay per chunk: difference of the median transit times of chunks in
- * paced streams. Simulated sensors are read and every request is recorded, as in real use; nothing
- * is stored.
+ * in this process communicate directly, through a relay that copies bytes without looking at them,
+ * and through the proxy. Added latency of a request: difference of the median durations, measured
+ * alternately. Streams are sent as fast as they are taken, then paced: all chunks at once, as
+ * engines with continuous batching send them, and evenly spread. CPU cost per chunk: time of the
+ * proxy's thread over the number of chunks. Delay per chunk: difference of the median transit times
+ * of paced chunks. Simulated sensors are read and every request is recorded, as in real use;
+ * nothing is stored.
  */
 #include "attach/client.h"
 #include "attach/proxy.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/median.h"
 #include "base/memory.h"
 #include "base/thread.h"
+#include "cli/bench_relay.h"
 #include "cli/options.h"
 #include "profile/requests.h"
 
@@ -28,21 +32,31 @@
 enum { MOST_REQUESTS = 2000, CHUNK_TEXT = 512, PEERS_MAX = 1024, PACED_CHUNKS = 40 };
 #define PACE_NS (50 * PJ_NS_PER_MS) /* between the chunks of a paced stream */
 
+typedef enum pace { UNPACED = 0, TOGETHER, SPREAD, PACES } pace;
+typedef enum way { DIRECT = 0, RELAYED, PROXIED, WAYS } way;
+
+/* Transit times of the chunks of paced streams, and the CPU time of the thread between. */
+typedef struct delays {
+    double *us; /* [streams * PACED_CHUNKS] */
+    uint32_t count;
+    double cpu_us; /* per chunk */
+} delays;
+
 typedef struct bench {
     int64_t requests, chunks, streams;
     bool json;
-    int server, listener;
-    pj_url server_url, proxy_url;
+    int server, listener, relay_listener;
+    pj_url server_url, proxy_url, relay_url;
     _Atomic bool stop;
-    bool is_paced;
-    pthread_t server_thread, proxy_thread;
+    pace pace;
+    pthread_t server_thread, proxy_thread, relay_thread;
     pj_session *session;
     pj_requests *recorder;
-    int64_t proxy_cpu_ns; /* CPU time of its thread, set at its end */
+    int64_t proxy_cpu_ns, relay_cpu_ns; /* CPU time of their threads, set at their end */
+    pj_bench_relay relay;
     pj_proxy_options options;
     double direct_us[MOST_REQUESTS], through_us[MOST_REQUESTS];
-    double *direct_delay_us, *through_delay_us; /* [streams * PACED_CHUNKS] */
-    uint32_t direct_delays, through_delays;
+    delays delays[PACES][WAYS];
     double chunk_us, direct_stream_ms, through_stream_ms;
 } bench;
 
@@ -56,23 +70,11 @@ typedef struct peer {
     int64_t next_ns; /* when the next one is due */
 } peer;
 
-static bool send_whole(int fd, const char *bytes, size_t count)
-{
-    while (count) {
-        struct pollfd p = {.fd = fd, .events = POLLOUT};
-        ssize_t n = send(fd, bytes, count, MSG_NOSIGNAL);
-        if (n < 0 && errno != EAGAIN && errno != EINTR) return false;
-        if (n < 0 && poll(&p, 1, 1000) <= 0) return false;
-        if (n > 0) bytes += n, count -= (size_t)n;
-    }
-    return true;
-}
-
 static bool send_chunk(const peer *p, const char *data)
 {
     char text[CHUNK_TEXT];
     int n = snprintf(text, sizeof text, "%zx\r\n%s\r\n", strlen(data), data);
-    return send_whole(p->fd, text, (size_t)n);
+    return pj_bench_send(p->fd, text, (size_t)n);
 }
 
 /* The text of a piece is the time at which it is sent. */
@@ -88,10 +90,18 @@ static bool send_piece(peer *p)
     snprintf(piece, sizeof piece, form, (long long)pj_clock_ns());
     p->next_ns += PACE_NS;
     if (--p->left > 0) return send_chunk(p, piece);
-    return send_chunk(p, usage) && send_whole(p->fd, "0\r\n\r\n", 5);
+    return send_chunk(p, usage) && pj_bench_send(p->fd, "0\r\n\r\n", 5);
 }
 
-static bool begin_answer(const bench *b, peer *p)
+/* When the first paced chunk of a connection is due: on a common grid, or each at its own place. */
+static int64_t first_due(const bench *b, uint32_t index)
+{
+    int64_t now_ns = pj_clock_ns(), grid_ns = now_ns - now_ns % PACE_NS + PACE_NS;
+    if (b->pace == UNPACED) return now_ns;
+    return b->pace == TOGETHER ? grid_ns : grid_ns + PACE_NS * (int64_t)index / b->streams;
+}
+
+static bool begin_answer(const bench *b, peer *p, uint32_t index)
 {
     static const char whole[] =
         "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 113\r\n\r\n"
@@ -101,13 +111,14 @@ static bool begin_answer(const bench *b, peer *p)
                                "Transfer-Encoding: chunked\r\n\r\n";
     bool stream = strstr(p->in, "\"stream\"") != NULL;
     p->have = 0;
-    p->left = !stream ? 0 : b->is_paced ? PACED_CHUNKS + 1 : b->chunks;
-    p->next_ns = pj_clock_ns();
-    return stream ? send_whole(p->fd, head, strlen(head)) : send_whole(p->fd, whole, strlen(whole));
+    p->left = !stream ? 0 : b->pace ? PACED_CHUNKS + 1 : b->chunks;
+    p->next_ns = first_due(b, index);
+    return stream ? pj_bench_send(p->fd, head, strlen(head))
+                  : pj_bench_send(p->fd, whole, strlen(whole));
 }
 
 /* False: the peer has disconnected. */
-static bool listen_to(const bench *b, peer *p)
+static bool listen_to(const bench *b, peer *p, uint32_t index)
 {
     ssize_t n = recv(p->fd, p->in + p->have, sizeof p->in - 1 - p->have, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
@@ -117,7 +128,7 @@ static bool listen_to(const bench *b, peer *p)
     const char *end = strstr(p->in, "\r\n\r\n"), *length = strstr(p->in, "Content-Length: ");
     if (!end || !length) return p->have < sizeof p->in - 1;
     if (p->have < (size_t)(end + 4 - p->in) + strtoul(length + 16, NULL, 10)) return true;
-    return begin_answer(b, p);
+    return begin_answer(b, p, index);
 }
 
 static void *serve(void *context)
@@ -133,11 +144,11 @@ static void *serve(void *context)
             busy |= peers[i].left > 0;
         }
         polls[count] = (struct pollfd){.fd = b->server, .events = POLLIN};
-        poll(polls, count + 1, busy ? b->is_paced : 20);
-        int64_t now_ns = b->is_paced ? pj_clock_ns() : INT64_MAX;
+        poll(polls, count + 1, busy ? b->pace != UNPACED : 20);
+        int64_t now_ns = b->pace ? pj_clock_ns() : INT64_MAX;
         bool more = polls[count].revents & POLLIN;
         for (uint32_t i = count; i-- > 0;) {
-            bool ok = !polls[i].revents || listen_to(b, &peers[i]);
+            bool ok = !polls[i].revents || listen_to(b, &peers[i], i);
             if (ok && peers[i].left > 0 && now_ns >= peers[i].next_ns) ok = send_piece(&peers[i]);
             if (ok) continue;
             close(peers[i].fd);
@@ -206,11 +217,30 @@ static void *run_proxy(void *context)
     return NULL;
 }
 
+static void *run_relay(void *context)
+{
+    bench *b = context;
+    pj_bench_relay_run(&b->relay);
+    b->relay_cpu_ns = pj_clock_thread_cpu_ns();
+    return NULL;
+}
+
+static pj_status start_relay(bench *b, pj_error *err)
+{
+    pj_url_parse_listen("127.0.0.1:0", &b->relay_url, err);
+    pj_status status = pj_listen(&b->relay_url, &b->relay_listener, err);
+    b->relay =
+        (pj_bench_relay){.to = &b->server_url, .listener = b->relay_listener, .stop = &b->stop};
+    if (status != PJ_OK) return status;
+    return pj_thread_start(&b->relay_thread, "pj-bench-relay", run_relay, b, err);
+}
+
 static pj_status start_proxy(bench *b, pj_error *err)
 {
     atomic_store(&b->stop, false);
     pj_url_parse_listen("127.0.0.1:0", &b->proxy_url, err);
-    pj_status status = pj_listen(&b->proxy_url, &b->listener, err);
+    pj_status status = start_relay(b, err);
+    if (status == PJ_OK) status = pj_listen(&b->proxy_url, &b->listener, err);
     if (status != PJ_OK) return status;
     b->options = (pj_proxy_options){
         .url = &b->server_url,
@@ -227,8 +257,10 @@ static void stop_proxy(bench *b)
 {
     atomic_store(&b->stop, true);
     pthread_join(b->proxy_thread, NULL);
+    pthread_join(b->relay_thread, NULL);
     pthread_join(b->server_thread, NULL);
     close(b->listener);
+    close(b->relay_listener);
 }
 
 /* ---- the client ------------------------------------------------------------------------------ */
@@ -320,31 +352,33 @@ static pj_status measure_streams(bench *b, pj_error *err)
     return status;
 }
 
-static pj_status measure_delay(bench *b, const pj_url *url, double **us, uint32_t *count,
-                               pj_error *err)
+static pj_status measure_delay(bench *b, const pj_url *url, delays *d, pj_error *err)
 {
     load l = {.most_delays = (uint32_t)b->streams * PACED_CHUNKS};
-    *us = l.delay_us = pj_alloc(l.most_delays, sizeof *l.delay_us);
+    d->us = l.delay_us = pj_alloc(l.most_delays, sizeof *l.delay_us);
     if (!l.delay_us) return pj_fail_memory(err, "the bench");
     pj_status status =
         put_load(url, stream_body, (uint32_t)b->streams, (uint32_t)b->streams, &l, err);
-    *count = l.delays;
+    d->count = l.delays;
     if (status == PJ_OK && !l.delays)
         status = pj_fail(err, PJ_E_INTERNAL, "some streams of the bench failed");
     return status;
 }
 
-static pj_status measure_delays(bench *b, pj_error *err)
+static pj_status measure_delays(bench *b, pace paced, pj_error *err)
 {
-    b->is_paced = true;
+    const pj_url *urls[WAYS] = {&b->server_url, &b->relay_url, &b->proxy_url};
+    delays *d = b->delays[paced];
     pj_requests_drain(b->recorder); /* wait until earlier requests are stored, which would delay the
                                        chunks measured next */
+    b->pace = paced;
     pj_status status = start_proxy(b, err);
     if (status != PJ_OK) return status;
-    status = measure_delay(b, &b->server_url, &b->direct_delay_us, &b->direct_delays, err);
-    if (status == PJ_OK)
-        status = measure_delay(b, &b->proxy_url, &b->through_delay_us, &b->through_delays, err);
+    for (int w = 0; w < WAYS && status == PJ_OK; w++)
+        status = measure_delay(b, urls[w], &d[w], err);
     stop_proxy(b);
+    d[RELAYED].cpu_us = (double)b->relay_cpu_ns / 1e3 / (double)(PACED_CHUNKS * b->streams);
+    d[PROXIED].cpu_us = (double)b->proxy_cpu_ns / 1e3 / (double)(PACED_CHUNKS * b->streams);
     return status;
 }
 
@@ -365,21 +399,56 @@ static pj_status measure(bench *b, pj_error *err)
     status = measure_streams(b, err);
     stop_proxy(b);
     b->chunk_us = (double)b->proxy_cpu_ns / 1e3 / (double)(b->chunks * b->streams);
-    return status == PJ_OK ? measure_delays(b, err) : status;
+    if (status == PJ_OK) status = measure_delays(b, TOGETHER, err);
+    return status == PJ_OK ? measure_delays(b, SPREAD, err) : status;
 }
 
 /* ---- the report ------------------------------------------------------------------------------ */
 
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 static double quantile(double *us, int64_t count, double q)
 {
-    qsort(us, (size_t)count, sizeof *us, by_size);
+    pj_sort_doubles(us, (size_t)count);
     return us[(int64_t)(q * (double)(count - 1))];
+}
+
+static void print_paced(bench *b, pace paced, const char *name)
+{
+    delays *d = b->delays[paced];
+    double direct = quantile(d[DIRECT].us, d[DIRECT].count, 0.5);
+    printf("%-9s %.1f us on the way direct; through a relay %.1f us later, %.2f us of processor "
+           "time; through the proxy %.1f us later, %.2f us\n",
+           name, direct, quantile(d[RELAYED].us, d[RELAYED].count, 0.5) - direct, d[RELAYED].cpu_us,
+           quantile(d[PROXIED].us, d[PROXIED].count, 0.5) - direct, d[PROXIED].cpu_us);
+}
+
+static void write_paced(bench *b, pace paced, const char *name, pj_json *json)
+{
+    delays *d = b->delays[paced];
+    double direct = quantile(d[DIRECT].us, d[DIRECT].count, 0.5);
+    pj_json_key(json, name);
+    pj_json_object_begin(json);
+    pj_json_kv_double(json, "direct_us", direct);
+    pj_json_kv_double(json, "relay_added_us",
+                      quantile(d[RELAYED].us, d[RELAYED].count, 0.5) - direct);
+    pj_json_kv_double(json, "relay_cpu_us", d[RELAYED].cpu_us);
+    pj_json_kv_double(json, "added_us", quantile(d[PROXIED].us, d[PROXIED].count, 0.5) - direct);
+    pj_json_kv_double(json, "cpu_us", d[PROXIED].cpu_us);
+    pj_json_object_end(json);
+}
+
+static void print_text(bench *b, double direct, double through, double slow)
+{
+    printf("request   direct %8.1f us   through the proxy %8.1f us   added %8.1f us (95th "
+           "percentile %.1f us)\n",
+           direct, through, through - direct, slow);
+    printf("chunk     %.2f us of processor time (%lld streams of %lld chunks; %.0f ms direct, "
+           "%.0f ms through)\n",
+           b->chunk_us, (long long)b->streams, (long long)b->chunks, b->direct_stream_ms,
+           b->through_stream_ms);
+    printf("%lld streams with a chunk every %d ms, all at once and evenly spread:\n",
+           (long long)b->streams, (int)(PACE_NS / PJ_NS_PER_MS));
+    print_paced(b, TOGETHER, "at once");
+    print_paced(b, SPREAD, "spread");
 }
 
 static void print(bench *b)
@@ -388,21 +457,10 @@ static void print(bench *b)
     double through = quantile(b->through_us, b->requests, 0.5);
     double slow =
         quantile(b->through_us, b->requests, 0.95) - quantile(b->direct_us, b->requests, 0.95);
-    double delay = quantile(b->direct_delay_us, b->direct_delays, 0.5);
-    double added = quantile(b->through_delay_us, b->through_delays, 0.5) - delay;
     pj_buffer buffer;
     pj_json json;
     if (!b->json) {
-        printf("request   direct %8.1f us   through the proxy %8.1f us   added %8.1f us (95th "
-               "percentile %.1f us)\n",
-               direct, through, through - direct, slow);
-        printf("chunk     %.2f us of processor time (%lld streams of %lld chunks; %.0f ms direct, "
-               "%.0f ms through)\n",
-               b->chunk_us, (long long)b->streams, (long long)b->chunks, b->direct_stream_ms,
-               b->through_stream_ms);
-        printf("          %.1f us later (%lld streams with a chunk every %d ms; %.1f us on the way "
-               "direct)\n",
-               added, (long long)b->streams, (int)(PACE_NS / PJ_NS_PER_MS), delay);
+        print_text(b, direct, through, slow);
         return;
     }
     pj_buffer_init(&buffer, 1 << 16);
@@ -413,8 +471,8 @@ static void print(bench *b)
     pj_json_kv_double(&json, "request_added_us", through - direct);
     pj_json_kv_double(&json, "request_added_p95_us", slow);
     pj_json_kv_double(&json, "chunk_cpu_us", b->chunk_us);
-    pj_json_kv_double(&json, "chunk_direct_us", delay);
-    pj_json_kv_double(&json, "chunk_added_us", added);
+    write_paced(b, TOGETHER, "paced_at_once", &json);
+    write_paced(b, SPREAD, "paced_spread", &json);
     pj_json_kv_int(&json, "streams", b->streams);
     pj_json_kv_int(&json, "chunks", b->chunks);
     pj_json_object_end(&json);
@@ -437,8 +495,10 @@ static int run_bench_attach(const pj_command *command, int argc, char **argv)
     const pj_option options[] = {
         {"requests", 'r', PJ_OPTION_INT, &b->requests, "N", "requests each way (500)", 10,
          MOST_REQUESTS - 10},
-        {"streams", 's', PJ_OPTION_INT, &b->streams, "N", "streams at once (20)", 1, 500},
-        {"chunks", 'c', PJ_OPTION_INT, &b->chunks, "N", "chunks of a stream (500)", 10, 100000},
+        {"streams", 0, PJ_OPTION_INT, &b->streams, "N", "streams at once (20)", 1, 500,
+         .old_letter = 's'},
+        {"chunks", 0, PJ_OPTION_INT, &b->chunks, "N", "chunks of a stream (500)", 10, 100000,
+         .old_letter = 'c'},
         {"json", 0, PJ_OPTION_FLAG, &b->json, NULL, "print one JSON object"},
         {0}};
     int positional, code = pj_options_parse(command, options, argc, argv, &positional);
@@ -446,8 +506,7 @@ static int run_bench_attach(const pj_command *command, int argc, char **argv)
         b->requests -= b->requests % 10;
         pj_status status = measure(b, &err);
         if (status == PJ_OK) print(b);
-        pj_free(b->direct_delay_us);
-        pj_free(b->through_delay_us);
+        for (int i = 0; i < PACES * WAYS; i++) pj_free(b->delays[i / WAYS][i % WAYS].us);
         pj_requests_close(b->recorder);
         pj_session_close(b->session);
         if (b->server >= 0) close(b->server);
@@ -464,7 +523,8 @@ const pj_command pj_bench_attach = {
     .usage = "[options]",
     .text = "A server and a client in this process talk to each other directly and through the "
             "proxy of `perjoule attach --listen`, in turns, with simulated sensors and without a "
-            "database. Prints the median time of a small request both ways, and the processor time "
-            "of the proxy's thread per chunk of a stream, and how much later a chunk comes.",
+            "database. Prints the median time of a small request both ways, the processor time "
+            "of the proxy's thread per chunk of a stream, and how much later a chunk comes, with "
+            "a relay that only copies bytes for comparison.",
     .examples = "perjoule bench attach\nperjoule bench attach --streams 200 --chunks 200 --json\n",
 };

@@ -10,6 +10,7 @@
 #include "attribution/build.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/median.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "cli/bench_model_error.h"
@@ -18,7 +19,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct sensor {
@@ -200,16 +200,10 @@ static pj_status simulate(bench *b, pj_tree *tree, const sensor *s, uint64_t see
     return status;
 }
 
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double p95(double *errors, size_t count)
 {
     if (count == 0) return NAN;
-    qsort(errors, count, sizeof *errors, by_size);
+    pj_sort_doubles(errors, count);
     return errors[(size_t)((double)(count - 1) * 0.95)];
 }
 

@@ -4,6 +4,7 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/median.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "cli/fold.h"
@@ -66,12 +67,6 @@ typedef struct call {
     void (*run)(struct call *c);
 } call;
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Repeats the call for about the requested time, after one warm-up call. */
 static void time_call(call *c, row *r)
 {
@@ -84,7 +79,7 @@ static void time_call(call *c, row *r)
         c->run(c);
         samples[n++] = (double)(pj_clock_ns() - begin);
     }
-    qsort(samples, (size_t)n, sizeof *samples, by_value);
+    pj_sort_doubles(samples, (size_t)n);
     r->ns = samples[n / 2];
     r->best_ns = samples[0];
 }

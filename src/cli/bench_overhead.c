@@ -191,7 +191,8 @@ static int run_overhead(const pj_command *command, int argc, char **argv)
     const pj_option options[] = {
         {"model", 'm', PJ_OPTION_TEXT, &o.model, "MODEL", "model (synthetic:llama-3.2-1b)"},
         {"dtype", 0, PJ_OPTION_TEXT, &o.dtype, "TYPE", "convert the weights"},
-        {"rounds", 'r', PJ_OPTION_INT, &o.rounds, "N", "rounds (15)", 3, PJ_BENCH_ROUNDS_MAX},
+        {"rounds", 0, PJ_OPTION_INT, &o.rounds, "N", "rounds (15)", 3, PJ_BENCH_ROUNDS_MAX,
+         .old_letter = 'r'},
         {"tokens", 'n', PJ_OPTION_INT, &o.tokens, "N", "new tokens per run (16)", 2, 100000},
         {"prompt", 'p', PJ_OPTION_INT, &o.prompt, "N", "prompt tokens (64)", 1, 100000},
         {"threads", 't', PJ_OPTION_INT, &o.threads, "N", "threads (all CPUs)", 1, 256},

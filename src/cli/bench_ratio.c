@@ -1,27 +1,21 @@
 #include "cli/bench_ratio.h"
 
-#include <math.h>
-#include <stdlib.h>
+#include "base/median.h"
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
+#include <math.h>
 
 double pj_bench_median(const double *values, int64_t count)
 {
     double sorted[PJ_BENCH_ROUNDS_MAX];
     for (int64_t i = 0; i < count; i++) sorted[i] = values[i];
-    qsort(sorted, (size_t)count, sizeof *sorted, by_value);
-    return count % 2 ? sorted[count / 2] : (sorted[count / 2 - 1] + sorted[count / 2]) / 2;
+    return pj_median(sorted, (size_t)count);
 }
 
 pj_bench_ratio pj_bench_compare(const double *with, const double *without, int64_t rounds)
 {
     double r[PJ_BENCH_ROUNDS_MAX], n = (double)rounds;
     for (int64_t i = 0; i < rounds; i++) r[i] = with[i] / without[i];
-    qsort(r, (size_t)rounds, sizeof *r, by_value);
+    pj_sort_doubles(r, (size_t)rounds);
     int64_t low = (int64_t)floor(n / 2 - 0.98 * sqrt(n)), high = rounds - 1 - low;
     if (low < 0) low = 0;
     if (high >= rounds) high = rounds - 1;

@@ -175,10 +175,10 @@ static int run_bench_sampler(const pj_command *command, int argc, char **argv)
 {
     double duration_s = 3;
     bool json = false;
-    const pj_option options[] = {
-        {"duration", 'd', PJ_OPTION_DOUBLE, &duration_s, "S", "seconds per row (3)", 0.1, 600},
-        {"json", 0, PJ_OPTION_FLAG, &json, NULL, "one JSON object", 0, 0},
-        {0}};
+    const pj_option options[] = {{"duration", 0, PJ_OPTION_DOUBLE, &duration_s, "S",
+                                  "seconds per row (3)", 0.1, 600, .old_letter = 'd'},
+                                 {"json", 0, PJ_OPTION_FLAG, &json, NULL, "one JSON object", 0, 0},
+                                 {0}};
     int positional;
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;

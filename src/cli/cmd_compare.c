@@ -50,7 +50,8 @@ static int run_compare(const pj_command *command, int argc, char **argv)
     const pj_option options[] = {
         {"by", 0, PJ_OPTION_TEXT, &a.by, "FIELD",
          "compare all completed runs in groups by the value of a field: model, dtype, batch, "
-         "engine, machine, tag, experiment, threads, settings.NAME, model.NAME, ...",
+         "engine, machine, tag, experiment, threads, isa, depth, input_tokens, output_tokens, "
+         "prompt, power, energy_source, settings.NAME or model.NAME",
          .choices = "model dtype batch engine machine tag experiment threads isa depth "
                     "input_tokens output_tokens prompt power energy_source"},
         {"experiment", 0, PJ_OPTION_TEXT, &a.experiment, "NAME", "of them those of an experiment"},

@@ -310,8 +310,9 @@ static int run_exec(const pj_command *command, int argc, char **argv)
         PJ_OPTION_POWER(&a.power),
         {"interval", 'i', PJ_OPTION_DURATION, &a.interval_ns, "TIME",
          "sampling interval (each source's own)", 0, 0},
-        {"baseline", 'b', PJ_OPTION_DOUBLE, &a.baseline_s, "S",
-         "seconds of idle power measured before (1); 0: none, then there is no net figure", 0, 600},
+        {"baseline", 0, PJ_OPTION_DOUBLE, &a.baseline_s, "S",
+         "seconds of idle power measured before (1); 0: none, then there is no net figure", 0, 600,
+         .old_letter = 'b'},
         {"depth", 'd', PJ_OPTION_CHOICE, &a.depth, "DEPTH",
          "how deep markers are recorded: off (phases, sections, tokens), module (components; "
          "default) or deep (operations)",

@@ -263,7 +263,8 @@ static int run_experiment(const pj_command *command, int argc, char **argv)
     experiment_args a = {.cool_down_ns = -1, .seed = -1, .max_latency_ms = NAN};
     const pj_option options[] = {
         {"models", 0, PJ_OPTION_TEXT, &a.models, "A,B", "models (default: the demo model)"},
-        {"dtypes", 0, PJ_OPTION_TEXT, &a.dtypes, "A,B", "types of the weights (as stored)"},
+        {"dtypes", 0, PJ_OPTION_TEXT, &a.dtypes, "A,B",
+         "types of the weights: q8_0, q4_0, bf16, f16, f32 (as stored)"},
         {"batches", 0, PJ_OPTION_TEXT, &a.batches, "1,2", "sequences decoded at once (1)"},
         {"inputs", 0, PJ_OPTION_TEXT, &a.inputs, "N,M", "tokens of the prompt (32)"},
         {"outputs", 0, PJ_OPTION_TEXT, &a.outputs, "N,M", "tokens generated (32)"},

@@ -49,9 +49,9 @@ static int run_export(const pj_command *command, int argc, char **argv)
 {
     const char *db = NULL, *format_name = "json", *output = NULL;
     const pj_option options[] = {
-        {"format", 'f', PJ_OPTION_CHOICE, &format_name, "FORMAT",
+        {"format", 0, PJ_OPTION_CHOICE, &format_name, "FORMAT",
          "json, csv (a zip with one file per table), trace (Perfetto), speedscope or folded",
-         .choices = "json csv trace speedscope folded"},
+         .choices = "json csv trace speedscope folded", .old_letter = 'f'},
         {"output", 'o', PJ_OPTION_TEXT, &output, "FILE",
          "output file (default: standard output for json and folded, else a file named after the "
          "run; "

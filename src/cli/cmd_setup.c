@@ -224,8 +224,8 @@ static int run_setup(const pj_command *command, int argc, char **argv)
     const pj_option options[] = {
         {"write", 'w', PJ_OPTION_FLAG, &o.write, NULL, "write the file instead of printing it", 0,
          0},
-        {"user", 'u', PJ_OPTION_TEXT, &o.user, "NAME",
-         "user who may run powermetrics (default: you)", 0, 0},
+        {"user", 0, PJ_OPTION_TEXT, &o.user, "NAME", "user who may run powermetrics (default: you)",
+         0, 0, .old_letter = 'u'},
         {"group", 'g', PJ_OPTION_TEXT, &o.group, "NAME",
          "group that may read RAPL (default: perjoule, created if missing)", 0, 0},
         {"interval", 0, PJ_OPTION_DURATION, &o.interval_ns, "TIME",

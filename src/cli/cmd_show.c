@@ -180,8 +180,9 @@ static int run_show(const pj_command *command, int argc, char **argv)
         {"heatmap", 0, PJ_OPTION_FLAG, &args.heatmap, NULL, "layers by components; see --metric"},
         {"advice", 0, PJ_OPTION_FLAG, &args.advice, NULL,
          "what to change: evidence, expected saving, cost, the command that tests it"},
-        {"metric", 0, PJ_OPTION_TEXT, &args.metric, "NAME",
-         &(PJ_HEATMAP_WORDS " (default energy, time where there is none)")[2]},
+        {"metric", 0, PJ_OPTION_CHOICE, &args.metric, "NAME",
+         &(PJ_HEATMAP_WORDS " (default energy, time where there is none)")[2],
+         .choices = PJ_HEATMAP_LIST},
         {"token", 0, PJ_OPTION_INT, &args.token, "N", "one token instead of all", 0, 1e9},
         {"layer", 0, PJ_OPTION_INT, &args.layer, "N", "one layer; -1: outside the layers", -1, 1e6},
         {"component", 0, PJ_OPTION_TEXT, &args.component, "NAME", "one component"},
@@ -196,8 +197,6 @@ static int run_show(const pj_command *command, int argc, char **argv)
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
     if (positional > 1) return pj_command_usage(command, "name one run");
-    if (args.metric && pj_metric_parse(args.metric) < 0)
-        return pj_command_usage(command, "there is no metric %s", args.metric);
     bool narrow = args.layer != PJ_ANY || args.component;
     if (!args.components && !args.operations && (narrow || (args.token != PJ_ANY && !args.heatmap)))
         return pj_command_usage(command, "--token, --layer and --component apply to "

@@ -17,6 +17,10 @@
 #include <string.h>
 
 enum { HISTORY = 60, COLUMNS = PJ_RAIL_TOTAL + 1 };
+/* Late readings are awaited by counting looks, not by a clock: after the whole process was stopped,
+ * the sampler still gets its turn. */
+static const int64_t LOOK_NS = 2 * PJ_NS_PER_MS;
+enum { LOOKS = 500 };
 
 typedef struct top {
     const pj_command *command;
@@ -25,6 +29,7 @@ typedef struct top {
     uint32_t rail_count;
     pj_curve *curves[PJ_MAX_RAILS];
     double mw[PJ_MAX_RAILS];              /* of the current row */
+    bool silent[PJ_MAX_RAILS];            /* not waited for: it has kept a row waiting in vain */
     double peak[PJ_MAX_RAILS];            /* scale of the bars */
     double sum[PJ_MAX_RAILS];             /* mJ since the start, skipping NANs */
     float history[PJ_MAX_RAILS][HISTORY]; /* ring, by row_index */
@@ -262,23 +267,55 @@ static pj_status drain(top *t, pj_error *err)
     return PJ_OK;
 }
 
+/* Whether all rails are known until then, but for silent ones. */
+static bool is_covered(top *t, int64_t until_ns, bool give_up)
+{
+    bool all = true;
+    int64_t begin, end;
+    for (uint32_t i = 0; i < t->rail_count; i++) {
+        bool known = pj_curve_span(t->curves[i], &begin, &end) && end >= until_ns;
+        if (known || give_up) t->silent[i] = !known;
+        all = all && (known || t->silent[i]);
+    }
+    return all;
+}
+
+static void sleep_until(int64_t until_ns)
+{
+    for (int64_t now; (now = pj_clock_ns()) < until_ns && !interrupted;)
+        pj_clock_sleep_until(until_ns - now > 50 * PJ_NS_PER_MS ? now + 50 * PJ_NS_PER_MS
+                                                                : until_ns);
+}
+
+/* Rails that are still unknown after so many looks are silent. */
+static pj_status await_known(top *t, int64_t until_ns, int64_t looks, pj_error *err)
+{
+    for (;; looks--) {
+        pj_status status = drain(t, err);
+        if (status != PJ_OK || is_covered(t, until_ns, looks <= 0 || interrupted)) return status;
+        sleep_until(pj_clock_ns() + LOOK_NS);
+    }
+}
+
 /* Rows begin when every rail is known, so that the first one is complete; a silent rail is not
  * waited for long. */
 static pj_status await_first(top *t, int64_t settle, pj_error *err)
 {
-    int64_t limit = pj_clock_ns() + 2 * settle + 200 * PJ_NS_PER_MS, begin, end;
-    for (uint32_t known = 0; known < t->rail_count && pj_clock_ns() < limit && !interrupted;) {
-        pj_clock_sleep_until(pj_clock_ns() + 5 * PJ_NS_PER_MS);
-        pj_status status = drain(t, err);
-        if (status != PJ_OK) return status;
-        for (known = 0; known < t->rail_count; known++)
-            if (!pj_curve_span(t->curves[known], &begin, &end)) break;
-    }
+    int64_t looks = (2 * settle + 300 * PJ_NS_PER_MS) / LOOK_NS, begin, end;
+    pj_status status = await_known(t, INT64_MIN, looks, err);
+    if (status != PJ_OK) return status;
     for (uint32_t i = 0; i < t->rail_count; i++)
         if (pj_curve_span(t->curves[i], &begin, &end) && begin > t->begin_ns) t->begin_ns = begin;
     if (t->begin_ns == 0) t->begin_ns = pj_clock_ns();
     t->last_print_ns = t->begin_ns;
     return PJ_OK;
+}
+
+/* Sensors cover a row when they have settled; on a busy machine their readings come later. */
+static pj_status await_row(top *t, int64_t due_ns, int64_t settle_ns, pj_error *err)
+{
+    sleep_until(due_ns + settle_ns);
+    return await_known(t, due_ns, LOOKS, err);
 }
 
 static pj_status watch(top *t, int64_t duration_ns, pj_error *err)
@@ -293,10 +330,7 @@ static pj_status watch(top *t, int64_t duration_ns, pj_error *err)
     }
     int64_t end_ns = duration_ns > 0 ? t->begin_ns + duration_ns : INT64_MAX;
     for (int64_t due = t->begin_ns + t->row_ns; due <= end_ns && !interrupted; due += t->row_ns) {
-        for (int64_t now; (now = pj_clock_ns()) < due + settle && !interrupted;)
-            pj_clock_sleep_until(due + settle - now > 50 * PJ_NS_PER_MS ? now + 50 * PJ_NS_PER_MS
-                                                                        : due + settle);
-        status = drain(t, err);
+        status = await_row(t, due, settle, err);
         if (status != PJ_OK) break;
         print_events(t);
         show_row(t, due);
@@ -364,12 +398,12 @@ static int run_top(const pj_command *command, int argc, char **argv)
             status = pj_fail(&err, PJ_E_UNAVAILABLE, "%s", pj_meter_remedy(t.meter));
     }
     if (status == PJ_OK) status = make_curves(&t, &err);
-    if (status == PJ_OK) status = open_record(&t, record, &err);
     if (status == PJ_OK) {
         signal(SIGINT, on_interrupt);
         signal(SIGTERM, on_interrupt);
-        status = watch(&t, duration_ns, &err);
+        status = open_record(&t, record, &err);
     }
+    if (status == PJ_OK) status = watch(&t, duration_ns, &err);
     pj_error closing;
     if (close_record(&t, record, &closing) != PJ_OK && status == PJ_OK) {
         err = closing;

@@ -186,18 +186,26 @@ static void print_decomposition(const json_t *view)
 
 /* ---- sentences ------------------------------------------------------------------------------ */
 
+static void print_sides(const json_t *view, const json_t *sides, const char *introduction)
+{
+    size_t i;
+    json_t *side;
+    json_array_foreach(sides, i, side)
+        printf("%s%s", i ? ", " : introduction, side_name(view, json_number_value(side)));
+}
+
 static void print_best(const json_t *view)
 {
-    size_t i, k;
-    json_t *b, *tied;
+    size_t i;
+    json_t *b;
     if (side_count(view) < 2) return;
     putchar('\n');
     json_array_foreach(json_object_get(view, "best"), i, b)
     {
         printf("%-15s %s", pj_member_text(b, "title"),
                side_name(view, pj_member_number(b, "side")));
-        json_array_foreach(json_object_get(b, "tied_with"), k, tied) printf(
-            "%s%s", k ? ", " : ", not told apart from ", side_name(view, json_number_value(tied)));
+        print_sides(view, json_object_get(b, "tied_with"), ", not told apart from ");
+        print_sides(view, json_object_get(b, "untested"), ", not tested against ");
         putchar('\n');
     }
 }

@@ -1,6 +1,8 @@
 /* "cpu 61 °C, 3.90 GHz, 41 % busy; gpu0 72 °C, throttled by power 12 % of the time". */
 #include "cli/conditions_line.h"
 
+#include "trace/json_member.h"
+
 #include <jansson.h>
 #include <math.h>
 #include <stdarg.h>
@@ -27,24 +29,22 @@ static void add(line *l, const char *format, ...)
     va_end(args);
 }
 
-static double number(const json_t *device, const char *key)
-{
-    const json_t *value = json_object_get(device, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 static void add_device(line *l, const json_t *device)
 {
-    double celsius = number(device, "temperature_max_c"), mhz = number(device, "clock_mhz");
-    double use = number(device, "utilisation"), limit = number(device, "power_limit_mw");
-    double throttled = number(device, "throttled_share"), tdp = number(device, "tdp_share");
+    double celsius = pj_member_number(device, "temperature_max_c"),
+           mhz = pj_member_number(device, "clock_mhz");
+    double use = pj_member_number(device, "utilisation"),
+           limit = pj_member_number(device, "power_limit_mw");
+    double throttled = pj_member_number(device, "throttled_share"),
+           tdp = pj_member_number(device, "tdp_share");
     const char *why = json_string_value(json_object_get(device, "throttle"));
     if (!isnan(celsius)) add(l, "%.0f °C", celsius);
     if (!isnan(mhz)) add(l, "%.2f GHz", mhz * 1e-3);
     if (!isnan(use)) add(l, "%.0f %% busy", use * 100);
     if (!isnan(limit)) add(l, "limit %.4g W", limit * 1e-3);
     if (!isnan(tdp))
-        add(l, "%.0f %% of its TDP of %.4g W", tdp * 100, number(device, "tdp_mw") * 1e-3);
+        add(l, "%.0f %% of its TDP of %.4g W", tdp * 100,
+            pj_member_number(device, "tdp_mw") * 1e-3);
     if (throttled > 0)
         add(l, "throttled (%s) %.0f %% of the time", why ? why : "unknown", throttled * 100);
 }

@@ -25,14 +25,17 @@
 
 enum { LOWEST_FD = 3, HIGHEST_FD = 9, PIPE_BYTES = 1 << 20, READ_BYTES = 1 << 16 };
 
-static volatile sig_atomic_t child_pid; /* for the handlers */
+static volatile sig_atomic_t child_pid, early_signal; /* for the handlers */
 static int wake_fd = -1;
 
 /* ---- signals ------------------------------------------------------------------------------- */
 
 static void forward(int number)
 {
-    if (child_pid > 0) kill((pid_t)child_pid, number);
+    if (child_pid > 0)
+        kill((pid_t)child_pid, number);
+    else
+        early_signal = number; /* for the program that is about to start */
 }
 
 static void wake(int number)
@@ -220,12 +223,14 @@ static bool make_pipe(int ends[2])
     return true;
 }
 
-/* In the child: restores default signals and executes the program; on failure sends errno through
- * the pipe. */
-static void become(const pj_child *c, const char *const *variables, int failure_pipe)
+/* In the child: restores default signals and the signal mask, and executes the program; on failure
+ * sends errno through the pipe. */
+static void become(const pj_child *c, const char *const *variables, const sigset_t *mask,
+                   int failure_pipe)
 {
     static const int defaults[] = {SIGPIPE, SIGXFSZ, SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGCHLD};
     for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++) signal(defaults[i], SIG_DFL);
+    sigprocmask(SIG_SETMASK, mask, NULL);
     if (c->cgroup[0]) write_text(c->cgroup, "cgroup.procs", "0");
     if (c->reserved_fd >= 0) dup2(c->markers[1], c->reserved_fd);
     /* The child keeps a read end of the pipe, so that writing markers after perjoule was killed
@@ -241,10 +246,15 @@ static void become(const pj_child *c, const char *const *variables, int failure_
     _exit(why == ENOENT ? PJ_CHILD_NOT_FOUND : PJ_CHILD_NOT_RUNNABLE);
 }
 
+bool pj_child_open_markers(pj_child *c)
+{
+    return c->markers[0] >= 0 || make_pipe(c->markers);
+}
+
 pj_status pj_child_start(pj_child *c, const char *const *variables, pj_error *err)
 {
     int ends[2], why = 0;
-    if (pipe(ends) != 0 || !make_pipe(c->markers) || !make_pipe(c->wake))
+    if (pipe(ends) != 0 || !pj_child_open_markers(c) || !make_pipe(c->wake))
         return pj_fail_errno(err, errno, "cannot start %s", c->words[0]);
     for (int i = 0; i < 2; i++) fcntl(ends[i], F_SETFD, FD_CLOEXEC);
     make_cgroup(c);
@@ -254,10 +264,19 @@ pj_status pj_child_start(pj_child *c, const char *const *variables, pj_error *er
     fflush(NULL);
     wake_fd = c->wake[1];
     take_signals();
+    /* Until it has its default handlers, the child must not run ours, which would swallow a signal
+     * that is meant for the program. */
+    sigset_t forwarded, before;
+    sigemptyset(&forwarded);
+    sigaddset(&forwarded, SIGTERM);
+    sigaddset(&forwarded, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, &forwarded, &before);
     c->begin_ns = pj_clock_ns();
     c->pid = fork();
-    if (c->pid == 0) become(c, variables, ends[1]);
+    if (c->pid == 0) become(c, variables, &before, ends[1]);
     child_pid = c->pid;
+    if (early_signal && c->pid > 0) kill(c->pid, early_signal);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     close(ends[1]);
     ssize_t got = c->pid > 0 ? read(ends[0], &why, sizeof why) : 0;
     close(ends[0]);

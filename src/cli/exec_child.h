@@ -32,6 +32,8 @@ enum { PJ_CHILD_NOT_FOUND = 127, PJ_CHILD_NOT_RUNNABLE = 126, PJ_CHILD_SIGNAL = 
 void pj_child_reserve(pj_child *child);
 /* Whether the program can be found; PJ_E_NOT_FOUND with exit_code set. */
 pj_status pj_child_find(pj_child *child, pj_error *err);
+/* Makes the pipe, if there is none yet. */
+bool pj_child_open_markers(pj_child *child);
 /* `variables` (NAME=VALUE, ends with NULL) are added to the program's environment. */
 pj_status pj_child_start(pj_child *child, const char *const *variables, pj_error *err);
 /* Waits for the program; `take` gets the bytes of markers as they arrive. */

@@ -105,10 +105,12 @@ static void describe_run(pj_exec_run *e)
     describe_model(e);
 }
 
-/* Libraries that timestamp their events write them in batches, the last one at exit. */
-static void warn_about_cut(pj_exec_run *e)
+/* Programs that timestamp their events may write them in batches, the last one at exit. What the
+ * library for NVTX had not written is known. */
+static void read_the_rest(pj_exec_run *e)
 {
-    if (!e->child.signal || !pj_markers_count(e->markers).has_times) return;
+    bool is_whole = pj_nvtx_memory_read(&e->nvtx, take_markers, e->markers);
+    if (is_whole || !e->child.signal || !pj_markers_count(e->markers).has_times) return;
     pj_run_warn(e->run, "markers_cut",
                 "the program was killed by signal %d: spans that it had recorded and not yet "
                 "written are missing, and how many is not known",
@@ -135,6 +137,7 @@ static pj_status end_run(pj_exec_run *e, pj_run_status status, const char *why, 
 pj_status pj_exec_measure(pj_exec_run *e, pj_error *err)
 {
     char fd[48], why[64];
+    pj_nvtx_memory *nvtx = &e->nvtx;
     const pj_power_env *env = &e->session->power_env;
     snprintf(fd, sizeof fd, "PERJOULE_MARKERS=%d", e->child.reserved_fd);
     pj_injection injection = {0};
@@ -142,6 +145,13 @@ pj_status pj_exec_measure(pj_exec_run *e, pj_error *err)
     if (e->child.reserved_fd >= 0)
         pj_injection_choose(&injection, e->run, e->child.path, e->ask.depth, e->ask.llama);
     memcpy(variables + 1, injection.variables, sizeof injection.variables);
+    if (injection.nvtx[0] && pj_child_open_markers(&e->child))
+        pj_nvtx_memory_open(nvtx, e->child.markers[0]);
+    for (size_t i = 1; nvtx->shared && i < sizeof variables / sizeof *variables - 1; i++)
+        if (!variables[i]) {
+            variables[i] = nvtx->variable;
+            break;
+        }
     pj_busy_get(env, &e->busy_before);
     pj_status status = pj_child_start(&e->child, e->child.reserved_fd >= 0 ? variables : NULL, err);
     if (status != PJ_OK) {
@@ -151,8 +161,8 @@ pj_status pj_exec_measure(pj_exec_run *e, pj_error *err)
     }
     pj_child_wait(&e->child, take_markers, e->markers);
     pj_busy_get(env, &e->busy_after);
+    read_the_rest(e);
     pj_markers_finish(e->markers, e->child.end_ns);
-    warn_about_cut(e);
     describe_run(e);
     snprintf(why, sizeof why, e->child.signal ? "killed by signal %d" : "exit code %d",
              e->child.signal ? e->child.signal : e->child.exit_code);
@@ -169,5 +179,6 @@ void pj_exec_close(pj_exec_run *e)
 {
     pj_run_data_fini(&e->data);
     pj_markers_free(e->markers);
+    pj_nvtx_memory_close(&e->nvtx);
     pj_child_close(&e->child);
 }

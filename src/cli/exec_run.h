@@ -4,6 +4,7 @@
 #define PJ_CLI_EXEC_RUN_H
 
 #include "cli/exec_child.h"
+#include "cli/exec_nvtx.h"
 #include "profile/markers.h"
 #include "profile/place.h"
 #include "profile/run.h"
@@ -20,6 +21,7 @@ typedef struct pj_exec_run {
     pj_exec_ask ask;
     pj_session *session; /* the caller's */
     pj_child child;      /* with `words` set, the descriptor reserved and the program found */
+    pj_nvtx_memory nvtx;
     pj_run *run;
     pj_markers *markers;
     pj_busy busy_before, busy_after; /* of the machine */

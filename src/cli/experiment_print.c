@@ -8,6 +8,19 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Of the first column: the longest name of a cell, since names may differ in their ends alone. */
+static int name_width(const json_t *view)
+{
+    size_t i, width = 28;
+    json_t *cell;
+    json_array_foreach(json_object_get(view, "cells"), i, cell)
+    {
+        size_t length = strlen(pj_member_text(cell, "name"));
+        if (length > width) width = length;
+    }
+    return (int)width;
+}
+
 static void print_cell(const json_t *view, const json_t *cell)
 {
     char joules[32], reach[32], power[32];
@@ -17,9 +30,10 @@ static void print_cell(const json_t *view, const json_t *cell)
     pj_format_energy(mean * 1e3, joules, sizeof joules);
     pj_format_energy((mean - lo) * 1e3, reach, sizeof reach);
     pj_format_power(pj_member_number(cell, "mean_power_mw"), power, sizeof power);
-    printf("%-28.28s %3.0f  %9s ± %-9s %8.4g  %8.4g  %8s", pj_member_text(cell, "name"),
-           pj_member_number(cell, "runs"), joules, isnan(lo) ? "?" : reach,
-           pj_member_number(cell, "tokens_per_second"), pj_member_number(cell, "ttft_ms"), power);
+    printf("%-*s %3.0f  %9s ± %-9s %8.4g  %8.4g  %8s", name_width(view),
+           pj_member_text(cell, "name"), pj_member_number(cell, "runs"), joules,
+           isnan(lo) ? "?" : reach, pj_member_number(cell, "tokens_per_second"),
+           pj_member_number(cell, "ttft_ms"), power);
     if (!isnan(loss)) printf("  %.4f", loss);
     const json_t *optimum = json_object_get(view, "optimum");
     if (pj_member_number(optimum, "cell") == pj_member_number(cell, "cell"))
@@ -39,11 +53,18 @@ static void print_against(const json_t *view, const char *list, const char *titl
     const json_t *all = json_object_get(view, list);
     if (!json_array_size(all)) return;
     printf("\n%s\n", title);
-    json_array_foreach(all, i, c) printf(
-        "%-28.28s %8.4g  (%.4g to %.4g)%s\n",
-        cell_name(view, pj_member_number(c, former ? "cell" : "b")), pj_member_number(c, "ratio"),
-        pj_member_number(c, "ratio_lo"), pj_member_number(c, "ratio_hi"),
-        json_is_true(json_object_get(c, "different")) ? "  different" : "");
+    json_array_foreach(all, i, c)
+    {
+        double lo = pj_member_number(c, "ratio_lo"), hi = pj_member_number(c, "ratio_hi");
+        printf("%-*s %8.4g  ", name_width(view),
+               cell_name(view, pj_member_number(c, former ? "cell" : "b")),
+               pj_member_number(c, "ratio"));
+        if (isnan(lo) || isnan(hi))
+            puts("(too few runs for an interval)");
+        else
+            printf("(%.4g to %.4g)%s\n", lo, hi,
+                   json_is_true(json_object_get(c, "different")) ? "  different" : "");
+    }
 }
 
 /* "1.2 mJ (1.1 mJ to 1.3 mJ)" */
@@ -67,16 +88,60 @@ static void print_ablations(const json_t *view)
     char by_difference[112], by_attribution[112];
     const json_t *all = json_object_get(view, "ablations");
     if (!json_array_size(all)) return;
+    int width = name_width(view);
     printf("\n%swhat the missing part takes per token\n"
-           "cell                         by the difference of runs           by attribution%s\n",
-           pj_style_on(stdout, PJ_STYLE_BOLD), pj_style_off(stdout));
+           "%-*s by the difference of runs           by attribution%s\n",
+           pj_style_on(stdout, PJ_STYLE_BOLD), width, "cell", pj_style_off(stdout));
     json_array_foreach(all, i, a)
     {
         format_estimate(json_object_get(a, "difference"), by_difference, sizeof by_difference);
         format_estimate(json_object_get(a, "attributed"), by_attribution, sizeof by_attribution);
-        printf("%-28.28s %-35s %s\n%-28s %s\n", cell_name(view, pj_member_number(a, "cell")),
-               by_difference, by_attribution, "", pj_member_text(a, "text"));
+        printf("%-*s %-35s %s\n%-*s %s\n", width, cell_name(view, pj_member_number(a, "cell")),
+               by_difference, by_attribution, width, "", pj_member_text(a, "text"));
     }
+}
+
+static void format_or_dash(const char *format, double value, char *text, size_t bytes)
+{
+    snprintf(text, bytes, isnan(value) ? "-" : format, value);
+}
+
+/* Columns that only some models have: experts and the context of each cell. */
+static void print_use(const json_t *view)
+{
+    size_t i;
+    json_t *cell;
+    bool any = false;
+    const json_t *cells = json_object_get(view, "cells");
+    json_array_foreach(cells, i, cell) any |= !isnan(pj_member_number(cell, "context_share"));
+    if (!any) return;
+    printf("\n%s%-*s    KV MB   context  mJ / M active  experts per step%s\n",
+           pj_style_on(stdout, PJ_STYLE_BOLD), name_width(view), "cell", pj_style_off(stdout));
+    json_array_foreach(cells, i, cell)
+    {
+        char kv[32], context[32], active[32], experts[32];
+        format_or_dash("%.4g", pj_member_number(cell, "kv_megabytes"), kv, sizeof kv);
+        format_or_dash("%.3g %%", 100 * pj_member_number(cell, "context_share"), context,
+                       sizeof context);
+        format_or_dash("%.4g", pj_member_number(cell, "energy_per_million_active_parameters_mj"),
+                       active, sizeof active);
+        format_or_dash("%.4g", pj_member_number(cell, "experts_per_step"), experts, sizeof experts);
+        printf("%-*s %8s %9s  %13s  %16s\n", name_width(view), pj_member_text(cell, "name"), kv,
+               context, active, experts);
+    }
+}
+
+static void print_front(const json_t *view, const json_t *front)
+{
+    size_t i;
+    json_t *index;
+    bool loss = strcmp(pj_member_text(front, "over"), "loss") == 0;
+    double knee = pj_member_number(front, "knee");
+    printf("\n%s, on the Pareto front:", loss ? "Energy against loss" : "Energy against speed");
+    json_array_foreach(json_object_get(front, "cells"), i, index)
+        printf("%s %s", i ? ";" : "", cell_name(view, json_number_value(index)));
+    if (!isnan(knee)) printf(". Its knee: %s", cell_name(view, knee));
+    printf(".\n");
 }
 
 void pj_experiment_print(const json_t *view)
@@ -91,10 +156,10 @@ void pj_experiment_print(const json_t *view)
     printf(", energy %s\n\n", *pj_member_text(first, "energy_source")
                                   ? pj_member_text(first, "energy_source")
                                   : "unknown");
-    printf("%scell                        runs  J per token, 95 %%    tokens/s   TTFT ms     power "
-           " loss%s\n",
-           pj_style_on(stdout, PJ_STYLE_BOLD), pj_style_off(stdout));
+    printf("%s%-*sruns  J per token, 95 %%    tokens/s   TTFT ms     power  loss%s\n",
+           pj_style_on(stdout, PJ_STYLE_BOLD), name_width(view), "cell", pj_style_off(stdout));
     json_array_foreach(json_object_get(view, "cells"), i, item) print_cell(view, item);
+    print_use(view);
     snprintf(title, sizeof title, "energy per token, times that of %s", cell_name(view, 0));
     print_against(view, "comparisons", title, false);
     print_against(view, "against_former", "against the former round", true);
@@ -102,6 +167,12 @@ void pj_experiment_print(const json_t *view)
     json_array_foreach(json_object_get(view, "knees"), i, item) printf(
         "\nfrom %s on: a batch beyond %.0f saves less than 10 %% per doubling\n",
         cell_name(view, pj_member_number(item, "first_cell")), pj_member_number(item, "batch"));
+    json_array_foreach(json_object_get(view, "fronts"), i,
+                       item) if (json_array_size(json_object_get(view, "cells")) > 1)
+        print_front(view, item);
+    if (*pj_member_text(view, "refusal"))
+        printf("\nNo verdict, since cells are not comparable: %s\n",
+               pj_member_text(view, "refusal"));
     const json_t *optimum = json_object_get(view, "optimum");
     if (json_is_object(optimum))
         printf("\n%sLeast energy per token: %s.%s\n", pj_style_on(stdout, PJ_STYLE_BOLD),

@@ -54,6 +54,7 @@ static void print_unknown(const char *prefix, const char *name)
     pj_nearest_begin(&nearest, name);
     for (int i = 0; i < COMMAND_COUNT; i++)
         pj_nearest_offer(&nearest, commands[i]->name, strlen(commands[i]->name));
+    if (name[0] == '-') pj_nearest_offer_list(&nearest, "--help --version");
     pj_nearest_write(&nearest, "", hint, sizeof hint);
     pj_say("%s: there is no command %s%s (see: perjoule help)", prefix, name, hint);
 }

@@ -2,6 +2,7 @@
 #include "cli/run_report.h"
 
 #include "base/clock.h"
+#include "base/decimal.h"
 #include "cli/conditions_line.h"
 #include "cli/run_parts.h"
 #include "cli/terminal.h"
@@ -189,8 +190,7 @@ static void print_draft(FILE *out, const pj_run_data *d)
 static void print_cost(FILE *out, const char *before, double value, double sd, const char *unit)
 {
     double half = 1.96 * sd;
-    int digits = half > 0 ? (int)fmax(0, 1 - floor(log10(half))) : 3;
-    if (digits > 6) digits = 6;
+    int digits = pj_decimals_for(half);
     fprintf(out, "%s%.*f ± %.*f %s", before, digits, value, digits, half, unit);
 }
 

@@ -4,6 +4,7 @@
 #include "cli/conditions_line.h"
 #include "cli/stored.h"
 #include "cli/terminal.h"
+#include "trace/summary.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -168,13 +169,75 @@ static void show_published(const json_t *s)
         printf("%-12s - %s\n", "", json_string_value(caveat));
 }
 
-void pj_show_overview(const json_t *s)
+/* Mixture of experts: what a step read, and how evenly the router spread its choices. */
+static void show_experts(const json_t *s)
+{
+    char per_million[32];
+    const json_t *e = json_object_get(json_object_get(s, "model_use"), "experts");
+    double per_step = pj_member_number(e, "per_step");
+    double mj = pj_member_number(s, "energy_per_million_active_parameters_mj");
+    if (!json_is_object(e)) return;
+    printf("%-12s %.0f of %.0f per token", "experts", pj_member_number(e, "per_token"),
+           pj_member_number(e, "experts"));
+    if (!isnan(per_step))
+        printf("; a decode step reads %.3g of a layer (%.3g if drawn at random)", per_step,
+               pj_member_number(e, "per_step_even"));
+    if (!isnan(pj_member_number(e, "load_variation")))
+        printf("; load varies by %.0f %%, %.0f %% unused",
+               100 * pj_member_number(e, "load_variation"),
+               100 * pj_member_number(e, "unused_share"));
+    putchar('\n');
+    if (!isnan(mj))
+        printf("%-12s %s for the request per million active parameters\n", "",
+               energy(mj, per_million));
+}
+
+static void show_context(const json_t *s)
+{
+    const json_t *c = json_object_get(json_object_get(s, "model_use"), "context");
+    if (isnan(pj_member_number(c, "share"))) return;
+    printf("%-12s %.0f of %.0f tokens (%.3g %%)", "context", pj_member_number(c, "longest"),
+           pj_member_number(c, "limit"), 100 * pj_member_number(c, "share"));
+    if (!isnan(pj_member_number(c, "kv_megabytes")))
+        printf(", keys and values %.4g MB", pj_member_number(c, "kv_megabytes"));
+    if (json_is_true(json_object_get(c, "nearly_full"))) printf(", nearly full");
+    putchar('\n');
+}
+
+/* Runs of other engines: what their energy is of, and how closely they were looked at. */
+static void show_engine(const json_t *s)
+{
+    const char *engine = pj_member_text(s, "engine"), *rule = pj_member_text(s, "allocation");
+    if (!*engine || strcmp(engine, "perjoule") == 0) return;
+    printf("%-12s %s (scope %s, level %s%s%s)\n", "engine", engine, pj_member_text(s, "scope"),
+           pj_member_text(s, "level"), *rule ? "; energy shared by the rule " : "", rule);
+}
+
+/* Total and interval, or why there is none and what it was at most. */
+static void show_energy(const json_t *s)
 {
     char a[32], b[32];
+    double mj = pj_member_number(s, "total_energy_mj"),
+           sd = pj_member_number(s, "total_energy_sd_mj");
+    double upper_mj = pj_member_number(s, "energy_upper_mj");
+    const char *sources = pj_member_text(s, "power_sources");
+    printf("%-12s %s", "energy", energy(mj, a));
+    if (!isnan(sd)) printf(" ± %s", energy(1.96 * sd, b));
+    printf(" (%s%s%s)\n", pj_member_text(s, "energy_source"), *sources ? ", " : "", sources);
+    if (!isnan(mj)) return;
+    printf("%-12s %s", "", pj_absence_text(pj_member_text(s, "unavailable_reason")));
+    if (!isnan(upper_mj)) printf("; at most %s", energy(upper_mj, a));
+    putchar('\n');
+}
+
+void pj_show_overview(const json_t *s)
+{
+    char a[32];
     print_line("run", pj_member_text(s, "id"));
     print_line("status", pj_member_text(s, "status"));
     print_line("failure", pj_member_text(s, "failure"));
     print_line("created", pj_member_text(s, "created_at"));
+    show_engine(s);
     print_line("model", pj_member_text(s, "model_name"));
     print_line("dtype", pj_member_text(s, "dtype"));
     print_line("machine", pj_member_text(s, "machine"));
@@ -185,16 +248,14 @@ void pj_show_overview(const json_t *s)
     printf("%-12s %.0f in, %.0f out\n", "tokens", pj_member_number(s, "input_tokens"),
            pj_member_number(s, "output_tokens"));
     printf("%-12s %s\n", "duration", duration(pj_member_number(s, "total_duration_ms"), a));
-    printf("%-12s %s", "energy", energy(pj_member_number(s, "total_energy_mj"), a));
-    double sd = pj_member_number(s, "total_energy_sd_mj");
-    if (!isnan(sd)) printf(" ± %s", energy(1.96 * sd, b));
-    printf(" (%s%s%s)\n", pj_member_text(s, "energy_source"),
-           *pj_member_text(s, "power_sources") ? ", " : "", pj_member_text(s, "power_sources"));
+    show_energy(s);
     show_partial(s);
     if (!isnan(pj_member_number(s, "net_energy_mj")))
         printf("%-12s %s\n", "net of idle", energy(pj_member_number(s, "net_energy_mj"), a));
     print_figure("speed", pj_member_number(s, "tokens_per_second"), "tokens/s");
     show_per_token(s);
+    show_context(s);
+    show_experts(s);
     show_predicted(s);
     show_published(s);
     print_figure("cost", pj_member_number(s, "cost_usd"), "USD");

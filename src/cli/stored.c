@@ -92,18 +92,6 @@ pj_status pj_stored_open_and_recover(const char *db, pj_store **store, pj_error 
     return open_patiently(db, INT64_MAX, store, err);
 }
 
-const char *pj_member_text(const json_t *object, const char *name)
-{
-    const char *text = json_string_value(json_object_get(object, name));
-    return text ? text : "";
-}
-
-double pj_member_number(const json_t *object, const char *name)
-{
-    const json_t *value = json_object_get(object, name);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 int pj_print_json(pj_buffer *json)
 {
     pj_buffer_char(json, '\n');

@@ -4,6 +4,7 @@
 
 #include "cli/options.h"
 #include "store/views.h"
+#include "trace/json_member.h"
 
 #include <jansson.h>
 
@@ -63,10 +64,6 @@ pj_status pj_stored_open_and_recover(const char *db, pj_store **store, pj_error 
 
 /* "30d", "12h", "4w", "1y" as nanoseconds; -1 for anything else. */
 int64_t pj_age_parse(const char *text);
-
-/* Text of a member, "" for null; a number, NAN for null. */
-const char *pj_member_text(const json_t *object, const char *name);
-double pj_member_number(const json_t *object, const char *name);
 
 /* Writes a finished JSON buffer to standard output with a newline. */
 int pj_print_json(pj_buffer *json);

@@ -67,7 +67,8 @@ static void gather_facts(pj_engine *e)
     f->weight_bytes = m->weight_bytes;
     f->decode_weight_bytes = m->decode_weight_bytes;
     f->flops_per_token = m->flops_per_token;
-    f->kv_bytes_per_token = pj_state_kv_token_bytes(&e->model, e->kv_type);
+    f->kv_bytes_per_token = pj_state_kv_token_bytes(&e->model, e->kv_type, false);
+    f->kv_window_bytes_per_token = pj_state_kv_token_bytes(&e->model, e->kv_type, true);
 }
 
 /* From the folder or the GGUF file; a missing tokenizer is not an error. */
@@ -176,8 +177,11 @@ pj_status pj_engine_open(const pj_engine_options *options, pj_engine **engine, p
     status = e->options.model ? pj_team_new(options->threads, true, &e->team, err)
                               : pj_fail_memory(err, "the engine");
     if (status) goto fail;
-    pj_model_options model = {
-        .path = options->model, .dtype = dtype, .kernels = e->kernels, .cancel = options->cancel};
+    pj_model_options model = {.path = options->model,
+                              .dtype = dtype,
+                              .kernels = e->kernels,
+                              .cancel = options->cancel,
+                              .progress = options->progress};
     status = pj_model_open(&e->model, &model, e->team, err);
     if (status) goto fail;
     choose_kv_type(e);

@@ -5,6 +5,7 @@
 #ifndef PJ_LLM_ENGINE_H
 #define PJ_LLM_ENGINE_H
 
+#include "base/progress.h"
 #include "llm/ablation.h"
 #include "llm/config.h"
 #include "llm/dtype.h"
@@ -36,6 +37,7 @@ typedef struct pj_engine_options {
     /* Set by another thread or a signal handler, it ends the conversion of weights
      * (PJ_E_CANCELLED); read while opening only; or NULL. */
     const _Atomic bool *cancel;
+    pj_progress *progress; /* counts the layers loaded while opening; or NULL */
 } pj_engine_options;
 
 /* Opens and checks a model. 16- and 32-bit weights stay in the file's mapping. If loading is part
@@ -56,12 +58,13 @@ typedef struct pj_engine_facts {
     bool has_tokenizer;
     uint32_t threads;
     const pj_model_config *config;
-    uint64_t parameters;          /* all weights */
-    uint64_t active_parameters;   /* used by one token: only the chosen experts */
-    uint64_t weight_bytes;        /* in memory */
-    uint64_t decode_weight_bytes; /* weights read for one decode step of one sequence */
-    double flops_per_token;       /* weights only: 2 x active matrix weights */
-    uint64_t kv_bytes_per_token;
+    uint64_t parameters;                /* all weights */
+    uint64_t active_parameters;         /* used by one token: only the chosen experts */
+    uint64_t weight_bytes;              /* in memory */
+    uint64_t decode_weight_bytes;       /* weights read for one decode step of one sequence */
+    double flops_per_token;             /* weights only: 2 x active matrix weights */
+    uint64_t kv_bytes_per_token;        /* of the cache, in all layers */
+    uint64_t kv_window_bytes_per_token; /* of those, in layers with a sliding window */
     /* Duration of opening: the model without its tokenizer, and the tokenizer. */
     int64_t model_ns, tokenizer_ns;
 } pj_engine_facts;
@@ -96,7 +99,8 @@ typedef struct pj_generated {
     int32_t id;
     const char *text;
     size_t bytes;
-    pj_stop_reason stop; /* set with the sequence's last token */
+    pj_stop_reason stop;             /* set with the sequence's last token */
+    uint32_t context, context_limit; /* tokens of prompt and text so far; their maximum */
 } pj_generated;
 
 typedef struct pj_generate_request {

@@ -285,8 +285,12 @@ static void announce(generation *g, uint32_t index, bool record)
     speaker *s = &g->speakers[index];
     const pj_sequence_result *r = s->result;
     pj_lane *lane = g->engine->seam.lane;
-    pj_generated t = {
-        .sequence = index, .position = r->count - 1, .id = r->ids[r->count - 1], .stop = r->stop};
+    pj_generated t = {.sequence = index,
+                      .position = r->count - 1,
+                      .id = r->ids[r->count - 1],
+                      .stop = r->stop,
+                      .context = r->prompt_count + r->count,
+                      .context_limit = g->engine->context};
     if (record) {
         size_t given = s->reply.given;
         t.text = pj_reply_take(&s->reply, r->stop != PJ_STOP_NONE, &t.bytes);
@@ -333,7 +337,9 @@ static void announce_kept(generation *g, uint32_t count)
                           .id = r->ids[position],
                           .text = pj_buffer_get(&s->reply.text) + g->kept[i].at,
                           .bytes = g->kept[i].bytes,
-                          .stop = i + 1 == count ? r->stop : PJ_STOP_NONE};
+                          .stop = i + 1 == count ? r->stop : PJ_STOP_NONE,
+                          .context = r->prompt_count + position + 1,
+                          .context_limit = g->engine->context};
         g->request->on_token(g->request->context, &t);
     }
 }

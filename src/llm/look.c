@@ -1,7 +1,12 @@
 /* Times a random sample of looks, so that no periodic pattern is missed. */
 #include "llm/look.h"
 
-enum { EVERY = 64, TRIES = 31 };
+enum {
+    EVERY = 64,
+    TRIES = 31,
+    LONG_NS = 20000, /* no look during which the thread was preempted is shorter */
+    BY_CPU = 8       /* timed looks after a long one that the CPU clock times */
+};
 
 _Thread_local pj_look_clock pj_looks;
 
@@ -11,13 +16,13 @@ static uint32_t next_wait(pj_look_clock *c)
     return 1 + (c->random >> 8) % (2 * EVERY - 1); /* EVERY on average */
 }
 
-/* Median cost of reading the clock: with the minimum, part of every reading would be counted as a
+/* Median cost of reading a clock: with the minimum, part of every reading would be counted as a
  * look, EVERY times over. */
-static int64_t cost_of_reading(void)
+static int64_t cost_of_reading(int64_t (*clock_ns)(void))
 {
     int64_t took[TRIES];
     for (int i = 0; i < TRIES; i++) {
-        int64_t begun = pj_clock_thread_cpu_ns(), t = pj_clock_thread_cpu_ns() - begun;
+        int64_t begun = clock_ns(), t = clock_ns() - begun;
         int at = i;
         for (; at > 0 && took[at - 1] > t; at--) took[at] = took[at - 1];
         took[at] = t;
@@ -28,7 +33,9 @@ static int64_t cost_of_reading(void)
 void pj_look_start(void)
 {
     pj_look_clock *c = &pj_looks;
-    *c = (pj_look_clock){.random = 1, .reading_ns = cost_of_reading()};
+    *c = (pj_look_clock){.random = 1,
+                         .reading_ns = cost_of_reading(pj_clock_ns),
+                         .reading_cpu_ns = cost_of_reading(pj_clock_thread_cpu_ns)};
     c->started_ns = pj_clock_thread_cpu_ns();
     c->wait = next_wait(c);
 }
@@ -36,8 +43,16 @@ void pj_look_start(void)
 void pj_look_add(int64_t begun_ns)
 {
     pj_look_clock *c = &pj_looks;
-    /* may be negative: dropping those would make the sum too large */
-    c->spent_ns += EVERY * (pj_clock_thread_cpu_ns() - begun_ns - c->reading_ns);
+    bool by_cpu = c->by_cpu > 0;
+    int64_t took_ns = by_cpu ? pj_clock_thread_cpu_ns() - begun_ns - c->reading_cpu_ns
+                             : pj_clock_ns() - begun_ns - c->reading_ns;
+    if (by_cpu) c->by_cpu--;
+    if (took_ns >= LONG_NS) c->by_cpu = BY_CPU;
+    if (took_ns >= LONG_NS && !by_cpu) {
+        c->wait = 1; /* perhaps preempted: the CPU clock times the next look in its stead */
+        return;
+    }
+    c->spent_ns += EVERY * took_ns; /* negative ones too: without them the sum would be too large */
     c->wait = next_wait(c);
 }
 

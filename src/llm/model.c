@@ -167,6 +167,19 @@ static pj_status open_ropes(pj_model *m, pj_error *err)
     return pj_rope_init(&m->ropes[1], &c->window_rope, c->context, err);
 }
 
+/* Loads all layers and counts them in the progress, if one is wanted. */
+static pj_status load_layers(pj_loader *l)
+{
+    uint32_t count = l->model->config.layers;
+    pj_status status = PJ_OK;
+    if (l->progress) atomic_store(&l->progress->total, count);
+    for (uint32_t i = 0; !status && i < count; i++) {
+        status = load_layer(l, i);
+        if (l->progress && !status) atomic_store(&l->progress->done, i + 1);
+    }
+    return status;
+}
+
 static pj_status load_all(pj_loader *l, const char *path)
 {
     pj_model *model = l->model;
@@ -177,7 +190,7 @@ static pj_status load_all(pj_loader *l, const char *path)
     if (status) return status;
     model->layers = pj_load_alloc(l, model->config.layers, sizeof *model->layers);
     status = model->layers ? load_ends(l) : PJ_E_NO_MEMORY;
-    for (uint32_t i = 0; !status && i < model->config.layers; i++) status = load_layer(l, i);
+    if (!status) status = load_layers(l);
     return status ? status : check_all_used(model, l->err);
 }
 
@@ -191,6 +204,7 @@ pj_status pj_model_open(pj_model *model, const pj_model_options *options, pj_tea
                    .kernels = options->kernels,
                    .dtype = options->dtype,
                    .cancel = options->cancel,
+                   .progress = options->progress,
                    .err = err};
     pj_status status = load_all(&l, options->path);
     if (status) {

@@ -5,6 +5,7 @@
 #ifndef PJ_LLM_MODEL_H
 #define PJ_LLM_MODEL_H
 
+#include "base/progress.h"
 #include "llm/blueprint.h"
 #include "llm/checkpoint.h"
 #include "llm/kernels/kernels.h"
@@ -108,6 +109,7 @@ typedef struct pj_model_options {
     int dtype;        /* a pj_dtype to convert to, or -1: as stored */
     const pj_kernels *kernels;
     const _Atomic bool *cancel; /* as pj_engine_options.cancel */
+    pj_progress *progress;      /* as pj_engine_options.progress */
 } pj_model_options;
 
 /* The team converts or generates weights; it is not stored. */

@@ -22,6 +22,7 @@ typedef struct pj_loader {
     uint32_t matrices;          /* created so far: the random generator's stream number */
     bool check;                 /* check names and shapes only, without conversion */
     const _Atomic bool *cancel; /* or NULL */
+    pj_progress *progress;      /* in layers; or NULL */
     pj_error *err;
 } pj_loader;
 

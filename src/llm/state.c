@@ -211,12 +211,13 @@ void pj_state_fini(pj_state *s)
     *s = (pj_state){0};
 }
 
-size_t pj_state_kv_token_bytes(const pj_model *model, pj_dtype kv_type)
+size_t pj_state_kv_token_bytes(const pj_model *model, pj_dtype kv_type, bool only_windowed)
 {
     size_t bytes = 0;
     for (uint32_t i = 0; i < model->config.layers; i++) {
         const pj_layer *l = &model->layers[i];
         if (l->delta || l->kv_source != i) continue; /* no per-token cache, or shared */
+        if (only_windowed && l->window == UINT32_MAX) continue;
         bytes += 2 * (size_t)l->kv_heads * pj_dtype_row_bytes(kv_type, l->head_dim);
     }
     return bytes;

@@ -81,8 +81,8 @@ pj_status pj_state_init(pj_state *state, const pj_model *model, const pj_kernels
                         pj_team *team, const pj_state_options *options, pj_error *err);
 void pj_state_fini(pj_state *state); /* may run twice; a zeroed state is allowed */
 
-/* KV cache bytes per token for a state with these options. */
-size_t pj_state_kv_token_bytes(const pj_model *model, pj_dtype kv_type);
+/* KV cache bytes per token, in all layers or only in those with a sliding window. */
+size_t pj_state_kv_token_bytes(const pj_model *model, pj_dtype kv_type, bool only_windowed);
 
 /* Rows of keys (which 0) or values (which 1) of one head, from position `first` of the sequence. */
 pj_kv_rows pj_state_kv(const pj_state *state, uint32_t layer, uint32_t sequence, uint32_t which,

@@ -278,6 +278,34 @@ static void on_section_end(void *context, const char *run_id, const pj_live_sect
     tell_section(context, run_id, section, true);
 }
 
+static void on_layer_running(void *context, const char *run_id, const pj_live_layer *layer)
+{
+    pj_live_json *live = context;
+    pj_json json;
+    pthread_mutex_lock(&live->mutex);
+    begin(live, &json, "layer_running", run_id, layer->t_ms);
+    pj_json_kv_string(&json, "phase", pj_phase_name(layer->phase));
+    if (layer->position >= 0)
+        pj_json_kv_int(&json, "position", layer->position);
+    else
+        pj_json_kv_null(&json, "position");
+    pj_json_kv_uint(&json, "layer_index", layer->layer);
+    publish(live, &json, (pj_publication){.run_id = run_id, .state = true});
+    pthread_mutex_unlock(&live->mutex);
+}
+
+static void on_load_progress(void *context, const char *run_id, const pj_live_load *load)
+{
+    pj_live_json *live = context;
+    pj_json json;
+    pthread_mutex_lock(&live->mutex);
+    begin(live, &json, "load_progress", run_id, load->t_ms);
+    pj_json_kv_uint(&json, "layers_done", load->done);
+    pj_json_kv_uint(&json, "layers_total", load->total);
+    publish(live, &json, (pj_publication){.run_id = run_id, .state = true});
+    pthread_mutex_unlock(&live->mutex);
+}
+
 static void on_token(void *context, const char *run_id, const pj_live_token *t)
 {
     pj_live_json *live = context;
@@ -622,7 +650,9 @@ pj_status pj_live_json_open(pj_live_json **out, pj_error *err)
                                 .token = on_token,
                                 .parts = on_parts,
                                 .warning = on_warning,
-                                .run_end = on_end};
+                                .run_end = on_end,
+                                .layer_running = on_layer_running,
+                                .load_progress = on_load_progress};
     return PJ_OK;
 }
 

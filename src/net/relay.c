@@ -95,8 +95,13 @@ static const char *after_number(const char *text, size_t *bytes)
 
 static bool is_state_type(const char *type)
 {
-    static const char *const types[] = {"power_sample", "layer_metrics", "component_metrics",
-                                        "operation_metrics", NULL};
+    static const char *const types[] = {"power_sample",
+                                        "layer_metrics",
+                                        "component_metrics",
+                                        "operation_metrics",
+                                        "layer_running",
+                                        "load_progress",
+                                        NULL};
     for (int i = 0; types[i]; i++)
         if (strcmp(type, types[i]) == 0) return true;
     return false;

@@ -575,20 +575,32 @@ static enum MHD_Result answer_retag(const pj_routes *routes, const route *r, pj_
     return pj_http_reply_json(http, 200, &buffer);
 }
 
-static enum MHD_Result answer_prune(const pj_routes *routes, const route *r, pj_http *http,
-                                    const char *id)
+static enum MHD_Result prune(const pj_routes *routes, pj_http *http, bool operations)
 {
     pj_error err = {0};
     pj_buffer buffer;
     pj_json json;
     pj_buffer_init(&buffer, PJ_REPLY_MAX_BYTES);
     pj_json_init(&json, &buffer);
-    if (routes->service->prune(routes->service->context, &http->target.params, &json, &err)) {
+    if (routes->service->prune(routes->service->context, &http->target.params, operations, &json,
+                               &err)) {
         pj_buffer_fini(&buffer);
         return pj_http_failure(http, 400, &err);
     }
     pj_json_finish(&json);
     return pj_http_reply_json(http, 200, &buffer);
+}
+
+static enum MHD_Result answer_prune(const pj_routes *routes, const route *r, pj_http *http,
+                                    const char *id)
+{
+    return prune(routes, http, false);
+}
+
+static enum MHD_Result answer_compact(const pj_routes *routes, const route *r, pj_http *http,
+                                      const char *id)
+{
+    return prune(routes, http, true);
 }
 
 /* ---- the table ----------------------------------------------------------------------------- */
@@ -616,6 +628,7 @@ static const route table[] = {
     {"GET", API "run/{id}", answer_whole_run, PJ_VIEW_RUN, run_rules},
     {"DELETE", API "run/{id}", answer_delete},
     {"DELETE", API "runs", answer_prune, 0, prune_rules},
+    {"POST", API "compact", answer_compact, 0, prune_rules},
     {"POST", API "run/{id}/cancel", answer_cancel},
     {"POST", API "run/{id}/tags", answer_retag, 0, retag_rules},
     {"GET", API "run/{id}/conditions", answer_view, PJ_VIEW_CONDITIONS},

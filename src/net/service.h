@@ -107,8 +107,10 @@ typedef struct pj_service {
     /* Changes tags by the parameters add and remove; writes {"id", "tags"}. */
     pj_status (*retag)(void *context, const char *id, const pj_params *params, pj_json *out,
                        pj_error *err);
-    /* Retention by the parameters before, keep, tagged and dry_run; writes an object. */
-    pj_status (*prune)(void *context, const pj_params *params, pj_json *out, pj_error *err);
+    /* Retention by the parameters before, keep, tagged and dry_run; writes an object. `operations`:
+     * deletes only the single operations of those runs, whose sums remain. */
+    pj_status (*prune)(void *context, const pj_params *params, bool operations, pj_json *out,
+                       pj_error *err);
     /* Queues a run; `ask` is borrowed for the call. PJ_E_FULL: the queue is full. `position` 1: it
      * is next. */
     pj_status (*generate)(void *context, const pj_generate_ask *ask, char id[PJ_UUID_BYTES],

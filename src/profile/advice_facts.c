@@ -2,6 +2,7 @@
 #include "profile/advice_facts.h"
 
 #include "store/class_sums.h"
+#include "trace/json_member.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -9,12 +10,6 @@
 #include <string.h>
 
 enum { PROMPT_MAX = 100 };
-
-static double member(const json_t *object, const char *name)
-{
-    const json_t *value = json_object_get(object, name);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
 
 /* ---- classes of work ------------------------------------------------------------------------ */
 
@@ -75,13 +70,13 @@ static void read_model(const pj_run_info *info, pj_arena *arena, pj_advice_facts
 {
     json_t *model = info->model_json ? json_loads(info->model_json, 0, NULL) : NULL;
     const char *kv = json_string_value(json_object_get(model, "kv_type"));
-    f->model_bytes = member(model, "weight_bytes");
-    f->kv_bytes_per_token = member(model, "kv_bytes_per_token");
-    f->context = member(model, "context");
+    f->model_bytes = pj_member_number(model, "weight_bytes");
+    f->kv_bytes_per_token = pj_member_number(model, "kv_bytes_per_token");
+    f->context = pj_member_number(model, "context");
     f->kv_type = kv ? pj_arena_strndup(arena, kv, strlen(kv)) : NULL;
     json_decref(model);
     json_t *machine = info->machine_json ? json_loads(info->machine_json, 0, NULL) : NULL;
-    f->memory_bytes = member(machine, "memory_bytes");
+    f->memory_bytes = pj_member_number(machine, "memory_bytes");
     json_decref(machine);
 }
 
@@ -95,7 +90,8 @@ static void read_conditions(const pj_run_info *info, pj_advice_facts *f)
     f->throttled_share = f->power_limit_mw = NAN;
     json_object_foreach(devices, name, device)
     {
-        double share = member(device, "throttled_share"), limit = member(device, "power_limit_mw");
+        double share = pj_member_number(device, "throttled_share"),
+               limit = pj_member_number(device, "power_limit_mw");
         if (!isnan(share))
             f->throttled_share = fmax(isnan(f->throttled_share) ? 0 : f->throttled_share, share);
         if (isnan(limit)) continue;

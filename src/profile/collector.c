@@ -71,12 +71,21 @@ void pj_collector_round(pj_collector *c)
     if (c->feed) pj_live_feed_flush(c->feed);
 }
 
+static void tell_place(pj_collector *c)
+{
+    if (!c->feed) return;
+    pj_place place = pj_recorder_place(c->recorder);
+    pj_live_feed_place(c->feed, &place, pj_clock_ns());
+    if (c->load) pj_live_feed_load(c->feed, c->load, pj_clock_ns());
+}
+
 static void *collect(void *context)
 {
     pj_collector *c = context;
     int64_t due = pj_clock_ns();
     while (!atomic_load_explicit(&c->stop, memory_order_acquire)) {
         pj_collector_round(c);
+        tell_place(c);
         if (pj_recorder_is_busy(c->recorder)) continue;
         due += ROUND_NS;
         int64_t now = pj_clock_ns();

@@ -13,6 +13,7 @@ typedef struct pj_collector {
     pj_gauge *gauge;              /* NULL: none */
     pj_tap *tap;                  /* of the gauge */
     pj_live_feed *feed;           /* NULL: no live sink */
+    const pj_progress *load;      /* of the model; NULL: none */
     pthread_mutex_t *spool_mutex; /* others append warnings and facts */
     pj_spool *spool;
     void (*on_event)(void *context, const pj_meter_event *event); /* sensors lost, ... */

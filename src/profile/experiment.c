@@ -34,8 +34,10 @@ struct pj_experiment {
     uint32_t done, done_here;
     int64_t spent_ns; /* time of the `done_here` runs of this process */
     json_t *losses;   /* by cell */
-    int32_t *ids;     /* of the prompt of the cell */
-    char *eval_text;  /* whose loss is measured; NULL: none */
+    int32_t *ids;     /* of the prompts of the cell */
+    pj_prompt *prompts;
+    uint32_t largest_batch;
+    char *eval_text; /* whose loss is measured; NULL: none */
     size_t eval_bytes;
     char path[4096]; /* of the model of this name and dtype of the plan: */
     const char *found_model, *found_dtype;
@@ -99,18 +101,20 @@ static const char prompt_text[] =
     "what each machine had drawn, which of them had been idle, and how warm the room had become. "
     "Then she asked the same question of every one of them, and waited for their answers. ";
 
-/* Token ids of a prompt of exactly so many tokens. */
-static pj_status make_prompt(experiment *e, uint32_t tokens, pj_error *err)
+/* Token ids for prompts of exactly so many tokens. Each sequence of a batch begins one token later
+ * in the text: equal ones would all use the same experts of a mixture. */
+static pj_status make_prompts(experiment *e, uint32_t tokens, pj_error *err)
 {
+    uint32_t length = tokens + e->largest_batch - 1;
     int32_t *ids = NULL;
     uint32_t count = 0;
     pj_status status =
         pj_engine_encode(e->o.slot->engine, prompt_text, sizeof prompt_text - 1, &ids, &count, err);
     if (status != PJ_OK) return status;
-    int32_t *whole = count ? pj_resize(e->ids, tokens, sizeof *whole) : NULL;
+    int32_t *whole = count ? pj_resize(e->ids, length, sizeof *whole) : NULL;
     if (whole) {
         e->ids = whole;
-        for (uint32_t i = 0; i < tokens; i++) whole[i] = ids[i % count];
+        for (uint32_t i = 0; i < length; i++) whole[i] = ids[i % count];
     }
     pj_free(ids);
     return whole ? PJ_OK : pj_fail_memory(err, "a prompt");
@@ -132,8 +136,7 @@ static pj_status find_model(experiment *e, const pj_cell *cell, pj_error *err)
     return PJ_OK;
 }
 
-static pj_status set_options(experiment *e, uint32_t index, pj_profile_options *o,
-                             pj_prompt *prompt, pj_error *err)
+static pj_status set_options(experiment *e, uint32_t index, pj_profile_options *o, pj_error *err)
 {
     pj_cell cell;
     pj_plan_cell(e->plan, index, &cell);
@@ -149,16 +152,16 @@ static pj_status set_options(experiment *e, uint32_t index, pj_profile_options *
     ask.experiment = e->plan->name;
     *o = (pj_profile_options){.engine = {.threads = cell.threads ? cell.threads : e->o.threads,
                                          .any_tokenizer = !e->plan->prompt},
-                              .prompts = prompt,
-                              .prompt_count = 1,
+                              .prompts = e->prompts,
+                              .prompt_count = e->plan->prompt ? 1 : cell.batch,
                               .is_private = e->o.is_private,
                               .cancel = e->o.cancel};
     pj_profile_options_set(o, &ask);
     if (cell.ablate[0]) o->ablate = cell.ablate;
+    for (uint32_t i = 0; i < o->prompt_count; i++)
+        e->prompts[i] = (pj_prompt){.ids = e->ids + i, .id_count = cell.input};
     if (e->plan->prompt)
-        *prompt = (pj_prompt){.text = e->plan->prompt, .bytes = strlen(e->plan->prompt)};
-    else
-        *prompt = (pj_prompt){.ids = e->ids, .id_count = cell.input};
+        e->prompts[0] = (pj_prompt){.text = e->plan->prompt, .bytes = strlen(e->plan->prompt)};
     return status;
 }
 
@@ -195,16 +198,15 @@ static pj_status measure_loss(experiment *e, uint32_t index, pj_error *err)
 static pj_status warm(experiment *e, uint32_t index, pj_error *err)
 {
     pj_cell cell;
-    pj_prompt prompt;
     pj_profile_options options;
     pj_generate_result result = {0};
-    pj_status status = set_options(e, index, &options, &prompt, err);
+    pj_status status = set_options(e, index, &options, err);
     if (status == PJ_OK) status = pj_model_slot_open(e->o.slot, &options.engine, err);
     pj_plan_cell(e->plan, index, &cell);
-    if (status == PJ_OK && !e->plan->prompt) status = make_prompt(e, cell.input, err);
+    if (status == PJ_OK && !e->plan->prompt) status = make_prompts(e, cell.input, err);
     if (status != PJ_OK || e->last_cell == index) return status;
     status = measure_loss(e, index, err);
-    if (status == PJ_OK) status = set_options(e, index, &options, &prompt, err);
+    if (status == PJ_OK) status = set_options(e, index, &options, err);
     if (options.max_tokens > WARM_TOKENS) options.max_tokens = WARM_TOKENS;
     if (status == PJ_OK) status = pj_profile_bare(e->o.slot, &options, &result, err);
     pj_generate_result_fini(&result);
@@ -272,11 +274,10 @@ static pj_status measure(experiment *e, pj_profile_options *options, uint32_t bl
 
 static pj_status run_ours(experiment *e, uint32_t block, uint32_t index, pj_error *err)
 {
-    pj_prompt prompt;
     pj_profile_options options;
     pj_status status = warm(e, index, err);
     if (status == PJ_OK) status = cool_down(e, err);
-    if (status == PJ_OK) status = set_options(e, index, &options, &prompt, err);
+    if (status == PJ_OK) status = set_options(e, index, &options, err);
     if (status != PJ_OK) return status;
     pj_profile_place place = {index, block, e->plan->round};
     options.place = &place;
@@ -338,14 +339,22 @@ static pj_status check_dtypes(const pj_plan *plan, pj_error *err)
     return PJ_OK;
 }
 
+static uint32_t largest(const uint32_t *values, uint32_t count)
+{
+    uint32_t most = 1;
+    for (uint32_t i = 0; i < count; i++)
+        if (values[i] > most) most = values[i];
+    return most;
+}
+
 /* Rejects impossible plans before anything is stored. */
 static pj_status check_cells(experiment *e, pj_error *err)
 {
-    uint32_t longest = 1;
-    for (uint32_t i = 0; i < e->plan->input_count; i++)
-        if (e->plan->inputs[i] > longest) longest = e->plan->inputs[i];
-    e->ids = pj_alloc(longest, sizeof *e->ids);
-    if (!e->ids) return pj_fail_memory(err, "an experiment");
+    uint32_t longest = largest(e->plan->inputs, e->plan->input_count);
+    e->largest_batch = largest(e->plan->batches, e->plan->batch_count);
+    e->ids = pj_alloc(longest + e->largest_batch - 1, sizeof *e->ids);
+    e->prompts = pj_alloc(e->largest_batch, sizeof *e->prompts);
+    if (!e->ids || !e->prompts) return pj_fail_memory(err, "an experiment");
     if (pj_depth_parse(e->plan->depth) < 0)
         return pj_fail(err, PJ_E_INVALID, "the plan's depth is off, module or deep");
     if (pj_depth_parse(e->plan->depth) == PJ_DEPTH_OFF)
@@ -353,7 +362,6 @@ static pj_status check_cells(experiment *e, pj_error *err)
                        "runs of an experiment are stored: depth is module or deep");
     pj_status status = check_dtypes(e->plan, err);
     for (uint32_t i = 0; i < e->cell_count && status == PJ_OK; i++) {
-        pj_prompt prompt;
         pj_profile_options options;
         if (is_foreign(e, i)) {
             if (e->o.foreign) continue;
@@ -361,7 +369,7 @@ static pj_status check_cells(experiment *e, pj_error *err)
                            "engines are for the command line: a plan that is sent to a server "
                            "runs no programs and opens no connections");
         }
-        status = set_options(e, i, &options, &prompt, err);
+        status = set_options(e, i, &options, err);
         if (status == PJ_OK) status = pj_profile_preflight(&options, err);
     }
     return status;
@@ -476,6 +484,7 @@ void pj_experiment_close(pj_experiment *e)
     json_decref(e->losses);
     pj_free(e->cells);
     pj_free(e->order);
+    pj_free(e->prompts);
     pj_free(e->ids);
     pj_free(e->eval_text);
     pj_free(e);

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MAX_NAME_BYTES = 1000 }; /* the key of a table: PostgreSQL's keys end at 2,700 bytes */
+
 /* Settings such as `repeat` may change between rounds; those that identify cells or their order may
  * not. */
 static pj_status check_grid(const json_t *stored, const json_t *wanted, const char *name,
@@ -64,6 +66,9 @@ pj_status pj_plan_join_stored(pj_store *store, const pj_plan_request *request, p
     pj_status status = PJ_OK;
     if (!json_is_string(json_object_get(tree, "name")))
         status = pj_fail(err, PJ_E_INVALID, "the plan's name must be a text");
+    else if (json_string_length(json_object_get(tree, "name")) > MAX_NAME_BYTES)
+        status =
+            pj_fail(err, PJ_E_INVALID, "the plan's name is longer than %d bytes", MAX_NAME_BYTES);
     if (status == PJ_OK) status = merge(store, request, tree, arena, &merged, err);
     char *text = status == PJ_OK ? json_dumps(merged ? merged : tree, JSON_COMPACT) : NULL;
     if (text) status = pj_plan_parse(text, arena, plan, err);

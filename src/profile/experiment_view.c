@@ -3,10 +3,12 @@
 #include "profile/experiment_view.h"
 
 #include "analysis/compare.h"
+#include "analysis/front.h"
 #include "analysis/ratio.h"
 #include "base/clock.h"
 #include "profile/experiment_done.h"
 #include "profile/experiment_parts.h"
+#include "profile/model_use.h"
 #include "profile/sides.h"
 #include "store/experiments.h"
 
@@ -21,6 +23,9 @@ typedef struct figures {
     uint32_t n, disturbed;
     double *joules; /* [n], in the arena */
     double mean, lo, hi, typical, speed, ttft_ms, latency_ms, power_mw, loss;
+    double mj_per_million_active; /* parameters */
+    pj_context_use context;       /* of the first run: all runs of a cell have one length */
+    pj_expert_use experts;
 } figures;
 
 typedef struct result {
@@ -32,6 +37,7 @@ typedef struct result {
     figures *cells;
     json_t *losses;
     const char *state, *error; /* state stored by a server; NULL: none */
+    const char *refusal;       /* of a verdict over all cells; NULL: they are comparable */
     const pj_experiment_live *live;
 } result;
 
@@ -42,48 +48,70 @@ static double mean_of(double sum, uint32_t n)
     return n ? sum / n : NAN;
 }
 
-static void add_run(figures *f, const pj_run_info *info, double *typical, double *speed,
-                    double *ttft, double *latency, double *power)
+/* Adds to the sums from which means are made. */
+static void add_run(figures *f, const pj_run_info *info)
 {
     pj_run_ratios r;
     pj_run_ratios_get(info, &r);
     uint32_t batch = info->batch_size ? info->batch_size : 1;
     f->joules[f->n++] = r.joules_per_token;
     f->disturbed += pj_run_is_disturbed(info);
-    *typical += r.joules_per_token_typical;
-    *speed += r.tokens_per_second;
-    *ttft += info->prefill_ms;
-    *latency += batch / r.tokens_per_second * 1e3;
-    *power += info->request_mj / info->request_ms * 1e3;
+    f->mean += r.joules_per_token;
+    f->typical += r.joules_per_token_typical;
+    f->speed += r.tokens_per_second;
+    f->ttft_ms += info->prefill_ms;
+    f->latency_ms += batch / r.tokens_per_second * 1e3;
+    f->power_mw += info->request_mj / info->request_ms * 1e3;
+    f->mj_per_million_active += r.mj_per_million_active_parameters;
+}
+
+static void divide_sums(figures *f)
+{
+    double *const sums[] = {&f->mean,
+                            &f->typical,
+                            &f->speed,
+                            &f->ttft_ms,
+                            &f->latency_ms,
+                            &f->power_mw,
+                            &f->mj_per_million_active};
+    for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) *sums[i] = mean_of(*sums[i], f->n);
 }
 
 static pj_status cell_figures(result *r, uint32_t index, pj_error *err)
 {
     const pj_cell_runs *cell = &r->runs.cells[index];
     figures *f = &r->cells[index];
-    double typical = 0, speed = 0, ttft = 0, latency = 0, power = 0, sum = 0, squares = 0;
+    double squares = 0;
     char key[32];
     f->joules = pj_arena_alloc(&r->arena, cell->count + 1, sizeof *f->joules);
     if (!f->joules) return pj_fail_memory(err, "an experiment");
-    for (uint32_t i = 0; i < cell->count; i++)
-        add_run(f, cell->runs[i], &typical, &speed, &ttft, &latency, &power);
-    for (uint32_t i = 0; i < f->n; i++) sum += f->joules[i];
-    f->mean = mean_of(sum, f->n);
+    for (uint32_t i = 0; i < cell->count; i++) add_run(f, cell->runs[i]);
+    divide_sums(f);
     for (uint32_t i = 0; i < f->n; i++)
         squares += (f->joules[i] - f->mean) * (f->joules[i] - f->mean);
     double reach =
         f->n > 1 ? pj_student_quantile(0.975, f->n - 1) * sqrt(squares / (f->n - 1) / f->n) : NAN;
     f->lo = f->mean - reach;
     f->hi = f->mean + reach;
-    f->typical = mean_of(typical, f->n);
-    f->speed = mean_of(speed, f->n);
-    f->ttft_ms = mean_of(ttft, f->n);
-    f->latency_ms = mean_of(latency, f->n);
-    f->power_mw = mean_of(power, f->n);
     snprintf(key, sizeof key, "%u", index);
     const json_t *loss = json_object_get(r->losses, key);
     f->loss = json_is_number(loss) ? json_number_value(loss) : NAN;
-    return PJ_OK;
+    f->experts.experts = f->context.limit = NAN;
+    if (!cell->count) return PJ_OK;
+    pj_status status = pj_context_use_get(r->store, cell->runs[0], &f->context, err);
+    if (status == PJ_OK) status = pj_expert_use_get(r->store, cell->runs[0], &f->experts, err);
+    return status;
+}
+
+/* How the cell used its model: the context's share and the experts of a step. */
+static void write_use(const figures *f, pj_json *json)
+{
+    bool has_experts = f->experts.experts > 0, has_context = f->context.limit > 0;
+    pj_json_kv_double(json, "energy_per_million_active_parameters_mj", f->mj_per_million_active);
+    pj_json_kv_double(json, "kv_megabytes", has_context ? f->context.kv_bytes / 1e6 : NAN);
+    pj_json_kv_double(json, "context_share", has_context ? f->context.share : NAN);
+    pj_json_kv_double(json, "experts_per_step", has_experts ? f->experts.per_step : NAN);
+    pj_json_kv_double(json, "load_balance", has_experts ? f->experts.balance : NAN);
 }
 
 static void write_cell(const result *r, uint32_t index, pj_json *json)
@@ -117,6 +145,7 @@ static void write_cell(const result *r, uint32_t index, pj_json *json)
     pj_json_kv_double(json, "token_latency_ms", f->latency_ms);
     pj_json_kv_double(json, "mean_power_mw", f->power_mw);
     pj_json_kv_double(json, "loss", f->loss);
+    write_use(f, json);
     pj_json_key(json, "ids");
     pj_json_array_begin(json);
     for (uint32_t i = 0; i < runs->count && i < 100; i++) pj_json_string(json, runs->runs[i]->id);
@@ -125,6 +154,25 @@ static void write_cell(const result *r, uint32_t index, pj_json *json)
 }
 
 /* ---- conclusions --------------------------------------------------------------------------- */
+
+/* Why two collections of runs are not comparable; NULL: they are, or one is empty. */
+static const char *refusal_of(const pj_cell_runs *a, const pj_cell_runs *b)
+{
+    pj_side x = {.runs = a->runs, .run_count = a->count};
+    pj_side y = {.runs = b->runs, .run_count = b->count};
+    return a->count && b->count ? pj_sides_refusal(&x, &y) : NULL;
+}
+
+/* Why the cells are not comparable: an experiment that went on with other sensors, or an engine
+ * that is seen by others. */
+static const char *refusal(const result *r)
+{
+    for (uint32_t i = 0; i < r->count; i++) {
+        const char *why = refusal_of(&r->runs.cells[0], &r->runs.cells[i]);
+        if (why) return why;
+    }
+    return NULL;
+}
 
 static bool may_be_best(const result *r, uint32_t index)
 {
@@ -153,7 +201,7 @@ static void write_best(const result *r, pj_json *json)
 {
     uint32_t best = r->count;
     for (uint32_t i = 0; i < r->count; i++) {
-        if (!may_be_best(r, i)) continue;
+        if (r->refusal || !may_be_best(r, i)) continue;
         if (best == r->count || r->cells[i].mean < r->cells[best].mean) best = i;
     }
     pj_json_key(json, "optimum");
@@ -181,7 +229,7 @@ static pj_status write_comparisons(result *r, pj_json *json, pj_error *err)
     const figures *first = &r->cells[0];
     for (uint32_t i = 0; i < r->count; i++) {
         pj_ratio_compare(first->joules, first->n, r->cells[i].joules, r->cells[i].n, 0, &ratios[i]);
-        p[i] = i ? ratios[i].p : NAN;
+        p[i] = i && !refusal_of(&r->runs.cells[0], &r->runs.cells[i]) ? ratios[i].p : NAN;
     }
     pj_benjamini_hochberg(p, r->count, p + r->count);
     pj_json_key(json, "comparisons");
@@ -238,6 +286,49 @@ static void write_knees(const result *r, pj_json *json)
     pj_json_array_end(json);
 }
 
+/* One Pareto front over the whole cells: energy per token beside another cost (less is better). */
+static void write_front(const result *r, const char *over, const double *cost, const double *joules,
+                        uint32_t *front, pj_json *json)
+{
+    size_t count = pj_pareto_front(cost, joules, r->count, front);
+    size_t knee = pj_pareto_knee(cost, joules, front, count);
+    if (!count) return;
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "over", over);
+    pj_json_key(json, "cells");
+    pj_json_array_begin(json);
+    for (size_t i = 0; i < count; i++) pj_json_uint(json, front[i]);
+    pj_json_array_end(json);
+    pj_json_key(json, "knee");
+    if (knee == SIZE_MAX)
+        pj_json_null(json);
+    else
+        pj_json_uint(json, front[knee]);
+    pj_json_object_end(json);
+}
+
+/* Fronts over quality (loss) and speed (seconds per token). Cells that leave a part of the model
+ * out are another model, and on no front. */
+static pj_status write_fronts(result *r, pj_json *json, pj_error *err)
+{
+    double *joules = pj_arena_alloc(&r->arena, 3 * (size_t)r->count, sizeof *joules);
+    uint32_t *front = pj_arena_alloc(&r->arena, r->count, sizeof *front);
+    if (!joules || !front) return pj_fail_memory(err, "an experiment");
+    double *loss = joules + r->count, *seconds = loss + r->count;
+    for (uint32_t i = 0; i < r->count; i++) {
+        bool is_whole = pj_plan_whole_cell(&r->plan, i) == i;
+        joules[i] = is_whole && !r->refusal ? r->cells[i].mean : NAN;
+        loss[i] = r->cells[i].loss;
+        seconds[i] = 1 / r->cells[i].speed;
+    }
+    pj_json_key(json, "fronts");
+    pj_json_array_begin(json);
+    write_front(r, "loss", loss, joules, front, json);
+    write_front(r, "seconds_per_token", seconds, joules, front, json);
+    pj_json_array_end(json);
+    return PJ_OK;
+}
+
 /* The round before this one, cell by cell. */
 static pj_status write_former(result *r, pj_json *json, pj_error *err)
 {
@@ -259,8 +350,9 @@ static pj_status write_former(result *r, pj_json *json, pj_error *err)
         pj_json_kv_double(json, "ratio", ratio.ratio);
         pj_json_kv_double(json, "ratio_lo", ratio.lo);
         pj_json_kv_double(json, "ratio_hi", ratio.hi);
-        pj_json_kv_double(json, "p", ratio.p);
-        pj_json_kv_bool(json, "different", ratio.p < PJ_LEVEL / r->count);
+        double p = refusal_of(old, &r->runs.cells[i]) ? NAN : ratio.p;
+        pj_json_kv_double(json, "p", p);
+        pj_json_kv_bool(json, "different", p < PJ_LEVEL / r->count);
         pj_json_object_end(json);
     }
     pj_json_array_end(json);
@@ -331,9 +423,11 @@ static pj_status write_all(result *r, pj_json *json, pj_error *err)
     pj_json_array_begin(json);
     for (uint32_t i = 0; i < r->count; i++) write_cell(r, i, json);
     pj_json_array_end(json);
+    pj_json_kv_string(json, "refusal", r->refusal);
     write_best(r, json);
     write_knees(r, json);
-    pj_status status = write_comparisons(r, json, err);
+    pj_status status = write_fronts(r, json, err);
+    if (status == PJ_OK) status = write_comparisons(r, json, err);
     if (status == PJ_OK) status = write_former(r, json, err);
     if (status == PJ_OK)
         status = pj_experiment_write_parts(r->store, &r->plan, &r->runs, json, err);
@@ -358,6 +452,7 @@ static pj_status load(result *r, pj_store *store, const char *name, pj_error *er
     if (status == PJ_OK && r->plan.round > 0)
         status = pj_experiment_runs_load(store, &r->plan, r->plan.round - 1, &r->former, err);
     for (uint32_t i = 0; i < r->count && status == PJ_OK; i++) status = cell_figures(r, i, err);
+    if (status == PJ_OK) r->refusal = refusal(r);
     return status;
 }
 

@@ -222,14 +222,15 @@ int64_t pj_gauge_end(pj_gauge *g, pj_tap *tap)
     return at_ns;
 }
 
-/* The last readings before a time may be late on a busy machine. The lock is not held. */
+/* The last readings before a time may be late on a busy machine. A rail that has not given any is
+ * not waited for. The lock is not held. */
 static void wait_until_known(pj_gauge *g, int64_t at_ns)
 {
     int64_t until_ns = at_ns + pj_meter_settle_ns(g->meter) + LATENESS_NS;
     for (bool known = false; !known && pj_clock_ns() < until_ns;) {
         pthread_mutex_lock(&g->mutex);
         pull(g, 0);
-        known = g->has_lost || pj_division_known_ns(g->division) >= at_ns;
+        known = g->has_lost || pj_division_known_ns(g->division, g->seen) >= at_ns;
         pthread_mutex_unlock(&g->mutex);
         if (!known) pj_clock_sleep_until(pj_clock_ns() + PJ_NS_PER_MS);
     }
@@ -237,7 +238,7 @@ static void wait_until_known(pj_gauge *g, int64_t at_ns)
 
 void pj_gauge_part(pj_gauge *g, pj_tap *tap, int64_t end_ns)
 {
-    if (tap->joined && pj_gauge_is_shared(g, tap)) wait_until_known(g, end_ns);
+    if (tap->joined) wait_until_known(g, end_ns);
     pthread_mutex_lock(&g->mutex);
     if (tap->joined) {
         tap->joined = false;

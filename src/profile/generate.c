@@ -6,6 +6,7 @@
 #include "llm/facts.h"
 #include "llm/places.h"
 #include "profile/calibrate.h"
+#include "profile/model_use.h"
 #include "trace/private_text.h"
 
 #include <math.h>
@@ -61,6 +62,7 @@ static void write_model(pj_json *json, const pj_engine *engine, const pj_generat
     pj_json_kv_uint(json, "decode_weight_bytes", f->decode_weight_bytes);
     pj_json_kv_double(json, "flops_per_token", f->flops_per_token);
     pj_json_kv_uint(json, "kv_bytes_per_token", f->kv_bytes_per_token);
+    pj_json_kv_uint(json, "kv_window_bytes_per_token", f->kv_window_bytes_per_token);
     pj_json_kv_string(json, "kv_type", f->kv);
     pj_json_kv_bool(json, "synthetic", f->synthetic);
     pj_json_kv_bool(json, "extrapolated", f->extrapolated);
@@ -286,9 +288,34 @@ static pj_status begin(pj_session *session, const pj_profile_options *o, pj_run 
 
 /* ---- generating ---------------------------------------------------------------------------- */
 
+/* Passes tokens on, and warns once when a sequence comes near the model's context length. */
+typedef struct context_watch {
+    const pj_profile_options *o;
+    pj_run *run; /* NULL: nothing is recorded */
+    bool warned;
+} context_watch;
+
+static void watch_context(context_watch *w, const pj_generated *token)
+{
+    if (w->warned || token->context < PJ_CONTEXT_NEARLY_FULL * token->context_limit) return;
+    w->warned = true;
+    pj_run_warn(w->run, "context_nearly_full",
+                "%u of the %u tokens of the model's context are used: requests that need more are "
+                "refused. Shorten the prompt, or begin a new conversation.",
+                token->context, token->context_limit);
+}
+
+static void on_token(void *context, const pj_generated *token)
+{
+    context_watch *w = context;
+    if (w->run) watch_context(w, token);
+    if (w->o->on_token) w->o->on_token(w->o->context, token);
+}
+
 static pj_status generate(pj_engine *engine, const pj_profile_options *o, pj_run *run,
                           pj_generate_result *result, pj_error *err)
 {
+    context_watch watch = {.o = o, .run = run};
     pj_generate_request request = {.prompts = o->prompts,
                                    .prompt_count = o->prompt_count,
                                    .sequences = o->batch,
@@ -300,8 +327,8 @@ static pj_status generate(pj_engine *engine, const pj_profile_options *o, pj_run
                                    .ignore_eos = o->ignore_eos,
                                    .sampling = o->sampling,
                                    .stop = o->stop,
-                                   .on_token = o->on_token,
-                                   .context = o->context,
+                                   .on_token = run || o->on_token ? on_token : NULL,
+                                   .context = &watch,
                                    .cancel = o->cancel,
                                    .run = run,
                                    .is_private = o->is_private,
@@ -329,10 +356,12 @@ static void take_calibration(pj_session *session, const pj_engine *engine, pj_ru
 }
 
 /* Loading ends when the run is cancelled, as the run itself does. */
-static pj_status open_model(pj_model_slot *slot, const pj_profile_options *o, pj_error *err)
+static pj_status open_model(pj_model_slot *slot, const pj_profile_options *o, pj_run *run,
+                            pj_error *err)
 {
     pj_engine_options options = o->engine;
     options.cancel = o->cancel;
+    options.progress = run ? pj_run_load_progress(run) : NULL;
     return pj_model_slot_open(slot, &options, err);
 }
 
@@ -345,7 +374,7 @@ static pj_status run_inside(pj_session *session, pj_model_slot *slot, const pj_p
     pj_span_begin(lane, PJ_SPAN_PHASE, PJ_PHASE_PRE_INFERENCE);
     if (!pj_model_slot_holds(slot, &o->engine)) {
         pj_span_begin(lane, PJ_SPAN_SECTION, pj_run_name(run, "model_load"));
-        status = open_model(slot, o, err);
+        status = open_model(slot, o, run, err);
         pj_span_end(lane, NULL);
         if (status == PJ_OK) pj_run_keeps_model(run);
     }
@@ -404,6 +433,6 @@ pj_status pj_profile_bare(pj_model_slot *slot, const pj_profile_options *o,
                           pj_generate_result *result, pj_error *err)
 {
     *result = (pj_generate_result){0};
-    pj_status status = open_model(slot, o, err);
+    pj_status status = open_model(slot, o, NULL, err);
     return status == PJ_OK ? generate(slot->engine, o, NULL, result, err) : status;
 }

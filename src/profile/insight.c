@@ -3,6 +3,7 @@
 
 #include "analysis/anomalies.h"
 #include "analysis/token_anomalies.h"
+#include "profile/model_use.h"
 #include "profile/outlook.h"
 
 #include <math.h>
@@ -185,6 +186,7 @@ pj_status pj_insight_summary(pj_store *store, const char *id, const pj_cost_rate
                               json, err);
     else
         pj_json_null(json);
+    if (status == PJ_OK) status = pj_model_use_write(store, full, json, err);
     if (status == PJ_OK) status = pj_outlook_write(store, full, json, err);
     pj_json_object_end(json);
     return status;

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { SLOTS = 1 << 17, NAME_BYTES = 200 };
+enum { FIRST_SLOTS = 64, FIRST_EVENTS = 64, NAME_BYTES = 200 };
 #define LEAST_UNIX_US 1e14 /* March 1973: smaller times are not relative to 1970 */
 #define MOST_UNIX_NS  4e18
 
@@ -47,15 +47,41 @@ static json_t *take_value(reader *r)
 
 /* ---- names --------------------------------------------------------------------------------- */
 
+/* The slot of a name, or the empty one where it belongs. */
+static uint32_t *slot_of(const pj_kineto *t, const char *text, size_t bytes)
+{
+    uint64_t at = pj_hash64(0, text, bytes) % t->slot_count;
+    for (; t->slots[at]; at = (at + 1) % t->slot_count) {
+        const char *known = t->names[t->slots[at] - 1];
+        if (strlen(known) == bytes && !memcmp(known, text, bytes)) break;
+    }
+    return &t->slots[at];
+}
+
+/* Makes room for one more name. */
+static bool grow_names(pj_kineto *t)
+{
+    if (t->name_count < t->slot_count / 2) return true;
+    uint32_t wanted = t->slot_count ? t->slot_count * 2 : FIRST_SLOTS;
+    char **names = pj_resize(t->names, wanted / 2, sizeof *names);
+    if (!names) return false;
+    t->names = names;
+    uint32_t *slots = pj_alloc(wanted, sizeof *slots);
+    if (!slots) return false;
+    pj_free(t->slots);
+    t->slots = slots;
+    t->slot_count = wanted;
+    for (uint32_t i = 0; i < t->name_count; i++) *slot_of(t, names[i], strlen(names[i])) = i + 1;
+    return true;
+}
+
 static int64_t intern(pj_kineto *t, const char *text)
 {
     size_t bytes = strnlen(text, NAME_BYTES);
     while (bytes && text[bytes] && ((unsigned char)text[bytes] & 0xc0) == 0x80) bytes--;
-    uint64_t at = pj_hash64(0, text, bytes) % SLOTS;
-    for (; t->slots[at]; at = (at + 1) % SLOTS) {
-        const char *known = t->names[t->slots[at] - 1];
-        if (strlen(known) == bytes && !memcmp(known, text, bytes)) return t->slots[at] - 1;
-    }
+    if (!grow_names(t)) return -1;
+    uint32_t *slot = slot_of(t, text, bytes);
+    if (*slot) return *slot - 1;
     if (t->name_count == PJ_KINETO_NAMES - 1 && strcmp(text, "other") != 0) {
         t->unnamed++;
         return intern(t, "other");
@@ -65,7 +91,7 @@ static int64_t intern(pj_kineto *t, const char *text)
     if (!copy) return -1;
     memcpy(copy, text, bytes);
     t->names[t->name_count] = copy;
-    t->slots[at] = ++t->name_count;
+    *slot = ++t->name_count;
     return t->name_count - 1;
 }
 
@@ -97,7 +123,7 @@ static uint64_t key_of(uint64_t seed, const json_t *value)
 static bool add_event(pj_kineto *t, pj_kineto_event e)
 {
     if (t->count == t->capacity) {
-        size_t wanted = t->capacity ? t->capacity * 2 : 1024;
+        size_t wanted = t->capacity ? t->capacity * 2 : FIRST_EVENTS;
         pj_kineto_event *more = pj_resize(t->events, wanted, sizeof *more);
         if (!more) return false;
         t->events = more;
@@ -215,10 +241,8 @@ pj_status pj_kineto_read(const char *text, size_t bytes, pj_kineto *trace, pj_er
 {
     reader r = {.text = text, .bytes = bytes, .trace = trace, .err = err};
     r.base_ns = r.first_us = NAN;
-    *trace = (pj_kineto){.names = pj_alloc(PJ_KINETO_NAMES, sizeof *trace->names),
-                         .slots = pj_alloc(SLOTS, sizeof *trace->slots)};
-    bool made = trace->names && trace->slots;
-    pj_status status = made ? take_file(&r) : pj_fail_memory(err, "a trace");
+    *trace = (pj_kineto){0};
+    pj_status status = take_file(&r);
     if (status == PJ_OK) status = place(&r);
     if (status != PJ_OK) pj_kineto_fini(trace);
     return status;

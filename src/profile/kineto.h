@@ -32,7 +32,8 @@ typedef struct pj_kineto {
     size_t count, capacity;
     char **names;
     uint32_t name_count;
-    uint32_t *slots;   /* hash table of names: index + 1 */
+    uint32_t *slots; /* hash table of names: index + 1; at most half full */
+    uint32_t slot_count;
     uint64_t skipped;  /* events that are malformed */
     uint64_t unnamed;  /* events beyond the maximum number of names, which are named "other" */
     size_t of_kind[4]; /* number of events by kind */

@@ -2,6 +2,7 @@
 #include "profile/known_runs.h"
 
 #include "profile/sides.h"
+#include "trace/json_member.h"
 #include "trace/summary.h"
 
 #include <jansson.h>
@@ -10,22 +11,16 @@
 
 enum { MOST_RUNS = 400, LOOK_AT = 2000 };
 
-static double member(const json_t *object, const char *name)
-{
-    const json_t *value = json_object_get(object, name);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 bool pj_known_run_of(const pj_run_info *info, pj_known_run *run)
 {
     if (pj_run_is_ablated(info)) return false; /* an ablated run */
     json_t *model = info->model_json ? json_loads(info->model_json, 0, NULL) : NULL;
     double batch = info->batch_size ? info->batch_size : 1;
-    double attention =
-        4 * member(model, "layers") * member(model, "heads") * member(model, "head_dim");
-    run->work = (pj_request_work){member(model, "decode_weight_bytes"),
-                                  member(model, "flops_per_token"),
-                                  member(model, "kv_bytes_per_token"),
+    double attention = 4 * pj_member_number(model, "layers") * pj_member_number(model, "heads") *
+                       pj_member_number(model, "head_dim");
+    run->work = (pj_request_work){pj_member_number(model, "decode_weight_bytes"),
+                                  pj_member_number(model, "flops_per_token"),
+                                  pj_member_number(model, "kv_bytes_per_token"),
                                   attention,
                                   (double)info->input_tokens / batch,
                                   (double)info->output_tokens / batch,

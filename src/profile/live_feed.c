@@ -39,6 +39,10 @@ struct pj_live_feed {
     uint32_t name_count;
     bool shown;       /* the open token's stages and parts are sent */
     int64_t shown_ns; /* begin of the last such token */
+    int64_t place_ns; /* when the running layer was last reported */
+    pj_place place;   /* as last reported */
+    int64_t load_ns;  /* when the progress of the load was last reported */
+    uint32_t loaded;  /* layers, as last reported */
     token_text texts[MAX_TEXTS];
     uint32_t text_count;
     utf8_rest rest[MAX_TEXTS]; /* by sequence */
@@ -70,6 +74,7 @@ pj_status pj_live_feed_open(const pj_live_sink *sink, const char *run_id, int64_
     feed->run_id = run_id;
     feed->start_ns = start_ns;
     feed->meter = meter;
+    feed->place = (pj_place){.token = -1, .layer = -1};
     if (meter) feed->rails = pj_meter_rails(meter, &feed->rail_count);
     for (uint32_t r = 0; r < feed->rail_count; r++) {
         bool used = false;
@@ -299,13 +304,42 @@ static void token_begins(pj_live_feed *feed, const pj_span *span)
     if (feed->shown) feed->shown_ns = span->begin_ns;
 }
 
-/* Simulated sensors show a load while the model runs. */
+/* Simulated sensors show about the load, in mW above idle, that the stored run will have. */
+static double simulated_load(pj_phase phase)
+{
+    if (phase == PJ_PHASE_PREFILL || phase == PJ_PHASE_DECODE) return 40000;
+    return phase == PJ_PHASE_PRE_INFERENCE ? 28000 : 0; /* loading the weights */
+}
+
 static void phase_changes(pj_live_feed *feed, pj_phase phase)
 {
     feed->phase = phase;
-    if (feed->meter)
-        pj_meter_set_activity(feed->meter,
-                              phase == PJ_PHASE_PREFILL || phase == PJ_PHASE_DECODE ? 40000 : 0);
+    if (feed->meter) pj_meter_set_activity(feed->meter, simulated_load(phase));
+}
+
+void pj_live_feed_place(pj_live_feed *feed, const pj_place *place, int64_t now_ns)
+{
+    bool same = place->token == feed->place.token && place->layer == feed->place.layer;
+    if (!feed->sink->layer_running || place->layer < 0 || same) return;
+    if (feed->place_ns && now_ns - feed->place_ns < SHOW_EVERY_NS) return;
+    feed->place_ns = now_ns;
+    feed->place = *place;
+    pj_live_layer layer = {.t_ms = ms_of(feed, now_ns),
+                           .phase = place->phase,
+                           .position = place->token,
+                           .layer = (uint32_t)place->layer};
+    feed->sink->layer_running(feed->sink->context, feed->run_id, &layer);
+}
+
+void pj_live_feed_load(pj_live_feed *feed, const pj_progress *progress, int64_t now_ns)
+{
+    uint32_t total = atomic_load(&progress->total), done = atomic_load(&progress->done);
+    if (!feed->sink->load_progress || !total || done == feed->loaded) return;
+    if (feed->load_ns && now_ns - feed->load_ns < SHOW_EVERY_NS) return;
+    feed->load_ns = now_ns;
+    feed->loaded = done;
+    pj_live_load load = {.t_ms = ms_of(feed, now_ns), .done = done, .total = total};
+    feed->sink->load_progress(feed->sink->context, feed->run_id, &load);
 }
 
 static void span_begins(pj_live_feed *feed, const pj_span *span)

@@ -8,8 +8,10 @@
 #ifndef PJ_PROFILE_LIVE_FEED_H
 #define PJ_PROFILE_LIVE_FEED_H
 
+#include "base/progress.h"
 #include "power/meter.h"
 #include "trace/live.h"
+#include "trace/recorder.h"
 #include "trace/spool.h"
 
 typedef struct pj_live_feed pj_live_feed;
@@ -21,6 +23,12 @@ pj_status pj_live_feed_open(const pj_live_sink *sink, const char *run_id, int64_
 void pj_live_feed_close(pj_live_feed *feed); /* NULL is allowed */
 void pj_live_feed_record(pj_live_feed *feed, const pj_record *record);
 void pj_live_feed_readings(pj_live_feed *feed, const pj_reading *readings, size_t count);
+/* Reports the running layer, at most every 50 ms: spans arrive when they have ended, which in a
+ * large model may be seconds later. */
+void pj_live_feed_place(pj_live_feed *feed, const pj_place *place, int64_t now_ns);
+/* Reports how much of the model has been loaded, at most every 50 ms and only when it has changed.
+ */
+void pj_live_feed_load(pj_live_feed *feed, const pj_progress *progress, int64_t now_ns);
 void pj_live_feed_flush(pj_live_feed *feed); /* end of a round: sends power in one batch */
 
 #endif

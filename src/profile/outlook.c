@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "profile/known_runs.h"
 #include "store/views.h"
+#include "trace/json_member.h"
 #include "trace/summary.h"
 
 #include <jansson.h>
@@ -99,8 +100,7 @@ static void write_beside(pj_json *json, const pj_published_beside *b)
 static double active_parameters(const pj_run_info *info)
 {
     json_t *model = info->model_json ? json_loads(info->model_json, 0, NULL) : NULL;
-    const json_t *value = json_object_get(model, "active_parameters");
-    double active = json_is_number(value) ? json_number_value(value) : NAN;
+    double active = pj_member_number(model, "active_parameters");
     json_decref(model);
     return active;
 }

@@ -1,14 +1,17 @@
 /* Reports from the JSON that the API returns, so that the numbers agree. */
 #include "profile/report.h"
 
+#include "base/decimal.h"
 #include "profile/advice.h"
 #include "profile/document.h"
 #include "profile/experiment_view.h"
 #include "profile/insight.h"
 #include "profile/report_conditions.h"
 #include "store/class_sums.h"
+#include "trace/json_member.h"
 #include "trace/phases.h"
 #include "trace/request.h"
+#include "trace/summary.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -16,28 +19,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *text(const json_t *o, const char *name)
-{
-    const char *value = json_string_value(json_object_get(o, name));
-    return value ? value : "";
-}
-
-static double number(const json_t *o, const char *name)
-{
-    const json_t *value = json_object_get(o, name);
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 /* A value with as many digits as its interval deserves: down to the second digit of the reach. */
 static void rounded(char *out, size_t bytes, double value, double reach)
 {
-    int decimals = reach > 0 ? 1 - (int)floor(log10(reach)) : -1;
+    bool known = reach >= 1e-5 && reach < 100;
     if (isnan(value))
         snprintf(out, bytes, "–");
-    else if (decimals < 0 || decimals > 6)
-        snprintf(out, bytes, "%.4g", value);
+    else if (known)
+        snprintf(out, bytes, "%.*f", pj_decimals_for(reach), value);
     else
-        snprintf(out, bytes, "%.*f", decimals, value);
+        snprintf(out, bytes, "%.4g", value);
 }
 
 /* "0.2431 ± 0.0021 J", "unavailable" */
@@ -68,15 +59,16 @@ static void write_trust(pj_document *d, const json_t *run)
     json_array_foreach(json_object_get(run, "partial_rails"), i, rail)
         snprintf(partial + strlen(partial), sizeof partial - strlen(partial), "%s%s",
                  i ? ", " : "; the total lacks ", json_string_value(rail));
-    double disturbed = number(run, "disturbed_share");
+    double disturbed = pj_member_number(run, "disturbed_share");
     pj_document_text(d, "Energy is %s (%s)%s; attribution by %s%s; recorded on %s, %s.",
-                     text(run, "energy_source"),
-                     *text(run, "power_sources") ? text(run, "power_sources") : "no sensor",
-                     partial, text(run, "method"),
+                     pj_member_text(run, "energy_source"),
+                     *pj_member_text(run, "power_sources") ? pj_member_text(run, "power_sources")
+                                                           : "no sensor",
+                     partial, pj_member_text(run, "method"),
                      isnan(disturbed)  ? ""
                      : disturbed > 0.1 ? "; more than a tenth of the energy is in disturbed tokens"
                                        : "; the machine did not disturb it much",
-                     text(run, "machine"), text(run, "created_at"));
+                     pj_member_text(run, "machine"), pj_member_text(run, "created_at"));
 }
 
 static void write_method(pj_document *d)
@@ -98,24 +90,25 @@ static void write_method(pj_document *d)
 static void write_repeat(pj_document *d, const json_t *run)
 {
     char command[600];
-    const char *prompt = text(run, "prompt");
+    const char *prompt = pj_member_text(run, "prompt");
     const json_t *settings = json_object_get(run, "settings");
     pj_document_heading(d, "How to repeat");
-    if (strcmp(text(run, "engine"), "perjoule") != 0) {
+    if (strcmp(pj_member_text(run, "engine"), "perjoule") != 0) {
         pj_document_text(d, "Repeat the same request to %s under perjoule %s, power sources %s.",
-                         text(run, "engine"), pj_version(), text(run, "power_sources"));
+                         pj_member_text(run, "engine"), pj_version(),
+                         pj_member_text(run, "power_sources"));
         return;
     }
     snprintf(command, sizeof command,
              "perjoule run -m %s -n %.0f --dtype %s --threads %.0f --batch %.0f "
              "--repeat 5 --warmup 1 '%.200s%s'",
-             text(run, "model_path"), number(settings, "max_tokens"), text(run, "dtype"),
-             number(run, "threads"), number(run, "batch_size"), prompt,
-             strlen(prompt) > 200 ? "…" : "");
+             pj_member_text(run, "model_path"), pj_member_number(settings, "max_tokens"),
+             pj_member_text(run, "dtype"), pj_member_number(run, "threads"),
+             pj_member_number(run, "batch_size"), prompt, strlen(prompt) > 200 ? "…" : "");
     pj_document_code(d, command);
     pj_document_text(d, "perjoule %s, engine %s, instruction set %s, power sources %s.",
-                     pj_version(), text(run, "engine"), text(run, "isa"),
-                     text(run, "power_sources"));
+                     pj_version(), pj_member_text(run, "engine"), pj_member_text(run, "isa"),
+                     pj_member_text(run, "power_sources"));
 }
 
 /* ---- a run ---------------------------------------------------------------------------------- */
@@ -141,8 +134,8 @@ static pj_status write_bar(pj_document *d, pj_store *store, const json_t *run, p
     pj_document_part parts[BUCKETS];
     pj_class_sum *sums;
     uint32_t count;
-    const char *id = text(run, "id");
-    double total = number(run, "total_energy_mj"), sum = 0;
+    const char *id = pj_member_text(run, "id");
+    double total = pj_member_number(run, "total_energy_mj"), sum = 0;
     pj_arena arena;
     pj_arena_init(&arena, 0);
     double joules[BUCKETS];
@@ -165,9 +158,7 @@ static pj_status write_bar(pj_document *d, pj_store *store, const json_t *run, p
     pj_document_heading(d, "Where the joules went");
     if (isnan(total))
         pj_document_text(d, "Energy is unavailable: %s.",
-                         strcmp(text(run, "unavailable_reason"), "below_resolution") == 0
-                             ? "the run was shorter than the sensors resolve"
-                             : "no sensor could be read");
+                         pj_absence_text(pj_member_text(run, "unavailable_reason")));
     else
         pj_document_stack(d, parts, used, "J");
     return status;
@@ -187,10 +178,12 @@ static void write_findings(pj_document *d, const json_t *advice)
         if (i == 3) break;
         if (json_is_object(s))
             snprintf(saving, sizeof saving, " Saves %.0f %% of the %s (%.0f to %.0f %%, %s).",
-                     100 * number(s, "share"), text(s, "of"), 100 * number(s, "share_lo"),
-                     100 * number(s, "share_hi"), text(s, "basis"));
-        snprintf(line, sizeof line, "%s%s Test: %s", text(f, "text"), saving, text(f, "test"));
-        pj_document_item(d, text(f, "title"), line);
+                     100 * pj_member_number(s, "share"), pj_member_text(s, "of"),
+                     100 * pj_member_number(s, "share_lo"), 100 * pj_member_number(s, "share_hi"),
+                     pj_member_text(s, "basis"));
+        snprintf(line, sizeof line, "%s%s Test: %s", pj_member_text(f, "text"), saving,
+                 pj_member_text(f, "test"));
+        pj_document_item(d, pj_member_text(f, "title"), line);
     }
 }
 
@@ -217,15 +210,36 @@ static void write_run_figures(pj_document *d, const json_t *run)
     pj_document_table(d, "figure|value, 95 %");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         bool load = strcmp(rows[i].key, "model_load_energy_mj") == 0;
-        if (load && isnan(number(run, rows[i].key))) continue; /* the model was already loaded */
-        figure(value, sizeof value, number(run, rows[i].key) * rows[i].scale,
-               1.96 * number(run, rows[i].sd) * rows[i].scale, rows[i].unit);
+        if (load && isnan(pj_member_number(run, rows[i].key)))
+            continue; /* the model was already loaded */
+        figure(value, sizeof value, pj_member_number(run, rows[i].key) * rows[i].scale,
+               1.96 * pj_member_number(run, rows[i].sd) * rows[i].scale, rows[i].unit);
         pj_document_row(d);
         pj_document_cell(d, "%s", rows[i].name);
         pj_document_cell(d, "%s", value);
         pj_document_row_end(d);
     }
     pj_document_table_end(d);
+}
+
+/* How the run used its model: context, cache and experts. */
+static void write_model_use(pj_document *d, const json_t *run)
+{
+    const json_t *use = json_object_get(run, "model_use");
+    const json_t *c = json_object_get(use, "context"), *e = json_object_get(use, "experts");
+    if (!isnan(pj_member_number(c, "share")))
+        pj_document_text(d, "Context: %.0f of %.0f tokens (%.3g %%), keys and values %.4g MB%s.",
+                         pj_member_number(c, "longest"), pj_member_number(c, "limit"),
+                         100 * pj_member_number(c, "share"), pj_member_number(c, "kv_megabytes"),
+                         json_is_true(json_object_get(c, "nearly_full")) ? ", nearly full" : "");
+    if (!isnan(pj_member_number(e, "per_step")))
+        pj_document_text(
+            d,
+            "Experts: %.0f of %.0f per token; a decode step reads %.3g of each layer (%.3g if "
+            "drawn at random), and %.4g mJ go into each million active parameters.",
+            pj_member_number(e, "per_token"), pj_member_number(e, "experts"),
+            pj_member_number(e, "per_step"), pj_member_number(e, "per_step_even"),
+            pj_member_number(run, "energy_per_million_active_parameters_mj"));
 }
 
 static void write_components(pj_document *d, const json_t *run)
@@ -236,9 +250,9 @@ static void write_components(pj_document *d, const json_t *run)
     const json_t *c;
     json_array_foreach(json_object_get(run, "components"), i, c)
     {
-        double mj = number(c, "energy_mj"), sd = number(c, "energy_sd_mj");
+        double mj = pj_member_number(c, "energy_mj"), sd = pj_member_number(c, "energy_sd_mj");
         if (n == 12 || isnan(mj)) break;
-        parts[n++] = (pj_document_part){text(c, "component_name"), mj / 1000,
+        parts[n++] = (pj_document_part){pj_member_text(c, "component_name"), mj / 1000,
                                         (mj - 1.96 * sd) / 1000, (mj + 1.96 * sd) / 1000};
     }
     if (!n) return;
@@ -262,7 +276,7 @@ static pj_status write_tokens(pj_document *d, pj_store *store, const json_t *run
     pj_arena arena;
     pj_token_series series;
     pj_arena_init(&arena, 0);
-    pj_status status = pj_view_token_series(store, text(run, "id"), &arena, &series, err);
+    pj_status status = pj_view_token_series(store, pj_member_text(run, "id"), &arena, &series, err);
     if (status == PJ_OK)
         pj_document_line(d, "Energy of each decode token, mJ", series.energy_mj, series.count,
                          "mJ");
@@ -273,18 +287,21 @@ static pj_status write_tokens(pj_document *d, pj_store *store, const json_t *run
 static void write_run_verdict(pj_document *d, const json_t *run)
 {
     char line[512], per_token[96];
-    double joules = number(run, "joules_per_token");
-    double share = number(run, "decode_energy_mj") / number(run, "request_energy_mj");
+    double joules = pj_member_number(run, "joules_per_token");
+    double share =
+        pj_member_number(run, "decode_energy_mj") / pj_member_number(run, "request_energy_mj");
     if (isnan(joules)) {
         snprintf(line, sizeof line, "Energy is unavailable.");
     } else {
-        figure(per_token, sizeof per_token, joules, 1.96 * number(run, "joules_per_token_sd"), "J");
+        figure(per_token, sizeof per_token, joules,
+               1.96 * pj_member_number(run, "joules_per_token_sd"), "J");
         size_t n = (size_t)snprintf(line, sizeof line, "A token of %.100s in %.20s takes %s",
-                                    text(run, "model_name"), text(run, "dtype"), per_token);
+                                    pj_member_text(run, "model_name"), pj_member_text(run, "dtype"),
+                                    per_token);
         /* A run of one token has no decode, and neither a speed. */
-        if (!isnan(number(run, "tokens_per_second")))
+        if (!isnan(pj_member_number(run, "tokens_per_second")))
             n += (size_t)snprintf(line + n, sizeof line - n, " at %.4g tokens/s",
-                                  number(run, "tokens_per_second"));
+                                  pj_member_number(run, "tokens_per_second"));
         if (!isnan(share))
             n += (size_t)snprintf(line + n, sizeof line - n, "; decode is %.0f %% of the request",
                                   100 * share);
@@ -296,14 +313,14 @@ static void write_run_verdict(pj_document *d, const json_t *run)
 static void write_predicted(pj_document *d, const json_t *run)
 {
     const json_t *p = json_object_get(run, "predicted");
-    double joules = number(p, "joules");
+    double joules = pj_member_number(p, "joules");
     if (isnan(joules)) return;
     pj_document_heading(d, "Predicted");
     pj_document_text(d,
                      "From %.0f earlier runs of this machine: %.4g J (%.4g to %.4g) for the "
                      "request, which took %.4g J.",
-                     number(p, "runs"), joules, number(p, "joules_lo"), number(p, "joules_hi"),
-                     number(p, "actual_joules"));
+                     pj_member_number(p, "runs"), joules, pj_member_number(p, "joules_lo"),
+                     pj_member_number(p, "joules_hi"), pj_member_number(p, "actual_joules"));
 }
 
 static void write_published(pj_document *d, const json_t *run)
@@ -318,27 +335,28 @@ static void write_published(pj_document *d, const json_t *run)
     json_array_foreach(figures, i, f)
     {
         char differs[640] = "";
-        double ratio = number(f, "ratio"), batch = number(f, "batch");
+        double ratio = pj_member_number(f, "ratio"), batch = pj_member_number(f, "batch");
         json_array_foreach(json_object_get(f, "caveats"), k, caveat)
             snprintf(differs + strlen(differs), sizeof differs - strlen(differs), "%s%s",
                      k ? "; " : "", json_string_value(caveat));
         pj_document_row(d);
         if (isnan(batch))
-            pj_document_cell(d, "%s on %s", text(f, "model"), text(f, "hardware"));
+            pj_document_cell(d, "%s on %s", pj_member_text(f, "model"),
+                             pj_member_text(f, "hardware"));
         else
-            pj_document_cell(d, "%s on %s, batch %.0f", text(f, "model"), text(f, "hardware"),
-                             batch);
-        if (number(f, "joules_per_token_hi") > number(f, "joules_per_token"))
-            pj_document_cell(d, "%.3g to %.3g", number(f, "joules_per_token"),
-                             number(f, "joules_per_token_hi"));
+            pj_document_cell(d, "%s on %s, batch %.0f", pj_member_text(f, "model"),
+                             pj_member_text(f, "hardware"), batch);
+        if (pj_member_number(f, "joules_per_token_hi") > pj_member_number(f, "joules_per_token"))
+            pj_document_cell(d, "%.3g to %.3g", pj_member_number(f, "joules_per_token"),
+                             pj_member_number(f, "joules_per_token_hi"));
         else
-            pj_document_cell(d, "%.3g", number(f, "joules_per_token"));
+            pj_document_cell(d, "%.3g", pj_member_number(f, "joules_per_token"));
         if (isnan(ratio))
             pj_document_cell(d, "not comparable");
         else
             pj_document_cell(d, "%.3g", ratio);
         pj_document_cell(d, "%s", differs);
-        pj_document_cell(d, "%s", text(f, "source"));
+        pj_document_cell(d, "%s", pj_member_text(f, "source"));
         pj_document_row_end(d);
     }
     pj_document_table_end(d);
@@ -352,6 +370,7 @@ static pj_status write_run(pj_document *d, pj_store *store, const json_t *run, c
     pj_status status = write_bar(d, store, run, err);
     write_findings(d, advice);
     write_run_figures(d, run);
+    write_model_use(d, run);
     write_components(d, run);
     if (status == PJ_OK) status = write_tokens(d, store, run, err);
     pj_report_conditions(d, json_object_get(run, "conditions"));
@@ -375,10 +394,10 @@ static void write_differences(pj_document *d, const json_t *view)
         json_array_foreach(json_object_get(item, "values"), k, value)
             snprintf(line + strlen(line), sizeof line - strlen(line), "%s%c: %.80s", k ? ", " : "",
                      (int)('A' + k), json_is_string(value) ? json_string_value(value) : "unknown");
-        pj_document_item(d, text(item, "setting"), line);
+        pj_document_item(d, pj_member_text(item, "setting"), line);
     }
     json_array_foreach(json_object_get(view, "caveats"), i, item)
-        pj_document_item(d, "Caveat", text(item, "text"));
+        pj_document_item(d, "Caveat", pj_member_text(item, "text"));
 }
 
 static void write_metrics(pj_document *d, const json_t *view)
@@ -392,7 +411,7 @@ static void write_metrics(pj_document *d, const json_t *view)
     json_array_foreach(json_object_get(view, "metrics"), i, m)
     {
         pj_document_row(d);
-        pj_document_cell(d, "%s, %s", text(m, "metric"), text(m, "unit"));
+        pj_document_cell(d, "%s, %s", pj_member_text(m, "metric"), pj_member_text(m, "unit"));
         for (k = 0; k < sides; k++) {
             const json_t *v = json_array_get(json_object_get(m, "values"), k);
             const json_t *hi = json_array_get(json_object_get(m, "hi"), k);
@@ -418,11 +437,12 @@ static void write_ratios(pj_document *d, const json_t *view)
     const json_t *t;
     json_array_foreach(json_object_get(view, "tests"), i, t)
     {
-        if (n == 16 || number(t, "a") != 0) continue;
-        snprintf(names[n], sizeof names[n], "%c: %s", (int)('A' + number(t, "b")),
-                 text(t, "metric"));
-        parts[n] = (pj_document_part){names[n], number(t, "ratio"), number(t, "ratio_lo"),
-                                      number(t, "ratio_hi")};
+        if (n == 16 || pj_member_number(t, "a") != 0) continue;
+        snprintf(names[n], sizeof names[n], "%c: %s", (int)('A' + pj_member_number(t, "b")),
+                 pj_member_text(t, "metric"));
+        parts[n] =
+            (pj_document_part){names[n], pj_member_number(t, "ratio"),
+                               pj_member_number(t, "ratio_lo"), pj_member_number(t, "ratio_hi")};
         n++;
     }
     pj_document_bars(d, "Ratios to A around 1, logarithmic, with 95 % intervals", parts, n,
@@ -439,19 +459,21 @@ static void write_decomposition(pj_document *d, const json_t *view)
         char names[14][80];
         uint32_t n = 0;
         pj_document_heading(d, "Where the difference comes from");
-        pj_document_text(d, "From A to %c: %.4g mJ per token.", (int)('A' + number(c, "b")),
-                         number(c, "difference_mj"));
+        pj_document_text(d, "From A to %c: %.4g mJ per token.",
+                         (int)('A' + pj_member_number(c, "b")),
+                         pj_member_number(c, "difference_mj"));
         pj_document_table(d, "part|mJ per token|by time|by power");
         json_array_foreach(json_object_get(c, "terms"), k, t)
         {
             if (n == 14) break;
-            snprintf(names[n], sizeof names[n], "%s %s", text(t, "phase"), text(t, "component"));
-            parts[n] = (pj_document_part){names[n], number(t, "difference_mj"), NAN, NAN};
+            snprintf(names[n], sizeof names[n], "%s %s", pj_member_text(t, "phase"),
+                     pj_member_text(t, "component"));
+            parts[n] = (pj_document_part){names[n], pj_member_number(t, "difference_mj"), NAN, NAN};
             pj_document_row(d);
             pj_document_cell(d, "%s", names[n]);
             pj_document_cell(d, "%+.4g", parts[n].value);
-            pj_document_cell(d, "%+.4g", number(t, "by_time_mj"));
-            pj_document_cell(d, "%+.4g", number(t, "by_power_mj"));
+            pj_document_cell(d, "%+.4g", pj_member_number(t, "by_time_mj"));
+            pj_document_cell(d, "%+.4g", pj_member_number(t, "by_power_mj"));
             pj_document_row_end(d);
             n++;
         }
@@ -464,8 +486,9 @@ static void write_comparison(pj_document *d, const json_t *view)
 {
     size_t i;
     const json_t *item;
-    json_array_foreach(json_object_get(view, "verdicts"), i, item) if (*text(item, "text"))
-        pj_document_verdict(d, text(item, "text"));
+    json_array_foreach(json_object_get(view, "verdicts"), i,
+                       item) if (*pj_member_text(item, "text"))
+        pj_document_verdict(d, pj_member_text(item, "text"));
     json_array_foreach(json_object_get(view, "runs"), i, item) write_trust(d, item);
     write_differences(d, view);
     write_metrics(d, view);
@@ -487,20 +510,22 @@ static void write_cells(pj_document *d, const json_t *view)
     pj_document_table(d, "cell|runs|J per token, 95 %|tokens/s|TTFT, ms|W|loss");
     json_array_foreach(json_object_get(view, "cells"), i, c)
     {
-        double mean = number(c, "joules_per_token"), hi = number(c, "joules_per_token_hi");
+        double mean = pj_member_number(c, "joules_per_token"),
+               hi = pj_member_number(c, "joules_per_token_hi");
         char value[96];
         figure(value, sizeof value, mean, hi - mean, "J");
         if (n < 40)
-            parts[n++] =
-                (pj_document_part){text(c, "name"), mean, number(c, "joules_per_token_lo"), hi};
+            parts[n++] = (pj_document_part){pj_member_text(c, "name"), mean,
+                                            pj_member_number(c, "joules_per_token_lo"), hi};
         pj_document_row(d);
-        pj_document_cell(d, "%s", text(c, "name"));
-        pj_document_cell(d, "%.0f", number(c, "runs"));
+        pj_document_cell(d, "%s", pj_member_text(c, "name"));
+        pj_document_cell(d, "%.0f", pj_member_number(c, "runs"));
         pj_document_cell(d, "%s", value);
-        number_cell(d, number(c, "tokens_per_second"));
-        number_cell(d, number(c, "ttft_ms"));
-        number_cell(d, number(c, "mean_power_mw") / 1000);
-        pj_document_cell(d, isnan(number(c, "loss")) ? "–" : "%.4f", number(c, "loss"));
+        number_cell(d, pj_member_number(c, "tokens_per_second"));
+        number_cell(d, pj_member_number(c, "ttft_ms"));
+        number_cell(d, pj_member_number(c, "mean_power_mw") / 1000);
+        pj_document_cell(d, isnan(pj_member_number(c, "loss")) ? "–" : "%.4f",
+                         pj_member_number(c, "loss"));
         pj_document_row_end(d);
     }
     pj_document_table_end(d);
@@ -510,11 +535,11 @@ static void write_cells(pj_document *d, const json_t *view)
 
 static void estimate(const json_t *of, char *text, size_t bytes)
 {
-    double value = number(of, "joules_per_token");
+    double value = pj_member_number(of, "joules_per_token");
     if (isnan(value))
         snprintf(text, bytes, "unavailable");
     else
-        figure(text, bytes, value, number(of, "joules_per_token_hi") - value, "J");
+        figure(text, bytes, value, pj_member_number(of, "joules_per_token_hi") - value, "J");
 }
 
 static void write_ablations(pj_document *d, const json_t *view)
@@ -532,13 +557,13 @@ static void write_ablations(pj_document *d, const json_t *view)
         estimate(json_object_get(a, "difference"), difference, sizeof difference);
         estimate(json_object_get(a, "attributed"), attributed, sizeof attributed);
         pj_document_row(d);
-        pj_document_cell(
-            d, "%s",
-            text(json_array_get(json_object_get(view, "cells"), (size_t)number(a, "cell")),
-                 "name"));
+        pj_document_cell(d, "%s",
+                         pj_member_text(json_array_get(json_object_get(view, "cells"),
+                                                       (size_t)pj_member_number(a, "cell")),
+                                        "name"));
         pj_document_cell(d, "%s", difference);
         pj_document_cell(d, "%s", attributed);
-        pj_document_cell(d, "%s", text(a, "text"));
+        pj_document_cell(d, "%s", pj_member_text(a, "text"));
         pj_document_row_end(d);
     }
     pj_document_table_end(d);
@@ -546,7 +571,18 @@ static void write_ablations(pj_document *d, const json_t *view)
 
 static const char *cell_name(const json_t *view, double index)
 {
-    return text(json_array_get(json_object_get(view, "cells"), (size_t)index), "name");
+    return pj_member_text(json_array_get(json_object_get(view, "cells"), (size_t)index), "name");
+}
+
+static bool has_energy(const json_t *view)
+{
+    size_t i;
+    const json_t *cell;
+    json_array_foreach(json_object_get(view, "cells"), i, cell)
+    {
+        if (!isnan(pj_member_number(cell, "joules_per_token"))) return true;
+    }
+    return false;
 }
 
 /* The optimum, with the cells not distinguishable from it. */
@@ -555,17 +591,23 @@ static void name_optimum(const json_t *view, char *line, size_t bytes)
     size_t i;
     const json_t *tie, *optimum = json_object_get(view, "optimum");
     const json_t *ties = json_object_get(optimum, "ties");
+    const char *refusal = pj_member_text(view, "refusal");
     if (!json_is_object(optimum)) {
-        snprintf(line, bytes, "No energy was measured.");
+        if (*refusal)
+            snprintf(line, bytes, "No verdict, since cells are not comparable: %s", refusal);
+        else
+            snprintf(line, bytes, "%s",
+                     has_energy(view) ? "No cell keeps the latency limit."
+                                      : "No energy was measured.");
         return;
     }
     char energy[96];
     const json_t *cell =
-        json_array_get(json_object_get(view, "cells"), (size_t)number(optimum, "cell"));
+        json_array_get(json_object_get(view, "cells"), (size_t)pj_member_number(optimum, "cell"));
     estimate(cell, energy, sizeof energy);
-    size_t n =
-        (size_t)snprintf(line, bytes, "Least energy per token: %s, %s%s", text(optimum, "name"),
-                         energy, json_array_size(ties) ? ". Not distinguishable from it: " : ".");
+    size_t n = (size_t)snprintf(line, bytes, "Least energy per token: %s, %s%s",
+                                pj_member_text(optimum, "name"), energy,
+                                json_array_size(ties) ? ". Not distinguishable from it: " : ".");
     json_array_foreach(ties, i, tie) if (n < bytes) n += (size_t)snprintf(
         line + n, bytes - n, "%s%s%s", i ? "; " : "", cell_name(view, json_number_value(tie)),
         i + 1 == json_array_size(ties) ? "." : "");
@@ -575,9 +617,47 @@ static void write_knees(pj_document *d, const json_t *view)
 {
     size_t i;
     const json_t *knee;
-    json_array_foreach(json_object_get(view, "knees"), i, knee)
-        pj_document_text(d, "From %s on, a batch beyond %.0f saves less than 10 %% per doubling.",
-                         cell_name(view, number(knee, "first_cell")), number(knee, "batch"));
+    json_array_foreach(json_object_get(view, "knees"), i, knee) pj_document_text(
+        d, "From %s on, a batch beyond %.0f saves less than 10 %% per doubling.",
+        cell_name(view, pj_member_number(knee, "first_cell")), pj_member_number(knee, "batch"));
+}
+
+/* Energy per token along a front, with the knee named. */
+static void write_front(pj_document *d, const json_t *view, const json_t *front)
+{
+    size_t i;
+    const json_t *index, *cells = json_object_get(view, "cells");
+    bool loss = strcmp(pj_member_text(front, "over"), "loss") == 0;
+    double knee = pj_member_number(front, "knee");
+    pj_document_heading(d, loss ? "Energy against loss" : "Energy against speed");
+    pj_document_text(d, "The Pareto front: no cell needs less energy per token at %s. %s%s%s",
+                     loss ? "no higher loss" : "no lower speed",
+                     isnan(knee) ? "It has no knee." : "Its knee, the best trade: ",
+                     isnan(knee) ? "" : cell_name(view, knee), isnan(knee) ? "" : ".");
+    pj_document_table(d, loss ? "cell|loss|J per token" : "cell|tokens/s|J per token");
+    json_array_foreach(json_object_get(front, "cells"), i, index)
+    {
+        char value[96];
+        const json_t *c = json_array_get(cells, (size_t)json_number_value(index));
+        estimate(c, value, sizeof value);
+        pj_document_row(d);
+        pj_document_cell(d, "%s", pj_member_text(c, "name"));
+        if (loss)
+            pj_document_cell(d, "%.4f", pj_member_number(c, "loss"));
+        else
+            number_cell(d, pj_member_number(c, "tokens_per_second"));
+        pj_document_cell(d, "%s", value);
+        pj_document_row_end(d);
+    }
+    pj_document_table_end(d);
+}
+
+static void write_fronts(pj_document *d, const json_t *view)
+{
+    size_t i;
+    const json_t *front;
+    if (json_array_size(json_object_get(view, "cells")) < 2) return;
+    json_array_foreach(json_object_get(view, "fronts"), i, front) write_front(d, view, front);
 }
 
 static void write_cell_comparisons(pj_document *d, const json_t *view)
@@ -594,15 +674,15 @@ static void write_cell_comparisons(pj_document *d, const json_t *view)
     json_array_foreach(all, i, c)
     {
         pj_document_row(d);
-        pj_document_cell(d, "%s", cell_name(view, number(c, "b")));
+        pj_document_cell(d, "%s", cell_name(view, pj_member_number(c, "b")));
         char ratio[64], lo[64], hi[64];
-        double reach = (number(c, "ratio_hi") - number(c, "ratio_lo")) / 2;
-        rounded(ratio, sizeof ratio, number(c, "ratio"), reach);
-        rounded(lo, sizeof lo, number(c, "ratio_lo"), reach);
-        rounded(hi, sizeof hi, number(c, "ratio_hi"), reach);
+        double reach = (pj_member_number(c, "ratio_hi") - pj_member_number(c, "ratio_lo")) / 2;
+        rounded(ratio, sizeof ratio, pj_member_number(c, "ratio"), reach);
+        rounded(lo, sizeof lo, pj_member_number(c, "ratio_lo"), reach);
+        rounded(hi, sizeof hi, pj_member_number(c, "ratio_hi"), reach);
         pj_document_cell(d, "%s", ratio);
         pj_document_cell(d, "%s to %s", lo, hi);
-        pj_document_cell(d, "%.2g", number(c, "p_adjusted"));
+        pj_document_cell(d, "%.2g", pj_member_number(c, "p_adjusted"));
         pj_document_cell(d, "%s",
                          json_is_true(json_object_get(c, "different")) ? "different"
                                                                        : "not distinguishable");
@@ -616,7 +696,8 @@ static double disturbed_runs(const json_t *view)
     size_t i;
     const json_t *c;
     double sum = 0;
-    json_array_foreach(json_object_get(view, "cells"), i, c) sum += number(c, "disturbed_runs");
+    json_array_foreach(json_object_get(view, "cells"), i, c) sum +=
+        pj_member_number(c, "disturbed_runs");
     return sum;
 }
 
@@ -647,8 +728,10 @@ static void write_experiment(pj_document *d, pj_store *store, const json_t *view
     pj_document_verdict(d, line);
     pj_document_text(
         d, "The experiment is %s: %.0f of %.0f runs in randomised complete blocks; energy is %s.",
-        text(view, "state"), number(view, "done"), number(view, "total"),
-        *text(first, "energy_source") ? text(first, "energy_source") : "unknown");
+        pj_member_text(view, "state"), pj_member_number(view, "done"),
+        pj_member_number(view, "total"),
+        *pj_member_text(first, "energy_source") ? pj_member_text(first, "energy_source")
+                                                : "unknown");
     if (disturbed_runs(view) > 0)
         pj_document_text(d,
                          "The machine was busy with something else during %.0f of these runs: "
@@ -656,13 +739,15 @@ static void write_experiment(pj_document *d, pj_store *store, const json_t *view
                          disturbed_runs(view));
     write_cells(d, view);
     write_knees(d, view);
+    write_fronts(d, view);
     write_cell_comparisons(d, view);
     write_ablations(d, view);
     pj_report_experiment_conditions(d, store, view);
     write_method(d);
     pj_document_heading(d, "How to repeat");
     write_plan(d, json_object_get(view, "plan"));
-    snprintf(line, sizeof line, "perjoule experiment --name %s --again", text(view, "name"));
+    snprintf(line, sizeof line, "perjoule experiment --name %s --again",
+             pj_member_text(view, "name"));
     pj_document_code(d, line);
     pj_document_text(d, "perjoule %s.", pj_version());
 }
@@ -731,8 +816,8 @@ pj_status pj_report_make(pj_store *store, const pj_report_ask *ask, pj_buffer *o
         else if (ask->count > 1)
             snprintf(title, sizeof title, "Comparison of %u runs", ask->count);
         else
-            snprintf(title, sizeof title, "Energy of %.100s, run %.36s", text(view, "model_name"),
-                     text(view, "id"));
+            snprintf(title, sizeof title, "Energy of %.100s, run %.36s",
+                     pj_member_text(view, "model_name"), pj_member_text(view, "id"));
         pj_document_begin(&d, out, ask->html, title);
         if (ask->experiment)
             write_experiment(&d, store, view);

@@ -3,13 +3,13 @@
 
 #include "attribution/build.h"
 #include "base/clock.h"
+#include "base/median.h"
 #include "trace/private_text.h"
 #include "trace/run_json.h"
 
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_JSON_BYTES = 4 << 20 };
@@ -557,12 +557,6 @@ static void set_rails(const share_curve *c, pj_run_data *d)
     }
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 static double typical_token(const pj_run_data *d)
 {
     double *mj = pj_alloc(d->token_count + 1, sizeof *mj), middle = NAN;
@@ -570,8 +564,7 @@ static double typical_token(const pj_run_data *d)
     for (uint32_t i = 0; mj && i < d->token_count; i++)
         if (d->phases[d->tokens[i].phase].phase == PJ_PHASE_DECODE)
             mj[n++] = pj_mj_of_nj(d->tokens[i].energy.gross_nj);
-    if (mj) qsort(mj, n, sizeof *mj, by_value);
-    if (n) middle = n % 2 ? mj[n / 2] : (mj[n / 2 - 1] + mj[n / 2]) / 2;
+    if (mj) middle = pj_median(mj, n);
     pj_free(mj);
     return middle;
 }

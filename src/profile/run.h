@@ -2,10 +2,13 @@
 #ifndef PJ_PROFILE_RUN_H
 #define PJ_PROFILE_RUN_H
 
+#include "base/progress.h"
 #include "profile/session.h"
 
 /* The run leaves a model in memory: idle power with it can be measured after the run. */
 void pj_run_keeps_model(pj_run *run);
+/* Where the loading of the run's model reports its progress, for live sinks. */
+pj_progress *pj_run_load_progress(pj_run *run);
 /* Another lane, for a second stack of spans on one thread; NULL when memory is out. */
 pj_lane *pj_run_new_lane(pj_run *run);
 /* Makes a run without prompt text private: sets the JSON objects stored instead of prompt and

@@ -9,6 +9,7 @@
 
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { SPAN_COST_ROUNDS = 2000, MAX_BASELINE_SECONDS = 3600 };
@@ -68,7 +69,8 @@ static void choose_spool_dir(pj_session *session, const pj_session_options *opti
 
 static pj_status open_store(pj_session *session, const pj_session_options *options, pj_error *err)
 {
-    if (options->database && strcmp(options->database, "none") == 0) return PJ_OK;
+    const char *named = options->database ? options->database : getenv("PERJOULE_DB");
+    if (named && strcmp(named, "none") == 0) return PJ_OK; /* stores nothing */
     pj_store_options store = {.path = options->database, .may_be_away = true};
     pj_status status = pj_store_open(&store, &session->store, err);
     if (status == PJ_OK) choose_spool_dir(session, options);

@@ -250,12 +250,29 @@ static const pj_side_test *find_test(const pj_sides *s, uint32_t a, uint32_t b, 
     return NULL;
 }
 
-/* A tie: the two do not differ significantly, or could not be tested. */
-static bool is_tied(const pj_sides *s, uint32_t best, uint32_t other, const char *metric)
+/* How a side stands to the best one: tested and different, tested and not told apart, or without a
+ * test (one run on each side has no spread). */
+typedef enum standing { WORSE, TIED, UNTESTED } standing;
+
+static standing standing_of(const pj_sides *s, uint32_t best, uint32_t other, const char *metric)
 {
     uint32_t a = best < other ? best : other, b = best < other ? other : best;
     const pj_side_test *t = find_test(s, a, b, metric);
-    return !t || !(t->adjusted < PJ_LEVEL);
+    if (!t || isnan(t->adjusted)) return UNTESTED;
+    return t->adjusted < PJ_LEVEL ? WORSE : TIED;
+}
+
+static void write_standing(const pj_sides *s, const char *key, standing wanted, uint32_t best,
+                           const char *metric, double *work, pj_json *json)
+{
+    uint32_t figure = pj_figure_find(metric);
+    pj_json_key(json, key);
+    pj_json_array_begin(json);
+    for (uint32_t i = 0; i < s->count; i++)
+        if (i != best && !isnan(mean_of(&s->sides[i], figure, work).value) &&
+            standing_of(s, best, i, metric) == wanted)
+            pj_json_uint(json, i);
+    pj_json_array_end(json);
 }
 
 static void write_one_best(const pj_sides *s, const char *title, const char *metric, double *work,
@@ -276,13 +293,8 @@ static void write_one_best(const pj_sides *s, const char *title, const char *met
     pj_json_kv_string(json, "metric", metric);
     pj_json_kv_uint(json, "side", best);
     pj_json_kv_double(json, "value", at);
-    pj_json_key(json, "tied_with");
-    pj_json_array_begin(json);
-    for (uint32_t i = 0; i < s->count; i++)
-        if (i != best && !isnan(mean_of(&s->sides[i], figure, work).value) &&
-            is_tied(s, best, i, metric))
-            pj_json_uint(json, i);
-    pj_json_array_end(json);
+    write_standing(s, "tied_with", TIED, best, metric, work, json);
+    write_standing(s, "untested", UNTESTED, best, metric, work, json);
     pj_json_object_end(json);
 }
 

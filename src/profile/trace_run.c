@@ -62,11 +62,23 @@ static pj_status take_total(detection *d, pj_error *err)
 
 /* ---- training ------------------------------------------------------------------------------- */
 
+/* Phases that were themselves detected teach nothing. */
+static bool is_detected(const pj_run_info *info)
+{
+    return info->engine && strcmp(info->engine, "trace") == 0;
+}
+
 static bool is_tagged(const pj_power_series *s)
 {
     size_t decode = 0;
     for (uint32_t i = 0; i < s->count; i++) decode += s->phase[i] == PJ_PHASE_DECODE;
     return decode >= LEAST_DECODE_SAMPLES;
+}
+
+/* Runs rarely contain idle time: the baseline says where idle is. */
+static double idle_of(const pj_run_info *info)
+{
+    return isnan(info->baseline_cold_mw) ? info->baseline_resident_mw : info->baseline_cold_mw;
 }
 
 static pj_status train(pj_store *store, pj_phase_model *model, pj_error *err)
@@ -80,10 +92,12 @@ static pj_status train(pj_store *store, pj_phase_model *model, pj_error *err)
     pj_status status = pj_store_list(store, &query, &list, err);
     for (uint32_t i = 0; i < list.count && status == PJ_OK; i++) {
         pj_power_series s;
-        status = pj_view_power_series(store, list.runs[i].id, &arena, &s, err);
+        const pj_run_info *info = &list.runs[i];
+        if (is_detected(info)) continue;
+        status = pj_view_power_series(store, info->id, &arena, &s, err);
         if (status == PJ_OK && is_tagged(&s))
             traces[count++] =
-                (pj_phase_trace){s.t_ms, s.columns[PJ_RAIL_TOTAL], s.count, NAN, s.phase};
+                (pj_phase_trace){s.t_ms, s.columns[PJ_RAIL_TOTAL], s.count, idle_of(info), s.phase};
     }
     if (status == PJ_OK && !pj_phase_model_train(traces, count, model))
         status = pj_fail_memory(err, "the training of phases");
@@ -103,17 +117,18 @@ static void write_segments(const detection *d, pj_json *json)
     pj_json_kv_uint(json, "trained_on", d->model.traces);
     pj_json_key(json, "segments");
     pj_json_array_begin(json);
+    double sum = 0;
     for (size_t i = 0, from = 0; i < d->count; i++) {
-        if (i + 1 < d->count && d->phase[i + 1] == d->phase[i] &&
-            d->confidence[i + 1] == d->confidence[i])
-            continue;
+        sum += d->confidence[i];
+        if (i + 1 < d->count && d->phase[i + 1] == d->phase[i]) continue;
         pj_json_object_begin(json);
         pj_json_kv_string(json, "phase", pj_phase_name((pj_phase)d->phase[i]));
         pj_json_kv_double(json, "from_ms", d->t_ms[from]);
         pj_json_kv_double(json, "to_ms", d->t_ms[i + 1 < d->count ? i + 1 : i]);
-        pj_json_kv_double(json, "confidence", d->confidence[i]);
+        pj_json_kv_double(json, "confidence", sum / (double)(i + 1 - from));
         pj_json_object_end(json);
         from = i + 1;
+        sum = 0;
     }
     pj_json_array_end(json);
     pj_json_object_end(json);
@@ -262,6 +277,17 @@ static pj_status build(const detection *d, const char *path, pj_run_data *data, 
     return w.status;
 }
 
+/* Each sample has the phase and the confidence of the reading that it ends with, or of the one
+ * that it repeats: repetitions were left out of the detection. */
+static void tag_samples(const detection *d, pj_sample_table *samples)
+{
+    for (size_t i = 0, at = 0; i < samples->count; i++) {
+        while (at + 1 < d->count && d->t_ms[at + 1] <= samples->t_ms[i] + 1e-3) at++;
+        samples->phase[i] = d->phase[at];
+        samples->phase_confidence[i] = (float)d->confidence[at];
+    }
+}
+
 pj_status pj_trace_run_make(pj_store *store, const char *path, pj_run_data *data, pj_error *err)
 {
     pj_mapping file;
@@ -283,6 +309,7 @@ pj_status pj_trace_run_make(pj_store *store, const char *path, pj_run_data *data
                              path);
     }
     if (status == PJ_OK) status = build(&d, path, data, err);
+    if (status == PJ_OK) tag_samples(&d, &data->samples);
     pj_trace_fini(&d.trace);
     pj_free(d.t_ms);
     pj_free(d.mw);

@@ -2,7 +2,7 @@
 """Golden tests of the command line.
 
 Each folder tests/cli/case-NAME holds `cmd` (a shell script run in a fresh folder with $PERJOULE set
-to the program and $CASE to the case's folder), and what must come out: `stdout` and `stderr`
+to the program and $CASE to the case's folder), and the expected output: `stdout` and `stderr`
 (absent: not checked), `exit` (absent: 0). Before comparing, volatile words are replaced: UUIDs by
 <id>, ISO times by <time>, and every line is stripped of trailing blanks. A line of the golden file
 that is `...` stands for any number of lines; `<any>` inside a line for any text. A `skip` script
@@ -16,7 +16,7 @@ import sys
 import tempfile
 
 PROGRAM, ROOT = map(pathlib.Path, sys.argv[1:3])
-SECONDS = 900  # ends a case that hangs; under sanitizers on a busy machine a sound one takes minutes
+SECONDS = 900  # timeout of a case; under sanitizers on a busy machine a case may take minutes
 SCRUB = [(re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"), "<id>"),
          (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-]\d\d:\d\d)?"), "<time>")]
 

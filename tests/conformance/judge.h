@@ -1,4 +1,4 @@
-/* Shared by the conformance tests: the folders of reference data, and walking them. */
+/* Shared by the conformance tests: finding and iterating over folders of reference data. */
 #ifndef PJ_TESTS_JUDGE_H
 #define PJ_TESTS_JUDGE_H
 
@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The folder in the environment, or the test is skipped. */
+/* The folder named by the environment variable; skips the test if it is not set. */
 static inline const char *judge_folder(const char *variable)
 {
     const char *folder = getenv(variable);

@@ -15,7 +15,7 @@ static inline json_t *judge_json(const char *folder, const char *name)
     return json;
 }
 
-/* Token ids of a list of at most `most`; returns their number. */
+/* Reads a list of at most `most` token ids; returns their number. */
 static inline uint32_t judge_ids(const json_t *list, int32_t *ids, size_t most)
 {
     size_t n = json_array_size(list);

@@ -1,5 +1,5 @@
-/* The engine against the reference implementation: logits, greedy texts and statistics of every
- * golden checkpoint on every instruction set, with one thread and two, in one pass and token by
+/* The engine against the reference implementation: logits, greedy text and statistics of every
+ * golden checkpoint, with every instruction set, one and two threads, in one pass and token by
  * token. */
 #include "../unit/llm/made_gguf.h"
 #include "judge_json.h"
@@ -67,7 +67,7 @@ static comparison compare(const char *folder, pj_engine *engine, const json_t *e
                      PJ_OK);
     assert_int_equal(bytes, (size_t)count * config->vocab * sizeof(float));
     comparison c = {.want = (const float *)(const void *)text};
-    /* fed one by one, early positions had not left the original context yet */
+    /* token by token, early positions are still within the original context */
     if (!whole && config->rope.type == PJ_ROPE_LONGROPE && count > config->rope.original_context)
         c.first = config->rope.original_context;
     if (pj_engine_logits(engine, ids, count, whole, compare_row, &c, &err) != PJ_OK)
@@ -142,7 +142,7 @@ static void test_logits(void **state)
     judge_each(judge_folder("PJ_GOLDEN"), check_logits_of);
 }
 
-/* A GGUF copy gives the reference's logits too. */
+/* A GGUF copy must give the reference's logits too. */
 static void check_gguf_copy(const char *folder)
 {
     if (!pj_dir_exists(folder)) return;
@@ -208,7 +208,7 @@ static void check_text(const pj_sequence_result *got, const json_t *want)
     assert_memory_equal(got->text, json_string_value(want), got->text_bytes);
 }
 
-/* All greedy prompts of a folder, in a batch and one by one, give the reference's ids. */
+/* All greedy prompts of a folder must give the reference's ids, batched and one by one. */
 static void check_greedy(const char *folder, const char *isa, uint32_t threads)
 {
     enum { MAX_PROMPTS = 8 };
@@ -275,7 +275,7 @@ static double number(const json_t *object, const char *key)
     return json_number_value(value);
 }
 
-/* An extra of one of a component's operations; NAN: it has none. */
+/* An extra statistic of one of a component's operations; NAN: it has none. */
 static double extra_of(const pj_run_data *data, uint32_t component, const char *name,
                        uint32_t index)
 {
@@ -455,7 +455,7 @@ static void remove_folder(const char *folder)
     rmdir(folder);
 }
 
-/* The stories of a copy of the model: `weights` are its files, the rest is that of `base`. */
+/* Checks the stories of a model copy: `weights` are its weight files, all else is from `base`. */
 static void check_stories(const char *base, const char *copy, const char *const *weights,
                           bool exact)
 {
@@ -507,7 +507,7 @@ static void test_stories(void **state)
     check_stories(base, bf16, one, false);
 }
 
-/* The program that the model was trained with prints this text for an empty prompt. */
+/* The reference program (of the training code) prints this text for an empty prompt. */
 static void test_long_story(void **state)
 {
     (void)state;

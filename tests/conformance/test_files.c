@@ -100,7 +100,7 @@ static pj_status parse_gguf(const char *path, pj_error *err)
     return status;
 }
 
-/* What the file's values are known to be. */
+/* The known values of the file. */
 static void test_gguf_values(void **state)
 {
     (void)state;
@@ -158,7 +158,7 @@ static void test_gguf_values(void **state)
     pj_file_unmap(&file);
 }
 
-/* An index is checked inside a model folder, as users have it. */
+/* An index is checked within a model folder, where it is in practice. */
 static pj_status parse_index(const char *path, pj_error *err)
 {
     char folder[] = "/tmp/perjoule-index-XXXXXX", config[PATH_MAX], file[PATH_MAX], *text;

@@ -1,5 +1,5 @@
-/* GGUF files as other tools write them: the logits of every weight type on every instruction set,
- * and of families with their own names of keys and tensors. */
+/* GGUF files written by other tools: the logits of every weight type on every instruction set, and
+ * of model families with their own key and tensor names. */
 #include "judge_json.h"
 
 #include "llm/engine.h"
@@ -103,7 +103,7 @@ static void test_types(void **state)
 
 /* ---- families ----------------------------------------------------------------------------- */
 
-/* The folder of the same name has the logits. */
+/* The logits are in the folder of the same name. */
 static void check_family(const char *path)
 {
     char folder[PATH_MAX], logits[PATH_MAX], name[64];

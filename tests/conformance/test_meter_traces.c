@@ -80,7 +80,7 @@ static double meter_until(const meter *m, double t_ms)
     return m->mj[low] + part * (m->mj[high] - m->mj[low]);
 }
 
-/* When the load was switched; each time is in the file twice. */
+/* Switching times of the load; the file has each of them twice. */
 static void read_edges(const char *folder, recording *r)
 {
     size_t bytes;
@@ -94,11 +94,11 @@ static void read_edges(const char *folder, recording *r)
             r->edges[r->edge_count++] = ns;
         assert_true(r->edge_count < 1024);
     }
-    r->edge_count -= r->edge_count % 2; /* the last one ends the test: nothing was switched on */
+    r->edge_count -= r->edge_count % 2; /* the last time marks the end of the test, not a switch */
     pj_free(text);
 }
 
-/* The log's times are local: the time zone is the one that aligns it with the meter. */
+/* The log has local times; the time zone is found by aligning it with the meter. */
 static void read_trace(const char *folder, recording *r)
 {
     size_t bytes;
@@ -138,7 +138,7 @@ static void recording_close(recording *r)
 
 /* ---- the naive method ------------------------------------------------------------------- */
 
-/* Every poll's value holds until the next poll. */
+/* Each polled value is held until the next poll. */
 static double naive_mj(const recording *r, uint32_t rail, double begin_ms, double end_ms)
 {
     const pj_trace *t = &r->trace;
@@ -161,7 +161,7 @@ typedef struct updates {
     int64_t period_ns;
 } updates;
 
-/* The log's rows as the sampler would have seen them. */
+/* Replays the log's rows as the sampler would have read them. */
 static void take_updates(const recording *r, uint32_t rail, updates *u)
 {
     const pj_trace *t = &r->trace;
@@ -208,7 +208,7 @@ static pj_curve *build_curve(const recording *r, uint32_t rail, const updates *u
     described.delay_ns = response->delay_ns;
     described.lag_ns = response->lag_ns;
     described.resolution = 10;
-    described.gain_sd = 0.01; /* what is left after the card's factor: spread within a card */
+    described.gain_sd = 0.01; /* spread within a card, after removing the card's gain */
     described.kind = response->window_ns > u->period_ns ? PJ_RAIL_AVERAGE : PJ_RAIL_INSTANT;
     pj_curve *curve = pj_curve_new(&described);
     assert_non_null(curve);
@@ -298,7 +298,7 @@ static void check_rail(const recording *r, const char *name, uint32_t rail, pj_r
     updates u;
     take_updates(r, rail, &u);
     pj_curve *curve = build_curve(r, rail, &u, &response);
-    /* where both the meter and the curve know */
+    /* time covered by both the meter and the curve */
     int64_t known_begin, known_end;
     assert_true(pj_curve_span(curve, &known_begin, &known_end));
     double begin = fmax(r->truth.t_ms[0], (double)known_begin * 1e-6) + 50;
@@ -411,7 +411,7 @@ static void hostile_logs(void **state)
     pj_trace_fini(&t);
 }
 
-/* The publish period as the filter finds it, from polls of different rates. */
+/* The publish period that the filter detects from polls at different rates. */
 static void periods_of_recorded_cards(void **state)
 {
     static const struct {

@@ -1,6 +1,6 @@
 /*
- * Recorded answers of real servers: replayed whole, cut at every byte, and several at once, each
- * has to give the counts that the recording itself says. Needs PJ_FIXTURES/streams.
+ * Recorded responses of real servers, replayed whole, split at every byte, and several at once:
+ * each must give the counts stated in the recording itself. Needs PJ_FIXTURES/streams.
  */
 #include "../unit/attach/replayed.h"
 #include "judge.h"
@@ -16,7 +16,7 @@ typedef struct stream {
     char name[256], path[256];
     char *request, *bytes;
     size_t length;
-    bool is_answer; /* of a model, told whole */
+    bool is_answer; /* a non-streamed response */
 } stream;
 
 static stream streams[MOST_STREAMS];
@@ -72,9 +72,9 @@ static void read_stream(const char *folder, const char *name)
     s->is_answer = strstr(s->bytes, "200 OK") && strstr(s->path, "completions");
 }
 
-/* ---- what a recording says of itself ------------------------------------------------------- */
+/* ---- counts stated in a recording ---------------------------------------------------------- */
 
-/* The number after the last occurrence of a key; -1: there is none. */
+/* The number after the last occurrence of a key; -1: none. */
 static int64_t last_number(const stream *s, const char *key)
 {
     char quoted[64];

@@ -1,5 +1,5 @@
-/* Tokenizers against the reference's vectors: ids with and without special tokens, decoding at once
- * and as a stream; and hostile tokenizer files. */
+/* Tokenizers against reference vectors: ids with and without special tokens, decoding at once and
+ * as a stream; and malformed tokenizer files. */
 #include "../unit/llm/made_gguf.h"
 #include "judge.h"
 
@@ -102,7 +102,7 @@ static void check_vectors(const pj_tokenizer *t, const char *path)
     json_decref(root);
 }
 
-/* Inputs between separator lines; a line of ids each, without special tokens. */
+/* Inputs between separator lines; for each a line of ids without special tokens. */
 static void check_inputs(const pj_tokenizer *t, const char *inputs, const char *outputs)
 {
     static const char separator[] = "\n__ggml_vocab_test__\n";
@@ -236,7 +236,7 @@ static void put_merges(made_gguf *g, const json_t *list)
     free(merges);
 }
 
-/* A byte-level tokenizer.json as a converter writes it. */
+/* A byte-level tokenizer.json as written by a converter. */
 static void copy_byte_level(made_gguf *g, json_t *root, const char *pre)
 {
     json_t *model = json_object_get(root, "model"), *item;
@@ -264,7 +264,7 @@ static void copy_byte_level(made_gguf *g, json_t *root, const char *pre)
     put_merges(g, json_object_get(model, "merges"));
 }
 
-/* Every name of a pre-tokenizer against the file that it stands for. */
+/* Every pre-tokenizer name against the tokenizer.json that it stands for. */
 static void test_gguf_copies(void **state)
 {
     static const struct {
@@ -318,7 +318,7 @@ static size_t read_pieces(char *text, size_t bytes)
     while (at < end) {
         uint64_t tag = varint(&at), length = varint(&at);
         const unsigned char *piece = at, *stop = at + length;
-        if ((tag & 7) != 2) continue; /* a number, which was read as a length */
+        if ((tag & 7) != 2) continue; /* a varint, already read as the length */
         at = stop;
         if (tag >> 3 != 1) continue;
         types[count] = NORMAL;
@@ -340,7 +340,7 @@ static size_t read_pieces(char *text, size_t bytes)
     return count;
 }
 
-/* A sentencepiece model by its scores against the merges that were made of it. */
+/* A SentencePiece model with its scores against the merges derived from it. */
 static void test_gguf_scores(void **state)
 {
     static const char *const folders[] = {"llama-2", "mistral-v0.1"};
@@ -373,8 +373,8 @@ static void test_gguf_scores(void **state)
     }
 }
 
-/* The greedy runs of the golden folders: the texts of their ids, which are arbitrary, so that many
- * are not whole characters. */
+/* Decoding the ids of the golden folders' greedy runs, which are arbitrary, so that many are
+ * incomplete UTF-8 sequences. */
 static void check_golden(const char *folder)
 {
     char path[PATH_MAX];
@@ -405,7 +405,7 @@ static void test_golden(void **state)
     judge_each(judge_folder("PJ_GOLDEN"), check_golden);
 }
 
-/* A conversation as the model's makers write and encode it. */
+/* A conversation rendered and encoded as by the model's authors. */
 static void test_chat(void **state)
 {
     (void)state;

@@ -7,15 +7,16 @@ Usage: check.py PROGRAM SOURCE_ROOT LIBRARY_FOLDER
 2. Every option that a document shows after `perjoule COMMAND` is one that the command has.
 3. Every command of `perjoule help` is mentioned in the README or the guide; every `make` target that
    a document names is one; help names every power source.
-4. Every sentence that docs/troubleshooting.md quotes is one that the program can print.
+   It lists every value of an option that has fixed ones, and a letter stands for the same option in every command.
+4. The program can print every sentence that docs/troubleshooting.md quotes.
 5. Every line of the ```sh blocks of README, guide and tutorials runs: in order, in one fresh folder
    per document, with its own home and data folders, `models/demo` and `examples` available and no
    sensors. A fenced block with a file's name after its language (```python budget.py) becomes
-   that file. Remarks after a command: `# exits N` expects that code; `# not here: WHY` leaves the
-   line out. The server of another engine that a document has at port 8080 is a stand-in, and a trace of
-   PyTorch that a document imports is written to cover the power file beside it. Lines of make, sudo and
-   git are always left out: they build, or change the machine.
-   Runs that a `perjoule compare` compares differ in one setting: otherwise the example misleads.
+   that file. Remarks after a command: `# exits N` expects that exit code; `# not here: WHY` skips the line. A fake
+   server stands in for another engine at port 8080, and a PyTorch trace that a document imports is generated to cover
+   the power file used with it. Commands of make, sudo and git are always skipped: they build, or change the machine.
+   Runs that a `perjoule compare` compares differ in one setting: otherwise the example misleads. A run on
+   `--power replay:` has energy: otherwise its recording is too short.
 6. Every query of the ```sql blocks finds something in a database with one run.
 """
 import csv
@@ -59,7 +60,7 @@ def name_of(path):
 
 
 def anchors(path):
-    """The anchors that a forge makes of headings: lower case, blanks to dashes, no punctuation."""
+    """The anchors that code hosting sites derive from headings: lower case, blanks to dashes, no punctuation."""
     found = set()
     for heading in re.findall(r"^#+ +(.*?)\s*$", FENCE.sub("", path.read_text()), re.M):
         slug = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
@@ -98,6 +99,19 @@ def read_help():
         found[name] = set(re.findall(r"^ +(?:-\w, )?(--[\w-]+)", text, re.M))
         found[name] |= set(re.findall(r"^ +(-\w), --", text, re.M)) | {"--help", "-h"}
     return found
+
+
+def check_help(known):
+    """Help lists every value of an option that has fixed ones; a letter stands for the same option in every command."""
+    letters = {}
+    for name in known:
+        for row in output(*name.split(), "--list-options").splitlines():
+            option, _, choices, text = [*row.split("\t"), "", "", ""][:4]
+            missing = [c for c in choices.split() if not re.search(rf"(?<![\w-]){re.escape(c)}", text)]
+            report(not missing, f"perjoule {name} --help: --{option} does not list {missing}")
+        for letter, option in re.findall(r"^ +-(\w), --([\w-]+)", output(*name.split(), "--help"), re.M):
+            first = letters.setdefault(letter, (option, name))
+            report(first[0] == option, f"-{letter} is --{option} for {name}, and --{first[0]} for {first[1]}")
 
 
 def commands_in(line):
@@ -190,7 +204,7 @@ def check_targets(path):
 
 
 def literals():
-    """All string literals of the sources and scripts, neighbours joined, conversions as dots."""
+    """All string literals of the sources and scripts; adjacent literals are joined, printf conversions become dots."""
     texts = []
     for path in sorted((ROOT / "src").rglob("*.[ch]")):
         source = path.read_text()
@@ -217,7 +231,7 @@ def check_quotes(path):
 
 
 def furnish(folder):
-    """A home without sensors, with the program, the demo model and the examples."""
+    """A home folder without sensors, with the program, the demo model and the examples."""
     for name in ("bin", "home", "nothing", "work/models"):
         (folder / name).mkdir(parents=True)
     (folder / "bin/perjoule").symlink_to(PROGRAM)
@@ -233,7 +247,7 @@ def furnish(folder):
 
 
 def serve(line, folder, env):
-    """Starts a server on a free port, waits until it listens, ends it; what went wrong, or ""."""
+    """Starts a server on a free port, waits until it listens, and ends it; returns the error, or ""."""
     words = shlex.split(line, comments=True)
     while re.match(r"\w+=", words[0]):
         key, value = words.pop(0).split("=", 1)
@@ -250,7 +264,7 @@ def serve(line, folder, env):
 
 
 def pass_through(line, folder, env):
-    """Starts the proxy, sends a request through it, ends it; what went wrong, or ""."""
+    """Starts the proxy, sends a request through it, and ends it; returns the error, or ""."""
     words = shlex.split(re.sub(r"(--listen 127.0.0.1):\d+", r"\1:0", line))
     question = json.dumps({"messages": [{"role": "user", "content": "Hi"}]}).encode()
     with subprocess.Popen(words, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -270,7 +284,8 @@ def pass_through(line, folder, env):
 
 
 def write_trace(line, folder):
-    """The trace that a line imports: an operator of 100 ms in a range, each half second of the recorded power."""
+    """Writes the trace that a command imports: an operator of 100 ms within a range every half second of the recorded
+    power."""
     words = shlex.split(line, comments=True)
     trace, power = (folder / words[words.index(option) + 1] for option in ("--torch-trace", "--power"))
     with power.open() as lines:
@@ -282,7 +297,7 @@ def write_trace(line, folder):
 
 
 def run(line, folder, env):
-    """What went wrong, or ""."""
+    """Runs the line; returns the error, or ""."""
     if " --torch-trace " in line:
         write_trace(line, folder)
     line = line.replace("http://127.0.0.1:8080", ENGINE.url)
@@ -309,6 +324,15 @@ def check_comparison(path, line, folder, env):
     report(isinstance(found, list) and len(found) <= 1, f"{name_of(path)}: {line}", f"compares runs that differ in {found}")
 
 
+def check_energy(path, line, folder, env):
+    """A recording that is played back must be long enough for the run."""
+    done = subprocess.run(["perjoule", "show", "last", "--json"], cwd=folder, env=env, capture_output=True, text=True,
+                          timeout=SECONDS)
+    shown = json.loads(done.stdout) if done.returncode == 0 else {}
+    report(shown.get("total_energy_mj") is not None, f"{name_of(path)}: {line}",
+           f"its energy is unavailable: {shown.get('warnings')} {done.stderr}")
+
+
 def check_runs(path):
     with tempfile.TemporaryDirectory() as top:
         folder = pathlib.Path(top).resolve()
@@ -325,6 +349,8 @@ def check_runs(path):
                     continue
                 wrong = run(line, folder / "work", env)
                 report(not wrong, f"{name_of(path)}: {line}", wrong)
+                if line.startswith("perjoule run --power replay:"):
+                    check_energy(path, line, folder / "work", env)
                 if line.startswith("perjoule compare "):
                     check_comparison(path, line, folder / "work", env)
 
@@ -355,6 +381,7 @@ def main():
         check_options(path, known)
         check_targets(path)
         check_queries(path)
+    check_help(known)
     check_mentions(known)
     check_sources()
     check_quotes(ROOT / "docs/troubleshooting.md")

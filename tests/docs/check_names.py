@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""Checks that what the developers' documents name exists: files, functions, types and routes.
-
-Usage: check_names.py ROOT. A name is a piece of code between backticks. `src/` may be left out of a
+"""Checks that files, functions, types and routes named in the developer documents exist. Usage: check_names.py ROOT. A
+name is code between backticks. `src/` may be left out of a
 path, and the folder of a file whose name occurs once; * stands for anything, <name> for a choice.
 """
 import json
@@ -16,7 +15,7 @@ FILE = re.compile(r"[\w./*<>-]+\.(?:c|h|py|sh|ts|tsx|build|abi|map|txt)$")
 FOLDER = re.compile(r"(?:src|tests|tools|docs|ui|python|include|packaging|models|bench)(?:/[\w<>-]+)*/$")
 NAME = re.compile(r"\bpj_\w+")
 ROUTE = re.compile(r"(?:GET|POST|DELETE) (/[\w/{}…]*)")
-# Written by the examples of a document, or made by a build.
+# Created by the examples of a document, or by a build.
 ELSEWHERE = {"program.c"}
 
 

@@ -2,7 +2,7 @@
 """Validates exports against their formats. Records runs of the demo model with a simulated sensor (one
 prompt, a batch, and one without any sensor), exports each in every format, and checks
 
-  json        against docs/schema/run-export.schema.json, and that importing and exporting it again gives the same
+  json        against docs/schema/run-export.schema.json, and that importing and re-exporting it gives the same file
   csv         line by line against the tables of the database
   trace       by the rules of the trace event format as Perfetto reads it
   speedscope  by the rules of its file format
@@ -31,14 +31,14 @@ RUNS = {
     "batch": ["-n", "8", "--batch", "3", "--depth", "module", "--power", "sim:period_ms=5"],
     "no sensor": ["-n", "6", "--depth", "deep", "--power", "none"],
 }
-# Columns that say where rows lie in the database, and readings as a blob: not part of an export.
+# Not exported: columns that locate rows in the database, and readings as a blob.
 DATABASE_ONLY = {"component_metrics": {"first_operation_id", "operation_count"},
                  "run_rails": {"power_mw"}}
 NANOSECOND_US = 1e-3
 
 
 class Wrong(Exception):
-    """What is wrong, and where."""
+    """A violation and its location."""
 
 
 def claim(holds, text):
@@ -288,7 +288,7 @@ def broken_speedscope(data):
 # ---- runs ---------------------------------------------------------------------------------------
 
 class Context:
-    """A stored run: its id, how many rows it has in each table, and a way to read them."""
+    """A stored run: its id, its number of rows per table, and access to them."""
 
     def __init__(self, database, schema):
         self.schema = schema

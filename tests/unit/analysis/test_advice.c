@@ -1,4 +1,4 @@
-/* Advice on planted cases: each finds its rule, and only its rule. */
+/* Advice on constructed runs: each triggers its rule, and only that rule. */
 #include "analysis/advice.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-/* A run about which there is nothing to say: 4-bit weights, a batch, a quiet and fast sensor. */
+/* A run without advice: 4-bit weights, a batch, a sensor with little noise and a short interval. */
 static pj_advice_facts nothing(void)
 {
     return (pj_advice_facts){
@@ -34,7 +34,7 @@ static pj_advice_facts nothing(void)
         .decode_ms = 400,
         .relative_sd = 0.01,
         .idle_mw = 5000,
-        .decode_flops = 1e12, /* not limited by bytes: as fast per FLOP as prefill */
+        .decode_flops = 1e12, /* not memory-bound: as fast per FLOP as prefill */
         .decode_bytes = 1e10,
         .weight_bytes = 9e9,
         .cache_bytes = 1e9,
@@ -98,7 +98,7 @@ static void add_neighbour(pj_advice_facts *f, uint32_t threads, uint32_t batch, 
 
 static void make_bytes_bound(pj_advice_facts *f)
 {
-    f->decode_flops = 2e10; /* a twentieth of what prefill did in that time */
+    f->decode_flops = 2e10; /* a twentieth of prefill's FLOP/s */
 }
 
 static void a_good_run_is_left_alone(void **state)
@@ -113,7 +113,7 @@ static void load_of_a_model_in_use(void **state)
     pj_advice_facts f = nothing();
     f.load_mj = 4000;
     f.total_mj = 14000;
-    only(&f, NULL); /* it may never run again */
+    only(&f, NULL); /* it may never be run again */
     f.same_model_last_hour = 3;
     const pj_advice *a = only(&f, "keep-resident");
     assert_true(fabs(a->share * a->mj - 4000) < 1e-6);
@@ -125,10 +125,10 @@ static void batches(void **state)
     pj_advice_facts f = nothing();
     make_bytes_bound(&f);
     const pj_advice *a = only(&f, "batch-up");
-    assert_true(a->hi <= 0.5 * 0.6 + 1e-12); /* half of what reads weights */
+    assert_true(a->hi <= 0.5 * 0.6 + 1e-12); /* half of the components that read weights */
     assert_string_equal(a->basis, "predicted");
     f.memory_bytes = 1.1e9;
-    only(&f, NULL); /* no room */
+    only(&f, NULL); /* no room to grow */
     f = nothing();
     f.batch = 16;
     only(&f, NULL);
@@ -139,7 +139,7 @@ static void batches(void **state)
     only(&f, NULL);
 }
 
-/* Weights of 16 bits in a batch that has no room to grow. */
+/* 16-bit weights in a batch that cannot grow. */
 static void weights_in_many_bits(void **state)
 {
     pj_advice_facts f = nothing();
@@ -149,7 +149,7 @@ static void weights_in_many_bits(void **state)
     const pj_advice *a = only(&f, "dtype");
     assert_non_null(strstr(a->test, "--dtypes bf16,q8_0"));
     add_neighbour(&f, 8, 1, "q8_0", 0.99);
-    only(&f, NULL); /* it was measured to save nothing */
+    only(&f, NULL); /* measured: it saves nothing */
     f.neighbours[0].ratio = 0.6;
     f.neighbours[0].lo = 0.58;
     f.neighbours[0].hi = 0.62;
@@ -175,7 +175,7 @@ static void threads_beyond_the_bandwidth(void **state)
     add_neighbour(&f, 4, 1, "q4_0", 0.7);
     f.neighbours[0].speed = 0.98;
     only(&f, "threads");
-    f.neighbours[0].speed = 0.5; /* as much slower as there are fewer: they were of use */
+    f.neighbours[0].speed = 0.5; /* speed fell in proportion to threads: they were useful */
     only(&f, NULL);
 }
 
@@ -250,7 +250,7 @@ static void a_machine_that_waits(void **state)
     f.window_ms = 3000e3;
     f.window_busy_ms = 100e3;
     f.window_runs = 20;
-    only(&f, NULL); /* one prompt again and again is a measurement */
+    only(&f, NULL); /* the same prompt repeated is a measurement, not a workload */
     f.window_prompts = 15;
     only(&f, "idle");
     f.window_busy_ms = 2800e3;
@@ -281,7 +281,7 @@ static void no_energy_no_savings(void **state)
     only(&f, NULL);
 }
 
-/* The largest saving comes first, what limits trust before it. */
+/* Advice is sorted by saving, after what limits the reliability. */
 static void order(void **state)
 {
     pj_advice all[32];

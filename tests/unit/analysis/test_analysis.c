@@ -1,4 +1,4 @@
-/* Tests of two samples against published values, against themselves, and outliers. */
+/* Two-sample tests: published values, false positives; and detection of outliers. */
 #include "analysis/anomalies.h"
 #include "analysis/compare.h"
 #include "analysis/cost.h"
@@ -97,7 +97,7 @@ static void holm_steps_down(void **state)
     assert_near(q[1], 0.04, 1e-12);
     assert_near(q[4], 0.04, 1e-12);
     assert_near(q[3], 0.06, 1e-12);
-    assert_near(q[0], 0.06, 1e-12); /* never below the one before */
+    assert_near(q[0], 0.06, 1e-12); /* monotonic */
     assert_true(isnan(q[2]));
 }
 
@@ -121,7 +121,7 @@ static void outliers_stand_out(void **state)
     assert_true(fabs(found[0].score) >= fabs(found[1].score));
 }
 
-/* Rounding noise on a flat rail is no anomaly, and a real one on it still is. */
+/* Rounding noise on a flat rail is no anomaly; a real anomaly on it is still found. */
 static void flat_lines_have_none(void **state)
 {
     double values[200], work[200];
@@ -136,7 +136,7 @@ static void flat_lines_have_none(void **state)
     assert_int_equal(pj_anomalies_find(values, 200, 5, 1e6, work, found, 20), 0);
 }
 
-/* Of planted outliers nine in ten are found, and nine in ten of what is found was planted. */
+/* Recall and precision of planted outliers are at least 90 %. */
 static void planted_outliers_are_found(void **state)
 {
     enum { N = 1000, PLANTED = 12 };

@@ -1,4 +1,4 @@
-/* Ratios, their decomposition and the sentence, on planted differences and on none. */
+/* Ratios, their decomposition and the verdict sentence, with planted differences and without. */
 #include "analysis/decompose.h"
 #include "analysis/ratio.h"
 #include "analysis/verdict.h"
@@ -17,7 +17,7 @@ static void assert_near(double a, double b, double reach)
     if (!(fabs(a - b) <= reach)) fail_msg("%.12g is not %.12g", a, b);
 }
 
-/* Joules per token of a run: a level, spread between runs, now and then a disturbed one. */
+/* Joules per token of a run: a level, variation between runs, and occasional outliers. */
 static double draw(pj_random *random, double level, double cv, double disturbed)
 {
     double value = level * exp(cv * pj_random_normal(random));
@@ -40,7 +40,8 @@ static pj_outcome compare(pj_random *random, size_t n, double factor, double cv,
     return judgement.outcome;
 }
 
-/* Of 1000 pairs that are alike, at most 5 % (and what chance adds to that) are called different. */
+/* Type I error: of 1000 pairs without a difference, at most 5 % (plus sampling error) are called
+ * different. */
 static void alike_is_seldom_called_different(void **state)
 {
     static const size_t sizes[] = {2, 3, 4, 5, 6, 10};
@@ -55,11 +56,11 @@ static void alike_is_seldom_called_different(void **state)
         }
 }
 
-/* A difference of 3 % with 10 repeats is found as often as the stated power says. */
+/* A difference of 3 % with 10 repeats is detected as often as the stated statistical power. */
 static void a_planted_difference_is_found(void **state)
 {
     pj_random random = {7};
-    double cv = 0.0223; /* 3 % is what 10 a side show with 80 % */
+    double cv = 0.0223; /* 10 repeats per side detect 3 % with 80 % power */
     assert_near(pj_detectable(cv, 10), 0.03, 3e-4);
     assert_near(pj_repeats_for(cv, 0.03), 10, 0.3);
     int found = 0;
@@ -99,11 +100,11 @@ static void permutations_are_counted(void **state)
     assert_true(isnan(pj_permutation_p(low, 0, high, 3)));
     double many_a[40], many_b[40];
     for (int i = 0; i < 40; i++) many_a[i] = i, many_b[i] = i + 30;
-    double p = pj_permutation_p(many_a, 40, many_b, 40); /* random ways */
+    double p = pj_permutation_p(many_a, 40, many_b, 40); /* random permutations */
     assert_true(p > 0 && p < 1e-3);
 }
 
-/* The test of small groups decides where it can, else Welch does. */
+/* The permutation test decides for small groups, otherwise Welch's t-test. */
 static void small_groups_are_permuted(void **state)
 {
     const double a[] = {1, 1.01, 1.02, 1.03}, b[] = {1.1, 1.11, 1.12, 1.13};
@@ -119,7 +120,7 @@ static void small_groups_are_permuted(void **state)
     assert_true(isnan(r.p) && isnan(r.lo) && r.ratio > 1);
 }
 
-/* Two devices: what separates two tight groups is within the calibration of their sensors. */
+/* Two devices: the difference between two tight groups is within the sensors' calibration error. */
 static void gain_counts_between_devices(void **state)
 {
     const double a[] = {1, 1.001, 1.002, 0.999, 1, 1}, b[] = {1.05, 1.051, 1.049, 1.05, 1.05, 1.05};
@@ -159,7 +160,7 @@ static void terms_add_up_to_the_difference(void **state)
 {
     pj_random random = {3};
     pj_term terms[41];
-    double difference = 0.7, sum = 0, first = INFINITY; /* 0.7: what no part explains */
+    double difference = 0.7, sum = 0, first = INFINITY; /* 0.7: the residual */
     for (int i = 0; i < 40; i++) {
         terms[i] = (pj_term){.phase = "decode", .name = "x"};
         if (i % 7) terms[i].ms_a = pj_random_unit(&random), terms[i].mj_a = pj_random_unit(&random);
@@ -230,7 +231,7 @@ static void sentences_say_what_is_known(void **state)
     f.single_lo = f.single_hi = NAN;
     pj_verdict_write(&f, &j, text, sizeof text);
     assert_int_equal(j.outcome, PJ_OUTCOME_SINGLE);
-    f.single_lo = 0.69998; /* no interval within the digits shown */
+    f.single_lo = 0.69998; /* no interval: narrower than the digits shown */
     f.single_hi = 0.70002;
     pj_verdict_write(&f, &j, text, sizeof text);
     assert_non_null(strstr(text, "needs 0.7 times the energy"));

@@ -1,4 +1,5 @@
-/* Power laws: planted exponents are found, intervals cover them, and too little is refused. */
+/* Power laws: planted exponents are recovered, intervals cover them, and too little data is
+ * refused. */
 #include "analysis/law.h"
 #include "base/random.h"
 

@@ -1,5 +1,5 @@
-/* The energy of a part by difference and by attribution: what is paired, what is refused, and that
- * intervals hold planted truth. */
+/* The energy of a component by ablation (difference of runs) and by attribution: pairing, refusals,
+ * and intervals that cover the planted truth. */
 #include "analysis/part_cost.h"
 #include "base/random.h"
 
@@ -18,7 +18,7 @@ typedef struct world {
     double part, drift, noise, sensor_sd, share_error;
 } world;
 
-/* Runs of 1 J that warm up from block to block; a run without the part takes `part` less. */
+/* Runs of 1 J with a drift from block to block; a run without the component takes `part` less. */
 static void measure(const world *w, pj_random *random, pj_part_cost *cost)
 {
     pj_part_run whole[BLOCKS], without[BLOCKS];
@@ -26,7 +26,7 @@ static void measure(const world *w, pj_random *random, pj_part_cost *cost)
     for (uint32_t i = 0; i < BLOCKS; i++) {
         double level = 1 + w->drift * i;
         whole[i] = (pj_part_run){level + w->noise * pj_random_normal(random), i, w->sensor_sd};
-        /* in another order than the former */
+        /* in another order than the runs above */
         without[BLOCKS - 1 - i] =
             (pj_part_run){level - w->part + w->noise * pj_random_normal(random), i, w->sensor_sd};
         shares[i] = (pj_part_share){w->part + w->share_error, 0.01 * w->part};

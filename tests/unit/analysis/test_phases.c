@@ -1,5 +1,5 @@
-/* Phases of traces whose tags were removed: share of samples right, calibration of the confidence,
- * and traces that say nothing. */
+/* Phase detection in untagged traces: accuracy per sample, calibration of the confidence, and
+ * traces without information. */
 #include "analysis/phases.h"
 #include "base/random.h"
 
@@ -33,7 +33,8 @@ static double between(pj_random *r, double lo, double hi)
     return lo + (hi - lo) * pj_random_unit(r);
 }
 
-/* One to three requests on a machine of its own scale; phases differ by more than twice the noise.
+/* One to three requests on a machine with a random power scale; phases differ by more than twice
+ * the noise.
  */
 static void make(made *m, pj_random *r)
 {
@@ -140,6 +141,37 @@ static void confidence_is_calibrated(void **state)
     assert_true(fabs(s.told - s.right) < 0.03 * s.all);
 }
 
+/* A reading of 20 ms that holds the end of idle time and the beginning of prefill belongs to the
+ * one that fills more of it, and is less certain than those around it. */
+static void mixed_readings_belong_to_the_longer_phase(void **state)
+{
+    static const double idle_shares[] = {0.3, 0.45, 0.55, 0.7};
+    static uint8_t phase[MOST];
+    static double confidence[MOST];
+    made *m = malloc(sizeof *m);
+    pj_phase_model model;
+    pj_phase_model_prior(&model);
+    for (size_t k = 0; k < sizeof idle_shares / sizeof *idle_shares; k++) {
+        pj_random r = {11 + k};
+        double of_idle = idle_shares[k];
+        m->count = 0;
+        stretch(m, &r, PJ_PHASE_IDLE, 50, 10e3, 0.01);
+        stretch(m, &r, of_idle > 0.5 ? PJ_PHASE_IDLE : PJ_PHASE_PREFILL, 1,
+                of_idle * 10e3 + (1 - of_idle) * 60e3, 0.01);
+        stretch(m, &r, PJ_PHASE_PREFILL, 40, 60e3, 0.01);
+        stretch(m, &r, PJ_PHASE_DECODE, 200, 40e3, 0.01);
+        for (size_t i = 0; i < m->count; i++) m->t_ms[i] = 20 * (double)i;
+        pj_phase_trace t = trace_of(m, false);
+        assert_int_equal(pj_phases_detect(&t, &model, phase, confidence), 3);
+        for (size_t i = 0; i < m->count; i++) assert_int_equal(phase[i], m->phase[i]);
+        size_t first = of_idle > 0.5 ? 51 : 50; /* of prefill */
+        assert_true(confidence[first] < confidence[first + 1]);
+        assert_true(confidence[first - 1] < confidence[first - 2]);
+        assert_true(confidence[first + 3] < confidence[first + 10]);
+    }
+    free(m);
+}
+
 static void the_prior_finds_the_shape_of_a_request(void **state)
 {
     made *m = malloc(sizeof *m);
@@ -190,14 +222,35 @@ static void change_points_are_where_the_level_changes(void **state)
     assert_int_equal(begin[2], 33);
 }
 
+/* A trace too long for the full search, which is binned first: changes are still located to the
+ * sample. */
+static void change_points_of_long_traces_are_exact(void **state)
+{
+    enum { LONG = 20011 };
+    static const size_t at[] = {0, 3333, 3401, 11007, 16001};
+    static double values[LONG];
+    static size_t begin[LONG];
+    pj_random r = {3};
+    (void)state;
+    for (size_t i = 0; i < LONG; i++) {
+        size_t k = 0;
+        while (k + 1 < sizeof at / sizeof *at && at[k + 1] <= i) k++;
+        values[i] = (k % 2 ? 1.5 : 0.2 * (double)k) + 0.02 * pj_random_normal(&r);
+    }
+    assert_int_equal(pj_change_points(values, LONG, begin), sizeof at / sizeof *at);
+    for (size_t k = 0; k < sizeof at / sizeof *at; k++) assert_int_equal(begin[k], at[k]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tags_that_were_removed_are_found),
         cmocka_unit_test(confidence_is_calibrated),
+        cmocka_unit_test(mixed_readings_belong_to_the_longer_phase),
         cmocka_unit_test(the_prior_finds_the_shape_of_a_request),
         cmocka_unit_test(flat_and_short_traces_are_unknown),
         cmocka_unit_test(change_points_are_where_the_level_changes),
+        cmocka_unit_test(change_points_of_long_traces_are_exact),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Plans of experiments: what is refused, cells, order, and when a cell has had enough. */
+/* Plans of experiments: refusals, cells, order, and the stopping rule of a cell. */
 #include "analysis/plan.h"
 
 #include <math.h>
@@ -73,9 +73,16 @@ static void every_cell_is_another(void **state)
     }
     assert_string_equal(names[0], "bf16, batch 1, in 4");
     pj_arena_fini(&arena);
+    assert_int_equal(parse("{\"ablate\":[\"mlp\"]}", &arena, &plan), PJ_OK);
+    pj_plan_cell_name(&plan, 0, names[0], sizeof names[0]);
+    pj_plan_cell_name(&plan, 1, names[1], sizeof names[1]);
+    assert_string_equal(names[0], "the whole model");
+    assert_string_equal(names[1], "without mlp");
+    pj_arena_fini(&arena);
 }
 
-/* Each block holds every cell once; orders repeat with the seed and differ between blocks. */
+/* Randomised blocks: each has every cell once; the order is determined by the seed and differs
+ * between blocks. */
 static void blocks_are_complete_and_shuffled(void **state)
 {
     pj_arena arena;
@@ -109,7 +116,7 @@ static void cells_stop_when_precise(void **state)
     pj_plan plan;
     const double tight[] = {1, 1.001, 0.999, 1}, wide[] = {1, 1.5, 0.7, 1.2};
     assert_int_equal(parse("{\"precision\":0.01,\"repeat\":4}", &arena, &plan), PJ_OK);
-    assert_false(pj_plan_is_enough(&plan, tight, 2)); /* three at least */
+    assert_false(pj_plan_is_enough(&plan, tight, 2)); /* at least three */
     assert_true(pj_plan_is_enough(&plan, tight, 3));
     assert_false(pj_plan_is_enough(&plan, wide, 3));
     assert_true(pj_plan_is_enough(&plan, wide, 4)); /* the limit */

@@ -1,4 +1,4 @@
-/* Predictions of planted machines: error and coverage for runs left out, and refusals. */
+/* Predictions for simulated machines: error and coverage on held-out runs, and refusals. */
 #include "analysis/predict.h"
 #include "base/random.h"
 
@@ -12,8 +12,9 @@
 
 enum { RUNS = 48 };
 
-/* A machine whose time is the smooth maximum of computing and reading, with noise: not quite what
- * is fitted. Six shapes, two weight types, lengths of 16 to 2048, batches of 1 to 8. */
+/* A machine whose time is the smooth maximum of compute and memory time, with noise: deliberately
+ * not exactly the fitted model. Six shapes, two weight types, lengths of 16 to 2048, batches of 1
+ * to 8. */
 static void make_run_of(pj_random *random, pj_known_run *run)
 {
     static const double parameters[] = {0.14e9, 0.36e9, 0.5e9, 1.1e9, 1.7e9, 3e9};
@@ -83,7 +84,7 @@ static void nothing_is_said_outside_of_what_was_seen(void **state)
     far.output = 1e6;
     pj_predict(runs, RUNS, &far, &p);
     assert_non_null(p.refusal);
-    /* The nearest runs are named in order, whether or not anything is predicted. */
+    /* The nearest runs are listed in order, with or without a prediction. */
     far = runs[9].work;
     far.input *= 1.0001;
     pj_predict(runs, RUNS, &far, &p);

@@ -1,4 +1,4 @@
-/* Published figures: the nearest come first, and nothing is compared across scopes. */
+/* Published figures: sorted by similarity, and never compared across different energy scopes. */
 #include "analysis/published.h"
 
 #include <math.h>
@@ -57,7 +57,7 @@ static void other_scopes_have_none(void **state)
     ask.is_modelled = 1;
     pj_published_near(&ask, b);
     assert_true(isnan(b[0].ratio) && has_caveat(&b[0], "modelled"));
-    ask.active_parameters = 2e6; /* nothing published is near */
+    ask.active_parameters = 2e6; /* no published figure is similar */
     assert_int_equal(pj_published_near(&ask, b), 0);
     ask.active_parameters = NAN;
     assert_int_equal(pj_published_near(&ask, b), 0);

@@ -1,5 +1,5 @@
-/* Anomalies among tokens: planted ones are found with their cause, flat rails have none, and the
- * sensor's resolution is a floor. */
+/* Anomalous tokens: planted ones are found with their cause, flat rails have none, and the sensor's
+ * resolution is a lower bound of the threshold. */
 #include "analysis/forest.h"
 #include "analysis/token_anomalies.h"
 #include "base/random.h"
@@ -19,7 +19,7 @@ typedef struct made {
     pj_anomaly_cause planted[TOKENS];
 } made;
 
-/* Work that grows with the position, noise of 1 %, and one anomaly of a cause every 50 tokens. */
+/* Work growing with the position, 1 % noise, and every 50 tokens an anomaly of a given cause. */
 static void make(made *m, pj_random *r, double noise)
 {
     static const pj_anomaly_cause kinds[] = {PJ_CAUSE_DISTURBED, PJ_CAUSE_THROTTLED,
@@ -92,7 +92,7 @@ static void flat_rails_have_none(void **state)
     }
     pj_token_figures f = {.count = TOKENS, .duration_ms = m.duration, .energy_mj = m.energy};
     assert_int_equal(pj_token_anomalies_find(&f, 1, found, PJ_TOKEN_ANOMALIES_MAX), 0);
-    /* Steps of the sensor's resolution are its noise. */
+    /* Quantisation steps of the sensor count as noise. */
     for (int i = 0; i < TOKENS; i++) m.energy[i] = 300 + (i % 97 == 50 ? 20 : 0);
     assert_true(pj_token_anomalies_find(&f, 1, found, PJ_TOKEN_ANOMALIES_MAX) > 0);
     f.resolution_mj = 20;
@@ -118,7 +118,7 @@ static void ordinary_runs_have_few(void **state)
     assert_true(false_ones <= RUNS * TOKENS / 2000);
 }
 
-/* Each figure of the row is ordinary by itself; together they are not. */
+/* A multivariate outlier: each value is ordinary, their combination is not. */
 static void the_forest_sees_combinations(void **state)
 {
     enum { ROWS = 300 };

@@ -1,4 +1,4 @@
-/* Feeding recorded bytes. */
+/* Replays recorded bytes; see replayed.h. */
 #include "replayed.h"
 
 #include <string.h>

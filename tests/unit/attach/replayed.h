@@ -1,5 +1,5 @@
-/* An answer as bytes on a connection, fed through wire, events and exchange as client and proxy do
- * it, cut wherever a test likes. */
+/* Replays a response through wire, events and exchange as client and proxy do, split into reads at
+ * arbitrary positions. */
 #ifndef PJ_TEST_REPLAYED_H
 #define PJ_TEST_REPLAYED_H
 
@@ -10,13 +10,13 @@ typedef struct replayed {
     pj_exchange *exchange;
     pj_wire_head head;
     pj_wire_body body;
-    pj_buffer waiting; /* the head so far */
+    pj_buffer waiting; /* received part of the head */
     bool has_head, broken;
 } replayed;
 
 void replay_begin(replayed *r, const char *path, const char *request_body);
 void replay_feed(replayed *r, const char *bytes, size_t count, int64_t at_ns);
-void replay_end(replayed *r, int64_t at_ns); /* the connection was closed */
+void replay_end(replayed *r, int64_t at_ns); /* end of the connection */
 void replay_fini(replayed *r);
 
 #endif

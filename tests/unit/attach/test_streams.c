@@ -1,6 +1,6 @@
 /*
- * Answers of servers, written by hand after their published documentation: each is replayed whole
- * and cut at every byte, and has to give the same tokens, counts and text.
+ * Responses of servers, handwritten from their published documentation: each is replayed whole and
+ * split at every byte, and must give the same tokens, counts and text.
  */
 #include "replayed.h"
 
@@ -23,7 +23,7 @@ typedef struct answer_case {
     const char *name, *path, *request, *bytes;
     const char *text;
     int64_t input, cached;
-    uint64_t output, tokens; /* as counted; as rows */
+    uint64_t output, tokens; /* total; as rows */
     bool approximate, spread, contradictory;
     pj_exchange_outcome outcome;
     const char *failure;
@@ -238,7 +238,7 @@ static void test_times(void **state)
     replay_fini(&r);
 }
 
-/* An event without end, and an answer without end: memory stays within bounds. */
+/* An unterminated event and an endless response: memory stays bounded. */
 static void test_endless(void **state)
 {
     replayed r;

@@ -1,5 +1,5 @@
-/* Heads, bodies and addresses: what is understood, and what is refused because two parties could
- * read it differently. */
+/* HTTP heads, bodies and addresses: what is parsed, and what is rejected as ambiguous (request
+ * smuggling). */
 #include "attach/url.h"
 #include "attach/wire.h"
 
@@ -96,7 +96,7 @@ static void test_fields(void **state)
     assert_int_equal(count, 3);
 }
 
-/* Payload and whether the body was complete, however it is cut. */
+/* Payload and completeness of the body, however it is split. */
 static void check_body(pj_body_kind kind, const char *raw, const char *payload, bool done)
 {
     for (size_t cut = 1; cut <= strlen(raw); cut++) {

@@ -1,5 +1,5 @@
-/* Shares of a batch's steps: every rule, batches of several sizes, prompts of several lengths, sums
- * to the nanojoule, and parts that add up to each token. */
+/* Sharing a batch's steps between sequences: every rule, several batch sizes and prompt lengths,
+ * exact sums in nanojoules, and components that sum to each token. */
 #include "attribution/batch.h"
 
 #include <math.h>
@@ -14,7 +14,8 @@
 enum { MOST = 8, STEPS = 5, LAYERS = 2 };
 
 /* `batch` sequences with a prefill and STEPS decode steps; each step has layers with a projection
- * and an attention, and a component outside them. Energies are odd, so that nothing divides evenly.
+ * and an attention, and a component outside them. Energies are chosen so that nothing divides
+ * evenly.
  */
 typedef struct made {
     pj_run_data d;
@@ -97,7 +98,7 @@ static made *make(uint32_t batch, const char *rule, bool lengths)
     return m;
 }
 
-/* Sums to the nanojoule, and parts that add up to each token, for every rule and size. */
+/* Exact sums, and components that sum to each token, for every rule and size. */
 static void steps_and_tokens_add_up(void **state)
 {
     static const char *const rules[] = {"bytes", "tokens", "equal", NULL};
@@ -148,7 +149,8 @@ static void prefill_goes_by_length(void **state)
     }
 }
 
-/* Only net energy of attention goes by context: idle power and weights are shared equally. */
+/* Only attention's net energy is shared by context length; idle power and weights are shared
+ * equally. */
 static void bytes_splits_attention_by_context(void **state)
 {
     made *m = make(3, "bytes", true);
@@ -183,7 +185,7 @@ static void other_rules_do_not_look_at_context(void **state)
     }
 }
 
-/* Two tokens of one sequence in a step (speculation): by tokens they count twice, by sequence once.
+/* Two tokens of one sequence in a step (speculation): they count twice by tokens, once by sequence.
  */
 static void tokens_and_sequences_differ(void **state)
 {
@@ -198,7 +200,7 @@ static void tokens_and_sequences_differ(void **state)
     }
 }
 
-/* What is named is what was applied. */
+/* The stored rule is the one applied. */
 static void unknown_lengths_fall_back_to_equal(void **state)
 {
     made *m = make(3, NULL, false);

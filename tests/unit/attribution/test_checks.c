@@ -1,4 +1,4 @@
-/* The effect of findings about a run's rails: its warnings and the gain uncertainty. */
+/* Effects of rail checks on a run: warnings and gain uncertainty. */
 #include "attribution/joules.h"
 #include "base/clock.h"
 
@@ -92,7 +92,7 @@ static void the_same_fault_of_two_rails_is_said_of_both(void **state)
             named[1] |= strstr(g.d.warnings[i].text, "gpu1") != NULL;
         }
     assert_true(named[0] && named[1]);
-    uint32_t once = g.d.warning_count; /* repeating it, as `import` does, adds nothing */
+    uint32_t once = g.d.warning_count; /* idempotent, because `import` repeats it */
     assert_int_equal(pj_joules_tell(&g.j, NULL), PJ_OK);
     assert_int_equal(g.d.warning_count, once);
     discard(&g);

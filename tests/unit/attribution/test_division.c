@@ -1,7 +1,7 @@
 /*
- * The machine's energy divided between concurrent runs: whatever begins and ends when, the shares
- * add up to the whole; a run that was alone is left alone; windows see the same energy; what the
- * sensors did not see stays unknown; memory does not grow with time.
+ * Dividing the machine's energy between concurrent runs: for any order of begins and ends the
+ * shares sum to the total; a run without overlap is unaffected; windows agree; time without
+ * readings stays unknown; memory does not grow with time.
  */
 #include "attribution/division.h"
 
@@ -33,14 +33,14 @@ static pj_division *make(pj_share_rule rule)
     return pj_division_new(rails, 2, rule);
 }
 
-/* Energy of a rail since time 0; its power varies, so that nothing adds up by luck. */
+/* Energy of a rail since time 0; its power varies, so that sums cannot agree by chance. */
 static double truth_uj(int rail, int64_t t_ns)
 {
     double ms = (double)t_ns / 1e6, mw = rail ? 3000 : 40000;
     return mw * (ms + 40 * (1 + sin(ms / 70 + rail)));
 }
 
-/* Readings of every 10 ms up to and including a time. */
+/* Readings every 10 ms up to and including a time. */
 static void read_until(pj_division *d, int64_t until_ns)
 {
     for (; read_ns <= until_ns; read_ns += 10 * MS)
@@ -129,7 +129,7 @@ static void overlapping_runs_divide_everything(void **state)
     pj_division_settle(d, 1400 * MS, 0);
     part pa = take(d, a), pb = take(d, b), pc = take(d, c);
     for (int r = 0; r < 2; r++) {
-        /* the same curve over the whole time, without borders */
+        /* the same curve over the whole time, undivided */
         double whole = 0;
         pj_division_window *w = pj_division_window_open(d, 103 * MS);
         pj_curve_energy e;
@@ -158,7 +158,7 @@ static void shares_are_announced_at_once(void **state)
     assert_int_equal(take(d, a).announced, 0);
     pj_division_member *b = enter(d, 200 * MS, 1);
     part p = take(d, a);
-    assert_int_equal(p.announced, 2); /* all until 200 ms, then a half */
+    assert_int_equal(p.announced, 2); /* everything until 200 ms, then half */
     assert_int_equal(p.determined, 0);
     read_until(d, 300 * MS);
     pj_division_settle(d, 300 * MS, 0);
@@ -174,7 +174,7 @@ static void weights_divide_in_proportion(void **state)
     read_until(d, 500 * MS);
     pj_division_weigh(d, a, 500 * MS, 0); /* it waits */
     read_until(d, 700 * MS);
-    pj_division_weigh(d, b, 700 * MS, 0); /* both do: half each */
+    pj_division_weigh(d, b, 700 * MS, 0); /* both wait: half each */
     leave(d, b, 900 * MS);
     leave(d, a, 950 * MS);
     read_until(d, 1000 * MS);
@@ -221,7 +221,7 @@ static void what_no_sensor_saw_is_unknown(void **state)
 {
     pj_division *d = make(PJ_SHARE_EQUAL);
     pj_division_member *a = enter(d, 100 * MS, 1), *b = enter(d, 200 * MS, 1);
-    read_until(d, 300 * MS); /* then the sensor falls silent */
+    read_until(d, 300 * MS); /* then readings stop */
     int64_t at_ns = 900 * MS;
     pj_division_leave(d, b, &at_ns);
     pj_division_settle(d, 2000 * MS, 0);
@@ -255,8 +255,8 @@ static void equal_times_still_make_parts(void **state)
     pj_division_free(d);
 }
 
-/* Ten minutes of requests that overlap, beside one run that goes on: what is not needed any more is
- * forgotten, which the time of the test shows (it would be quadratic). */
+/* Ten minutes of overlapping requests during one long run: data no longer needed is discarded;
+ * otherwise the test would take quadratic time. */
 static void long_sessions_stay_small(void **state)
 {
     pj_division *d = make(PJ_SHARE_EQUAL);

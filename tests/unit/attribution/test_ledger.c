@@ -1,7 +1,7 @@
 /*
- * Dividing a machine's energy between requests: parts add up to the whole under every rule,
- * whatever the order in which they are asked for; rates, contexts and cached tokens count as the
- * rules say; what sensors did not see stays unknown.
+ * Dividing a machine's energy between requests: shares sum to the total under every rule and in any
+ * order of queries; rates, contexts and cached tokens count as the rules define; time without
+ * readings stays unknown.
  */
 #include "attribution/ledger.h"
 
@@ -41,7 +41,7 @@ static pj_ledger *make(pj_batch_rule rule, const double *idle_mw, double weights
                                               .context_bytes = context});
 }
 
-/* Readings every 10 ms; power is a function of time, unevenly so that nothing adds up by luck. */
+/* Readings every 10 ms; power varies, so that sums cannot agree by chance. */
 static void read_until(pj_ledger *l, int64_t from_ns, int64_t until_ns, double cpu_mw)
 {
     static double cpu_uj, dram_uj;
@@ -66,8 +66,8 @@ static double machine(const pj_ledger *l, int64_t begin_ns, int64_t end_ns)
     return e.energy_mj;
 }
 
-/* Many requests at odd times, asked for in odd order: their sum is the machine's energy while any
- * was in flight. */
+/* Many requests at irregular times, queried in random order: they sum to the machine's energy while
+ * any was in flight. */
 static void check_conservation(pj_batch_rule rule)
 {
     enum { COUNT = 40 };
@@ -81,7 +81,7 @@ static void check_conservation(pj_batch_rule rule)
         end[i] = begin[i] + 5 * MS + rand() % (400 * (int)MS);
     }
     read_until(l, 0, 2500 * MS, 30000);
-    for (int i = 0; i < COUNT; i++) { /* in order of begin, each asked for when it has ended */
+    for (int i = 0; i < COUNT; i++) { /* in order of begin, each queried when it has ended */
         e[i] = pj_ledger_enter(l, begin[i], 1 + rand() % 500);
         if (i % 5) pj_ledger_prompt(e[i], rand() % 300, rand() % 50);
         int64_t t = begin[i] + (end[i] - begin[i]) / 3;
@@ -120,7 +120,7 @@ static void test_conservation(void **state)
     check_conservation(PJ_BATCH_EQUAL);
 }
 
-/* Two streams side by side, one three times as fast as the other. */
+/* Two concurrent streams, one three times as fast as the other. */
 static void test_rates(void **state)
 {
     (void)state;
@@ -143,7 +143,7 @@ static void test_rates(void **state)
     pj_ledger_free(l);
 }
 
-/* Weights are read once for both, contexts each for its own. */
+/* Weights are read once for both, each context only for its own stream. */
 static void test_contexts(void **state)
 {
     (void)state;
@@ -167,7 +167,8 @@ static void test_contexts(void **state)
     pj_ledger_free(l);
 }
 
-/* What was estimated before the sensor saw the end holds the final figure in its interval. */
+/* The interval of an estimate made before the sensor has covered the end contains the final figure.
+ */
 static void test_estimates(void **state)
 {
     (void)state;
@@ -190,7 +191,7 @@ static void test_estimates(void **state)
     pj_ledger_free(l);
 }
 
-/* A rail that stops: what it would have said is unknown, not zero. */
+/* A rail whose readings stop: its energy is unknown, not zero. */
 static void test_gaps(void **state)
 {
     (void)state;
@@ -222,7 +223,8 @@ static void test_nothing_known(void **state)
     pj_ledger_free(l);
 }
 
-/* A request that ends before anything is known of it has its part of what the machine last drew. */
+/* A request that ends before any reading covers it is estimated from the machine's last known
+ * power. */
 static void test_short(void **state)
 {
     (void)state;
@@ -247,8 +249,8 @@ static void test_short(void **state)
     pj_ledger_free(l);
 }
 
-/* Three streams, the third of which hangs in its prompt for most of the time. Settles what is
- * certain every `settle_ms`, or only at the end (0). */
+/* Three streams, the third of which spends most of the time in its prompt. Settles final shares
+ * every `settle_ms`, or only at the end (0). */
 static void run_streams(pj_ledger *l, int settle_ms, pj_ledger_entry **e)
 {
     const int64_t begin[] = {1000 * MS, 1003 * MS, 6000 * MS}, first[] = {1100, 1450, 9000};
@@ -266,7 +268,7 @@ static void run_streams(pj_ledger *l, int settle_ms, pj_ledger_entry **e)
     for (int i = 0; i < 3; i++) pj_ledger_leave(e[i], (10000 + i) * MS);
 }
 
-/* Settling what is certain from time to time gives the shares that settling all at the end does. */
+/* Settling incrementally gives the same shares as settling everything at the end. */
 static void test_certain(void **state)
 {
     (void)state;
@@ -293,7 +295,7 @@ static void test_certain(void **state)
     }
 }
 
-/* A rail that is read late keeps time from being certain: its part would be unknown. */
+/* A rail that is read late delays settling, because its share would be unknown. */
 static void test_certain_of_all_rails(void **state)
 {
     (void)state;
@@ -314,7 +316,7 @@ static void test_certain_of_all_rails(void **state)
     pj_ledger_free(l);
 }
 
-/* A prompt that takes minutes is estimated in wider cells: the parts still add up, and the rate is
+/* A prompt that takes minutes is estimated in wider cells: shares still sum up, and the rate is
  * that of the last second. */
 static void test_long_prompt(void **state)
 {
@@ -333,8 +335,8 @@ static void test_long_prompt(void **state)
     pj_ledger_free(l);
 }
 
-/* What no sensor has seen yet is input until the first token and output afterwards, in an estimate;
- * of a request of which nothing at all is known, the parts are unknown, not zero. */
+/* In an estimate, energy not covered by readings yet counts as input until the first token and as
+ * output afterwards; for a request without any information the shares are unknown, not zero. */
 static void test_early_parts(void **state)
 {
     (void)state;
@@ -356,7 +358,7 @@ static void test_early_parts(void **state)
     pj_ledger_free(l);
 }
 
-/* The rate of a request goes on from what is settled, too. */
+/* The rate of a request also continues from settled time. */
 static void test_settled_rate(void **state)
 {
     (void)state;
@@ -377,7 +379,7 @@ static void test_settled_rate(void **state)
     pj_ledger_free(l);
 }
 
-/* More points than are kept: the sums stay. */
+/* More points than are kept: sums are preserved. */
 static void test_long(void **state)
 {
     (void)state;

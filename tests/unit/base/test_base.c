@@ -2,9 +2,11 @@
 #include "../sanitized.h"
 #include "base/buffer.h"
 #include "base/clock.h"
+#include "base/decimal.h"
 #include "base/file.h"
 #include "base/ids.h"
 #include "base/json.h"
+#include "base/median.h"
 #include "base/memory.h"
 #include "base/process.h"
 #include "base/ring.h"
@@ -23,6 +25,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+static void medians_of_any_count(void **state)
+{
+    (void)state;
+    double values[] = {3, -1, 7, 2};
+    assert_true(isnan(pj_median(values, 0)));
+    assert_true(pj_median(values, 1) == 3);
+    assert_true(pj_median(values, 3) == 3);
+    assert_true(pj_median(values, 4) == 2.5);
+    assert_true(values[0] == -1 && values[3] == 7); /* sorted */
+}
 
 static void errors_are_one_line(void **state)
 {
@@ -143,7 +156,7 @@ static void utf8_refuses_what_is_not(void **state)
 static void ring_counts_what_it_loses(void **state)
 {
     pj_ring ring;
-    assert_int_equal(pj_ring_init(&ring, 5, sizeof(int), NULL), PJ_OK); /* rounds to 8 */
+    assert_int_equal(pj_ring_init(&ring, 5, sizeof(int), NULL), PJ_OK); /* rounded up to 8 */
     for (int i = 0; i < 11; i++) pj_ring_write(&ring, &i);
     assert_int_equal(pj_ring_lost(&ring), 3);
     int out[16];
@@ -198,14 +211,14 @@ static int cpus_of_a_new_thread(void)
     return count;
 }
 
-/* A pinned engine starts the collector of its run, which must keep the other CPUs. */
+/* A pinned engine thread starts the collector, which must not inherit the pinning. */
 static void a_pin_is_the_threads_own(void **state)
 {
     int cpus[2], all = pj_cpu_allowed(cpus, 2);
     if (all < 2 || !pj_thread_pin(cpus[1])) skip(); /* one CPU, or no pinning */
     assert_int_equal(pj_cpu_allowed(NULL, 0), 1);
     assert_int_equal(cpus_of_a_new_thread(), all);
-    pj_thread_pin(cpus[0]); /* again: the first pin's "before" counts */
+    pj_thread_pin(cpus[0]); /* pinned twice: the affinity before the first counts */
     assert_int_equal(cpus_of_a_new_thread(), all);
     pj_thread_unpin();
     assert_int_equal(pj_cpu_allowed(NULL, 0), all);
@@ -338,9 +351,32 @@ static void sha256_gives_the_published_values(void **state)
     pj_free(many);
 }
 
+static void figures_are_shown_to_the_second_digit_of_their_interval(void **state)
+{
+    static const struct {
+        double half_width;
+        int decimals;
+    } cases[] = {{2300, 0},
+                 {23, 0},
+                 {9.9, 1},
+                 {2.3, 1},
+                 {1, 1},
+                 {0.23, 2},
+                 {0.0021, 4},
+                 {1e-5, 6},
+                 {1e-9, 6},
+                 {0, 3},
+                 {(double)NAN, 3},
+                 {-1, 3},
+                 {(double)INFINITY, 3}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(pj_decimals_for(cases[i].half_width), cases[i].decimals);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(medians_of_any_count),
         cmocka_unit_test(errors_are_one_line),
         cmocka_unit_test(memory_failure_is_injected_once),
         cmocka_unit_test(arena_respects_its_limit),
@@ -356,6 +392,7 @@ int main(void)
         cmocka_unit_test(files_are_written_whole),
         cmocka_unit_test(memory_is_told_apart),
         cmocka_unit_test(the_program_is_found),
+        cmocka_unit_test(figures_are_shown_to_the_second_digit_of_their_interval),
         cmocka_unit_test(sha256_gives_the_published_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -37,8 +37,7 @@ static double p95(score *s)
     return s->errors[(size_t)((double)(s->count - 1) * 0.95)];
 }
 
-/* Runs the fit on one synthetic run and adds the errors of classes with at least 1 % of the
- * energy. */
+/* Fits one synthetic run and adds the errors of classes with at least 1 % of the energy. */
 static void judge(score *s, uint64_t seed, const sensor *kind, double token_ms,
                   double calibrated_sd, double equal_power)
 {
@@ -128,8 +127,9 @@ static void errors_stay_below_the_table(void **state)
 }
 
 /* Cumulative readings: rounding or a late read moves energy from one window to the next, so that
- * their errors are anticorrelated. An estimator that assumes independence has two to three times
- * the error, and covers 85 to 98 % of cases. Counters with steps of 15.3 and 61 uJ, some read up to
+ * errors of neighbouring windows are negatively correlated. An estimator that assumes independence
+ * has two to three times the error, and a coverage of 85 to 98 %. Counters with steps of 15.3 and
+ * 61 uJ, some read up to
  * 0.5 ms late or early. */
 static void errors_of_a_counters_readings_cancel(void **state)
 {
@@ -176,7 +176,7 @@ static void a_calibration_that_does_not_explain_is_seen(void **state)
                           total,   0,     t.begin_ns, t.end_ns,     prior,         0};
     assert_int_equal(pj_fit_run(&input, &fit, NULL), PJ_OK);
     assert_true(total - fit.predicted_mj > 1.96 * fit.predicted_sd_mj);
-    for (uint32_t c = 0; c < t.class_count; c++) /* the common factor is found all the same */
+    for (uint32_t c = 0; c < t.class_count; c++) /* the common factor is still found */
         assert_true(fabs(fit.power_mw[c] / t.power_mw[c] - 1) < 0.05);
     pj_fit_fini(&fit);
     pj_free(windows);
@@ -296,7 +296,7 @@ static void dark_time_makes_leaves_unknown_not_zero(void **state)
     pj_share_run(segments, 3, leaves, 5, power, 0, &r);
     assert_true(gross[0] > 0 && gross[2] > 0);
     assert_true(gross[1] == INT64_MIN && net[1] == INT64_MIN);
-    assert_true(gross[3] == 0); /* no time, no energy: that is known */
+    assert_true(gross[3] == 0); /* zero duration: known to be zero */
     assert_true(gross[4] == INT64_MIN);
     assert_true(r.total_nj == 3000000);
     assert_true(gross[0] + gross[2] + r.unshared_nj == r.total_nj);
@@ -339,8 +339,8 @@ static void windows_inside_one_leaf_are_merged(void **state)
     assert_int_equal(pj_windows_merge(windows, 2, one, 3), 2); /* a gap between them */
 }
 
-/* What a window computes from a lagging sensor's readings is what its leaves add up to, weighed as
- * the window weighs them, wherever power changes. */
+/* A window's value from a lagging sensor's readings equals the sum of its leaves with the window's
+ * weights, wherever power changes. */
 static void a_lagging_window_weighs_its_leaves(void **state)
 {
     static const double lags_s[] = {1e-9, 20e-9, 1e-6};
@@ -457,13 +457,13 @@ static void powers_that_vary_within_a_class_are_covered(void **state)
     printf("covered %u of %u, without a spread %u; spread %.3f\n", covered, judged, without,
            sum / 40);
     assert_true(covered >= 0.9 * judged);
-    assert_true(without < 0.8 * judged); /* else this tests nothing */
+    assert_true(without < 0.8 * judged); /* otherwise this would test nothing */
     assert_true(fabs(sum / 40 - 0.115) < 0.02);
 }
 
 /* ---- linear algebra and unit costs ----------------------------------------------------------- */
 
-/* A class outside the count weighs nothing, however much energy it took. */
+/* A class that is not counted has weight zero, whatever its energy. */
 static void the_interval_is_that_of_the_classes_counted(void **state)
 {
     (void)state;
@@ -501,7 +501,7 @@ static void linear_algebra_inverts(void **state)
     assert_false(pj_cholesky(not_positive, 2, NULL));
 }
 
-/* Against the dense inverse; rows 3 and 6 begin anew. */
+/* Against the dense inverse; rows 3 and 6 start new blocks. */
 static void a_tridiagonal_matrix_is_inverted(void **state)
 {
     (void)state;

@@ -54,7 +54,7 @@ void truth_fini(truth *t)
 
 static double net_until(const truth *t, int64_t at)
 {
-    size_t low = 0, high = t->leaf_count; /* leaves before `low` have ended */
+    size_t low = 0, high = t->leaf_count; /* binary search: leaves before `low` have ended */
     while (low < high) {
         size_t mid = (low + high) / 2;
         if (t->leaves[mid].end_ns <= at)

@@ -8,7 +8,7 @@
 
 typedef struct truth {
     pj_leaf *leaves;
-    double *before_mj; /* [leaf_count + 1] net energy of the leaves before */
+    double *before_mj; /* [leaf_count + 1] cumulative net energy */
     size_t leaf_count;
     uint32_t class_count;
     double *power_mw; /* [class_count] net */
@@ -27,9 +27,9 @@ typedef struct sensor {
 
 void truth_init(truth *t, uint64_t seed, unsigned tokens, double token_ms);
 void truth_fini(truth *t);
-/* Gross energy of [begin, end) by the truth. */
+/* True gross energy of [begin, end). */
 double truth_energy_mj(const truth *t, int64_t begin_ns, int64_t end_ns);
-/* Windows as the sensor gives them; the caller frees them. */
+/* Windows of the simulated sensor; the caller frees them. */
 pj_window *truth_windows(const truth *t, const sensor *s, uint64_t seed, size_t *count);
 
 #endif

@@ -1,4 +1,4 @@
-/* What the tests of kernels share: the sets that this machine can run, and random numbers. */
+/* Shared by the kernel tests: the kernel sets that this machine can run, and random numbers. */
 #ifndef PJ_TEST_KERNEL_SETS_H
 #define PJ_TEST_KERNEL_SETS_H
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Value types, as files number them. */
+/* Value types by their numbers in the format. */
 enum { U32 = 4, F32 = 6, BOOL = 7, STRING = 8, ARRAY = 9 };
 
 enum { ALIGNMENT = 32 };
@@ -236,9 +236,9 @@ static void to_q6_k(const float *x, uint8_t *block)
     }
 }
 
-/* ---- the types that are unpacked to codes ---- */
+/* ---- types that the engine unpacks to codes ---- */
 
-/* Code q of value i into a block whose codes are zero. */
+/* Sets code q of value i in a zeroed block. */
 static void put_code(pj_dtype type, uint8_t *block, size_t i, unsigned q)
 {
     size_t half = i / 128, part = i % 128 / 32; /* of types with pairs of bits */
@@ -259,12 +259,12 @@ static void put_code(pj_dtype type, uint8_t *block, size_t i, unsigned q)
     }
 }
 
-/* A scale under which the codes span -most .. most; gives the number of codes. */
+/* A scale for codes from -most to most; returns the number of codes. */
 static unsigned put_scale(pj_dtype type, float most, uint8_t *block)
 {
     static const struct {
         pj_dtype type;
-        float span; /* of the codes: d is the largest value by this */
+        float span; /* largest code: d is the largest value divided by this */
         size_t at, after;
         unsigned codes;
     } scales[] = {
@@ -361,7 +361,7 @@ static float *values_of(const pj_tensor *t, size_t *count)
     return values;
 }
 
-/* Rows of each head in the order of files of the architecture llama: 2i is i, 2i + 1 is i + half.
+/* Permutes each head's rows to the order of llama GGUF files: 2i is i, 2i + 1 is i + half.
  */
 static void permute(float *x, size_t heads, size_t dim, size_t cols)
 {
@@ -375,7 +375,7 @@ static void permute(float *x, size_t heads, size_t dim, size_t cols)
     free(head);
 }
 
-/* Values as a tensor; matrices in the wanted type where their rows are whole blocks. */
+/* Writes a tensor; matrices are quantised to the given type if their rows are whole blocks. */
 static void put(const copy *k, const char *name, const uint64_t *sizes, uint32_t rank,
                 const float *values, pj_dtype stored)
 {
@@ -509,7 +509,7 @@ static void tile_heads(const copy *k, float *x, size_t before, size_t lines, siz
     free(from);
 }
 
-/* The tensors of a layer with the gated delta rule, as converters change them. */
+/* The tensors of a gated-delta-rule layer with the changes that converters make. */
 static void change_linear(const copy *k, const char *part, float *values, size_t count, size_t cols)
 {
     const pj_model_config *c = k->c;
@@ -552,7 +552,7 @@ static void copy_tensor(const copy *k, const pj_tensor *t)
         free(values);
         return;
     }
-    /* the gate of a shared expert is a vector there */
+    /* in GGUF the shared expert's gate is a vector */
     uint32_t rank = strstr(name, "gate_inp_shexp") ? 1 : t->rank;
     put(k, name, sizes, rank, values, stored_type(t));
     free(values);
@@ -569,8 +569,8 @@ static const pj_tensor *expert_tensor(const copy *k, unsigned layer, unsigned ex
     return t ? t : pj_checkpoint_find(k->from, name);
 }
 
-/* One of the three matrices of all experts of a layer, in one tensor or (as older files) each by
- * itself. */
+/* One of the three matrices of all experts of a layer, in one tensor or, as in older files, one
+ * tensor per expert. */
 static void copy_experts(const copy *k, unsigned layer, const char *part, const char *other,
                          const char *own)
 {
@@ -726,7 +726,7 @@ static void factors(const copy *k, const char *name, const double *values, uint3
     made_gguf_tensor(k->g, name, &size, 1, 0, list, count * sizeof *list);
 }
 
-/* Llama 3.1: each frequency's own divisor, by its wavelength. */
+/* Llama 3.1: a divisor per frequency, depending on its wavelength. */
 static void llama3_factors(const copy *k)
 {
     const pj_rope_config *r = &k->c->rope;
@@ -784,7 +784,7 @@ static void write_multipliers(const copy *k)
     real(k, "final_logit_softcapping", c->logit_softcap);
 }
 
-/* Names in `general.architecture`; NULL: not made here. */
+/* Names in `general.architecture`; NULL: not supported here. */
 static const char *const archs[PJ_ARCH_COUNT] = {
     [PJ_ARCH_LLAMA] = "llama",         [PJ_ARCH_MISTRAL] = "llama",
     [PJ_ARCH_MIXTRAL] = "llama",       [PJ_ARCH_PHI] = "phi2",

@@ -1,7 +1,7 @@
 /*
- * GGUF files made by tests: a writer of keys and tensors, and copies of checkpoints in that format,
- * with the names, the order of rows and the keys that converters of published models use. Written
- * from the format's description, without the reader's tables.
+ * Generated GGUF files: a writer of keys and tensors, and conversion of checkpoints with the names,
+ * row order and keys used by converters of published models. Written from the format's description,
+ * independently of the reader's tables.
  */
 #ifndef PJ_TESTS_MADE_GGUF_H
 #define PJ_TESTS_MADE_GGUF_H
@@ -29,7 +29,7 @@ void made_gguf_string(made_gguf *g, const char *key, const char *value);
 void made_gguf_strings(made_gguf *g, const char *key, const char *const *values, uint64_t count);
 void made_gguf_u32s(made_gguf *g, const char *key, const uint32_t *values, uint64_t count);
 void made_gguf_f32s(made_gguf *g, const char *key, const float *values, uint64_t count);
-/* Sizes fastest first; `type` as files number it. */
+/* Sizes with the fastest-varying dimension first; `type` is the format's number. */
 void made_gguf_tensor(made_gguf *g, const char *name, const uint64_t *sizes, uint32_t rank,
                       uint32_t type, const void *data, size_t bytes);
 /* The file; the caller frees the buffer. */
@@ -38,12 +38,12 @@ void made_gguf_write(const made_gguf *g, const char *path);
 
 typedef struct made_gguf_options {
     int type;       /* a pj_dtype for matrices, -1: as they are */
-    bool rounded;   /* F32, but of the values that matrices of `type` hold */
-    bool old_names; /* experts one by one; q, k and v of Phi fused */
+    bool rounded;   /* F32 with the values rounded through `type` */
+    bool old_names; /* one tensor per expert; Phi's q, k and v fused */
 } made_gguf_options;
 
 /* A copy of the weights and the configuration. */
-/* Whether the format has keys for all that the configuration says. */
+/* Whether the format can express the whole configuration. */
 bool made_gguf_carries(const pj_model_config *config);
 void made_gguf_copy(made_gguf *g, const pj_checkpoint *from, const made_gguf_options *options);
 

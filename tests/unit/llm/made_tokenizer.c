@@ -1,4 +1,4 @@
-/* Writes tokenizer.json texts: an alphabet, a few merges and the parts of each kind. */
+/* Generates tokenizer.json texts: an alphabet, a few merges and the components of each kind. */
 #include "made_tokenizer.h"
 
 #include "base/json.h"
@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-/* Merges of plain letters; the parts and results are made into a vocabulary in this order. */
+/* Merges of plain letters; their operands and results form the vocabulary in this order. */
 static const char *const merges[][2] = {
     {"t", "h"},    {"th", "e"}, {"h", "e"},  {"i", "n"}, {"l", "l"}, {"he", "ll"},
     {"hell", "o"}, {"a", "n"},  {"an", "d"}, {"e", "r"}, {"o", "r"}, {"1", "2"},

@@ -59,7 +59,7 @@ static const pj_backend counting = {.version = PJ_BACKEND_VERSION,
                                     .forward = counting_forward,
                                     .more_logits = counting_more_logits};
 
-/* The hash over all logits of a generation. */
+/* Hash of all logits of a generation. */
 static pj_status generate(const pj_backend *backend, uint64_t *hash, pj_error *err)
 {
     pj_engine *engine;

@@ -1,5 +1,5 @@
-/* Conversations through a model's chat template: where it is found, what it sees, which bytes are
- * marked as data. */
+/* Conversations through a model's chat template: where the template is found, its variables, and
+ * which bytes are marked as data. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Configs of both generations, and what is refused by name. */
+/* Configs of old and new model families, and rejections by name. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -182,7 +182,7 @@ static void test_experts(void **state)
     assert_string_equal(facts.attention, "GQA");
 }
 
-/* What published files of the newer families leave out, and what they nest. */
+/* Fields that published files of newer families omit or nest. */
 static void test_newer_families(void **state)
 {
     (void)state;
@@ -213,7 +213,8 @@ static void test_newer_families(void **state)
     assert_true(scaled.query_beta == 0.1 && scaled.query_period == 16384);
 }
 
-/* The mixtures of Qwen3.5: experts and a shared one in every layer, whatever its attention. */
+/* Qwen3.5's mixture of experts: routed and shared experts in every layer, whatever its attention.
+ */
 static void test_qwen3_5_mixture(void **state)
 {
     (void)state;
@@ -244,7 +245,7 @@ static void test_eos(void **state)
     assert_true(generation.temperature == 0.5 && isnan(generation.top_p));
 }
 
-/* A value of pj_arch without a row in one of the tables would be found when a file names it. */
+/* Every value of pj_arch has a row in each table. */
 static void test_every_table_has_every_architecture(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The forward pass against a plain double-precision one, for every architecture; conversions;
- * what is refused. */
+/* The forward pass against a plain double-precision reference, for every architecture; conversions;
+ * rejections. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -86,7 +86,7 @@ static void check_shape(const tiny_shape *shape, const char *isa)
                 pj_engine_options o = {.threads = threads, .chunk = chunk, .isa = isa};
                 pj_engine *engine = open_tiny(&m, &o);
                 for (int whole = 0; whole < 2; whole++) {
-                    /* fed one by one, positions within the original context use its frequencies */
+                    /* token by token, positions within the original context use its frequencies */
                     bool late = !whole && strcmp(shape->rope, "longrope") == 0;
                     difference d =
                         compare(engine, ids, count, whole, late && count > 16 ? 16 : 0, want);
@@ -130,7 +130,7 @@ static void sixteen_bits(void **state)
     }
 }
 
-/* The engine's conversion at load against weights that the test rounded itself. */
+/* Conversion at load time against weights rounded by the test. */
 static void conversions(void **state)
 {
     static const struct {
@@ -242,7 +242,7 @@ static void statistics(void **state)
     tiny_free(&m);
 }
 
-/* FLOPs and bytes by the conventions, for shapes small enough to write down. */
+/* FLOPs and bytes by the documented conventions, for shapes small enough to compute by hand. */
 static void work(void **state)
 {
     tiny_model m;
@@ -283,7 +283,7 @@ static void work(void **state)
     tiny_free(&m);
 }
 
-/* What is recorded does not change what is computed, nor do threads. */
+/* Neither recording depth nor threads change the results. */
 static void recording_changes_nothing(void **state)
 {
     int32_t ids[TOKENS];

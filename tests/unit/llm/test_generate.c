@@ -1,4 +1,4 @@
-/* Generation: batches, stopping, limits, cancelling, and that decoding allocates nothing. */
+/* Generation: batches, stopping, limits, cancelling, and decoding without allocations. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -74,7 +74,7 @@ static void batch_equals_singles(void **state)
             assert_int_equal(all.count, PROMPTS + 1);
             assert_int_equal(all.input_tokens, 3 + 14 + 1 + 22 + 3);
             assert_int_equal(all.output_tokens, 12 * (PROMPTS + 1));
-            if (sampled) /* one prompt, two streams of the seed */
+            if (sampled) /* same prompt, independent random streams */
                 assert_memory_not_equal(all.sequences[0].ids, all.sequences[PROMPTS].ids,
                                         12 * sizeof(int32_t));
             for (uint32_t i = 0; i <= PROMPTS; i++) {
@@ -94,7 +94,7 @@ static void batch_equals_singles(void **state)
     }
 }
 
-/* A token generated step by step is the largest logit of the whole text evaluated at once. */
+/* Each greedy token is the argmax of the logits when the whole text is evaluated at once. */
 typedef struct last_row {
     uint32_t wanted;
     int32_t best;
@@ -177,7 +177,7 @@ static void stops(void **state)
     pj_generate_result whole = talk(&request);
     assert_int_equal(whole.sequences[0].stop, PJ_STOP_LENGTH);
     assert_int_equal(whole.sequences[0].count, 30);
-    /* a string over three tokens, and one that only begins like it */
+    /* a stop string across three tokens, and a text that only shares its prefix */
     char stop[64], decoy[64], want[4096];
     snprintf(stop, sizeof stop, "%d %d %d ", whole.sequences[0].ids[9] % 10,
              whole.sequences[0].ids[10], whole.sequences[0].ids[11]);
@@ -230,7 +230,7 @@ static void eos(void **state)
 
 /* ---- a draft model ------------------------------------------------------------------------ */
 
-/* The text that the caller gets token by token, with positions in order. */
+/* The text as streamed to the caller token by token, with positions in order. */
 typedef struct streamed {
     char text[4096];
     uint32_t count;
@@ -418,17 +418,23 @@ static void cancelling(void **state)
     close_shape();
 }
 
-/* Weights that are made or converted can take long: a request to stop does not wait for them. */
+/* Generating or converting weights can take long, must be cancellable, and reports its progress. */
 static void cancelling_while_loading(void **state)
 {
     cancel = true;
     pj_error err = {0};
-    pj_engine_options options = {
-        .model = "synthetic:smollm2-135m,layers=1", .threads = 2, .cancel = &cancel};
+    pj_progress progress = {0};
+    pj_engine_options options = {.model = "synthetic:smollm2-135m,layers=3",
+                                 .threads = 2,
+                                 .cancel = &cancel,
+                                 .progress = &progress};
     assert_int_equal(pj_engine_open(&options, &engine, &err), PJ_E_CANCELLED);
     assert_null(engine);
+    assert_int_equal(progress.done, 0);
     cancel = false;
     assert_int_equal(pj_engine_open(&options, &engine, &err), PJ_OK);
+    assert_int_equal(progress.total, 3);
+    assert_int_equal(progress.done, 3);
     pj_engine_close(engine);
 }
 

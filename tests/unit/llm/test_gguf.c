@@ -71,7 +71,8 @@ static void test_fine(void **state)
     made_gguf_fini(&g);
 }
 
-/* Every prefix of a good file, and every byte of it changed: accepted or refused, never worse. */
+/* Every prefix of a valid file, and the file with every byte changed: accepted or rejected without
+ * a memory error. */
 static void test_damage(void **state)
 {
     (void)state;
@@ -290,7 +291,7 @@ static void test_lies(void **state)
     }
 }
 
-/* Offsets of tensors, in the file where they stand: before the last 8 bytes of each info. */
+/* Position of each tensor's offset in the file: the last 8 bytes of its info. */
 static void test_places(void **state)
 {
     static const struct {
@@ -429,10 +430,10 @@ static void test_scores(void **state)
     pj_error err = {0};
     made_gguf_bool(&g, "tokenizer.ggml.add_space_prefix", false);
     assert_int_equal(build(&g, &t, &err), PJ_OK);
-    /* the best score first, wherever it is: ab (-1) before bc (-2), and abc out of ab and c */
+    /* highest score first, at any position: ab (-1) before bc (-2), then abc from ab and c */
     check_ids(t, "abc", "1 265");
     check_ids(t, "bbc", "1 261 264");
-    /* of equal scores the leftmost: aa (-3), which then makes aaa (-3) */
+    /* leftmost of equal scores: aa (-3), then aaa (-3) */
     check_ids(t, "aaa", "1 267");
     check_ids(t, "aaaa", "1 267 260");
     check_ids(t, "ba", "1 268");
@@ -585,7 +586,7 @@ static void test_refused(void **state)
     refuse(&g, PJ_E_INVALID, "one item per token");
 }
 
-/* Each allocation fails once: an error, and nothing is left or lost. */
+/* Each allocation fails once: an error without leaks. */
 static void test_out_of_memory(void **state)
 {
     static const uint32_t types[] = {1, 1, 1, 1, 1, 1, 1, 1, 4, 1, 1, 1};

@@ -1,5 +1,5 @@
-/* A GGUF copy of a model against the model itself: the same logits, for every architecture, type of
- * weights and spelling; what is refused by name. */
+/* A GGUF copy of a model against the model itself: the same logits for every architecture, weight
+ * type and naming variant; rejections by name. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -53,7 +53,7 @@ static void logits_of(const char *path, const pj_engine_options *options, int vo
     pj_engine_close(engine);
 }
 
-/* The largest difference in units of the tolerance, and the difference's share of the whole. */
+/* The largest difference in units of the tolerance, and the relative RMS difference. */
 static double worst(const float *got, const float *want, int count, double *rms)
 {
     double most = 0, square = 0, all = 0;
@@ -114,7 +114,7 @@ static void sixteen_bits(void **state)
     check_shape(tiny_find("wide"), &(made_gguf_options){.type = -1}, TINY_F16);
 }
 
-/* Experts one by one, and q, k and v of Phi in one tensor. */
+/* One tensor per expert, and Phi's q, k and v in one tensor. */
 static void older_spellings(void **state)
 {
     static const char *const names[] = {"mixtral", "qwen3-moe", "phi"};
@@ -136,7 +136,7 @@ static tiny_shape large_shape(void)
     return shape;
 }
 
-/* Weights in blocks against the same values as floats: only activations are rounded. */
+/* Block-quantised weights against the same values as floats: only activations are rounded. */
 static void blocks(void **state)
 {
     static const pj_dtype types[] = {PJ_Q8_0, PJ_Q4_0, PJ_Q4_K,  PJ_Q5_K,   PJ_Q6_K,
@@ -376,7 +376,7 @@ static void parts(void **state)
     assert_true(worst(got, want, TOKENS * m.shape.vocab, &rms) <= 1);
     logits_of(second, &o, m.shape.vocab, got);
     assert_true(worst(got, want, TOKENS * m.shape.vocab, &rms) <= 1);
-    /* a folder that holds nothing else stands for its one model */
+    /* a folder with a single model can be given as the model */
     assert_int_equal(unlink(config), 0);
     logits_of(m.folder, &o, m.shape.vocab, got);
     assert_true(worst(got, want, TOKENS * m.shape.vocab, &rms) <= 1);

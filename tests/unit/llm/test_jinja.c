@@ -1,7 +1,7 @@
 /*
  * Jinja templates. The texts expected in jinja_cases.json were written by the reference
  * implementation (Python's jinja2 with the settings that chat templates are rendered with); the
- * templates are ours. Bounds, refusals and the marks of data are checked here.
+ * templates are ours. Limits, rejections and data marks are checked here.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -91,7 +91,7 @@ static void test_refused_by_name(void **state)
     assert_refused("{% break %}", PJ_E_INVALID, "outside of a loop");
 }
 
-/* What a hostile template asks for ends with an error soon. */
+/* A hostile template quickly ends with an error. */
 static void test_bounds(void **state)
 {
     (void)state;
@@ -126,7 +126,7 @@ static void assert_marks(const char *template, const char *want, const char *mar
     pj_jinja_output_fini(&output);
 }
 
-/* Text of a message stays marked through everything that a template does to it. */
+/* A message's text stays marked as data (taint tracking) through all template operations. */
 static void test_marks(void **state)
 {
     (void)state;

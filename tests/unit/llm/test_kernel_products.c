@@ -35,7 +35,7 @@ static bool has_offset(pj_dtype type)
            type == PJ_Q5_1;
 }
 
-/* Random bytes of a type with scales that are sane floats. */
+/* Random blocks of a type with reasonable scales. */
 static void random_weights(pj_dtype type, uint8_t *row, size_t cols)
 {
     const pj_dtype_info *info = pj_dtype_get(type);
@@ -57,7 +57,7 @@ static void random_weights(pj_dtype type, uint8_t *row, size_t cols)
     }
 }
 
-/* x [cols] as the kernels of the form may round it. */
+/* x [cols], rounded as kernels of this form may do. */
 static double rounded(const pj_kernels *k, pj_form form, const float *x, size_t i, size_t cols)
 {
     if (form == PJ_FORM_BF16) return (double)pj_float_of_bf16(pj_bf16_of_float(x[i]));
@@ -97,8 +97,7 @@ static void product(const pj_kernels *k, const product_case *c)
     pj_matrix w = {.type = c->type, .rows = c->rows, .cols = c->cols};
     w.row_bytes = pj_dtype_row_bytes(c->type, c->cols);
     size_t x_stride = c->cols + 3, y_stride = c->rows + 2;
-    /* At an odd address and exactly as long as the file would be: reads past the end show under
-     * the address sanitizer. */
+    /* Unaligned and exactly sized, so that the address sanitizer detects reads past the end. */
     uint8_t *bytes = test_malloc(w.row_bytes * c->rows + 1);
     for (size_t r = 0; r < c->rows; r++)
         random_weights(c->type, bytes + 1 + r * w.row_bytes, c->cols);
@@ -135,7 +134,7 @@ static void product(const pj_kernels *k, const product_case *c)
             check(k->name, what, r, (double)y[t * y_stride + r], want, slack * size + room + 1e-7);
         }
     }
-    for (size_t t = 0; t + 1 < c->tokens; t++) /* nothing is written beyond the rows */
+    for (size_t t = 0; t + 1 < c->tokens; t++) /* no writes beyond the rows */
         assert_true(y[t * y_stride + c->rows] >= 7 && y[t * y_stride + c->rows + 1] >= 7);
     pj_team_free(team);
     pj_free(memory);
@@ -171,7 +170,8 @@ static void test_large_products(void **state)
     }
 }
 
-/* Several matrices in one dispatch give what each gives alone, whatever the number of tokens. */
+/* Several matrices in one dispatch give the same results as separately, for any number of tokens.
+ */
 static void test_jobs_together(void **state)
 {
     FOR_SETS(k) for (size_t tokens = 1; tokens < 70; tokens += 23)
@@ -208,8 +208,8 @@ static void test_jobs_together(void **state)
     }
 }
 
-/* A row of a matrix times few tokens gives the same bits alone, among any number of rows and on any
- * number of threads: text does not depend on how rows are divided. */
+/* For few tokens a row's result is bit-identical for any number of rows and threads, so that the
+ * generated text does not depend on how rows are divided. */
 static void test_rows_apart(void **state)
 {
     enum { COLS = 768, ROWS = 59, TOKENS = 3 };
@@ -310,7 +310,7 @@ int test_kernel_products(void)
 
 /* ---- --time ----------------------------------------------------------------------------- */
 
-/* Minimum over some calls, in nanoseconds: a product on one thread. */
+/* Minimum time of a product on one thread over several calls, in nanoseconds. */
 static double least_ns(const pj_kernels *k, pj_team *team, const pj_linear_job *job, const float *x,
                        size_t tokens, void *memory)
 {

@@ -101,7 +101,7 @@ static void test_elements(void **state)
         memcpy(fused, y, n * sizeof *y);
         k->silu(y, x, n);
         k->multiply(y, u, n);
-        assert_memory_equal(fused, y, n * sizeof *y); /* apart or together: the same bits */
+        assert_memory_equal(fused, y, n * sizeof *y); /* bit-identical, separately or together */
         CHECK("add", (double)y[i] + (double)x[i], 1e-6, 0, k->add(y, x, n));
         CHECK("multiply", (double)y[i] * (double)x[i], 1e-6, 0, k->multiply(y, x, n));
         CHECK("add_scaled", (double)y[i] + 0.3f * (double)x[i], 1e-6, 1e-5,
@@ -256,7 +256,7 @@ static void test_value_sums(void **state)
         if (l % 4 == 1) x[n - 1] = -INFINITY;
         if (l % 5 == 2) x[0] = 1e30f;
         pj_value_sums got = {0}, want = {0};
-        /* in two calls: it adds up; the second in rows, where they are of one length */
+        /* accumulated in two calls, the second by rows if they have equal length */
         size_t rest = n - n / 2, rows = rest % 5 == 0 ? 5 : rest % 3 == 0 ? 3 : 1;
         float *apart = random_row(rows * (rest / rows + 7), NAN, NAN);
         for (size_t r = 0; r < rows; r++)

@@ -158,7 +158,7 @@ static void test_quantise(void **state)
         x[31] = 127; /* d = 1 exactly */
         k->quantise(PJ_Q8_0, x, block, 32);
         for (int i = 0; i < 32; i++) assert_int_equal((int8_t)block[2 + i], (int)x[i]);
-        x[0] = 0.5f, x[1] = -0.5f, x[2] = 1.5f; /* halves go away from zero */
+        x[0] = 0.5f, x[1] = -0.5f, x[2] = 1.5f; /* ties round away from zero */
         k->quantise(PJ_Q8_0, x, block, 32);
         assert_int_equal((int8_t)block[2], 1);
         assert_int_equal((int8_t)block[3], -1);

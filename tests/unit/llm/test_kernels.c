@@ -1,5 +1,5 @@
 /*
- * Every kernel set that this machine can run, against definitions written out here in double:
+ * Every kernel set that this machine can run against double-precision references defined here:
  * random shapes, odd sizes, unaligned rows. `test_kernels --time` times the same functions instead.
  */
 #include "kernel_sets.h"

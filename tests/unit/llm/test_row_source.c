@@ -1,4 +1,4 @@
-/* Weights repacked into rows that kernels read: transposed, MXFP4 as gpt-oss publishes it, and
+/* Weights repacked into rows for the kernels: transposed, MXFP4 as gpt-oss publishes it, and
  * 8-bit floats, each against its definition. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -118,7 +118,7 @@ static void test_names_of_types(void **state)
     }
 }
 
-/* Every tensor of a sorted table is found, whatever its place, and nothing else is. */
+/* Binary search in the sorted table finds exactly the existing tensors. */
 static void test_finding_tensors(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Sampling against the definitions of its filters, and stop strings over any cut of a text. */
+/* Sampling against the definitions of its filters, and stop strings with text split anywhere. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,8 +37,8 @@ static void draw_many(const pj_sampling *settings, uint32_t vocab, int counts[VO
     pj_sampler_fini(&sampler);
 }
 
-/* Locally typical sampling as the reference does it: by distance of -ln p from the entropy, every
- * token before which less than the share is kept, and all that are as near as the last of those. */
+/* Locally typical sampling as in the reference: tokens sorted by |-ln p - entropy| are kept until
+ * their mass reaches the threshold, including all ties with the last one. */
 static void keep_typical(double p[VOCAB], double share)
 {
     double sum = 0, entropy = 0, limit = -1;
@@ -55,8 +55,8 @@ static void keep_typical(double p[VOCAB], double share)
         if (p[i] > 0 && fabs(-log(p[i] / sum) - entropy) > limit) p[i] = 0;
 }
 
-/* Probabilities by the definitions: temperature, then top-k, top-p, min-p and typical-p, each on
- * what is left. */
+/* Reference probabilities: temperature, then top-k, top-p, min-p and typical-p, each applied to the
+ * remaining tokens. */
 static void expected(const pj_sampling *s, double p[VOCAB])
 {
     int order[VOCAB];
@@ -168,13 +168,14 @@ static void penalty(void **state)
     assert_int_equal(pj_sampler_init(&sampler, &settings, 4, &err), PJ_OK);
     pj_sampler_accept(&sampler, 0, false);
     pj_sampler_accept(&sampler, 2, true);
-    pj_sampler_accept(&sampler, 100, true); /* unknown ids are left alone */
+    pj_sampler_accept(&sampler, 100, true); /* unknown ids are ignored */
     assert_int_equal(pj_sampler_draw(&sampler, logits), 1);
     assert_true(logits[0] == 2 && logits[1] == 3 && logits[2] == -2 && logits[3] == -1.5f);
     pj_sampler_fini(&sampler);
 }
 
-/* Only what was generated counts, each time or once; the prompt does not. */
+/* Frequency (per occurrence) and presence (once) penalties count generated tokens only, not the
+ * prompt. */
 static void frequency_and_presence(void **state)
 {
     pj_error err = {0};
@@ -194,7 +195,7 @@ static void frequency_and_presence(void **state)
     pj_sampler_fini(&sampler);
 }
 
-/* Biases come before the penalties, and work for greedy text too. */
+/* Biases are applied before the penalties, and for greedy decoding too. */
 static void logit_bias(void **state)
 {
     pj_error err = {0};
@@ -204,7 +205,7 @@ static void logit_bias(void **state)
     settings.bias_count = 3;
     settings.biases[0] = (pj_logit_bias){0, -100};
     settings.biases[1] = (pj_logit_bias){2, 5};
-    settings.biases[2] = (pj_logit_bias){2, 1}; /* those of one token add up */
+    settings.biases[2] = (pj_logit_bias){2, 1}; /* biases of one token accumulate */
     float logits[4] = {4, 3, -1, 2.25f};
     assert_int_equal(pj_sampler_init(&sampler, &settings, 4, &err), PJ_OK);
     pj_sampler_accept(&sampler, 2, false);

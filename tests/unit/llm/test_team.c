@@ -1,4 +1,4 @@
-/* The team of threads: sharing, taking and offering work, and failure of its start. */
+/* The thread pool: sharing, taking and offering work, and failure to start. */
 #include "base/memory.h"
 #include "llm/team.h"
 
@@ -43,7 +43,8 @@ static void take_items(void *context, unsigned thread)
     o->inside--;
 }
 
-/* Whichever threads arrive: every item is done once, and no thread works afterwards. */
+/* For any subset of arriving threads, each item is processed exactly once, and no thread works
+ * afterwards. */
 static void test_offers(void **state)
 {
     for (unsigned threads = 1; threads <= 4; threads++) {

@@ -109,7 +109,7 @@ static void test_words(void **state)
     pj_tokenizer_close(t);
 }
 
-/* A character whose bytes come in several tokens leaves the stream whole. */
+/* A character whose bytes are in several tokens is streamed as a whole. */
 static void test_stream_holds_back(void **state)
 {
     (void)state;
@@ -145,15 +145,15 @@ static void test_literals(void **state)
     pj_tokenizer_close(t);
 }
 
-/* Words beyond the limit of scanning are merged by a heap: a long word must come out as its parts
- * do. */
+/* Words above the limit for linear scanning are merged with a heap: a long word must give the same
+ * ids as its parts. */
 static void test_long_words(void **state)
 {
     (void)state;
     pj_tokenizer *t = make(MADE_FALLBACK);
     pj_random random = {7};
     for (int round = 0; round < 200; round++) {
-        /* Pieces that no merge joins: '.' is in no merge, so each piece merges by itself. */
+        /* '.' occurs in no merge, so each piece between dots is merged independently. */
         char text[2048] = "";
         pj_ids whole = {0}, parts = {0};
         pj_error err;
@@ -167,7 +167,7 @@ static void test_long_words(void **state)
             strcat(text, piece);
             pj_ids one = {0};
             assert_int_equal(pj_tokenizer_encode(t, piece, length + 1, NULL, &one, &err), PJ_OK);
-            /* Each text begins with the mark of a space; only the first keeps it. */
+            /* Each text begins with the space marker; only the first keeps it. */
             for (size_t k = i > 0; k < one.count; k++) pj_ids_append(&parts, one.ids[k]);
             pj_ids_fini(&one);
         }
@@ -232,7 +232,8 @@ static pj_tokenizer *parse(const char *json)
     return t;
 }
 
-/* Classes mean for all of Unicode what they mean in Oniguruma: what a pattern matches becomes b,
+/* Character classes match the same Unicode characters as in Oniguruma: what a pattern matches
+ * becomes b,
  * and a character that is not in the vocabulary disappears. */
 static void test_classes(void **state)
 {
@@ -262,8 +263,8 @@ static void test_classes(void **state)
     }
 }
 
-/* The first piece is the one that holds the first character of the text: a normalizer may have
- * taken it away. */
+/* The first piece is the one with the first character of the original text, which a normalizer may
+ * have removed. */
 static void test_mark_of_the_start(void **state)
 {
     (void)state;
@@ -367,8 +368,8 @@ static void letters(char *text, size_t length)
     text[length] = 0;
 }
 
-/* A vocabulary of such tokens up to `most` letters, each made of a letter and the one before it; of
- * a letter that does not exist in the merge numbered `bad`, from 1. */
+/* A vocabulary of such tokens with up to `most` letters, each merged from a letter and the previous
+ * token; merge number `bad` (from 1) uses a letter that does not exist. */
 static void grown(pj_buffer *json, unsigned most, bool pairs, unsigned bad)
 {
     char token[128];
@@ -388,8 +389,8 @@ static void grown(pj_buffer *json, unsigned most, bool pairs, unsigned bad)
     pj_buffer_text(json, "]}}");
 }
 
-/* Merges are looked up many at a time, and texts compared by whole words: every length, every place
- * in a batch, and as few as one. */
+/* Merges are looked up in batches, and texts compared by machine words: every length, every
+ * position in a batch, and batches of one. */
 static void test_many_merges(void **state)
 {
     (void)state;
@@ -404,7 +405,7 @@ static void test_many_merges(void **state)
             assert_int_equal(pj_tokenizer_find(t, token), n);
             assert_tokens(t, token, NULL, token);
             if (n == 1) continue;
-            token[0] = 'a'; /* nearly the same, at either end */
+            token[0] = 'a'; /* differs only in the first or last character */
             assert_int_equal(pj_tokenizer_find(t, token), -1);
             letters(token, n);
             token[n - 1] = 'c';
@@ -437,7 +438,7 @@ static void test_bad_merge_is_named(void **state)
                    PJ_E_INVALID, "merge 0 joins what is not in the vocabulary: z");
 }
 
-/* Of duplicate keys and of duplicate merges the last counts; those after them keep their rank. */
+/* The last of duplicate keys or merges counts; later merges keep their rank. */
 static void test_repeated_keys(void **state)
 {
     (void)state;
@@ -453,7 +454,7 @@ static void test_repeated_keys(void **state)
     pj_tokenizer_close(t);
 }
 
-/* Failing at any allocation must leave nothing behind and no half-made tokenizer. */
+/* Failing at any allocation must neither leak nor return a partial tokenizer. */
 static void test_out_of_memory(void **state)
 {
     (void)state;

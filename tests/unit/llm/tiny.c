@@ -1,5 +1,5 @@
-/* The shapes, their files, and the plain forward pass. Clarity before speed: everything here is a
- * loop over doubles. */
+/* The shapes, their files, and the reference forward pass. Clarity before speed: plain loops over
+ * doubles. */
 #include "tiny.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* a shape begins with the common sizes and then names what it has of its own */
+/* each shape starts with the common sizes, followed by its special fields */
 #ifdef __clang__
 #pragma clang diagnostic ignored "-Winitializer-overrides"
 #else
@@ -140,7 +140,7 @@ static uint64_t random_state;
 
 static double random_normal(void)
 {
-    double sum = 0; /* twelve uniform ones have variance 1 */
+    double sum = 0; /* the sum of twelve uniform variables has variance 1 */
     for (int i = 0; i < 12; i++) {
         random_state = random_state * 6364136223846793005u + 1442695040888963407u;
         sum += (double)(random_state >> 11) * 0x1p-53;
@@ -273,8 +273,8 @@ tiny_tensor *tiny_get(tiny_model *m, const char *name)
 
 /* ---- files -------------------------------------------------------------------------------- */
 
-/* To the nearest 16-bit float, even on ties; its steps are 2^-24 below 2^-14 and 1024 to an octave
- * above. Good for what weights can be, not for infinities. */
+/* Rounds to FP16, ties to even: steps of 2^-24 below 2^-14 (subnormals), 1024 per binade above.
+ * Finite values only. */
 static float round_half(float x)
 {
     int exponent;
@@ -793,7 +793,7 @@ static double *feed_forward(walk *w, const double *x)
     return w->s->fused ? fused_mlp(w, x) : gated(w, "mlp", hugging_face, x, w->count);
 }
 
-/* x += part, which goes through the norm of this name where the family has one there. */
+/* x += part, after the norm of this name if the family has one. */
 static void accumulate(walk *w, const char *closing, double *x, double *part, int n)
 {
     const tiny_shape *s = w->s;
@@ -803,7 +803,7 @@ static void accumulate(walk *w, const char *closing, double *x, double *part, in
     free(part);
 }
 
-/* The norm before a half of a layer, or a copy of x where the family has none there. */
+/* The norm before attention or MLP, or a copy of x if the family has none. */
 static double *opening(walk *w, const char *name, const double *x, int n)
 {
     if (w->s->norms != TINY_POST) return norm(w, name, x, w->count, w->s->hidden);

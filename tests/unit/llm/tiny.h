@@ -1,7 +1,7 @@
 /*
- * Tiny models for tests: random checkpoints of every architecture and twist, written as the files
- * a loader reads, and a forward pass over the same weights in plain double precision, written
- * without any of the engine's code, as its reference.
+ * Tiny models for tests: random checkpoints of every architecture and variant, written as model
+ * files, and a double-precision reference forward pass over the same weights that shares no code
+ * with the engine.
  */
 #ifndef PJ_TESTS_TINY_H
 #define PJ_TESTS_TINY_H
@@ -30,15 +30,15 @@ typedef struct tiny_shape {
     int dense_layer;                                 /* of a mixture; -1: none */
     bool renormalise;
     bool fused_experts; /* one tensor for all experts */
-    bool mixtral;       /* names of that family */
+    bool mixtral;       /* tensor names of that family */
     /* Families of 2024 to 2026. */
     int norms;         /* TINY_PRE, TINY_POST (OLMo 2) or TINY_SANDWICH (Gemma) */
-    bool full_qk_norm; /* over all heads together */
+    bool full_qk_norm; /* one norm over all heads */
     bool gemma;        /* weights of norms are w - 1, GeGLU, embedding times sqrt(hidden) */
     double residual_scale, logit_scale, score_scale; /* 0: plain */
     double score_cap, logit_cap;                     /* 0: none */
-    int unrotated_every;                             /* layers without rotation; 0: none */
-    int full_every;                                  /* layers without the window; 0: none */
+    int unrotated_every;                             /* every n-th layer without RoPE; 0: none */
+    int full_every;                                  /* every n-th without window; 0: none */
 } tiny_shape;
 
 extern const tiny_shape tiny_shapes[];
@@ -59,7 +59,7 @@ typedef struct tiny_model {
     char folder[64]; /* where its files are */
 } tiny_model;
 
-/* Element type of the written file; values are rounded to it in memory too. */
+/* Element type of the file; the values in memory are rounded to it too. */
 typedef enum tiny_type { TINY_F32 = 0, TINY_BF16, TINY_F16 } tiny_type;
 
 void tiny_make(tiny_model *model, const tiny_shape *shape, uint64_t seed);
@@ -67,8 +67,8 @@ void tiny_make(tiny_model *model, const tiny_shape *shape, uint64_t seed);
 void tiny_write(tiny_model *model, tiny_type type);
 void tiny_free(tiny_model *model);                          /* removes the folder too */
 tiny_tensor *tiny_get(tiny_model *model, const char *name); /* NULL: none */
-/* Rounds every matrix (not the vectors) through blocks of 8 or 4 bits, as the formats define them;
- * with 4 bits embedding and head get 8. */
+/* Quantises and dequantises every matrix (not vectors) with 8- or 4-bit blocks as the formats
+ * define; with 4 bits, embedding and head get 8. */
 void tiny_quantise(tiny_model *model, int bits);
 
 /* The reference's statistics of a component's output, over all tokens. */

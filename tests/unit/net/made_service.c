@@ -18,7 +18,7 @@ static pj_status resolve(void *context, const char *text, char id[PJ_UUID_BYTES]
     return PJ_OK;
 }
 
-/* What it was asked for, so that a test can see what arrived. */
+/* Records the request, so that tests can check what arrived. */
 static pj_status view(void *context, const pj_view_request *r, pj_json *out, uint64_t *total,
                       pj_error *err)
 {
@@ -67,7 +67,8 @@ static pj_status retag(void *context, const char *id, const pj_params *params, p
     return PJ_OK;
 }
 
-static pj_status prune(void *context, const pj_params *params, pj_json *out, pj_error *err)
+static pj_status prune(void *context, const pj_params *params, bool operations, pj_json *out,
+                       pj_error *err)
 {
     if (!params->count) return pj_fail(err, PJ_E_INVALID, "say which runs");
     pj_json_object_begin(out);

@@ -1,4 +1,5 @@
-/* A fake service with known answers, and a way to talk to a server without a port. */
+/* A fake service with known answers, and access to a server over a socket pair instead of a port.
+ */
 #ifndef PJ_TESTS_MADE_SERVICE_H
 #define PJ_TESTS_MADE_SERVICE_H
 
@@ -13,18 +14,18 @@
 typedef struct made {
     pj_service service;
     uint64_t export_bytes;
-    _Atomic uint64_t exported; /* bytes that the producer has handed over */
+    _Atomic uint64_t exported; /* bytes produced so far */
     _Atomic int generated, waited;
 } made;
 
 void made_init(made *m);
 /* A server without a port on that service, with its own hub. */
 void made_server(made *m, const pj_hub_options *options, pj_hub **hub, pj_server **server);
-/* One that works only while made_talk_polled runs, in the caller's thread. */
+/* A server driven by made_talk_polled in the caller's thread. */
 void made_server_polled(made *m, pj_hub **hub, pj_server **server);
 int made_connect(pj_server *server); /* a connected socket */
-/* Sends, ends the sending side, and receives until the end of the stream, at most 4 MB. The answer
- * ends with a NUL, and is freed by free. */
+/* Sends, shuts down the sending side, and receives until the end of the stream, at most 4 MB.
+ * Returns the NUL-terminated response; the caller frees it. */
 char *made_talk(pj_server *server, const void *request, size_t bytes, size_t *got);
 char *made_talk_polled(pj_server *server, const void *request, size_t bytes, size_t *got);
 int made_status(const char *answer); /* 200 of "HTTP/1.1 200 ...", 0: none */

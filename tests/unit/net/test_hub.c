@@ -1,4 +1,5 @@
-/* The hub over socket pairs: order, gaps, replay, slow and vanishing readers, goodbye. */
+/* The hub over socket pairs: order, gaps, replay, slow and disconnecting readers, closing
+ * handshake. */
 #include "../sanitized.h"
 #include "made_service.h"
 
@@ -186,7 +187,7 @@ static void slow_readers_lose_states_not_events(void **state)
     for (int n = 0; n < 2000; n++) {
         say(hub, (pj_publication){.state = n % 4 != 0}, "{\"kind\":\"%s\",\"pad\":\"%01000d\"}",
             n % 4 ? "state" : "event", n);
-        expect(quick, "kind"); /* nobody else is held up */
+        expect(quick, "kind"); /* other readers are not delayed */
     }
     say(hub, (pj_publication){0}, "{\"kind\":\"last\"}");
     for (;;) {
@@ -211,7 +212,8 @@ static void deaf_readers_are_cut_off(void **state)
     pj_hub_stats stats;
     int deaf = join(hub, (pj_reader_options){0});
     int n = 0;
-    do { /* goes on talking: a hub that wakes late has dropped most of it before it was sent */
+    do { /* keeps publishing: a hub that wakes up late has dropped most messages before sending them
+          */
         for (int k = 0; k < 200; k++) say(hub, (pj_publication){0}, "{\"pad\":\"%01000d\"}", n++);
         pj_clock_sleep_until(pj_clock_ns() + 10 * PJ_NS_PER_MS);
         pj_hub_get_stats(hub, &stats);
@@ -282,7 +284,8 @@ static void *read_to_the_end(void *context)
     return &total;
 }
 
-/* An hour of it: one call of the collector each 16 ms, 50 tokens a second with their sections. */
+/* An hour of events: one call of the collector per 16 ms, 50 tokens per second with their sections.
+ */
 static void tell_an_hour(const pj_live_sink *sink, int hour, int hz)
 {
     pj_live_power samples[16] = {0};
@@ -301,8 +304,8 @@ static void tell_an_hour(const pj_live_sink *sink, int hour, int hz)
     }
 }
 
-/* A day of samples and tokens in seconds, before a reader: 10 samples a second, or what PJ_SOAK_HZ
- * says. Once the ring is full, memory does not grow. */
+/* Soak test: a day of samples and tokens within seconds, with a reader: 10 samples per second, or
+ * PJ_SOAK_HZ. Once the ring is full, memory does not grow. */
 static void a_day_of_samples_needs_no_more_memory(void **state)
 {
     pj_live_json *live;

@@ -36,7 +36,7 @@ static void addresses_are_decoded(void **state)
     assert_string_equal(pj_params_text(&t.params, "z"), "&");
     assert_null(pj_params_text(&t.params, "w"));
     pj_arena_fini(&arena);
-    /* Names in a path are text like any other: an experiment may be called "batch größe 1+2". */
+    /* Percent-encoding of names in paths: an experiment may be called "batch größe 1+2". */
     assert_int_equal(parse("/x/batch%20gr%C3%B6%C3%9Fe%201+2", &t, &arena), PJ_OK);
     assert_string_equal(t.path, "/x/batch gr\xc3\xb6\xc3\x9f"
                                 "e 1+2");
@@ -293,7 +293,7 @@ static void the_ring_lets_states_go_first(void **state)
     int states = 0;
     for (uint64_t n = ring.tail; n < ring.head; n++) {
         bool kept = pj_message_ring_at(&ring, n)->message != NULL;
-        if (n % 2 == 0) assert_true(kept); /* all events fit when hardly a state is left */
+        if (n % 2 == 0) assert_true(kept); /* all events fit once nearly all states are dropped */
         states += n % 2 && kept;
     }
     assert_true(states < 4);
@@ -307,12 +307,12 @@ static void the_ring_is_bounded_in_messages(void **state)
     pj_message_ring ring;
     assert_int_equal(pj_message_ring_init(&ring, 64, 1 << 20, NULL), PJ_OK);
     for (uint64_t n = 1; n <= 1000; n++)
-        if (n % 10) pj_message_ring_put(&ring, make(n, false, 10)); /* each tenth was never made */
+        if (n % 10) pj_message_ring_put(&ring, make(n, false, 10)); /* a tenth is missing */
     assert_int_equal(ring.head, 1000);
     assert_int_equal(ring.head - ring.tail, 64);
     assert_null(pj_message_ring_at(&ring, 990)->message);
     assert_int_equal(pj_message_ring_at(&ring, 990)->audience, PJ_FOR_ALL);
-    pj_message_ring_put(&ring, make(1000000, false, 10)); /* and a long row of them */
+    pj_message_ring_put(&ring, make(1000000, false, 10)); /* and a long run of them */
     assert_int_equal(ring.head, 1000001);
     assert_true(ring.head - ring.tail <= 65);
     pj_message_ring_fini(&ring);

@@ -101,7 +101,7 @@ static void small_exports_have_a_length(void **state)
     expect(f, "GET", "/api/profiling/export/last?format=folded", "", 503, "no energy is known");
 }
 
-/* A gigabyte goes through a queue of a quarter megabyte: in constant memory. */
+/* Backpressure: a gigabyte streams through a queue of a quarter megabyte in constant memory. */
 static void large_exports_stream(void **state)
 {
     fixture *f = *state;
@@ -114,7 +114,7 @@ static void large_exports_stream(void **state)
     assert_int_equal(send(fd, request, sizeof request - 1, 0), sizeof request - 1);
     for (ssize_t n; (n = recv(fd, block, sizeof block, 0)) > 0;) {
         total += (uint64_t)n;
-        /* What was produced is never far ahead of what was taken: sockets and queue, no more. */
+        /* The producer is never ahead of the consumer by more than socket buffers and queue. */
         assert_true(atomic_load(&f->made.exported) < total + (4u << 20));
     }
     assert_true(total > 1000000000 && total < 1000002000);
@@ -128,7 +128,7 @@ static void a_reader_that_goes_ends_the_export(void **state)
         "GET /api/profiling/export/last HTTP/1.1\r\nHost: localhost\r\n\r\n";
     char some[1000];
     f->made.export_bytes = UINT64_MAX / 2;
-    for (int i = 0; i < 20; i++) { /* more than may stream at a time: each must have ended */
+    for (int i = 0; i < 20; i++) { /* beyond the limit of streams: each must end */
         int fd = made_connect(f->server);
         assert_int_equal(send(fd, request, sizeof request - 1, 0), sizeof request - 1);
         assert_true(recv(fd, some, sizeof some, 0) > 0);
@@ -251,7 +251,7 @@ static void *attack_server(void *context)
     return NULL;
 }
 
-/* 10,000 requests and handshakes assembled from known troublemakers, from four threads. */
+/* 10,000 requests and handshakes combined from known problematic parts, sent by four threads. */
 static void hostile_requests_hurt_nobody(void **state)
 {
     fixture *f = *state;

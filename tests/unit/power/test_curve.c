@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "power/coarsen.h"
 #include "power/deconvolve.h"
 
 #include <math.h>
@@ -126,6 +127,108 @@ static void reset_leaves_a_hole(void **state)
 }
 
 /* Fractions of edge ticks: a steady load over 1 s with a 100 ms counter comes within 1 %. */
+static pj_curve_energy query(const pj_curve *curve, int64_t from_ms, int64_t to_ms)
+{
+    pj_curve_energy e;
+    pj_curve_query(curve, from_ms * MS, to_ms * MS, &e);
+    return e;
+}
+
+/* A counter that adds up what a sensor sees in 25 of 100 ms knows no more than that sensor's power,
+ * of which every step is a reading. */
+static void blind_counter_is_as_sure_as_its_sensor(void **state)
+{
+    static const double mw[] = {20e3, 60e3, 35e3, 80e3, 80e3, 10e3};
+    (void)state;
+    pj_rail seen = power, counted = power;
+    seen.window_ns = counted.window_ns = 25 * MS;
+    counted.kind = PJ_RAIL_COUNTER;
+    counted.resolution = 1000; /* 1 mJ, which is 10 mW over 100 ms */
+    seen.resolution = 10;
+    pj_curve *a = pj_curve_new(&seen), *b = pj_curve_new(&counted);
+    double uj = 5e9;
+    add(b, 0, uj, PJ_READING_OK);
+    for (int i = 0; i < 6; i++) {
+        add(a, 100 * (i + 1), mw[i], PJ_READING_OK);
+        uj += mw[i] * 100;
+        if (i == 3) continue; /* not polled: the step over two periods is their mean */
+        add(b, 100 * (i + 1), uj, PJ_READING_OK);
+    }
+    pj_curve_energy x = query(a, 130, 470), y = query(b, 130, 470);
+    NEAR(y.energy_mj, x.energy_mj, 1e-9);
+    assert_true(x.random_sd_mj > 0.05 * x.energy_mj);
+    /* no surer: that the power did not change during the pause was not seen */
+    assert_true(y.random_sd_mj >= x.random_sd_mj && y.random_sd_mj < 1.05 * x.random_sd_mj);
+    NEAR(y.known_share, x.known_share, 1e-9);
+    /* after a restart the energy in between is unknown */
+    add(b, 700, 1e6, PJ_READING_RESET);
+    add(b, 800, 1e6 + 3e6, PJ_READING_OK);
+    NEAR(energy(b, 780, 800), 600, 1e-9);
+    pj_curve_free(a);
+    pj_curve_free(b);
+    /* a counter whose sensor sees nine tenths or more stays exact */
+    counted.window_ns = 95 * MS;
+    b = pj_curve_new(&counted);
+    assert_int_equal(pj_curve_rail(b)->kind, PJ_RAIL_COUNTER);
+    pj_curve_free(b);
+}
+
+/* A counter goes on counting while nobody polls it: the energy of a pause is known as a whole. */
+static void a_pause_of_a_blind_counter_is_bridged(void **state)
+{
+    (void)state;
+    pj_rail rail = power;
+    rail.kind = PJ_RAIL_COUNTER;
+    rail.window_ns = 25 * MS;
+    pj_curve *curve = pj_curve_new(&rail);
+    double uj = 0;
+    for (int i = 0; i <= 8; i++) {
+        if (i) uj += i % 2 ? 18e3 * 100 : 22e3 * 100; /* 18 and 22 W in turn */
+        add(curve, 100 * i, uj, PJ_READING_OK);
+    }
+    uj += 30e3 * 2000; /* 30 W until 2800 ms */
+    add(curve, 2800, uj, PJ_READING_OK);
+    pj_curve_energy whole = query(curve, 800, 2800);
+    NEAR(whole.energy_mj, 60e3, 0.01); /* the first period is filled from both its neighbours */
+    NEAR(whole.known_share, 0.25, 0.05);
+    assert_true(whole.random_sd_mj > 0);
+    pj_curve_window windows[16];
+    size_t count = pj_curve_windows(curve, 0, 2800 * MS, windows, 16);
+    assert_int_equal(count, 9); /* for the fit the pause is one window, of its mean */
+    assert_int_equal(windows[8].begin_ns, 800 * MS);
+    assert_int_equal(windows[8].end_ns, 2800 * MS);
+    NEAR(windows[8].energy_mj, 60e3, 1e-9);
+    /* after an hour nothing is claimed */
+    add(curve, 3600 * 1000, uj + 1e12, PJ_READING_OK);
+    assert_true(isnan(energy(curve, 2000 * 1000, 2001 * 1000)));
+    pj_curve_free(curve);
+}
+
+/* A sample every second says as little of each period as the sensor did. */
+static void a_thinned_blind_counter_stays_blind(void **state)
+{
+    (void)state;
+    pj_rail rail = power;
+    rail.kind = PJ_RAIL_COUNTER;
+    rail.window_ns = 25 * MS;
+    pj_coarsen coarsen;
+    pj_coarsen_init(&coarsen, &rail, true, 1000 * MS);
+    pj_coarsen_describe(&coarsen, &rail);
+    assert_int_equal(rail.period_ns, 1000 * MS);
+    assert_int_equal(rail.window_ns, 250 * MS);
+    pj_curve *curve = pj_curve_new(&rail);
+    for (int i = 0; i <= 60; i++) { /* 20 W for three seconds, 40 W for the next three */
+        pj_reading r = reading(100 * i, 1e3 * (i <= 30 ? 2e3 * i : 6e4 + 4e3 * (i - 30))), out[2];
+        int count = pj_coarsen_take(&coarsen, &r, out);
+        for (int k = 0; k < count; k++) assert_int_equal(pj_curve_add(curve, &out[k], NULL), PJ_OK);
+    }
+    pj_curve_energy e = query(curve, 1000, 6000);
+    assert_true(fabs(e.energy_mj - 160e3) < 2 * e.random_sd_mj + 2 * e.bias_sd_mj);
+    assert_true(e.random_sd_mj > 0.01 * e.energy_mj);
+    NEAR(e.known_share, 0.25, 0.1);
+    pj_curve_free(curve);
+}
+
 static void slow_counter_under_steady_load(void **state)
 {
     (void)state;
@@ -377,6 +480,9 @@ int main(void)
         cmocka_unit_test(counter_is_linear_between_ticks),
         cmocka_unit_test(counter_wraps),
         cmocka_unit_test(reset_leaves_a_hole),
+        cmocka_unit_test(blind_counter_is_as_sure_as_its_sensor),
+        cmocka_unit_test(a_pause_of_a_blind_counter_is_bridged),
+        cmocka_unit_test(a_thinned_blind_counter_stays_blind),
         cmocka_unit_test(slow_counter_under_steady_load),
         cmocka_unit_test(tiles_are_placed_before_their_reading),
         cmocka_unit_test(unseen_time_is_filled_and_widens),

@@ -344,6 +344,46 @@ static void replay_gives_back_the_energy(void **state)
     pj_meter_close(meter);
 }
 
+/* On a busy machine the sampler's thread may begin late; starting waits for its first reading. */
+static void meters_start_with_a_reading(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        pj_reading reading;
+        pj_meter *meter = open_meter("sim:idle_mw=20000", &(pj_power_env){0});
+        assert_int_equal(pj_meter_start(meter, NULL), PJ_OK);
+        int64_t started_ns = pj_clock_ns();
+        pj_meter_stop(meter);
+        assert_int_equal(pj_meter_read(meter, &reading, 1), 1);
+        assert_true(reading.after_ns <= started_ns);
+        pj_meter_close(meter);
+    }
+}
+
+/* A counter that nobody read for a while has counted meanwhile. */
+static void counters_count_on_unread(void **state)
+{
+    enum { UNREAD_MS = 1100 };
+    pj_reading readings[2];
+    uint32_t count;
+    (void)state;
+    const pj_power_source *source = pj_power_source_find("sim", 3);
+    void *sim = pj_alloc(1, source->state_bytes);
+    assert_non_null(sim);
+    assert_int_equal(source->open(sim, NULL, "idle_mw=30000,noise=0.2,resolution_mj=0", NULL),
+                     PJ_OK);
+    source->read(sim, &readings[0], 1, &count);
+    assert_int_equal(count, 1);
+    pj_clock_sleep_until(readings[0].after_ns + UNREAD_MS * PJ_NS_PER_MS);
+    source->read(sim, &readings[1], 1, &count);
+    assert_int_equal(count, 1);
+    double ms = (double)(readings[1].after_ns - readings[0].after_ns) * 1e-6;
+    assert_true(ms >= UNREAD_MS - 1);
+    assert_true(fabs((readings[1].value - readings[0].value) / ms / 30e3 - 1) < 0.02);
+    source->close(sim);
+    pj_free(sim);
+}
+
 /* A meter over simulated sensors: idle power, columns, activity. */
 static void simulated_meter(void **state)
 {
@@ -388,6 +428,8 @@ int main(void)
         cmocka_unit_test(tdp_by_whole_words),
         cmocka_unit_test(replay_gives_back_the_energy),
         cmocka_unit_test(simulated_meter),
+        cmocka_unit_test(meters_start_with_a_reading),
+        cmocka_unit_test(counters_count_on_unread),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

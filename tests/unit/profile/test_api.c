@@ -175,6 +175,17 @@ static void bad_arguments_are_refused(void **state)
     ASSERT_REFUSED(pj_session_open(&(pj_session_options){.baseline_seconds = NAN}, &session, err),
                    PJ_E_INVALID);
     ASSERT_REFUSED(pj_session_open(&(pj_session_options){.size = 3}, &session, err), PJ_E_INVALID);
+    static const char *const lists[] = {"rapll", "rapl,none", "sim:perid=3", "replay",
+                                        "estimate:x"};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        pj_error said = {0};
+        pj_session_options options = {.power = lists[i], .database = "none"};
+        assert_int_equal(pj_session_open(&options, &session, &said), PJ_E_INVALID);
+        assert_null(session);
+        /* words of the library's caller, who has no command line */
+        assert_null(strstr(said.text, "--"));
+        assert_null(strchr(said.text, '\n'));
+    }
     session = open_session("none", "none");
     ASSERT_REFUSED(pj_run_begin(NULL, &(pj_run_options){0}, &run, err), PJ_E_INVALID);
     assert_null(run);

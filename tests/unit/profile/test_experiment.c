@@ -84,7 +84,10 @@ static void on_end(void *context, pj_status status, const pj_profile_result *res
         check_ablated(t, &result->data, part);
 }
 
-static json_t *run(const char *database, truth *t)
+typedef void on_end_fn(void *context, pj_status status, const pj_profile_result *result,
+                       const pj_error *err);
+
+static json_t *run(const char *plan_json, const char *database, on_end_fn *end, void *context)
 {
     pj_session *session;
     pj_model_slot slot = {0};
@@ -94,12 +97,12 @@ static json_t *run(const char *database, truth *t)
     pj_buffer out;
     pj_json json;
     pj_arena_init(&arena, 0);
-    assert_int_equal(pj_plan_parse(plan_text, &arena, plan, &err), PJ_OK);
+    assert_int_equal(pj_plan_parse(plan_json, &arena, plan, &err), PJ_OK);
     pj_session_options options = {
         .power = "sim:period_ms=1,seed=5", .database = database, .baseline_seconds = 0.05};
     if (pj_session_open(&options, &session, &err) != PJ_OK) fail_msg("%s", err.text);
     pj_experiment_options experiment = {
-        .session = session, .slot = &slot, .plan = plan, .end = on_end, .context = t};
+        .session = session, .slot = &slot, .plan = plan, .end = end, .context = context};
     if (pj_experiment_run(&experiment, &err) != PJ_OK) fail_msg("%s", err.text);
     pj_buffer_init(&out, 1 << 24);
     pj_json_init(&json, &out);
@@ -134,7 +137,7 @@ static void both_hold_what_was_planted(void **state)
     truth t = {0};
     assert_non_null(mkdtemp(folder));
     snprintf(database, sizeof database, "%s/runs.db", folder);
-    json_t *view = run(database, &t), *all = json_object_get(view, "ablations");
+    json_t *view = run(plan_text, database, on_end, &t), *all = json_object_get(view, "ablations");
     assert_int_equal(t.runs, BLOCKS);
     assert_int_equal(t.ablated_runs, BLOCKS * PARTS);
     assert_int_equal(json_array_size(all), PARTS);
@@ -156,6 +159,35 @@ static void both_hold_what_was_planted(void **state)
     /* What is ablated is never the optimum. */
     assert_int_equal((int)number(json_object_get(view, "optimum"), "cell"), 0);
     json_decref(view);
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    assert_int_equal(system(command), 0);
+}
+
+/* Sequence by sequence, a token of every step; with equal prompts they would all be equal. */
+static void note_difference(void *context, pj_status status, const pj_profile_result *result,
+                            const pj_error *err)
+{
+    const pj_run_data *d = &result->data;
+    bool *differs = context;
+    if (status != PJ_OK) fail_msg("%s", err->text);
+    assert_int_equal(d->info.batch_size, 3);
+    for (uint32_t i = 1; i < d->token_count; i++)
+        *differs = *differs || (d->tokens[i].sequence != d->tokens[0].sequence &&
+                                d->tokens[i].position == d->tokens[0].position &&
+                                d->tokens[i].token_id != d->tokens[0].token_id);
+}
+
+/* Equal prompts would all choose the same experts of a mixture. */
+static void a_batch_has_different_prompts(void **state)
+{
+    bool differs = false;
+    char folder[] = "/tmp/perjoule-experiment-test-XXXXXX", command[128];
+    assert_non_null(mkdtemp(folder));
+    snprintf(command, sizeof command, "%s/runs.db", folder);
+    json_decref(run("{\"name\":\"parts\",\"models\":[\"synthetic:smollm2-135m,layers=1\"],"
+                    "\"inputs\":[5],\"outputs\":[4],\"batches\":[3],\"repeat\":1}",
+                    command, note_difference, &differs));
+    assert_true(differs);
     snprintf(command, sizeof command, "rm -rf %s", folder);
     assert_int_equal(system(command), 0);
 }
@@ -183,6 +215,7 @@ static void what_leaves_nothing_out_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(both_hold_what_was_planted),
+                                       cmocka_unit_test(a_batch_has_different_prompts),
                                        cmocka_unit_test(what_leaves_nothing_out_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

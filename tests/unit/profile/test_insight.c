@@ -46,6 +46,7 @@ static int tear_down(void **state)
 
 typedef struct kind {
     const char *dtype, *machine, *rails;
+    const char *level; /* of an attached engine */
     double factor;
     pj_source_quality quality;
     double disturbed;
@@ -64,6 +65,7 @@ static void save(place *p, uint64_t seed, const kind *k, char id[PJ_UUID_BYTES])
     make_run(&like, &data);
     pj_run_info *i = &data.info;
     i->dtype = k->dtype;
+    i->level = k->level;
     i->machine = k->machine ? k->machine : "one";
     i->total_rails = k->rails ? k->rails : "cpu";
     i->quality = k->quality ? k->quality : PJ_MEASURED;
@@ -205,6 +207,41 @@ static void other_machines_widen_the_interval(void **state)
     json_decref(tree);
 }
 
+static bool names_setting(const json_t *tree, const char *setting)
+{
+    size_t i;
+    json_t *d;
+    json_array_foreach(json_object_get(tree, "differences"), i,
+                       d) if (strcmp(text(d, "setting"), setting) == 0) return true;
+    return false;
+}
+
+/* Only attached engines have a level; one that was timed closely is slower than the program's own.
+ */
+static void levels_are_those_of_attached_engines(void **state)
+{
+    static const struct {
+        const char *a, *b;
+        bool differs, warns;
+    } cases[] = {{NULL, "fine", false, true},    {NULL, "coarse", false, false},
+                 {"coarse", "fine", true, true}, {"fine", "fine", false, false},
+                 {NULL, NULL, false, false},     {"fine", NULL, false, true}};
+    place *p = *state;
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        for (uint64_t i = 0; i < 4; i++) {
+            save(p, 100 * c + 2 * i + 1, &(kind){"a", .level = cases[c].a, .factor = 1}, NULL);
+            save(p, 100 * c + 2 * i + 2, &(kind){"b", .level = cases[c].b, .factor = 1.2}, NULL);
+        }
+        json_t *tree = groups(p, "dtype", PJ_OK);
+        assert_int_equal(names_setting(tree, "level"), cases[c].differs);
+        assert_int_equal(has_caveat(tree, "level_differs"), cases[c].warns);
+        json_decref(tree);
+        tear_down(state);
+        set_up(state);
+        p = *state;
+    }
+}
+
 static void fields_that_runs_lack_are_refused(void **state)
 {
     place *p = *state;
@@ -231,6 +268,10 @@ static void single_runs_are_only_themselves(void **state)
     assert_true(fabs(number(v, "ratio") - 2) < 0.01);
     assert_true(number(v, "ratio_lo") < 2 && number(v, "ratio_lo") > 1.8);
     assert_string_equal(text(at(tree, "tests", 0), "sample"), "token");
+    /* Without repeats there is no test, so there is no tie either. */
+    json_t *best = at(tree, "best", 0);
+    assert_int_equal(json_array_size(json_object_get(best, "tied_with")), 0);
+    assert_int_equal((int)json_integer_value(at(best, "untested", 0)), 1);
     json_decref(tree);
     pj_buffer_fini(&out);
 }
@@ -318,6 +359,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_may_not_be_compared_is_not_judged, set_up, tear_down),
         cmocka_unit_test_setup_teardown(disturbed_runs_are_left_out_and_counted, set_up, tear_down),
         cmocka_unit_test_setup_teardown(other_machines_widen_the_interval, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(levels_are_those_of_attached_engines, set_up, tear_down),
         cmocka_unit_test_setup_teardown(fields_that_runs_lack_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(single_runs_are_only_themselves, set_up, tear_down),
     };

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/random.h"
+#include "profile/live_feed.h"
 #include "profile/run.h"
 
 #include <fcntl.h>
@@ -182,7 +183,9 @@ static void without_a_sensor_only_energy_is_missing(void **state)
 /* ---- live events --------------------------------------------------------------------------- */
 
 typedef struct heard {
-    int begins, ends, tokens, power, sections, parts;
+    int begins, ends, tokens, power, sections, parts, layers, loads;
+    pj_live_layer layer;
+    pj_live_load load;
     char text[256];
     double last_ms, energy_mj;
     bool ordered, valid, has_summary;
@@ -263,6 +266,80 @@ static void listeners_hear_the_run(void **state)
     for (int i = 0; i < 10; i++) strcat(want, "x\xe2\x82\xac");
     assert_string_equal(h.text, want);
     pj_session_close(session);
+}
+
+static void hear_layer(void *context, const char *run_id, const pj_live_layer *layer)
+{
+    heard *h = context;
+    assert_string_equal(run_id, "a run");
+    h->layers++;
+    h->layer = *layer;
+}
+
+/* At most every 50 ms, only inside a layer, and only when it has changed. */
+static void the_running_layer_is_sampled(void **state)
+{
+    enum { MS = 1000000 };
+    const int64_t start = 5000 * (int64_t)MS;
+    static const struct {
+        int ms;
+        int32_t token, layer;
+        bool told;
+    } rounds[] = {{0, 0, -1, false},  {10, 0, 2, true},  {40, 0, 3, false}, {70, 0, 3, true},
+                  {200, 0, 3, false}, {216, 1, 3, true}, {300, -1, 0, true}};
+    heard h = {0};
+    pj_live_sink sink = {
+        .version = PJ_LIVE_SINK_VERSION, .context = &h, .layer_running = hear_layer};
+    pj_live_feed *feed;
+    int told = 0;
+    assert_int_equal(pj_live_feed_open(&sink, "a run", start, NULL, NULL, &feed, NULL), PJ_OK);
+    for (size_t i = 0; i < sizeof rounds / sizeof *rounds; i++) {
+        pj_place place = {PJ_PHASE_DECODE, rounds[i].token, rounds[i].layer};
+        pj_live_feed_place(feed, &place, start + rounds[i].ms * (int64_t)MS);
+        told += rounds[i].told;
+        assert_int_equal(h.layers, told);
+        if (!rounds[i].told) continue;
+        assert_true(h.layer.t_ms == rounds[i].ms && h.layer.phase == PJ_PHASE_DECODE);
+        assert_true(h.layer.position == rounds[i].token && (int)h.layer.layer == rounds[i].layer);
+    }
+    pj_live_feed_close(feed);
+}
+
+static void hear_load(void *context, const char *run_id, const pj_live_load *load)
+{
+    heard *h = context;
+    assert_string_equal(run_id, "a run");
+    h->loads++;
+    h->load = *load;
+}
+
+/* At most every 50 ms, only when the number of layers is known, and only when it has changed. */
+static void the_progress_of_a_load_is_sampled(void **state)
+{
+    enum { MS = 1000000 };
+    const int64_t start = 7000 * (int64_t)MS;
+    static const struct {
+        int ms;
+        uint32_t done, total;
+        bool told;
+    } rounds[] = {{0, 0, 0, false},  {10, 0, 30, false},  {20, 1, 30, true},   {60, 5, 30, false},
+                  {80, 5, 30, true}, {300, 5, 30, false}, {350, 29, 30, true}, {500, 30, 30, true}};
+    heard h = {0};
+    pj_live_sink sink = {
+        .version = PJ_LIVE_SINK_VERSION, .context = &h, .load_progress = hear_load};
+    pj_live_feed *feed;
+    int told = 0;
+    assert_int_equal(pj_live_feed_open(&sink, "a run", start, NULL, NULL, &feed, NULL), PJ_OK);
+    for (size_t i = 0; i < sizeof rounds / sizeof *rounds; i++) {
+        pj_progress progress = {rounds[i].done, rounds[i].total};
+        pj_live_feed_load(feed, &progress, start + rounds[i].ms * (int64_t)MS);
+        told += rounds[i].told;
+        assert_int_equal(h.loads, told);
+        if (!rounds[i].told) continue;
+        assert_true(h.load.t_ms == rounds[i].ms && h.load.total == rounds[i].total);
+        assert_int_equal(h.load.done, rounds[i].done);
+    }
+    pj_live_feed_close(feed);
 }
 
 /* ---- death --------------------------------------------------------------------------------- */
@@ -465,6 +542,8 @@ int main(void)
         cmocka_unit_test(what_a_client_says_spoils_nothing),
         cmocka_unit_test(without_a_sensor_only_energy_is_missing),
         cmocka_unit_test(listeners_hear_the_run),
+        cmocka_unit_test(the_running_layer_is_sampled),
+        cmocka_unit_test(the_progress_of_a_load_is_sampled),
         cmocka_unit_test(no_run_is_lost_by_a_kill),
         cmocka_unit_test(an_open_run_of_a_closed_session_is_interrupted),
         cmocka_unit_test(a_run_that_cannot_be_stored_keeps_its_spool),

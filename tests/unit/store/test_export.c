@@ -158,6 +158,40 @@ static bool is_whole(const char *column)
     return false;
 }
 
+/* A member that no export has is named and refused, not dropped: it may be data of a newer version.
+ */
+static void refuse_unknown_member(json_t *tree, json_t *object)
+{
+    pj_run_data back = {0};
+    pj_error err = {0};
+    json_object_set_new(object, "later_column", json_real(1));
+    char *text = json_dumps(tree, JSON_COMPACT);
+    if (pj_import_json(text, strlen(text), &back, &err) == PJ_OK)
+        fail_msg("an unknown member is accepted");
+    if (!strstr(err.text, "later_column") || strchr(err.text, '\n'))
+        fail_msg("the unknown member is not named: %s", err.text);
+    pj_run_data_fini(&back);
+    free(text);
+    json_object_del(object, "later_column");
+}
+
+static void unknown_members_are_refused(void **state)
+{
+    fixture *f = *state;
+    pj_buffer out = export_run(f->store, PJ_EXPORT_JSON);
+    json_t *tree = json_loadb(out.data, out.length, 0, NULL), *copy = json_copy(tree), *part;
+    const char *name;
+    refuse_unknown_member(tree, tree);
+    json_object_foreach(copy, name, part)
+    {
+        if (json_is_object(part)) refuse_unknown_member(tree, part);
+        if (json_array_size(part)) refuse_unknown_member(tree, json_array_get(part, 0));
+    }
+    json_decref(copy);
+    json_decref(tree);
+    pj_buffer_fini(&out);
+}
+
 /* No column takes a value of another type, nor a number that cannot be. */
 static void refuse_each_column(json_t *tree, json_t *row)
 {
@@ -325,6 +359,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(json_comes_back_equal),
         TEST(cut_and_twisted_files_are_refused),
+        TEST(unknown_members_are_refused),
         TEST(columns_are_strict),
         TEST(traces_nest),
         TEST(flame_graphs_hold_all_the_energy),

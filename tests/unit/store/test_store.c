@@ -283,6 +283,8 @@ static void filters_find_what_they_name(void **state)
     assert_int_equal(matches(store, &(pj_run_query){.has_min_energy = true}), 9);
     assert_int_equal(matches(store, &(pj_run_query){.has_max_energy = true}), 0);
     assert_int_equal(matches(store, &(pj_run_query){.limit = 3, .offset = 8}), 10);
+    assert_int_equal(matches(store, &(pj_run_query){.model = "beta", .limit = 3, .offset = 4}), 5);
+    assert_int_equal(matches(store, &(pj_run_query){.model = "beta", .limit = 3, .offset = 80}), 5);
     pj_run_list runs;
     pj_error err;
     assert_int_equal(pj_store_list(store, &(pj_run_query){.from = "soon"}, &runs, &err),

@@ -565,6 +565,7 @@ static void machines_are_known_by_runs_and_beats(void **state)
         run.info.machine = "o'brien \"quoted\"; --";
         run.info.power_sources = "rapl,nvml";
         run.info.total_mj = 5000;
+        run.info.quality = i ? PJ_MEASURED : PJ_MODELLED;
         run.info.created_wall_ns = pj_clock_wall_ns() - i * (int64_t)366 * 86400 * PJ_NS_PER_S;
         assert_int_equal(pj_store_save(f->store, &run, &wrong), PJ_OK);
         pj_run_data_fini(&run);
@@ -576,6 +577,11 @@ static void machines_are_known_by_runs_and_beats(void **state)
                             .drawn_mj = NAN,
                             .throttle = NULL};
     assert_int_equal(pj_store_machine_beat(f->store, &beat, &wrong), PJ_OK);
+    /* A server there that measures, but has not counted today: the figure stays that of the run. */
+    pj_machine_beat theirs = beat;
+    theirs.name = "o'brien \"quoted\"; --";
+    theirs.sensors = "rapl,nvml";
+    assert_int_equal(pj_store_machine_beat(f->store, &theirs, &wrong), PJ_OK);
     json_t *v = VIEW(pj_view_machines(f->store, is_first, first, json, &err));
     const json_t *m = machine_of(v, "always-on");
     assert_true(json_is_null(json_object_get(m, "energy_today_mj"))); /* unknown, not 0 */
@@ -586,6 +592,7 @@ static void machines_are_known_by_runs_and_beats(void **state)
     assert_int_equal(number(m, "runs"), 2);
     assert_true(number(m, "energy_today_mj") == 5000); /* of today's run alone */
     assert_string_equal(json_string_value(json_object_get(m, "energy_today_of")), "runs");
+    assert_string_equal(json_string_value(json_object_get(m, "energy_source")), "modelled");
     assert_int_equal(json_array_size(json_object_get(m, "sensors")), 2);
     assert_true(json_is_false(json_object_get(m, "live")));
     json_decref(v);

@@ -87,13 +87,17 @@ static void spans_carry_their_context(void **state)
     pj_span_begin(lane, PJ_SPAN_PHASE, PJ_PHASE_DECODE);
     pj_span_begin(lane, PJ_SPAN_TOKEN, 7);
     pj_span_begin(lane, PJ_SPAN_SECTION, layers); /* a section may lie in a token */
+    assert_int_equal(pj_recorder_place(&r).layer, -1);
     pj_span_begin(lane, PJ_SPAN_LAYER, 3);
+    pj_place place = pj_recorder_place(&r);
+    assert_true(place.phase == PJ_PHASE_DECODE && place.token == 7 && place.layer == 3);
     pj_span_begin(lane, PJ_SPAN_COMPONENT, q);
     pj_span_begin(lane, PJ_SPAN_OPERATION, matmul);
     pj_token_text(lane, 2, 42, "hello", 5);
     pj_span_end(lane, &work);
     pj_span_next(lane, NULL, PJ_SPAN_COMPONENT, q);
     for (int i = 0; i < 5; i++) pj_span_end(lane, NULL);
+    assert_int_equal(pj_recorder_place(&r).layer, -1);
     drain(&r);
     assert_int_equal(count_of(PJ_RECORD_NAME), 3);
     assert_int_equal(count_of(PJ_RECORD_SPAN_BEGIN), 3);

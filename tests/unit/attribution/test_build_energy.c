@@ -1,0 +1,427 @@
+/* Energies of finished runs: sums at every level, and what sensors of each kind let one say. Spans
+ * have explicit times, so that expectations are exact. */
+#include "made_spool.h"
+#include "trace/run_json.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void simulated_energy_is_conserved_and_right(void **state)
+{
+    const char *const sensors[] = {"period_ms=0.1,phase_ms=0,noise=0,resolution_mj=0.000001",
+                                   "kind=power,period_ms=1,noise=0.01", "kind=power,period_ms=30"};
+    for (int k = 0; k < 3; k++) {
+        writer w;
+        pj_run_data d;
+        pj_sim_spec sim;
+        assert_int_equal(pj_sim_parse(sensors[k], &sim, NULL), PJ_OK);
+        open_spool(&w);
+        put_rails(&w, &sim);
+        put_run(&w, 40, 1);
+        put_end(&w, 10001000);
+        assert_int_equal(build(&w, &sim, &d), PJ_OK);
+        assert_conserved(&d);
+        double truth = 0, found = 0;
+        for (uint32_t i = 0; i < d.component_count; i++)
+            truth += pj_mj_of_nj(d.components[i].energy.planted_nj);
+        for (uint32_t i = 0; i < d.phase_count; i++)
+            found += pj_mj_of_nj(d.phases[i].energy.planted_nj);
+        assert_true(truth > 0 && found > truth);
+        if (k == 0) { /* a noiseless, fine-grained counter identifies the components */
+            assert_true(fabs(d.info.total_mj - found) < 1e-3 * found);
+            for (uint32_t i = 0; i < d.component_count; i++) {
+                const pj_energy *e = &d.components[i].energy;
+                if (d.components[i].token == 0) continue; /* prefill: one token, no evidence */
+                assert_true(llabs(e->gross_nj - e->planted_nj) < e->planted_nj / 20);
+            }
+        }
+        uint32_t covered = 0;
+        for (uint32_t i = 0; i < d.component_count; i++) {
+            const pj_energy *e = &d.components[i].energy;
+            covered += fabs(pj_mj_of_nj(e->gross_nj - e->planted_nj)) <= 1.96 * (double)e->sd_mj;
+        }
+        assert_true(covered >= 0.9 * d.component_count); /* each with the noise of its window */
+        for (uint32_t i = 0; i < d.token_count; i++) assert_false(isnan(d.tokens[i].power_mw));
+        pj_run_data_fini(&d);
+        pj_spool_close(&w.spool, true);
+    }
+}
+
+/* `--interval` made samples twenty times as long as the sensor's own: the same energy
+ * in a twentieth of the samples. */
+static void a_simulation_keeps_the_interval_asked_for(void **state)
+{
+    uint32_t samples_of[2];
+    for (int coarse = 0; coarse < 2; coarse++) {
+        writer w;
+        pj_run_data d;
+        pj_sim_spec sim, samples;
+        assert_int_equal(pj_sim_parse("kind=power,period_ms=0.1,noise=0.001", &sim, NULL), PJ_OK);
+        samples = sim;
+        if (coarse) samples.period_ns *= 20;
+        open_spool(&w);
+        put_rails(&w, &samples);
+        put_run(&w, 40, 1);
+        put_end(&w, 10001000);
+        assert_int_equal(build(&w, &sim, &d), PJ_OK);
+        assert_conserved(&d);
+        double truth = 0;
+        for (uint32_t i = 0; i < d.phase_count; i++)
+            truth += pj_mj_of_nj(d.phases[i].energy.planted_nj);
+        assert_true(fabs(d.info.total_mj - truth) < 0.02 * truth);
+        samples_of[coarse] = d.samples.count;
+        pj_run_data_fini(&d);
+        pj_spool_close(&w.spool, true);
+    }
+    assert_in_range(samples_of[0], 95, 101);
+    assert_in_range(samples_of[1], 4, 6);
+}
+
+/* A duty-cycled sensor that samples 25 ms of every 100, none within the run, has no information
+ * about it; one that integrates continuously does. */
+static void what_no_window_saw_is_unavailable(void **state)
+{
+    static const char *const sensors[] = {
+        "kind=power,period_ms=100,window_ms=25,phase_ms=90,noise=0.005",
+        "kind=power,period_ms=1,noise=0.005"};
+    for (int k = 0; k < 2; k++) {
+        writer w;
+        pj_run_data d;
+        pj_sim_spec sim;
+        assert_int_equal(pj_sim_parse(sensors[k], &sim, NULL), PJ_OK);
+        open_spool(&w);
+        put_rails(&w, &sim);
+        put_run(&w, 4, 1);
+        put_end(&w, 10001000);
+        assert_int_equal(build(&w, &sim, &d), PJ_OK);
+        if (k == 0) {
+            assert_true(isnan(d.info.total_mj));
+            assert_int_equal(d.info.absence, PJ_ABSENT_BELOW_RESOLUTION);
+            assert_int_equal(d.info.quality, PJ_UNAVAILABLE);
+            for (uint32_t i = 0; i < d.token_count; i++) {
+                assert_true(d.tokens[i].energy.gross_nj == PJ_NJ_UNKNOWN);
+                assert_int_equal(d.tokens[i].energy.absence, PJ_ABSENT_BELOW_RESOLUTION);
+            }
+            for (uint32_t i = 0; i < d.rail_energy_count; i++)
+                assert_true(isnan(d.rail_energy[i].gross_mj));
+            bool told = false;
+            for (uint32_t i = 0; i < d.warning_count; i++)
+                told |= strcmp(d.warnings[i].code, "below_resolution") == 0;
+            assert_true(told);
+        } else {
+            double rail_sd = NAN;
+            for (uint32_t i = 0; i < d.rail_energy_count; i++)
+                if (d.rail_energy[i].phase == PJ_PHASE_COUNT) rail_sd = d.rail_energy[i].sd_mj;
+            assert_int_equal(d.info.absence, PJ_ABSENT_NOT);
+            /* one rail: its figure is the run's, with the same standard deviation */
+            assert_true(fabs(rail_sd / d.info.total_sd_mj - 1) < 1e-5);
+            assert_true(d.info.net_sd_mj > 0 &&
+                        d.info.net_sd.gain_mj < d.info.total_sd.gain_mj + 1e-12F);
+        }
+        pj_run_data_fini(&d);
+        pj_spool_close(&w.spool, true);
+    }
+}
+
+/* An uncertain gain is no lack of resolution: modelled power may be off by half, however long the
+ * run. */
+static void an_uncertain_gain_is_an_interval(void **state)
+{
+    writer w;
+    pj_run_data d;
+    pj_sim_spec sim;
+    assert_int_equal(pj_sim_parse("period_ms=1,declare_gain=1.0+-0.6", &sim, NULL), PJ_OK);
+    open_spool(&w);
+    put_rails(&w, &sim);
+    put_run(&w, 4, 1);
+    put_end(&w, 10001000);
+    assert_int_equal(build(&w, &sim, &d), PJ_OK);
+    assert_int_equal(d.info.absence, PJ_ABSENT_NOT);
+    assert_true(fabs(d.info.total_sd_mj / d.info.total_mj / 0.6 - 1) < 0.02);
+    pj_run_data_fini(&d);
+    pj_spool_close(&w.spool, true);
+}
+
+/* A run far shorter than the sensor's averaging window: its energy is not identifiable unless the
+ * window is declared or evident from the readings. */
+static void what_may_have_been_missed_is_unavailable(void **state)
+{
+    static const struct {
+        const char *sim;
+        bool known;
+    } cases[] = {{"kind=power,period_ms=100,noise=0.005", true},
+                 {"kind=power,period_ms=100,noise=0.005,declare_window_ms=0", false},
+                 {"kind=power,period_ms=100,window_ms=25,noise=0.005,declare_window_ms=0", false},
+                 {"kind=power,period_ms=20,window_ms=200,noise=0.005,declare_window_ms=0", true},
+                 /* 10 ms of 40 W in a mean over 5 s, beside 10 W: lost in the noise */
+                 {"kind=power,period_ms=100,window_ms=5000,noise=0.01", false},
+                 {"kind=power,period_ms=4,noise=0.005,declare_window_ms=0", true}};
+    (void)state;
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        writer w;
+        pj_run_data d;
+        pj_sim_spec sim;
+        begin_run(&w, &sim, cases[k].sim);
+        put_run(&w, 4, 1);
+        put_end(&w, 10001000);
+        assert_int_equal(build(&w, &sim, &d), PJ_OK);
+        bool known = d.info.absence == PJ_ABSENT_NOT;
+        if (known != cases[k].known) fail_msg("%s", cases[k].sim);
+        if (!known) assert_int_equal(d.info.absence, PJ_ABSENT_BELOW_RESOLUTION);
+        end_run(&w, &d);
+    }
+}
+
+/* A counter's increments are energies, whatever lag is declared for its sensor. */
+static void a_lag_does_not_concern_a_counter(void **state)
+{
+    writer w;
+    pj_run_data d;
+    pj_sim_spec sim;
+    (void)state;
+    begin_run(&w, &sim, "period_ms=0.1,phase_ms=0,lag_ms=0.05,noise=0,resolution_mj=0.000001");
+    put_run(&w, 40, 1);
+    put_end(&w, 10001000);
+    assert_int_equal(build(&w, &sim, &d), PJ_OK);
+    for (uint32_t i = 0; i < d.component_count; i++) {
+        const pj_energy *e = &d.components[i].energy;
+        if (d.components[i].token == 0) continue; /* prefill: one token, no evidence */
+        assert_true(llabs(e->gross_nj - e->planted_nj) < e->planted_nj / 20);
+    }
+    end_run(&w, &d);
+}
+
+/* Over many machines the intervals of a run and its phases have nominal coverage and are hardly
+ * wider than the noise of so many independent readings requires. */
+static void assert_covered(const char *sensor, double noise, double readings)
+{
+    enum { MACHINES = 60 };
+    int covered = 0, phases = 0, covered_phases = 0;
+    for (int seed = 1; seed <= MACHINES; seed++) {
+        char text[128];
+        writer w;
+        pj_run_data d;
+        pj_sim_spec sim;
+        snprintf(text, sizeof text, "%s,noise=%g,seed=%d", sensor, noise, seed);
+        begin_run(&w, &sim, text);
+        put_run(&w, 40, 1);
+        put_end(&w, 10001000);
+        assert_int_equal(build(&w, &sim, &d), PJ_OK);
+        double truth = 0;
+        for (uint32_t i = 0; i < d.phase_count; i++) {
+            const pj_energy *e = &d.phases[i].energy;
+            truth += pj_mj_of_nj(e->planted_nj);
+            phases++;
+            covered_phases +=
+                fabs(pj_mj_of_nj(e->gross_nj - e->planted_nj)) <= 1.96 * (double)e->sd_mj;
+        }
+        covered += fabs(d.info.total_mj - truth) <= 1.96 * d.info.total_sd_mj;
+        assert_true(d.info.total_sd_mj < 2 * noise * truth / sqrt(readings));
+        end_run(&w, &d);
+    }
+    assert_in_range(covered, 52, MACHINES);
+    assert_true(covered_phases >= 0.87 * phases);
+}
+
+/* Readings of a lagging sensor weight recent power more, and the noise of each affects two
+ * windows. */
+static void a_lagging_sensor_is_covered(void **state)
+{
+    (void)state;
+    assert_covered("kind=power,period_ms=0.05,lag_ms=0.35", 0.002, 200);
+    assert_covered("kind=power,period_ms=0.05,lag_ms=0.35", 0.02, 200);
+}
+
+/* Windows of a long average overlap: class powers are fitted to the same readings that correct
+ * them, and noise must not be taken for variation of the load. */
+static void a_long_average_is_covered(void **state)
+{
+    (void)state;
+    assert_covered("kind=power,period_ms=0.1,window_ms=1", 0.005, 100);
+    assert_covered("kind=power,period_ms=0.1,window_ms=1", 0.02, 100);
+}
+
+/* Two rails of one vendor share one gain error, which adds linearly; those of two vendors are
+ * independent. */
+static void gains_of_one_make_add_up(void **state)
+{
+    writer w;
+    pj_run_data d;
+    pj_sim_spec sim;
+    assert_int_equal(pj_sim_parse("rails=cpu0+cpu1,period_ms=1,declare_gain=unknown", &sim, NULL),
+                     PJ_OK);
+    open_spool(&w);
+    put_rails(&w, &sim);
+    put_run(&w, 4, 1);
+    put_end(&w, 10001000);
+    assert_int_equal(build(&w, &sim, &d), PJ_OK);
+    assert_true(fabs((double)d.info.total_sd.gain_mj / (0.08 * d.info.total_mj) - 1) < 1e-3);
+    assert_true(fabs((double)d.info.net_sd.gain_mj / (0.08 * d.info.net_mj) - 1) < 1e-3);
+    end_run(&w, &d);
+}
+
+/* Energy of idle time far shorter than a reading comes from the baseline, not from the reading that
+ * contains it. */
+static void short_idle_time_is_known(void **state)
+{
+    writer w;
+    pj_run_data d;
+    pj_sim_spec sim;
+    assert_int_equal(pj_sim_parse("period_ms=5", &sim, NULL), PJ_OK);
+    open_spool(&w);
+    put_rails(&w, &sim);
+    put_run(&w, 40, 1);
+    put_end(&w, 10401000);
+    assert_int_equal(build(&w, &sim, &d), PJ_OK);
+    const pj_phase_row *idle = &d.phases[d.phase_count - 1];
+    assert_int_equal(idle->phase, PJ_PHASE_IDLE);
+    assert_true(fabs(idle->duration_ms - 0.4) < 1e-3);
+    double gross = pj_mj_of_nj(idle->energy.gross_nj), truth = pj_mj_of_nj(idle->energy.planted_nj);
+    assert_int_equal(idle->energy.method, PJ_METHOD_FIT);
+    assert_true(idle->energy.sd_mj > 0 && idle->energy.sd_mj < 0.1 * gross);
+    assert_true(fabs(gross - truth) < 4 * (double)idle->energy.sd_mj);
+    assert_conserved(&d);
+    end_run(&w, &d);
+}
+
+/* The time between two phases belongs to neither: a phase's idle energy is the baseline times its
+ * own duration. */
+static void a_phase_has_the_energy_of_its_own_time(void **state)
+{
+    enum { US = 1000, BASELINE_MW = 10000 };
+    writer w;
+    pj_run_data d;
+    pj_sim_spec sim;
+    assert_int_equal(pj_sim_parse("period_ms=0.1", &sim, NULL), PJ_OK);
+    open_spool(&w);
+    put_rails(&w, &sim);
+    put_span(&w, make(PJ_SPAN_PHASE, PJ_PHASE_PREFILL, PJ_PHASE_PREFILL, -1, -1, US, 4000 * US), 0);
+    put_span(
+        &w, make(PJ_SPAN_PHASE, PJ_PHASE_DECODE, PJ_PHASE_DECODE, -1, -1, 4020 * US, 8000 * US), 1);
+    put_end(&w, 8030 * US);
+    assert_int_equal(build(&w, &sim, &d), PJ_OK);
+    assert_int_equal(d.phase_count, 4); /* both phases, each followed by idle */
+    double sum_ms = 0;
+    for (uint32_t i = 0; i < d.phase_count; i++) {
+        const pj_energy *e = &d.phases[i].energy;
+        double idle_mj = BASELINE_MW * d.phases[i].duration_ms * 1e-3;
+        sum_ms += d.phases[i].duration_ms;
+        assert_true(fabs(pj_mj_of_nj(e->gross_nj - e->net_nj) - idle_mj) < 1e-3);
+    }
+    assert_true(fabs(sum_ms - d.info.total_ms) < 1e-9);
+    assert_conserved(&d);
+    end_run(&w, &d);
+}
+
+typedef struct made_calibration {
+    double mw[8], factor; /* by name */
+} made_calibration;
+
+static bool calibrated(void *context, const pj_rail *rail, const char *class_name, pj_phase phase,
+                       double *power_mw, double *sd_mw)
+{
+    const made_calibration *made = context;
+    for (uint32_t id = Q_PROJ; id <= DOWN_PROJ; id++) {
+        if (phase != PJ_PHASE_DECODE || strcmp(class_name, names[id]) != 0) continue;
+        *power_mw = made->mw[id] * made->factor;
+        *sd_mw = 0.005 * *power_mw;
+        return true;
+    }
+    return false;
+}
+
+/* Uncalibrated work must not hide errors of calibrated work. */
+static void a_wrong_calibration_is_seen(void **state)
+{
+    made_calibration made = {.factor = 1};
+    const double factors[] = {0, 1, 0.8, 1.25};
+    for (int round = 0; round < 4; round++) {
+        writer w;
+        pj_run_data d;
+        pj_sim_spec sim;
+        pj_spool_reader reader;
+        pj_sim_parse("period_ms=0.1", &sim, NULL);
+        open_spool(&w);
+        put_rails(&w, &sim);
+        put_run(&w, 40, 1);
+        put_end(&w, 10401000);
+        made.factor = factors[round];
+        assert_int_equal(pj_spool_flush(&w.spool, NULL), PJ_OK);
+        assert_int_equal(pj_spool_reader_of(&w.spool, &reader, NULL), PJ_OK);
+        pj_build_options options = {
+            .sim = &sim, .prior = round ? calibrated : NULL, .context = &made};
+        assert_int_equal(pj_build_run(&reader, &options, &d, NULL), PJ_OK);
+        pj_spool_reader_close(&reader);
+        for (uint32_t c = 0; round == 0 && c < d.class_count; c++)
+            for (uint32_t id = Q_PROJ; id <= DOWN_PROJ; id++)
+                if (d.classes[c].phase == PJ_PHASE_DECODE &&
+                    strcmp(d.classes[c].name, names[id]) == 0)
+                    made.mw[id] = d.classes[c].power_mw;
+        if (round == 0)
+            assert_true(isnan(d.info.calibration_gap));
+        else
+            assert_true(fabs((1 + d.info.calibration_gap) * made.factor - 1) < 0.03);
+        pj_run_data_fini(&d);
+        pj_spool_close(&w.spool, true);
+    }
+}
+
+static void samples_know_how_sure_their_phase_is(void **state)
+{
+    writer w;
+    pj_run_data d;
+    pj_sim_spec sim;
+    /* Windows of 1.5 ms; prefill ends at 2 ms, inside one of them. */
+    begin_run(&w, &sim, "period_ms=1.5,phase_ms=0.7");
+    put_run(&w, 4, 1);
+    put_end(&w, 10001000);
+    assert_int_equal(build(&w, &sim, &d), PJ_OK);
+    assert_true(d.samples.count >= 5);
+    uint32_t straddling = 0;
+    for (uint32_t i = 0; i < d.samples.count; i++) {
+        double share = (double)d.samples.phase_confidence[i];
+        double end = d.samples.t_ms[i], begin = end - 1.5;
+        assert_true(share > 0 && share <= 1);
+        if (begin > 2 && end < 10) {
+            assert_int_equal(d.samples.phase[i], PJ_PHASE_DECODE);
+            assert_true(share == 1);
+        } else if (begin < 2 && end > 2) {
+            double prefill = (2 - fmax(begin, 0)) / 1.5, decode = (end - 2) / 1.5;
+            assert_int_equal(d.samples.phase[i],
+                             prefill > decode ? PJ_PHASE_PREFILL : PJ_PHASE_DECODE);
+            assert_true(fabs(share - fmax(prefill, decode)) < 1e-3);
+            straddling++;
+        }
+        assert_false(isnan(d.samples.columns[PJ_RAIL_TOTAL][i]));
+        assert_true(isnan(d.samples.columns[PJ_RAIL_GPU][i]));
+    }
+    assert_int_equal(straddling, 1);
+    end_run(&w, &d);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(simulated_energy_is_conserved_and_right),
+        cmocka_unit_test(a_simulation_keeps_the_interval_asked_for),
+        cmocka_unit_test(what_no_window_saw_is_unavailable),
+        cmocka_unit_test(an_uncertain_gain_is_an_interval),
+        cmocka_unit_test(what_may_have_been_missed_is_unavailable),
+        cmocka_unit_test(a_lag_does_not_concern_a_counter),
+        cmocka_unit_test(a_lagging_sensor_is_covered),
+        cmocka_unit_test(a_long_average_is_covered),
+        cmocka_unit_test(gains_of_one_make_add_up),
+        cmocka_unit_test(short_idle_time_is_known),
+        cmocka_unit_test(a_phase_has_the_energy_of_its_own_time),
+        cmocka_unit_test(a_wrong_calibration_is_seen),
+        cmocka_unit_test(samples_know_how_sure_their_phase_is),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
