@@ -8,6 +8,7 @@ import {
   type Cubes,
   figures,
   hottest,
+  hottestCalm,
   matrix,
   medians,
   mergeLayers,
@@ -80,6 +81,14 @@ test('disturbed tokens are no hotspots: they are excluded on request', () => {
   expect(total(marked, true)).toBeCloseTo(total(marked, false) - only(a) - only(b), 3);
   const quiet = { ...rows, tokens: rows.tokens.map((t) => ({ ...t, disturbed: false })) };
   expect(total(quiet, true)).toBe(total(quiet, false));
+  // Where every token of the scope was slowed, they are all there is to show.
+  const listed = (scope: Scope) =>
+    hottestCalm(marked, cubes, scope, sums(marked, cubes, scope, 'energy'), false);
+  expect(listed(NONE).calm).toBe(true);
+  const [from, length] = [rows.tokens[3].start_ms, rows.tokens[3].duration_ms];
+  const slowed = listed({ ...NONE, range: [from, from + length] });
+  expect(slowed.calm).toBe(false);
+  expect(slowed.parts.length).toBeGreaterThan(0);
 });
 
 const cellsIn = (s: Partial<Scope>) => held(sums(rows, cubes, { ...NONE, ...s }, 'energy'));

@@ -15,7 +15,7 @@ import { whyToken } from './anomalies';
 import { type RunData, scopeOf } from './data';
 import { medianInterval } from './findings';
 import { Bar, OperationsPanel, playing, togglePlay } from './heatmap';
-import { figures, hottest, type RunRows, type Scope, sums } from './scope';
+import { figures, hottest, hottestCalm, type RunRows, type Scope } from './scope';
 
 /** Names of the parts of a scope, for its breadcrumbs. */
 function crumbs(s: Scope): { label: string; off: Partial<Scope> }[] {
@@ -298,15 +298,16 @@ function HottestList({ data }: { data: RunData }) {
   dark.value;
   const held = data.inScope.value;
   const s = selection.value;
-  // Tokens slowed by other programs are excluded from the hotspots, if there are several tokens.
+  // A stall is no hotspot.
   const rows = data.rows.value;
   const cubes = data.cubes.value.data;
-  const odd = s.token === null ? (rows?.tokens.filter((t) => t.disturbed).length ?? 0) : 0;
-  const list = useMemo(() => {
-    if (!held || !rows || !cubes) return [];
-    const of = { metric: held.metric, net: s.net && cubes.energy !== null };
-    return hottest(odd ? sums(rows, cubes, scopeOf(s), of.metric, of.net, true) : held);
-  }, [held, odd]);
+  const { parts: list, calm } = useMemo(
+    () =>
+      held && rows && cubes
+        ? hottestCalm(rows, cubes, scopeOf(s), held, s.net && cubes.energy !== null)
+        : { parts: [], calm: false },
+    [held],
+  );
   if (!list.length || s.component !== null) return null;
   const timed = !list.some((p) => p.energy !== null);
   const of = (p: (typeof list)[number]) => (timed ? p.ms : (p.energy ?? 0));
@@ -317,7 +318,7 @@ function HottestList({ data }: { data: RunData }) {
         <tr>
           <th scope="col">
             <Explain of="attribution">Hottest components</Explain>
-            {odd > 0 && (
+            {calm && (
               <>
                 <br />
                 <Explain of="disturbed">without disturbed tokens</Explain>

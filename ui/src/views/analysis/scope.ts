@@ -302,6 +302,19 @@ export function hottest(m: Sums): PartSum[] {
 
 const ADDS = 1e-9;
 
+/** Without the tokens that other programs slowed, where there are several tokens and some of them were not slowed. */
+export function hottestCalm(
+  rows: RunRows,
+  cubes: Cubes,
+  s: Scope,
+  m: Sums,
+  net: boolean,
+): { parts: PartSum[]; calm: boolean } {
+  const odd = s.token === null && rows.tokens.some((t) => t.disturbed);
+  const parts = odd ? hottest(sums(rows, cubes, s, m.metric, net, true)) : [];
+  return parts.length ? { parts, calm: true } : { parts: hottest(m), calm: false };
+}
+
 /** The sums as a tree: run, phase, (layer,) component. With `merged`, components are summed over all layers,
  * because energy differs by component rather than by layer. */
 export function tree(m: Sums, merged: boolean): TreeNode {
