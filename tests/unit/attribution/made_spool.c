@@ -236,9 +236,16 @@ void put_rails(writer *w, const pj_sim_spec *sim)
     }
 }
 
+void build_steps(writer *w, const pj_sim_spec *sim, int steps, pj_run_data *data)
+{
+    put_run(w, steps, 1);
+    put_end(w, 10001000);
+    assert_int_equal(build(w, sim, data), PJ_OK);
+}
+
 void begin_run(writer *w, pj_sim_spec *sim, const char *text)
 {
-    pj_sim_parse(text, sim, NULL);
+    assert_int_equal(pj_sim_parse(text, sim, NULL), PJ_OK);
     open_spool(w);
     put_rails(w, sim);
 }

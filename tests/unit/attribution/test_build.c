@@ -19,9 +19,7 @@ static void rows_hang_together(void **state)
     writer w;
     pj_run_data d;
     open_spool(&w);
-    put_run(&w, 4, 1);
-    put_end(&w, 10001000);
-    assert_int_equal(build(&w, NULL, &d), PJ_OK);
+    build_steps(&w, NULL, 4, &d);
     assert_int_equal(d.info.status, PJ_RUN_COMPLETED);
     assert_int_equal(d.phase_count, 2);
     assert_int_equal(d.token_count, 5);
@@ -58,9 +56,7 @@ static void thousands_of_names_cost_little(void **state)
     writer w;
     pj_run_data d;
     pj_sim_spec sim;
-    assert_int_equal(pj_sim_parse("period_ms=1", &sim, NULL), PJ_OK);
-    open_spool(&w);
-    put_rails(&w, &sim);
+    begin_run(&w, &sim, "period_ms=1");
     int64_t each = 50000, begin = 1000, end = begin + SPANS * each;
     uint32_t phase = w.serial++, token = w.serial++;
     put_begin(&w, make(PJ_SPAN_PHASE, PJ_PHASE_DECODE, PJ_PHASE_IDLE, -1, -1, begin, 0), phase);
@@ -90,9 +86,7 @@ static void a_large_run_is_made_by_several_threads(void **state)
     writer w;
     pj_run_data d;
     pj_sim_spec sim;
-    assert_int_equal(pj_sim_parse("kind=counter,period_ms=1", &sim, NULL), PJ_OK);
-    open_spool(&w);
-    put_rails(&w, &sim);
+    begin_run(&w, &sim, "kind=counter,period_ms=1");
     put_run(&w, STEPS, 1);
     put_end(&w, 10001000);
     for (int64_t after = 40; after >= -1; after -= after > 0 ? 4 : 1) {

@@ -21,12 +21,8 @@ static void simulated_energy_is_conserved_and_right(void **state)
         writer w;
         pj_run_data d;
         pj_sim_spec sim;
-        assert_int_equal(pj_sim_parse(sensors[k], &sim, NULL), PJ_OK);
-        open_spool(&w);
-        put_rails(&w, &sim);
-        put_run(&w, 40, 1);
-        put_end(&w, 10001000);
-        assert_int_equal(build(&w, &sim, &d), PJ_OK);
+        begin_run(&w, &sim, sensors[k]);
+        build_steps(&w, &sim, 40, &d);
         assert_conserved(&d);
         double truth = 0, found = 0;
         for (uint32_t i = 0; i < d.component_count; i++)
@@ -68,9 +64,7 @@ static void a_simulation_keeps_the_interval_asked_for(void **state)
         if (coarse) samples.period_ns *= 20;
         open_spool(&w);
         put_rails(&w, &samples);
-        put_run(&w, 40, 1);
-        put_end(&w, 10001000);
-        assert_int_equal(build(&w, &sim, &d), PJ_OK);
+        build_steps(&w, &sim, 40, &d);
         assert_conserved(&d);
         double truth = 0;
         for (uint32_t i = 0; i < d.phase_count; i++)
@@ -95,12 +89,8 @@ static void what_no_window_saw_is_unavailable(void **state)
         writer w;
         pj_run_data d;
         pj_sim_spec sim;
-        assert_int_equal(pj_sim_parse(sensors[k], &sim, NULL), PJ_OK);
-        open_spool(&w);
-        put_rails(&w, &sim);
-        put_run(&w, 4, 1);
-        put_end(&w, 10001000);
-        assert_int_equal(build(&w, &sim, &d), PJ_OK);
+        begin_run(&w, &sim, sensors[k]);
+        build_steps(&w, &sim, 4, &d);
         if (k == 0) {
             assert_true(isnan(d.info.total_mj));
             assert_int_equal(d.info.absence, PJ_ABSENT_BELOW_RESOLUTION);
@@ -137,12 +127,8 @@ static void an_uncertain_gain_is_an_interval(void **state)
     writer w;
     pj_run_data d;
     pj_sim_spec sim;
-    assert_int_equal(pj_sim_parse("period_ms=1,declare_gain=1.0+-0.6", &sim, NULL), PJ_OK);
-    open_spool(&w);
-    put_rails(&w, &sim);
-    put_run(&w, 4, 1);
-    put_end(&w, 10001000);
-    assert_int_equal(build(&w, &sim, &d), PJ_OK);
+    begin_run(&w, &sim, "period_ms=1,declare_gain=1.0+-0.6");
+    build_steps(&w, &sim, 4, &d);
     assert_int_equal(d.info.absence, PJ_ABSENT_NOT);
     assert_true(fabs(d.info.total_sd_mj / d.info.total_mj / 0.6 - 1) < 0.02);
     pj_run_data_fini(&d);
@@ -169,9 +155,7 @@ static void what_may_have_been_missed_is_unavailable(void **state)
         pj_run_data d;
         pj_sim_spec sim;
         begin_run(&w, &sim, cases[k].sim);
-        put_run(&w, 4, 1);
-        put_end(&w, 10001000);
-        assert_int_equal(build(&w, &sim, &d), PJ_OK);
+        build_steps(&w, &sim, 4, &d);
         bool known = d.info.absence == PJ_ABSENT_NOT;
         if (known != cases[k].known) fail_msg("%s", cases[k].sim);
         if (!known) assert_int_equal(d.info.absence, PJ_ABSENT_BELOW_RESOLUTION);
@@ -187,9 +171,7 @@ static void a_lag_does_not_concern_a_counter(void **state)
     pj_sim_spec sim;
     (void)state;
     begin_run(&w, &sim, "period_ms=0.1,phase_ms=0,lag_ms=0.05,noise=0,resolution_mj=0.000001");
-    put_run(&w, 40, 1);
-    put_end(&w, 10001000);
-    assert_int_equal(build(&w, &sim, &d), PJ_OK);
+    build_steps(&w, &sim, 40, &d);
     for (uint32_t i = 0; i < d.component_count; i++) {
         const pj_energy *e = &d.components[i].energy;
         if (d.components[i].token == 0) continue; /* prefill: one token, no evidence */
@@ -211,9 +193,7 @@ static void assert_covered(const char *sensor, double noise, double readings)
         pj_sim_spec sim;
         snprintf(text, sizeof text, "%s,noise=%g,seed=%d", sensor, noise, seed);
         begin_run(&w, &sim, text);
-        put_run(&w, 40, 1);
-        put_end(&w, 10001000);
-        assert_int_equal(build(&w, &sim, &d), PJ_OK);
+        build_steps(&w, &sim, 40, &d);
         double truth = 0;
         for (uint32_t i = 0; i < d.phase_count; i++) {
             const pj_energy *e = &d.phases[i].energy;
@@ -259,9 +239,7 @@ static void gains_of_one_make_add_up(void **state)
                      PJ_OK);
     open_spool(&w);
     put_rails(&w, &sim);
-    put_run(&w, 4, 1);
-    put_end(&w, 10001000);
-    assert_int_equal(build(&w, &sim, &d), PJ_OK);
+    build_steps(&w, &sim, 4, &d);
     assert_true(fabs((double)d.info.total_sd.gain_mj / (0.08 * d.info.total_mj) - 1) < 1e-3);
     assert_true(fabs((double)d.info.net_sd.gain_mj / (0.08 * d.info.net_mj) - 1) < 1e-3);
     end_run(&w, &d);
@@ -274,9 +252,7 @@ static void short_idle_time_is_known(void **state)
     writer w;
     pj_run_data d;
     pj_sim_spec sim;
-    assert_int_equal(pj_sim_parse("period_ms=5", &sim, NULL), PJ_OK);
-    open_spool(&w);
-    put_rails(&w, &sim);
+    begin_run(&w, &sim, "period_ms=5");
     put_run(&w, 40, 1);
     put_end(&w, 10401000);
     assert_int_equal(build(&w, &sim, &d), PJ_OK);
@@ -299,9 +275,7 @@ static void a_phase_has_the_energy_of_its_own_time(void **state)
     writer w;
     pj_run_data d;
     pj_sim_spec sim;
-    assert_int_equal(pj_sim_parse("period_ms=0.1", &sim, NULL), PJ_OK);
-    open_spool(&w);
-    put_rails(&w, &sim);
+    begin_run(&w, &sim, "period_ms=0.1");
     put_span(&w, make(PJ_SPAN_PHASE, PJ_PHASE_PREFILL, PJ_PHASE_PREFILL, -1, -1, US, 4000 * US), 0);
     put_span(
         &w, make(PJ_SPAN_PHASE, PJ_PHASE_DECODE, PJ_PHASE_DECODE, -1, -1, 4020 * US, 8000 * US), 1);
@@ -380,9 +354,7 @@ static void samples_know_how_sure_their_phase_is(void **state)
     pj_sim_spec sim;
     /* Windows of 1.5 ms; prefill ends at 2 ms, inside one of them. */
     begin_run(&w, &sim, "period_ms=1.5,phase_ms=0.7");
-    put_run(&w, 4, 1);
-    put_end(&w, 10001000);
-    assert_int_equal(build(&w, &sim, &d), PJ_OK);
+    build_steps(&w, &sim, 4, &d);
     assert_true(d.samples.count >= 5);
     uint32_t straddling = 0;
     for (uint32_t i = 0; i < d.samples.count; i++) {
