@@ -5,23 +5,30 @@
 
 #include <math.h>
 
+/* Of logarithms (Welford). */
 typedef struct moments {
     size_t n;
-    double mean, variance; /* of the logarithms; variance NAN below 2 values */
+    double mean, squares;
 } moments;
+
+static void add_log(moments *m, double value)
+{
+    double away = value - m->mean;
+    m->mean += away / (double)++m->n;
+    m->squares += away * (value - m->mean);
+}
 
 static moments log_moments(const double *x, size_t count)
 {
-    moments m = {0, 0, NAN};
-    double squares = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (!(x[i] > 0) || !isfinite(x[i])) continue;
-        double away = log(x[i]) - m.mean;
-        m.mean += away / (double)++m.n;
-        squares += away * (log(x[i]) - m.mean);
-    }
-    if (m.n > 1) m.variance = squares / (double)(m.n - 1);
+    moments m = {0};
+    for (size_t i = 0; i < count; i++)
+        if (x[i] > 0 && isfinite(x[i])) add_log(&m, log(x[i]));
     return m;
+}
+
+static double variance_of(const moments *m) /* from 2 values on */
+{
+    return m->squares / (double)(m->n - 1);
 }
 
 /* Standard errors between no difference and one that is detected with PJ_POWER at PJ_LEVEL, with n
@@ -54,7 +61,7 @@ static double balanced(size_t n_a, size_t n_b)
 
 static void welch_on_logs(const moments *a, const moments *b, double gain_sd, pj_ratio *r)
 {
-    double va = a->variance / (double)a->n, vb = b->variance / (double)b->n;
+    double va = variance_of(a) / (double)a->n, vb = variance_of(b) / (double)b->n;
     double df =
         (va + vb) * (va + vb) / (va * va / (double)(a->n - 1) + vb * vb / (double)(b->n - 1));
     double difference = b->mean - a->mean, error = sqrt(va + vb);
@@ -74,7 +81,7 @@ static void welch_on_logs(const moments *a, const moments *b, double gain_sd, pj
 static double pooled_cv(const moments *a, const moments *b)
 {
     double df = (double)(a->n + b->n - 2);
-    return sqrt(((double)(a->n - 1) * a->variance + (double)(b->n - 1) * b->variance) / df);
+    return sqrt((a->squares + b->squares) / df);
 }
 
 /* Logarithms of the usable values. */
@@ -97,23 +104,28 @@ static void permute_small(const double *a, size_t n_a, const double *b, size_t n
     r->method = "permutation";
 }
 
+static pj_ratio ratio_of_means(const moments *a, const moments *b)
+{
+    return (pj_ratio){.n_a = a->n,
+                      .n_b = b->n,
+                      .mean_a = a->n ? exp(a->mean) : NAN,
+                      .mean_b = b->n ? exp(b->mean) : NAN,
+                      .ratio = a->n && b->n ? exp(b->mean - a->mean) : NAN,
+                      .lo = NAN,
+                      .hi = NAN,
+                      .p = NAN,
+                      .welch_p = NAN,
+                      .permutation_p = NAN,
+                      .cv = NAN,
+                      .detectable = NAN,
+                      .method = "none"};
+}
+
 void pj_ratio_compare(const double *a, size_t n_a, const double *b, size_t n_b, double gain_sd,
                       pj_ratio *r)
 {
     moments ma = log_moments(a, n_a), mb = log_moments(b, n_b);
-    *r = (pj_ratio){.n_a = ma.n,
-                    .n_b = mb.n,
-                    .mean_a = ma.n ? exp(ma.mean) : NAN,
-                    .mean_b = mb.n ? exp(mb.mean) : NAN,
-                    .ratio = ma.n && mb.n ? exp(mb.mean - ma.mean) : NAN,
-                    .lo = NAN,
-                    .hi = NAN,
-                    .p = NAN,
-                    .welch_p = NAN,
-                    .permutation_p = NAN,
-                    .cv = NAN,
-                    .detectable = NAN,
-                    .method = "none"};
+    *r = ratio_of_means(&ma, &mb);
     if (ma.n < 2 || mb.n < 2) return;
     welch_on_logs(&ma, &mb, gain_sd, r);
     r->p = r->welch_p;
@@ -122,6 +134,32 @@ void pj_ratio_compare(const double *a, size_t n_a, const double *b, size_t n_b, 
     r->detectable = pj_detectable(r->cv, balanced(ma.n, mb.n));
     if ((ma.n < PJ_PERMUTE_BELOW || mb.n < PJ_PERMUTE_BELOW) && !(gain_sd > 0))
         permute_small(a, n_a, b, n_b, r);
+}
+
+void pj_ratio_paired(const pj_blocked *a, const pj_blocked *b, pj_ratio *r)
+{
+    moments ma = {0}, mb = {0}, difference = {0};
+    for (size_t i = 0, k = 0; i < a->count && k < b->count;) {
+        double x = a->values[i], y = b->values[k];
+        uint32_t block = a->blocks[i], other = b->blocks[k];
+        if (block <= other) i++;
+        if (other <= block) k++;
+        if (block != other || !(x > 0 && y > 0 && isfinite(x) && isfinite(y))) continue;
+        add_log(&ma, log(x));
+        add_log(&mb, log(y));
+        add_log(&difference, log(y / x));
+    }
+    *r = ratio_of_means(&ma, &mb);
+    if (ma.n < 2) return;
+    double n = (double)ma.n, freedom = n - 1, spread = sqrt(variance_of(&difference));
+    double error = spread / sqrt(n), reach = pj_student_quantile(1 - PJ_LEVEL / 2, freedom) * error;
+    r->lo = exp(difference.mean - reach);
+    r->hi = exp(difference.mean + reach);
+    r->p = error > 0 ? pj_student_two_sided(difference.mean / error, freedom)
+                     : fabs(difference.mean) < 1e-12;
+    r->method = "paired_log";
+    r->cv = spread / sqrt(2);
+    r->detectable = expm1(reach + pj_student_quantile(PJ_POWER, freedom) * error);
 }
 
 void pj_benjamini_hochberg(const double *p, size_t count, double *adjusted)

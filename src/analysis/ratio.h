@@ -2,12 +2,14 @@
  * How many times as much as A does B need? The main statement of every comparison: the ratio of
  * geometric means with a 95 % interval, because energies are skewed and people think in "times".
  * The unit of replication is the run. Welch's t test on logarithms; a permutation test decides when
- * a side has fewer than PJ_PERMUTE_BELOW values and there are enough ways to exchange them. Pure.
+ * a side has fewer than PJ_PERMUTE_BELOW values and there are enough ways to exchange them. Runs of
+ * randomised blocks are compared in pairs, so that drift from block to block cancels. Pure.
  */
 #ifndef PJ_ANALYSIS_RATIO_H
 #define PJ_ANALYSIS_RATIO_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 enum { PJ_PERMUTE_BELOW = 6 };
 
@@ -21,7 +23,7 @@ typedef struct pj_ratio {
     double ratio, lo, hi;          /* b / a; the interval is NAN with one value a side */
     double p;                      /* that the ratio is 1, by `method` */
     double welch_p, permutation_p; /* NAN: not computed */
-    const char *method;            /* "welch_log", "permutation" or "none" */
+    const char *method;            /* "welch_log", "permutation", "paired_log" or "none" */
     double cv;                     /* relative spread of single values, pooled */
     double detectable; /* relative difference detectable with PJ_POWER by this many values */
 } pj_ratio;
@@ -30,6 +32,16 @@ typedef struct pj_ratio {
  * sides were measured by one device, where it cancels. It widens the interval and the p value. */
 void pj_ratio_compare(const double *a, size_t n_a, const double *b, size_t n_b, double gain_sd,
                       pj_ratio *result);
+/* Runs of randomised blocks on one device; sorted by block. */
+typedef struct pj_blocked {
+    const double *values;
+    const uint32_t *blocks;
+    size_t count;
+} pj_blocked;
+
+/* The same of the pairs from blocks that both sides have: Student's t test on the differences of
+ * logarithms. `cv` is the spread within blocks. */
+void pj_ratio_paired(const pj_blocked *a, const pj_blocked *b, pj_ratio *result);
 /* Sample size per side to detect a relative `difference` with PJ_POWER at coefficient of variation
  * `cv`.
  */

@@ -181,16 +181,25 @@ static bool may_be_best(const result *r, uint32_t index)
            !(r->plan.max_latency_ms > 0 && !(f->latency_ms <= r->plan.max_latency_ms));
 }
 
+/* The energies of two cells, by the blocks that have both: drift from block to block is no
+ * difference of cells. Cells without two blocks in common are compared as they are. */
+static void compare_cells(const result *r, uint32_t a, uint32_t b, pj_ratio *ratio)
+{
+    const figures *x = &r->cells[a], *y = &r->cells[b];
+    pj_ratio_paired(&(pj_blocked){x->joules, r->runs.cells[a].blocks, x->n},
+                    &(pj_blocked){y->joules, r->runs.cells[b].blocks, y->n}, ratio);
+    if (ratio->n_a < 2) pj_ratio_compare(x->joules, x->n, y->joules, y->n, 0, ratio);
+}
+
 /* Cells that are not distinguishable from the best one. */
 static void write_ties(const result *r, uint32_t best, pj_json *json)
 {
-    const figures *first = &r->cells[best];
     pj_json_key(json, "ties");
     pj_json_array_begin(json);
     for (uint32_t i = 0; i < r->count; i++) {
         pj_ratio ratio;
         if (i == best || !may_be_best(r, i)) continue;
-        pj_ratio_compare(first->joules, first->n, r->cells[i].joules, r->cells[i].n, 0, &ratio);
+        compare_cells(r, best, i, &ratio);
         if (!(ratio.p < PJ_LEVEL)) pj_json_uint(json, i);
     }
     pj_json_array_end(json);
@@ -226,9 +235,8 @@ static pj_status write_comparisons(result *r, pj_json *json, pj_error *err)
     double *p = pj_arena_alloc(&r->arena, 2 * (size_t)r->count, sizeof *p);
     pj_ratio *ratios = pj_arena_alloc(&r->arena, r->count, sizeof *ratios);
     if (!p || !ratios) return pj_fail_memory(err, "an experiment");
-    const figures *first = &r->cells[0];
     for (uint32_t i = 0; i < r->count; i++) {
-        pj_ratio_compare(first->joules, first->n, r->cells[i].joules, r->cells[i].n, 0, &ratios[i]);
+        compare_cells(r, 0, i, &ratios[i]);
         p[i] = i && !refusal_of(&r->runs.cells[0], &r->runs.cells[i]) ? ratios[i].p : NAN;
     }
     pj_benjamini_hochberg(p, r->count, p + r->count);
@@ -241,6 +249,7 @@ static pj_status write_comparisons(result *r, pj_json *json, pj_error *err)
         pj_json_kv_double(json, "ratio", ratios[i].ratio);
         pj_json_kv_double(json, "ratio_lo", ratios[i].lo);
         pj_json_kv_double(json, "ratio_hi", ratios[i].hi);
+        pj_json_kv_string(json, "method", ratios[i].method);
         pj_json_kv_double(json, "p_adjusted", p[r->count + i]);
         pj_json_kv_bool(json, "different", p[r->count + i] < PJ_LEVEL);
         pj_json_object_end(json);

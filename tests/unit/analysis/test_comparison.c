@@ -89,6 +89,56 @@ static void intervals_hold_the_truth(void **state)
 }
 
 /* 1 + 1/20: of 20 ways to choose 3 of 6, two are as far as the observed one. */
+/* Blocks that drift by 8 % and pairs that differ by 1 % within them: Type I error and power belong
+ * to the latter. */
+static void blocks_cancel_in_pairs(void **state)
+{
+    enum { N = 5, TRIES = 1000 };
+    static const uint32_t numbers[N] = {0, 1, 2, 3, 4};
+    pj_random random = {17};
+    int held = 0, alike = 0, found = 0, unpaired = 0;
+    for (int i = 0; i < 2 * TRIES; i++) {
+        double a[N], b[N], factor = i < TRIES ? 1 : 1.04;
+        pj_ratio paired, apart;
+        for (size_t k = 0; k < N; k++) {
+            double block = draw(&random, 0.2, 0.08, 0);
+            a[k] = draw(&random, block, 0.01, 0);
+            b[k] = draw(&random, block * factor, 0.01, 0);
+        }
+        pj_ratio_paired(&(pj_blocked){a, numbers, N}, &(pj_blocked){b, numbers, N}, &paired);
+        pj_ratio_compare(a, N, b, N, 0, &apart);
+        assert_near(paired.ratio, apart.ratio, 1e-12);
+        held += paired.lo <= factor && factor <= paired.hi;
+        *(i < TRIES ? &alike : &found) += paired.p < PJ_LEVEL;
+        unpaired += i >= TRIES && apart.p < PJ_LEVEL;
+        if (i == 0) assert_string_equal(paired.method, "paired_log");
+    }
+    assert_in_range(held, 2 * 935, 2 * 965);
+    assert_in_range(alike, 35, 65);
+    assert_in_range(found, 970, TRIES);
+    assert_in_range(unpaired, 0, 200);
+}
+
+/* Blocks that only one side has, or in which an energy is missing, are left out. */
+static void pairs_are_of_one_block(void **state)
+{
+    static const double a[] = {1, 3, NAN, 2, 7, 4}, b[] = {5, 2, 0, 3, 8, 9};
+    static const uint32_t block_a[] = {0, 1, 2, 3, 4, 6};
+    static const uint32_t block_b[] = {0, 2, 3, 5, 6, 7};
+    pj_blocked x = {a, block_a, 6}, y = {b, block_b, 6};
+    pj_ratio r;
+    pj_ratio_paired(&x, &y, &r);
+    assert_int_equal(r.n_a, 2); /* blocks 0 and 6 */
+    assert_near(r.ratio, sqrt(5. / 1 * 8 / 4), 1e-12);
+    x.count = y.count = 1;
+    pj_ratio_paired(&x, &y, &r);
+    assert_near(r.ratio, 5, 1e-12);
+    assert_true(isnan(r.lo) && isnan(r.p));
+    x.count = 0;
+    pj_ratio_paired(&x, &y, &r);
+    assert_true(isnan(r.ratio));
+}
+
 static void permutations_are_counted(void **state)
 {
     const double low[] = {1, 2, 3}, high[] = {4, 5, 6}, four[] = {7, 8, 9, 10};
@@ -252,6 +302,8 @@ int main(void)
         cmocka_unit_test(alike_is_seldom_called_different),
         cmocka_unit_test(a_planted_difference_is_found),
         cmocka_unit_test(intervals_hold_the_truth),
+        cmocka_unit_test(blocks_cancel_in_pairs),
+        cmocka_unit_test(pairs_are_of_one_block),
         cmocka_unit_test(permutations_are_counted),
         cmocka_unit_test(small_groups_are_permuted),
         cmocka_unit_test(gain_counts_between_devices),

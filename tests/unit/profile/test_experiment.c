@@ -138,6 +138,10 @@ static void both_hold_what_was_planted(void **state)
     assert_non_null(mkdtemp(folder));
     snprintf(database, sizeof database, "%s/runs.db", folder);
     json_t *view = run(plan_text, database, on_end, &t), *all = json_object_get(view, "ablations");
+    json_t *comparison;
+    size_t at;
+    int missed = 0;
+    double farthest = 0;
     assert_int_equal(t.runs, BLOCKS);
     assert_int_equal(t.ablated_runs, BLOCKS * PARTS);
     assert_int_equal(json_array_size(all), PARTS);
@@ -145,19 +149,24 @@ static void both_hold_what_was_planted(void **state)
         json_t *a = json_array_get(all, i);
         double planted = t.parts[i] / t.runs;
         assert_true(fabs(number(a, "planted_joules_per_token") / planted - 1) < 1e-6);
-        /* Each interval is one of 95 %: eight of them hold at once in two of three tests only. */
-        assert_true(away(a, "attributed", planted) < 2);
-        if (number(a, "pairs") == BLOCKS && !isnan(away(a, "difference", planted)))
-            assert_true(away(a, "difference", planted) < 2.5);
-        else
+        double attributed = away(a, "attributed", planted);
+        double difference = away(a, "difference", planted);
+        missed += (attributed > 1) + (difference > 1);
+        farthest = fmax(farthest, fmax(attributed, difference)); /* fmax drops a NAN */
+        if (number(a, "pairs") != BLOCKS || isnan(difference))
             assert_string_equal(json_string_value(json_object_get(a, "outcome")), "too_short");
     }
+    /* Intervals of 95 %: of eight, three miss the truth in one of 170 tests. */
+    if (missed > 2 || farthest > 2)
+        fail_msg("%d of 8 intervals miss, by up to %g half widths", missed, farthest);
     /* The head of this shape takes many times what attention does, however wide a busy machine
      * makes the intervals: one is not mistaken for the other. */
     const json_t *head = json_object_get(json_array_get(all, 2), "attributed");
     assert_true(number(head, "joules_per_token") > 2 * t.parts[0] / t.runs);
     /* What is ablated is never the optimum. */
     assert_int_equal((int)number(json_object_get(view, "optimum"), "cell"), 0);
+    json_array_foreach(json_object_get(view, "comparisons"), at, comparison)
+        assert_string_equal(json_string_value(json_object_get(comparison, "method")), "paired_log");
     json_decref(view);
     snprintf(command, sizeof command, "rm -rf %s", folder);
     assert_int_equal(system(command), 0);

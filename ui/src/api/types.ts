@@ -687,6 +687,7 @@ export interface Experiment {
     ratio: N;
     ratio_lo: N;
     ratio_hi: N;
+    method: string;
     p_adjusted: N;
     different: boolean;
   }[];

@@ -104,6 +104,7 @@ describe('the verdict of an experiment', () => {
             ratio: 0.9,
             ratio_lo: 0.7,
             ratio_hi: 1.1,
+            method: 'paired_log',
             p_adjusted: 0.4,
             different: false,
           },
