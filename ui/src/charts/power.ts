@@ -6,7 +6,7 @@ import { power, powerScale, time, timeScale } from '../core/format';
 import { nextFrame } from '../core/frame';
 import { cursor, type Range } from '../state/selection';
 import { dark } from '../state/settings';
-import { colours, hatch, PHASE_LABEL, RAIL_LABEL, RAILS, type Rail } from './theme';
+import { colours, hatch, phaseLabel, RAIL_LABEL, RAILS, type Rail } from './theme';
 import { LEFT, RIGHT } from './time_chart';
 import { hideTip, showTip } from './tip';
 
@@ -218,7 +218,7 @@ export class PowerChart {
       if (x1 <= x0 || p.phase === 'idle') continue;
       ctx.fillStyle = c.phase[p.phase] ?? c.text3;
       ctx.fillRect(x0, top, x1 - x0, 2 * k);
-      const label = PHASE_LABEL[p.phase] ?? p.phase;
+      const label = phaseLabel(p.phase);
       if (ctx.measureText(label).width + 10 * k < x1 - x0) {
         ctx.fillStyle = c.text3;
         ctx.fillText(label, x0 + 5 * k, top + 6 * k);
@@ -288,9 +288,7 @@ export class PowerChart {
         {
           title: time(t),
           rows: [
-            ...(phase
-              ? ([['Phase', PHASE_LABEL[phase.phase] ?? phase.phase]] as [string, string][])
-              : []),
+            ...(phase ? ([['Phase', phaseLabel(phase.phase)]] as [string, string][]) : []),
             ...RAILS.filter(
               (_, i) => this.data[i + 1].length > 0 && this.data[i + 1][idx] != null,
             ).map((r): [string, string] => [

@@ -6,7 +6,7 @@ import { lowerBound } from '../core/ring';
 import { ticks } from '../core/stats';
 import type { Range } from '../state/selection';
 import type { Rect } from './canvas';
-import { type Colours, PHASE_LABEL, PHASES } from './theme';
+import { type Colours, PHASES, phaseLabel } from './theme';
 import { LEFT, RIGHT, TimeChart } from './time_chart';
 import type { Tip } from './tip';
 
@@ -141,7 +141,7 @@ export class Scatter extends TimeChart<number> {
     const d = this.data;
     if (!d) return null;
     return {
-      title: PHASE_LABEL[PHASES[d.phase[i]]],
+      title: phaseLabel(PHASES[d.phase[i]]),
       rows: [
         ['Time', time(d.t[i])],
         ['Power', power(d.y[i])],

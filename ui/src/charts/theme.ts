@@ -1,4 +1,5 @@
 // Colours of the charts, read from the style sheet once per theme: canvases cannot use variables.
+import { signal } from '@preact/signals';
 import { dark } from '../state/settings';
 
 export const RAILS = ['cpu', 'gpu', 'ane', 'dram', 'total'] as const;
@@ -13,13 +14,20 @@ export const RAIL_LABEL: Record<Rail, string> = {
 
 export const PHASES = ['idle', 'pre_inference', 'prefill', 'decode', 'post_inference'] as const;
 export type Phase = (typeof PHASES)[number];
-export const PHASE_LABEL: Record<string, string> = {
+const PHASE_LABEL: Record<string, string> = {
   idle: 'Idle',
   pre_inference: 'Pre-inference',
   prefill: 'Prefill',
   decode: 'Decode',
   post_inference: 'Post-inference',
 };
+
+/** The shown runs are of programs that infer nothing: what they did is named so, and not after an inference
+ * that never came. */
+export const programs = signal(false);
+
+export const phaseLabel = (phase: string): string =>
+  phase === 'pre_inference' && programs.value ? 'Program' : (PHASE_LABEL[phase] ?? phase);
 
 export interface Colours {
   surface: string;

@@ -11,7 +11,7 @@ import { cursor, type Range } from '../state/selection';
 import { rampName, unit } from '../state/settings';
 import { type Arrow, fitText, type Rect } from './canvas';
 import { drawGauge, GAUGE, type Gauge, gaugeRows, readingAt } from './gauges';
-import { type Colours, hatch, PHASE_LABEL, RAIL_LABEL, RAILS, type Rail } from './theme';
+import { type Colours, hatch, phaseLabel, RAIL_LABEL, RAILS, type Rail } from './theme';
 import { LEFT, RIGHT, TimeChart } from './time_chart';
 import type { Tip } from './tip';
 
@@ -450,7 +450,7 @@ export class Tracks extends TimeChart<number> {
     return {
       title: time(p.t[i]),
       rows: [
-        ...(phase ? ([['Phase', PHASE_LABEL[phase] ?? phase]] as [string, string][]) : []),
+        ...(phase ? ([['Phase', phaseLabel(phase)]] as [string, string][]) : []),
         ...RAILS.flatMap((r, k): [string, string][] =>
           p.shown[r] && !Number.isNaN(p.y[k][i]) ? [[RAIL_LABEL[r], power(p.y[k][i])]] : [],
         ),

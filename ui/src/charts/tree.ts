@@ -12,7 +12,7 @@ import type { TreeNode } from '../api/types';
 import { known } from '../core/format';
 import { type Arrow, CanvasChart, fitText, type Rect } from './canvas';
 import { nodePart, partColour } from './parts';
-import { type Colours, hatch, PHASE_LABEL } from './theme';
+import { type Colours, hatch, phaseLabel } from './theme';
 import type { Tip } from './tip';
 
 export interface Datum {
@@ -40,7 +40,7 @@ const weight = (d: Datum): number =>
 
 export const labelOf = (d: Datum): string => {
   if (d.rest) return 'unattributed';
-  if (d.node.kind === 'phase') return PHASE_LABEL[d.node.name] ?? d.node.name;
+  if (d.node.kind === 'phase') return phaseLabel(d.node.name);
   return d.node.kind === 'layer' && known(d.node.layer) ? `Layer ${d.node.layer}` : d.node.name;
 };
 

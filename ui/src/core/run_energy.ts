@@ -1,7 +1,7 @@
 // Texts about the energies of a run: missing rails of a partial total, why a total is unavailable, and the
 // figures per token. Figures per token are based on the request: the run without model loading and
 // idle gaps.
-import type { RunSummary } from '../api/types';
+import type { RunSummary, Summary } from '../api/types';
 import {
   count,
   type EnergyUnit,
@@ -10,6 +10,7 @@ import {
   known,
   type Num,
   percent,
+  time,
   UNAVAILABLE,
 } from './format';
 
@@ -18,6 +19,19 @@ const RAIL_CLASS = /^(cpu|gpu|ane|dram)\d*$/;
 /** "CPU and DRAM"; names that are not a rail class are left as the source spells them. */
 const railNames = (rails: string[] | null): string =>
   (rails ?? []).map((r) => (RAIL_CLASS.test(r) ? r.toUpperCase() : r)).join(' and ');
+
+/** A run of a program that reported no tokens. */
+export const isProgram = (run: RunSummary): boolean => run.engine === 'exec' && !run.output_tokens;
+
+/** Processor time of the profiler: a share of the run's, or by itself for a program that ran in a process of its
+ * own, whose time is not the profiler's; null if unknown. */
+export function profilingCost(run: Summary): string | null {
+  const o = run.overhead;
+  if (!known(o?.share) || !known(o.time_ms)) return null;
+  return run.engine === 'exec'
+    ? `${time(o.time_ms)} of processor time`
+    : `${percent(o.share)} of the run`;
+}
 
 /** "partial: CPU only, GPU missing"; null for a total that is whole or unavailable. */
 export function partialText(run: RunSummary): string | null {

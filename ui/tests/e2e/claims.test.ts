@@ -1,5 +1,9 @@
 // What the page claims about a run, checked against the run: scopes without leftovers, one mean per token,
 // all tokens of a large batch, runs that broke off, and names that are cut off last.
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
 import { expect, test } from 'vitest';
 import { at } from './browser.ts';
 import { chartHas } from './charts.ts';
@@ -201,6 +205,28 @@ scenarios('every claim of an analysis holds', () => {
       }
     },
   );
+
+  test.skipIf(FIXTURE)('a program is shown as one, without the figures of tokens', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'perjoule-program-'));
+    const db = join(folder, 'runs.db');
+    const power = 'sim:seed=9,period_ms=1,kind=counter';
+    const command = ['exec', '--power', power, '--db', db, '--', 'sh', '-c', 'exit 0'];
+    execFileSync(resolve(process.env.PERJOULE_BIN ?? ''), command, { stdio: 'ignore' });
+    const own = await startTarget(power, db);
+    try {
+      await openAt(at(own.url, { view: 'analysis', phase: 'pre_inference', pane: 'rails' }));
+      await page.locator('.trail').getByText('Program').waitFor();
+      await panel('Rails by phase').getByText('Program').first().waitFor();
+      await page.locator('.headline').getByText('Mean power').waitFor();
+      const text = await page.locator('main').innerText();
+      expect(text).not.toMatch(/Pre-inference|Typical token|Model load|profiling cost [\d.]+ %/);
+      expect(await page.getByLabel('Token', { exact: true }).count()).toBe(0);
+    } finally {
+      await page?.close();
+      await own.close();
+      rmSync(folder, { recursive: true, force: true });
+    }
+  });
 
   test('a long prompt makes room for its tags, and a further tag is counted', async () => {
     const prompt = `A prompt that goes on ${'and on '.repeat(60)}`;

@@ -188,14 +188,35 @@ describe.skipIf(why)('experiments', () => {
     await visit({ view: 'analysis' });
     await page.getByRole('link', { name: 'What if…' }).click();
     const asked = panel('What would it cost?');
-    await expect.poll(() => asked.locator('tbody tr').count()).toBeGreaterThanOrEqual(4);
-    for (const row of await asked.locator('table').first().locator('tbody tr').allInnerTexts())
+    const answers = asked.getByRole('table', { name: 'Predictions by batch' });
+    const batches = async () => (await answers.getByRole('rowheader').allInnerTexts()).join(', ');
+    await expect.poll(batches).toMatch(/\d+(, \d+){3}/);
+    for (const row of await answers.locator('tbody tr').allInnerTexts())
       expect(row).toMatch(/ to |Not predicted: .+/);
     await asked.getByLabel('Batch sizes').fill('1, 2');
     await expect.poll(() => query().get('what_if')).toMatch(/~1, 2~/);
-    await expect.poll(() => asked.locator('table').first().locator('tbody tr').count()).toBe(2);
+    await expect.poll(batches).toBe('1, 2');
     await asked.getByLabel('New tokens').fill('0');
     await asked.getByText(/whole numbers above 0/).waitFor();
+  });
+
+  test('a reason for which several batch sizes are refused is given once', async () => {
+    const refused: Record<string, string> = { 1: 'no runs', 2: 'no runs', 4: 'no memory' };
+    o = await open(browser, at(target.url, { view: 'history' }));
+    page = o.page;
+    await page.route(/\/predict\?/, async (r) => {
+      const batch = new URL(r.request().url()).searchParams.get('batch') ?? '';
+      const answer = { batch: Number(batch), refusal: refused[batch], map: null };
+      await r.fulfill({ contentType: 'application/json', body: JSON.stringify(answer) });
+    });
+    await page.goto(at(target.url, { view: 'experiments', what_if: '8~8~1,2,4~' }));
+    const rows = page.getByRole('table', { name: 'Predictions by batch' }).locator('tbody tr');
+    await expect
+      .poll(() => rows.allInnerTexts())
+      .toEqual([
+        expect.stringMatching(/^1, 2\s+Not predicted: no runs$/),
+        expect.stringMatching(/^4\s+Not predicted: no memory$/),
+      ]);
   });
 
   test('it is accessible, and fits a phone', async () => {

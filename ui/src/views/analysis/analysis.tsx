@@ -4,6 +4,8 @@ import { useEffect, useMemo } from 'preact/hooks';
 import { api } from '../../api/client';
 import { follow } from '../../app';
 import { Trouble } from '../../charts/panel';
+import { programs } from '../../charts/theme';
+import { isProgram } from '../../core/run_energy';
 import { takeKeys } from '../../state/keys';
 import { finished } from '../../state/live';
 import { stateOf, useResource } from '../../state/resource';
@@ -135,6 +137,10 @@ function Analysis({ id }: { id: string }) {
   const full = useMemo((): Range => [0, Math.max(end ?? 0, 0.001)], [end]);
   useTimeKeys(data, full, end);
   usePlayer(data);
+  const summary = data.summary.value.data;
+  useEffect(() => {
+    programs.value = !!summary && isProgram(summary);
+  }, [summary]);
   const { error } = data.summary.value;
   const status = data.summary.value.data?.status;
   if (error !== null) return <Missing data={data} error={error} />;

@@ -2,7 +2,7 @@
 // operations.
 import { useMemo } from 'preact/hooks';
 import { partColour, partOf } from '../../charts/parts';
-import { PHASE_LABEL } from '../../charts/theme';
+import { phaseLabel } from '../../charts/theme';
 import { energy, known, percent, power, time } from '../../core/format';
 import { isKnown, type Quantity, quantity } from '../../core/quantity';
 import { quantile } from '../../core/stats';
@@ -22,7 +22,7 @@ function crumbs(s: Scope): { label: string; off: Partial<Scope> }[] {
   const out: { label: string; off: Partial<Scope> }[] = [];
   if (s.range)
     out.push({ label: `${time(s.range[0])} to ${time(s.range[1])}`, off: { range: null } });
-  if (s.phase) out.push({ label: PHASE_LABEL[s.phase] ?? s.phase, off: { phase: null } });
+  if (s.phase) out.push({ label: phaseLabel(s.phase), off: { phase: null } });
   if (s.sequence !== null) out.push({ label: `Sequence ${s.sequence}`, off: { sequence: null } });
   if (s.token !== null) out.push({ label: `Token ${s.token}`, off: { token: null } });
   if (s.layer !== null)
@@ -86,30 +86,32 @@ export function ScopeBar({ data }: { data: RunData }) {
           ))}
         </select>
       )}
-      <div class="slider">
-        <button
-          type="button"
-          class="btn small"
-          aria-label={playing.value ? 'Pause' : 'Play the tokens'}
-          disabled={n === 0}
-          onClick={togglePlay}
-        >
-          <Icon name={playing.value ? 'pause' : 'play'} />
-        </button>
-        <input
-          type="range"
-          min={0}
-          max={Math.max(0, n - 1)}
-          value={token ?? 0}
-          disabled={n === 0}
-          aria-label="Token"
-          aria-valuetext={token === null ? 'all tokens' : `token ${token}`}
-          onInput={(e) => select({ token: Number(e.currentTarget.value) })}
-        />
-        <span class="slider-text mono">
-          {token === null ? `${n} tokens` : `${token}/${n - 1} ${JSON.stringify(row?.text ?? '')}`}
-        </span>
-      </div>
+      {n > 0 && (
+        <div class="slider">
+          <button
+            type="button"
+            class="btn small"
+            aria-label={playing.value ? 'Pause' : 'Play the tokens'}
+            onClick={togglePlay}
+          >
+            <Icon name={playing.value ? 'pause' : 'play'} />
+          </button>
+          <input
+            type="range"
+            min={0}
+            max={Math.max(0, n - 1)}
+            value={token ?? 0}
+            aria-label="Token"
+            aria-valuetext={token === null ? 'all tokens' : `token ${token}`}
+            onInput={(e) => select({ token: Number(e.currentTarget.value) })}
+          />
+          <span class="slider-text mono">
+            {token === null
+              ? `${n} tokens`
+              : `${token}/${n - 1} ${JSON.stringify(row?.text ?? '')}`}
+          </span>
+        </div>
+      )}
     </section>
   );
 }

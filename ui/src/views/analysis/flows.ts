@@ -2,7 +2,7 @@
 // component. Self energy flows into a synthetic node, so that all levels have the same sum.
 import type { TreeNode } from '../../api/types';
 import { PART_LABEL, type Part, partColour, partOf } from '../../charts/parts';
-import { colours, PHASE_LABEL } from '../../charts/theme';
+import { colours, phaseLabel } from '../../charts/theme';
 
 export interface Flow {
   from: string;
@@ -55,11 +55,7 @@ export function flows(root: TreeNode): Flows {
   const rest = (from: string, value: number | null): void =>
     add(from, node('rest', 'Unattributed', c.text3), value);
   for (const phase of root.children ?? []) {
-    const p = node(
-      `phase ${phase.name}`,
-      PHASE_LABEL[phase.name] ?? phase.name,
-      c.phase[phase.name] ?? c.text3,
-    );
+    const p = node(`phase ${phase.name}`, phaseLabel(phase.name), c.phase[phase.name] ?? c.text3);
     if (!phase.children?.length) {
       if (phase.name === 'pre_inference')
         add(p, node('load', 'Model load and set-up', c.phase.pre_inference), phase.value);

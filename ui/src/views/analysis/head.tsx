@@ -25,7 +25,7 @@ import {
   Z95,
 } from '../../core/format';
 import type { Term } from '../../core/glossary';
-import { energyPerToken } from '../../core/run_energy';
+import { energyPerToken, profilingCost } from '../../core/run_energy';
 import { OriginBadges, PartialBadge, SourceBadge, StatusBadge } from '../../parts/badge';
 import { Explain } from '../../parts/explain';
 import { ExportMenu } from '../../parts/export';
@@ -56,7 +56,8 @@ function RunPicker({ id, calm }: { id: string; calm: boolean }) {
         {!known && <option value={id}>{shortId(id)}</option>}
         {runs.map((r) => (
           <option key={r.id} value={r.id}>
-            {dateTime(r.created_at)} · {r.model_name ?? 'unknown model'} · {clip(promptOf(r), 36)}
+            {dateTime(r.created_at)} · {r.model_name ?? r.engine ?? 'unknown model'} ·{' '}
+            {clip(promptOf(r), 36)}
           </option>
         ))}
       </select>
@@ -246,11 +247,7 @@ function efficiency(
     ['A calibration would give', spread(a?.interval_calibrated), 'uncertainty'],
     ['Energy per FLOP', picojoules(a?.pj_per_flop, a?.pj_per_flop_sd), 'physics'],
     ['Energy per byte', picojoules(a?.pj_per_byte, a?.pj_per_byte_sd), 'physics'],
-    [
-      'Cost of profiling',
-      known(o?.share) ? `${percent(o.share)} of the run` : 'unavailable',
-      'recording',
-    ],
+    ['Cost of profiling', profilingCost(s) ?? 'unavailable', 'recording'],
     [
       'Lost spans, missed samples',
       known(o?.spans_lost) ? `${count(o.spans_lost)}, ${count(o?.samples_missed)}` : 'unavailable',

@@ -4,7 +4,7 @@ import type { PowerSeries } from '../../api/types';
 import { BoxPlot } from '../../charts/boxplot';
 import { Canvas, Legend, Panel } from '../../charts/panel';
 import { type Samples, Scatter } from '../../charts/scatter';
-import { colours, PHASE_LABEL, PHASES, RAIL_LABEL, RAILS, type Rail } from '../../charts/theme';
+import { colours, PHASES, phaseLabel, RAIL_LABEL, RAILS, type Rail } from '../../charts/theme';
 import { power, time } from '../../core/format';
 import { box, boxOf } from '../../core/stats';
 import { stateOf } from '../../state/resource';
@@ -94,7 +94,7 @@ export function SamplePanels({ data, full }: { data: RunData; full: Range }) {
             (!range || (samples.t[i] >= range[0] && samples.t[i] <= range[1])),
         );
       const b = exact && all ? boxOf(all) : box(values());
-      return b ? [{ label: PHASE_LABEL[phase], colour: c.phase[phase], box: b }] : [];
+      return b ? [{ label: phaseLabel(phase), colour: c.phase[phase], box: b }] : [];
     });
   }, [samples, statistics, off.value, picked, confidence.value, range, c]);
   const state = stateOf(source, (d) =>
@@ -104,7 +104,7 @@ export function SamplePanels({ data, full }: { data: RunData; full: Range }) {
     <>
       <Legend
         items={present.map((x) => ({
-          label: PHASE_LABEL[x],
+          label: phaseLabel(x),
           colour: c.phase[x],
           off: off.value.has(x) || (picked !== null && picked !== x),
           onToggle: () => {
@@ -163,7 +163,7 @@ export function SamplePanels({ data, full }: { data: RunData; full: Range }) {
         <Canvas
           class="h-scatter"
           name="scatter"
-          label={`Scatter of total power over time: ${visible} samples in ${present.map((x) => PHASE_LABEL[x]).join(', ')}.`}
+          label={`Scatter of total power over time: ${visible} samples in ${present.map((x) => phaseLabel(x)).join(', ')}.`}
           make={(host) => new Scatter(host)}
           handle={scatter}
           update={(s) => {

@@ -1,7 +1,7 @@
 // Energy of each rail in each phase: stacked, as a share, with the peak of each rail and its time.
 import { api } from '../../api/client';
 import { Legend, Panel } from '../../charts/panel';
-import { colours, PHASE_LABEL, RAILS, type Rail } from '../../charts/theme';
+import { colours, phaseLabel, RAILS, type Rail } from '../../charts/theme';
 import { energy, energyInterval, known, percent, power, time } from '../../core/format';
 import { Explain } from '../../parts/explain';
 import { stateOf, useResource } from '../../state/resource';
@@ -91,7 +91,7 @@ export function RailsPane({ data }: { data: RunData }) {
                       class="link"
                       onClick={() => select({ phase: selection.value.phase === p ? null : p })}
                     >
-                      {PHASE_LABEL[p] ?? p}
+                      {phaseLabel(p)}
                     </button>
                   </td>
                   <td class="wide">

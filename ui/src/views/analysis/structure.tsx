@@ -6,7 +6,7 @@ import type { TreeNode } from '../../api/types';
 import { Canvas, Legend, type LegendItem, Panel, type PanelState } from '../../charts/panel';
 import { PART_LABEL, type Part, partColour } from '../../charts/parts';
 import { Sankey } from '../../charts/sankey';
-import { colours, PHASE_LABEL, PHASES } from '../../charts/theme';
+import { colours, PHASES, phaseLabel } from '../../charts/theme';
 import { Icicle, type Placed, pathOf, type TreeChart, Treemap } from '../../charts/tree';
 import { energy, known, time } from '../../core/format';
 import type { Cell } from '../../core/table';
@@ -215,7 +215,7 @@ function partItems(phases = false): LegendItem[] {
     label: PART_LABEL[p],
     colour: partColour(p),
   }));
-  const ph = PHASES.slice(1).map((p) => ({ label: PHASE_LABEL[p], colour: c.phase[p] }));
+  const ph = PHASES.slice(1).map((p) => ({ label: phaseLabel(p), colour: c.phase[p] }));
   return [
     ...parts,
     ...(phases ? ph : []),
@@ -238,8 +238,6 @@ function flatten(root: TreeNode): Cell[][] {
 }
 
 function describe(root: TreeNode, show: (v: number) => string): string {
-  const parts = (root.children ?? []).map(
-    (p) => `${PHASE_LABEL[p.name] ?? p.name} ${show(p.value ?? 0)}`,
-  );
+  const parts = (root.children ?? []).map((p) => `${phaseLabel(p.name)} ${show(p.value ?? 0)}`);
   return `Energy tree of the run, ${show(root.value ?? 0)} in all: ${parts.join(', ')}.`;
 }

@@ -14,7 +14,7 @@ import type {
 import { GAUGES, gaugesOf, gaugeText } from '../../charts/gauges';
 import { Minimap } from '../../charts/minimap';
 import { Canvas, Panel, RailLegend } from '../../charts/panel';
-import { PHASE_LABEL, RAILS, type Rail } from '../../charts/theme';
+import { phaseLabel, programs, RAILS, type Rail } from '../../charts/theme';
 import { type Mark, type Slice, Tracks } from '../../charts/tracks';
 import { minMax } from '../../core/decimate';
 import { energyInterval, percent, power, time } from '../../core/format';
@@ -77,7 +77,7 @@ export function TimelinePanel({ data, full }: { data: RunData; full: Range }) {
   const shownSections = few ? sections.value.data : null;
   const slices = useMemo(
     () => build(phases ?? [], tokens ?? [], shownSections ?? [], sectioned),
-    [phases, tokens, shownSections, sectioned],
+    [phases, tokens, shownSections, sectioned, programs.value],
   );
   const marks = useMemo(() => marksOf(anomalies ?? [], tokens ?? []), [anomalies, tokens]);
   const totalRails = data.summary.value.data?.total_rails;
@@ -290,7 +290,7 @@ function build(
     lane: 0,
     start: p.start_ms,
     duration: p.duration_ms,
-    label: PHASE_LABEL[p.phase] ?? p.phase,
+    label: phaseLabel(p.phase),
     energy: p.energy_mj,
     sd: p.energy_sd_mj,
     kind: 'phase',
@@ -406,7 +406,7 @@ function describePhases(phases: PhaseRow[]): string {
   const total = phases.reduce((a, p) => a + p.duration_ms, 0);
   const parts = phases.map(
     (p) =>
-      `${PHASE_LABEL[p.phase] ?? p.phase} ${time(p.duration_ms)} (${percent(p.duration_ms / total)}), ${energyInterval(p.energy_mj, p.energy_sd_mj)}`,
+      `${phaseLabel(p.phase)} ${time(p.duration_ms)} (${percent(p.duration_ms / total)}), ${energyInterval(p.energy_mj, p.energy_sd_mj)}`,
   );
   return `Timeline of the run. ${parts.join('; ')}.`;
 }

@@ -3,7 +3,7 @@ import { useMemo, useRef } from 'preact/hooks';
 import { Heatmap } from '../../charts/heatmap';
 import { Histogram } from '../../charts/histogram';
 import { Canvas, Legend, Panel } from '../../charts/panel';
-import { colours, PHASE_LABEL } from '../../charts/theme';
+import { colours, phaseLabel } from '../../charts/theme';
 import { type TokenBar, Waterfall } from '../../charts/waterfall';
 import { energy, known, plain, power, time } from '../../core/format';
 import { fenceOf } from '../../core/stats';
@@ -147,7 +147,7 @@ function WaterfallPanel({ data }: { data: RunData }) {
         <>
           <Legend
             items={[
-              ...['prefill', 'decode'].map((p) => ({ label: PHASE_LABEL[p], colour: c.phase[p] })),
+              ...['prefill', 'decode'].map((p) => ({ label: phaseLabel(p), colour: c.phase[p] })),
               { label: 'Sum so far', colour: c.text, kind: 'line' as const },
               { label: 'Anomaly', colour: c.danger },
             ]}

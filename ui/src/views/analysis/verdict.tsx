@@ -4,7 +4,7 @@ import { useMemo } from 'preact/hooks';
 import { api } from '../../api/client';
 import type { Advice, Summary } from '../../api/types';
 import { partColour } from '../../charts/parts';
-import { colours, PHASE_LABEL } from '../../charts/theme';
+import { colours, phaseLabel } from '../../charts/theme';
 import {
   count,
   energy,
@@ -12,6 +12,7 @@ import {
   known,
   percent,
   plain,
+  power,
   spread,
   time,
   UNAVAILABLE,
@@ -20,8 +21,10 @@ import type { Term } from '../../core/glossary';
 import {
   disturbed,
   energyPerToken,
+  isProgram,
   modelLoad,
   partialText,
+  profilingCost,
   runEnergy,
 } from '../../core/run_energy';
 import { Figure, PartialBadge, SourceBadge } from '../../parts/badge';
@@ -225,7 +228,7 @@ function TimeBar({ data }: { data: RunData }) {
           <li key={p.phase} data-part={p.phase}>
             <Swatch colour={c.phase[p.phase] ?? c.text3} />
             <Explain of={p.phase === 'idle' ? IDLE_TIME : 'phase'}>
-              {p.phase === 'idle' ? 'Idle gaps' : (PHASE_LABEL[p.phase] ?? p.phase)}
+              {p.phase === 'idle' ? 'Idle gaps' : phaseLabel(p.phase)}
             </Explain>
             <strong class="num">{percent(p.duration_ms / total)}</strong>
             <span class="num muted">{time(p.duration_ms)}</span>
@@ -247,24 +250,30 @@ function Figures({ s, data }: { s: Summary | null; data: RunData }) {
   const figure = (label: string, value: (x: Summary) => string, term: Term, sub?: string) => (
     <Figure label={label} value={s ? value(s) : '…'} of={term} sub={sub} />
   );
+  const tokens = !s || !isProgram(s);
   return (
     <dl class="figures headline" aria-busy={!s}>
-      {figure('Typical token', (x) => typical(x, perToken), 'typical', 'median')}
-      {figure('Mean token', (x) => energyPerToken(x, u), 'per_token', 'request')}
+      {tokens && figure('Typical token', (x) => typical(x, perToken), 'typical', 'median')}
+      {tokens && figure('Mean token', (x) => energyPerToken(x, u), 'per_token', 'request')}
       {figure('Whole run', (x) => runEnergy(x, u), 'energy', 'gross')}
       {figure('Above idle', (x) => energyInterval(x.net_energy_mj, x.net_energy_sd_mj, u), 'net')}
-      {figure('Model load', (x) => modelLoad(x, u), 'load')}
-      {figure(
-        'Speed',
-        (x) => (known(x.tokens_per_second) ? `${plain(x.tokens_per_second)} tok/s` : UNAVAILABLE),
-        'speed',
-        'decode',
-      )}
+      {tokens && figure('Model load', (x) => modelLoad(x, u), 'load')}
+      {tokens &&
+        figure(
+          'Speed',
+          (x) => (known(x.tokens_per_second) ? `${plain(x.tokens_per_second)} tok/s` : UNAVAILABLE),
+          'speed',
+          'decode',
+        )}
       {figure('Duration', (x) => time(x.total_duration_ms), 'duration')}
-      {figure(
-        'Tokens',
-        (x) => `${x.input_tokens ?? '–'} in, ${x.output_tokens ?? '–'} out`,
-        'phase',
+      {tokens ? (
+        figure(
+          'Tokens',
+          (x) => `${x.input_tokens ?? '–'} in, ${x.output_tokens ?? '–'} out`,
+          'phase',
+        )
+      ) : (
+        <Figure label="Mean power" value={power(s?.mean_power_mw ?? null)} of="power" />
       )}
     </dl>
   );
@@ -311,20 +320,22 @@ function Trust({ s }: { s: Summary }) {
         term: 'uncertainty',
       },
     ]);
-  items.push([
-    disturbedWords(s),
-    {
-      title: 'Disturbed share',
-      text: 'Share of the energy of the request in tokens that the machine disturbed.',
-      term: 'disturbed',
-    },
-  ]);
-  if (known(s.overhead?.share))
+  if (!isProgram(s))
     items.push([
-      `profiling cost ${percent(s.overhead.share)}`,
+      disturbedWords(s),
+      {
+        title: 'Disturbed share',
+        text: 'Share of the energy of the request in tokens that the machine disturbed.',
+        term: 'disturbed',
+      },
+    ]);
+  const cost = profilingCost(s);
+  if (cost)
+    items.push([
+      `profiling cost ${cost}`,
       {
         title: 'Cost of profiling',
-        text: "The profiler's own processor time, as a share of the run.",
+        text: "The profiler's own processor time, as a share of the run's if that ran in the same process.",
         term: 'recording',
       },
     ]);

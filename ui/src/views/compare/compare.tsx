@@ -1,8 +1,10 @@
 // Compares two to four runs side by side. The first run is the baseline, which can be changed.
+import { useEffect } from 'preact/hooks';
 import { api } from '../../api/client';
 import { follow } from '../../app';
 import { Trouble } from '../../charts/panel';
-import { PHASE_LABEL } from '../../charts/theme';
+import { phaseLabel, programs } from '../../charts/theme';
+import { isProgram } from '../../core/run_energy';
 import { stateOf, useResource } from '../../state/resource';
 import { at, COMPARED, href, select, selection } from '../../state/selection';
 import { Cards } from './cards';
@@ -49,6 +51,9 @@ function Comparison({ ids }: { ids: string[] }) {
   const res = useResource(`compare ${ids.join()}`, (s) => api.compare(ids, s));
   const d = res.value.data;
   const state = stateOf(res);
+  useEffect(() => {
+    programs.value = !!d?.runs.every(isProgram);
+  }, [d]);
   return (
     <div class="stack">
       <div class="row">
@@ -87,7 +92,7 @@ function Comparison({ ids }: { ids: string[] }) {
             <PartsPanel
               title="Phases"
               rows={d.phases.map((p) => ({
-                name: PHASE_LABEL[p.phase] ?? p.phase,
+                name: phaseLabel(p.phase),
                 time: p.duration_ms,
                 energy: p.energy_mj,
               }))}

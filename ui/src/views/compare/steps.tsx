@@ -3,7 +3,7 @@
 import type { Compare } from '../../api/types';
 import { Panel } from '../../charts/panel';
 import { partColour, partOf } from '../../charts/parts';
-import { colours, PHASE_LABEL } from '../../charts/theme';
+import { colours, phaseLabel } from '../../charts/theme';
 import { energy, energyInterval } from '../../core/format';
 import { Explain, type Explanation } from '../../parts/explain';
 import { dark, unit } from '../../state/settings';
@@ -35,9 +35,7 @@ function stepsOf(x: Decomposition): Step[] {
   const c = colours();
   const named = x.terms.map(
     (t): Step => ({
-      label: t.phase
-        ? `${PHASE_LABEL[t.phase] ?? t.phase}${t.component ? `: ${t.component}` : ''}`
-        : 'Other',
+      label: t.phase ? `${phaseLabel(t.phase)}${t.component ? `: ${t.component}` : ''}` : 'Other',
       mj: t.difference_mj,
       sd: t.sd_mj,
       time: t.by_time_mj,

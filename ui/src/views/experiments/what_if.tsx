@@ -53,7 +53,9 @@ export function WhatIfPanel({ ask }: { ask: WhatIf }) {
       title="What would it cost?"
       note="Energy and time of a request before it runs, from the architecture of the model and the runs of this machine."
       badge={
-        <SourceBadge source={list?.some((p) => p.rests_on === 'modelled') ? 'modelled' : null} />
+        <SourceBadge
+          source={list?.some((p) => !p.refusal && p.rests_on === 'modelled') ? 'modelled' : null}
+        />
       }
       actions={
         <button type="button" class="btn small" onClick={() => select({ whatIf: null })}>
@@ -149,6 +151,17 @@ const HEADS: [string, Explanation][] = [
   ['Time', { title: 'Time of the request', text: 'Without loading the model.', term: 'duration' }],
 ];
 
+/** Answers in order; neighbours that were refused for the same reason share a row. */
+function byRefusal(list: Prediction[]): Prediction[][] {
+  const rows: Prediction[][] = [];
+  for (const p of list) {
+    const before = rows.at(-1);
+    if (p.refusal && before?.[0].refusal === p.refusal) before.push(p);
+    else rows.push([p]);
+  }
+  return rows;
+}
+
 function Answers({ list }: { list: Prediction[] }) {
   const first = list[0];
   const perToken = (p: Prediction, v: Num): Num =>
@@ -173,10 +186,10 @@ function Answers({ list }: { list: Prediction[] }) {
           </tr>
         </thead>
         <tbody>
-          {list.map((p) =>
+          {byRefusal(list).map(([p, ...same]) =>
             p.refusal ? (
               <tr key={p.batch}>
-                <th scope="row">{p.batch}</th>
+                <th scope="row">{[p, ...same].map((x) => x.batch).join(', ')}</th>
                 <td colSpan={5} class="note">
                   Not predicted: {p.refusal}
                 </td>

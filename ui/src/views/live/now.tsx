@@ -3,7 +3,7 @@
 import { signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { follow } from '../../app';
-import { PHASE_LABEL } from '../../charts/theme';
+import { phaseLabel } from '../../charts/theme';
 import { clip, plain, time } from '../../core/format';
 import { isKnown, type Quantity, quantity, text } from '../../core/quantity';
 import { energyPerToken, runEnergy } from '../../core/run_energy';
@@ -82,7 +82,7 @@ export function NowBar() {
     );
   const going = state === 'running' || state === 'stopping' || state === 'loading';
   const where = [
-    PHASE_LABEL[n.phase] ?? n.phase,
+    phaseLabel(n.phase),
     n.section.replaceAll('_', ' '),
     n.token >= 0 ? `token ${n.token}` : '',
     n.layer >= 0 ? `layer ${n.layer}` : '',

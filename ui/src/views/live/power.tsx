@@ -5,7 +5,7 @@ import { useMemo, useRef } from 'preact/hooks';
 import type { EnergySource } from '../../api/types';
 import { Canvas, Panel, RailLegend } from '../../charts/panel';
 import { PowerChart } from '../../charts/power';
-import { PHASE_LABEL, RAILS, type Rail } from '../../charts/theme';
+import { phaseLabel, RAILS, type Rail } from '../../charts/theme';
 import { bucketSize, Thinner } from '../../core/decimate';
 import { power, time } from '../../core/format';
 import { paced } from '../../core/frame';
@@ -170,6 +170,6 @@ export function LivePower() {
 function summaryText(): string {
   const r = run.peek();
   const total = samples.length ? samples.last(RAIL_COLUMN + 4) : Number.NaN;
-  const phases = spans.peek().map((s) => PHASE_LABEL[s.phase] ?? s.phase);
+  const phases = spans.peek().map((s) => phaseLabel(s.phase));
   return `Power over time of the run of ${r?.model ?? 'no model'}: ${samples.length} samples over ${time(samples.length ? samples.last(0) : 0)}, total now ${power(total)}. Phases: ${[...new Set(phases)].join(', ') || 'none yet'}.`;
 }
