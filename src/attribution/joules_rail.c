@@ -302,6 +302,7 @@ static pj_status make_blocks(pj_joules *j, pj_rail_result *result, int64_t perio
                              .power_mw = j->pool_mw,
                              .idle_mw = j->d->baseline_mw[result->rail],
                              .noise = noise,
+                             .spread = result->has_fit ? result->fit.spread : 0,
                              .usual_noise = PJ_USUAL_POWER_NOISE};
     return pj_blocks_init(&input, &result->blocks, err);
 }
@@ -352,8 +353,7 @@ static spread_sums sum_leaves(const pj_joules *j, const pj_rail_result *result, 
     return sums;
 }
 
-/* Squared residuals of the blocks beyond what class powers predict; where windows overlap, as large
- * as the readings allow, since those of the blocks are shrunk to zero. */
+/* Squared residuals of the blocks beyond what class powers predict. */
 static double sum_residuals(const pj_joules *j, const pj_rail_result *result)
 {
     const pj_blocks *b = &result->blocks;
@@ -362,7 +362,6 @@ static double sum_residuals(const pj_joules *j, const pj_rail_result *result)
         const pj_segment *s = &b->segments[k];
         double idle_mj = isnan(idle_mw) ? 0 : idle_mw * (double)(s->end_ns - s->begin_ns) * 1e-9;
         double away = s->energy_mj - idle_mj - b->expected_mj[k];
-        if (b->factor) away = sqrt(b->most_load_mw2) * (double)(s->end_ns - s->begin_ns) * 1e-9;
         if (isfinite(away) && b->expected_mj[k] > 0.1 * fabs(s->energy_mj - idle_mj))
             squares += away * away;
     }
@@ -371,7 +370,8 @@ static double sum_residuals(const pj_joules *j, const pj_rail_result *result)
 
 /* Estimates the relative variation of power within a class from the blocks' residuals, which must
  * contain it. Where a block holds single leaves this is a measurement; where it holds many they
- * average out, and the residuals only bound the assumed value. */
+ * average out, and the residuals only bound the assumed value. Those of overlapping windows are
+ * shrunk by what the fit found. */
 static double judge_spread(const pj_joules *j, const pj_rail_result *result)
 {
     double *count = count_leaves(j);
@@ -381,6 +381,7 @@ static double judge_spread(const pj_joules *j, const pj_rail_result *result)
     }
     spread_sums sums = sum_leaves(j, result, count);
     pj_free(count);
+    if (result->blocks.factor) return fmax(result->fit.spread, LEAST_SPREAD);
     if (!(sums.squares > 0)) return usual_spread(j);
     double bound = sqrt(sum_residuals(j, result) / sums.squares);
     double leaves = sums.energies / sums.squares;

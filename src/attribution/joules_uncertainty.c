@@ -143,6 +143,15 @@ static const block_cache *look_up(judgement *g, const pj_rail_result *result, si
     return c;
 }
 
+/* Overlapping windows are fitted and then correct the blocks. If power varies within classes, both
+ * steps use one covariance of the readings, and the errors of the powers are independent of those
+ * of the blocks. If not, the blocks alone allow for variation: then they share the readings' noise,
+ * and u S u + 2 u S (t - u) counts. */
+static bool shares_noise(const pj_rail_result *result)
+{
+    return result->blocks.factor && !(result->fit.spread > 0);
+}
+
 /* A set inside one block, whose effect is cached. */
 static double inside_variance(judgement *g, const pj_rail_result *result, size_t block, double f)
 {
@@ -157,7 +166,7 @@ static double inside_variance(judgement *g, const pj_rail_result *result, size_t
                    fit->covariance[(size_t)i * fit->class_count + g->used[b]];
     }
     double powers = own - 2 * f * both + f * f * c->along;
-    if (result->blocks.factor) powers = fmax(powers, own - f * f * c->along);
+    if (shares_noise(result)) powers = fmax(powers, own - f * f * c->along);
     return (powers > 0 ? powers : 0) + f * f * c->noise_var;
 }
 
@@ -172,8 +181,7 @@ static double across_variance(judgement *g, const pj_rail_result *result, size_t
     for (size_t w = first; w < last; w++) g->influence[w] = 0;
     for (size_t c = 0; c < result->fit.class_count; c++) both += g->times[c] * g->moved[c];
     double powers = times_covariance(&result->fit, g->times, g->moved);
-    /* with the covariance of the powers' error and the readings' noise: u S u + 2 u S (t - u) */
-    if (result->blocks.factor) powers = fmax(powers, 2 * both - powers);
+    if (shares_noise(result)) powers = fmax(powers, 2 * both - powers);
     memset(g->times, 0, result->fit.class_count * sizeof(double));
     return powers + noise;
 }

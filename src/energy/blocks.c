@@ -390,27 +390,26 @@ static double noise_of_neighbours(const pj_blocks *b, const pj_blocks_input *in,
 }
 
 /* Variance of the blocks' power where there is work, mW^2, as far as the load itself must explain
- * the residuals. For the solution it is not taken for less than a third of the noise. What it may
- * be at most follows from the few independent windows of a run. */
-static double load_variance(pj_blocks *b, const pj_blocks_input *in, const double *residual_mj)
+ * the residuals, but not less than a third of the noise. */
+static double load_variance(const pj_blocks *b, const double *residual_mj)
 {
-    double squares = 0, noise = 0, blocks_s2 = 0, work_s = 0, window_s = 0;
+    double squares = 0, noise = 0, blocks_s2 = 0;
     for (size_t i = 0; i < b->window_count; i++) {
         const double *h = &b->share[i * (b->bands + 1)];
         squares += residual_mj[i] * residual_mj[i];
         noise += b->window_var[i];
-        window_s += (double)(in->windows[i].end_ns - in->windows[i].begin_ns) * 1e-9;
         for (size_t j = 0; j <= b->bands && b->first_block[i] + j < b->count; j++)
             if (b->expected_mj[b->first_block[i] + j] > 0) blocks_s2 += h[j] * h[j];
     }
     if (!(blocks_s2 > 0)) return 1;
-    for (size_t k = 0; k < b->count; k++)
-        if (b->expected_mj[k] > 0)
-            work_s += (double)(b->segments[k].end_ns - b->segments[k].begin_ns) * 1e-9;
-    double independent = fmax(work_s / (window_s / (double)b->window_count), 1);
-    double excess = fmax(squares - noise, 0);
-    b->most_load_mw2 = (excess + squares * sqrt(2 / independent)) / blocks_s2;
-    return fmax(excess, 0.3 * noise) / blocks_s2;
+    return fmax(squares - noise, 0.3 * noise) / blocks_s2;
+}
+
+/* Variance of a block's power, mW^2, because leaves differ from their classes. */
+static double varying(const pj_blocks *b, const pj_blocks_input *in, size_t k)
+{
+    double seconds = (double)(b->segments[k].end_ns - b->segments[k].begin_ns) * 1e-9;
+    return in->spread * in->spread * b->squares[k] / (seconds * seconds);
 }
 
 static bool fill_overlapping(pj_blocks *b, const pj_blocks_input *in)
@@ -432,9 +431,9 @@ static bool fill_overlapping(pj_blocks *b, const pj_blocks_input *in)
         double noise = fmin(in->noise, fmax(in->usual_noise, seen));
         for (size_t i = 0; i < in->count; i++)
             b->window_var[i] = fmax(window_variance(&in->windows[i], noise), 1e-18);
-        double load = 1 / fmax(load_variance(b, in, residual), 1e-12);
+        double load = fmax(load_variance(b, residual), 1e-12);
         for (size_t i = 0; i < in->count; i++) add_window(b, i, residual[i], rhs);
-        for (size_t k = 0; k < b->count; k++) *cell(b, k, k) += load;
+        for (size_t k = 0; k < b->count; k++) *cell(b, k, k) += 1 / fmax(load, varying(b, in, k));
         ok = factorise(b);
     }
     if (ok) {

@@ -8,7 +8,8 @@
  *   partly seen  unobserved time gets the predicted energy, plus the residual times the residuals'
  *                lag-1 autocorrelation
  *   overlapping  a window's residual is a sum over many blocks: the blocks' residuals are found by
- *                regularised least squares, shrunk to zero where the readings do not determine them
+ *                regularised least squares, shrunk to zero where the readings do not determine
+ * them, as far as power varies within classes
  *
  * All three are linear in the readings, so the uncertainty of any sum of shares of blocks follows
  * exactly from the influence of each reading on it.
@@ -31,7 +32,8 @@ typedef struct pj_blocks_input {
     const double *power_mw; /* [classes] net */
     double idle_mw;         /* NAN: 0 */
     double noise;           /* relative noise of a window */
-    double usual_noise;     /* up to here it is taken for the sensor's own, beyond if seen to be */
+    double spread;      /* of power within a class, relative: what overlapping windows may show */
+    double usual_noise; /* up to here it is taken for the sensor's own, beyond if seen to be */
 } pj_blocks_input;
 
 typedef struct pj_blocks {
@@ -55,7 +57,6 @@ typedef struct pj_blocks {
     size_t *first_block;
     double *window_var;
     size_t window_count;
-    double most_load_mw2; /* of the blocks' power where there is work, beyond what was predicted */
 } pj_blocks;
 
 pj_status pj_blocks_init(const pj_blocks_input *input, pj_blocks *blocks, pj_error *err);

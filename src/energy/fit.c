@@ -146,6 +146,21 @@ static double try_noise(pj_regression *r, double noise, size_t spread, double wi
     return best;
 }
 
+/* Narrows the coarse grid's step around its best noise: many windows tell noises apart that differ
+ * by less, and a spread judged at another noise would seem not to explain the readings. */
+static void refine(pj_regression *r, size_t spread, double best, levels *l, double *likeliest)
+{
+    for (double step = sqrt(COARSE_STEP); step > FINE_STEP; step = sqrt(step)) {
+        double middle = *likeliest;
+        for (int up = 0; up < 2; up++) {
+            double s = up ? middle * step : middle / step;
+            if (s < l->least_noise || s > MOST_NOISE) continue;
+            double evidence = try_noise(r, s, spread, 0, l);
+            if (evidence > best) best = evidence, *likeliest = s;
+        }
+    }
+}
+
 /* Coarse grid over the whole range, to find where to refine: the likeliest noise without a spread,
  * then with each spread, which explains a part of that noise. */
 static void find_noise(pj_regression *r, levels *l, double likeliest[SPREADS])
@@ -157,6 +172,7 @@ static void find_noise(pj_regression *r, levels *l, double likeliest[SPREADS])
         double evidence = try_noise(r, s, 0, 0, l);
         if (evidence > best) best = evidence, likeliest[0] = s;
     }
+    refine(r, 0, best, l, &likeliest[0]);
     for (size_t i = 1; i < l->spread_count; i++) {
         double before = best = -INFINITY;
         for (double s = likeliest[0]; s >= l->least_noise; s /= COARSE_STEP) {
@@ -165,6 +181,7 @@ static void find_noise(pj_regression *r, levels *l, double likeliest[SPREADS])
             if (evidence < before + FLAT) break;
             before = evidence;
         }
+        refine(r, i, best, l, &likeliest[i]);
     }
 }
 

@@ -81,6 +81,7 @@ void pj_regression_fini(pj_regression *r)
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) pj_free(arrays[i]);
     pj_free(r->calibrated);
     free_batch(r->batch);
+    pj_overlap_fini(r);
     *r = (pj_regression){0};
 }
 
@@ -175,6 +176,7 @@ static void judge_leaves(pj_regression *r, const double *powers)
             r->bound[w] += p * p * d->bound[i];
         }
     }
+    pj_overlap_judge(r, powers);
 }
 
 /* ---- known noise ---------------------------------------------------------------------------- */
@@ -280,7 +282,7 @@ pj_status pj_regression_init(pj_regression *r, const pj_fit_input *in, pj_error 
     r->n = r->classes + r->knots;
     pj_status status = pj_design_init(&r->design, in, r->knots, err);
     if (status != PJ_OK) return status;
-    if (!allocate(r)) return pj_fail_memory(err, "attribution");
+    if (!allocate(r) || !pj_overlap_init(r)) return pj_fail_memory(err, "attribution");
     fill(r);
     return PJ_OK;
 }
@@ -447,19 +449,22 @@ static double link_of(const pj_regression *r, size_t w)
     return r->link[w] - shared * shared * closing(window - 1) * opening(window);
 }
 
-static double window_variance(const pj_regression *r, size_t w, bool bounded)
+/* Without the spread. */
+static double window_variance(const pj_regression *r, size_t w)
 {
-    double v = noise_variance(r, w) + r->known[w];
-    v += r->spread * r->spread * (bounded ? r->bound[w] : r->own[w]);
-    return v > 0 ? v : 1e-24;
+    return fmax(noise_variance(r, w) + r->known[w], 1e-24);
 }
 
 void pj_regression_set_noise(pj_regression *r, double noise, double spread, bool bounded)
 {
+    const double *leaves = bounded ? r->bound : r->own;
     r->noise = noise;
     r->spread = spread;
+    for (size_t w = 0; w < r->design.rows; w++)
+        r->weight[w] = is_empty(&r->design, w) ? 1 : window_variance(r, w);
+    if (r->band && spread > 0 && pj_overlap_accumulate(r, r->weight, bounded)) return;
     for (size_t w = 0; w < r->design.rows; w++) {
-        r->weight[w] = is_empty(&r->design, w) ? 1 : window_variance(r, w, bounded);
+        if (!is_empty(&r->design, w)) r->weight[w] += spread * spread * leaves[w];
         r->step[w] = link_of(r, w);
     }
     if (!pj_tridiagonal_invert(r->weight, r->step, r->design.rows, &r->log_v)) r->log_v = INFINITY;
@@ -488,7 +493,7 @@ void pj_regression_recall(pj_regression *r, const pj_regression_sums *sums)
 void pj_regression_set_apart(pj_regression *r)
 {
     for (size_t w = 0; w < r->design.rows; w++) {
-        r->weight[w] = 1 / window_variance(r, w, true);
+        r->weight[w] = 1 / (window_variance(r, w) + r->spread * r->spread * r->bound[w]);
         r->step[w] = 0;
     }
     accumulate(r);

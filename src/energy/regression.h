@@ -10,6 +10,8 @@
  *                                    + spread^2 x the leaves in w (design.h)
  *                          V[w, w - 1] = -(variance of the counter's reading between them)
  *                          both with the weights of lag.c where a sensor lags
+ *                          V[w, k]: for the evidence of a spread, the leaves that two overlapping
+ *                          windows share (overlap.c)
  *
  * The error of a counter's reading (rounding, time of reading) enters the window that it closes and
  * the one that it opens with opposite signs: V is tridiagonal, and long sums are known as well as
@@ -51,6 +53,11 @@ typedef struct pj_regression {
     double *factor, *pull, *vector; /* [n][n], P0^-1 (m0 - around) [n], [n] */
     double misfit;                  /* of `around` relative to the prior */
     struct pj_row_batch *batch;     /* scratch of the sums */
+    size_t bands;                   /* windows before one that overlap it, at most */
+    double *band;                   /* [rows][bands + 1] V and its factor; NULL: none overlap */
+    double *shared;                 /* [rows][bands + 1] covariance for a spread of 1 */
+    double *outlasting;             /* [rows] bound for leaves too long for that */
+    double *white;                  /* [bands + 1][n + 1] scratch: the last rows of the factor */
 } pj_regression;
 
 pj_status pj_regression_init(pj_regression *r, const pj_fit_input *input, pj_error *err);
@@ -80,6 +87,14 @@ void pj_regression_centre(pj_regression *r, const double *mean);
 /* Bases noise on the energies predicted by these powers instead of on readings from now on: weights
  * that follow the noise of a reading would favour low readings. */
 void pj_regression_relevel(pj_regression *r, const double *mean);
+/* Of overlap.c: memory for windows that overlap, if any do; false: out of memory. */
+bool pj_overlap_init(pj_regression *r);
+void pj_overlap_fini(pj_regression *r);
+/* What the windows share if classes have these powers. */
+void pj_overlap_judge(pj_regression *r, const double *powers);
+/* The sums of pj_regression_set_noise for leaves that windows share; `variance` is that of each
+ * window without the spread. False: not positive definite. */
+bool pj_overlap_accumulate(pj_regression *r, const double *variance, bool bounded);
 /* Normal equations with independent windows: what the sensor itself can separate. */
 void pj_regression_set_apart(pj_regression *r);
 

@@ -228,6 +228,35 @@ static void a_long_average_is_covered(void **state)
     assert_covered("kind=power,period_ms=0.1,window_ms=1", 0.02, 100);
 }
 
+/* Readings that share most of their time follow each other smoothly, however much the power of
+ * single tokens varies: that is no evidence that it does not. */
+static void variation_inside_a_long_average_is_covered(void **state)
+{
+    uint32_t tokens = 0, covered = 0;
+    double width = 0;
+    (void)state;
+    for (int seed = 1; seed <= 40; seed++) {
+        char text[128];
+        writer w;
+        pj_run_data d;
+        pj_sim_spec sim;
+        snprintf(text, sizeof text,
+                 "kind=power,period_ms=0.1,window_ms=1,noise=0.005,class_jitter=0.2,seed=%d", seed);
+        begin_run(&w, &sim, text);
+        build_steps(&w, &sim, 40, &d);
+        for (uint32_t i = 0; i < d.token_count; i++) {
+            const pj_energy *e = &d.tokens[i].energy;
+            double off = pj_mj_of_nj(e->gross_nj - e->planted_nj), sd = (double)e->sd_mj;
+            covered += fabs(off) <= 1.96 * sd;
+            width += 1.96 * sd / pj_mj_of_nj(e->planted_nj);
+            tokens++;
+        }
+        end_run(&w, &d);
+    }
+    assert_true(covered >= 0.92 * tokens);
+    assert_true(width < 0.05 * tokens);
+}
+
 /* Two rails of one vendor share one gain error, which adds linearly; those of two vendors are
  * independent. */
 static void gains_of_one_make_add_up(void **state)
@@ -389,6 +418,7 @@ int main(void)
         cmocka_unit_test(a_lag_does_not_concern_a_counter),
         cmocka_unit_test(a_lagging_sensor_is_covered),
         cmocka_unit_test(a_long_average_is_covered),
+        cmocka_unit_test(variation_inside_a_long_average_is_covered),
         cmocka_unit_test(gains_of_one_make_add_up),
         cmocka_unit_test(short_idle_time_is_known),
         cmocka_unit_test(a_phase_has_the_energy_of_its_own_time),

@@ -528,6 +528,26 @@ static void a_tridiagonal_matrix_is_inverted(void **state)
     assert_false(pj_tridiagonal_invert(not_positive, link, 2, &log_det));
 }
 
+static void a_banded_matrix_is_factored(void **state)
+{
+    enum { N = 7, BANDS = 2 };
+    double band[N * (BANDS + 1)] = {0}, dense[N * N] = {0}, log_det, same;
+    for (size_t i = 0; i < N; i++)
+        for (size_t j = 0; j <= BANDS && j <= i; j++) {
+            double value = j ? 1.0 / (double)(i + j) : 3 + (double)(i % 3);
+            band[i * (BANDS + 1) + j] = value;
+            dense[i * N + i - j] = value;
+        }
+    assert_true(pj_banded_cholesky(band, N, BANDS, &log_det));
+    assert_true(pj_cholesky(dense, N, &same));
+    assert_true(fabs(log_det - same) < 1e-12);
+    for (size_t i = 0; i < N; i++)
+        for (size_t j = 0; j <= BANDS && j <= i; j++)
+            assert_true(fabs(band[i * (BANDS + 1) + j] - dense[i * N + i - j]) < 1e-12);
+    double not_positive[] = {1, 0, 1, 2};
+    assert_false(pj_banded_cholesky(not_positive, 2, 1, &log_det));
+}
+
 static void unit_costs_recover_planted_ones(void **state)
 {
     enum { N = 8 };
@@ -564,6 +584,7 @@ int main(void)
         cmocka_unit_test(the_interval_is_that_of_the_classes_counted),
         cmocka_unit_test(linear_algebra_inverts),
         cmocka_unit_test(a_tridiagonal_matrix_is_inverted),
+        cmocka_unit_test(a_banded_matrix_is_factored),
         cmocka_unit_test(unit_costs_recover_planted_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
