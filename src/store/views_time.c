@@ -257,6 +257,23 @@ static void write_thinned(pj_json *json, const double *values, const thinning *t
     pj_json_array_end(json);
 }
 
+/* The mean of each bucket; what its extremes lie around. */
+static void write_means(pj_json *json, const double *values, const thinning *t)
+{
+    pj_json_array_begin(json);
+    for (uint32_t begin = 0; begin < t->count; begin += t->bucket) {
+        uint32_t end = begin + t->bucket < t->count ? begin + t->bucket : t->count, n = 0;
+        double sum = 0;
+        for (uint32_t i = begin; i < end; i++) {
+            if (isnan(values[i])) continue;
+            sum += values[i];
+            n++;
+        }
+        pj_json_float(json, n ? (float)(sum / n) : NAN);
+    }
+    pj_json_array_end(json);
+}
+
 static bool is_empty(const double *values, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
@@ -290,6 +307,15 @@ static void write_axis(pj_json *json, const power_table *p, const thinning *t)
         else
             write_thinned(json, p->series.columns[c], t);
     }
+    if (t->bucket == 1) return;
+    pj_json_key(json, "means");
+    pj_json_object_begin(json);
+    for (int c = 0; c <= PJ_RAIL_TOTAL; c++) {
+        if (is_empty(p->series.columns[c], t->count)) continue;
+        pj_json_key(json, pj_rail_class_column((pj_rail_class)c));
+        write_means(json, p->series.columns[c], t);
+    }
+    pj_json_object_end(json);
 }
 
 static pj_status write_rails(pj_run_view *view, const power_table *p, const thinning *t,

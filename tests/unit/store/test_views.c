@@ -147,12 +147,20 @@ static void thinned_power_keeps_the_extremes(void **state)
     }
     assert_near(low, real_low);
     assert_near(high, real_high);
+    json_t *means = json_object_get(json_object_get(v, "means"), "cpu_power_mw");
+    assert_int_equal(json_array_size(means), n / 2);
+    assert_null(json_object_get(json_object_get(v, "means"), "gpu_power_mw"));
+    uint32_t bucket = (uint32_t)number(v, "bucket_samples");
+    double mean = 0;
+    for (uint32_t i = 0; i < bucket; i++) mean += f->run.samples.columns[PJ_RAIL_CPU][i] / bucket;
+    assert_true(fabs(json_number_value(json_array_get(means, 0)) / mean - 1) < 1e-6);
     json_t *rail = json_array_get(json_object_get(v, "rails"), 1);
     assert_int_equal(json_array_size(json_object_get(rail, "power_mw")), n);
     json_decref(v);
     v = VIEW(
         pj_view_power(f->store, "last", &(pj_view_window){.limit = 100000}, false, json, &err));
     assert_int_equal(number(v, "bucket_samples"), 1);
+    assert_null(json_object_get(v, "means"));
     assert_int_equal(json_array_size(json_object_get(v, "t_ms")), 5000);
     assert_true(json_is_null(json_array_get(json_object_get(v, "dram_power_mw"), 3)));
     json_decref(v);

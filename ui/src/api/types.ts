@@ -174,6 +174,8 @@ export interface PowerSeries {
   ane_power_mw: N[] | null;
   dram_power_mw: N[] | null;
   total_power_mw: N[] | null;
+  /** The mean of each bucket (two rows) by column; only of a downsampled series. */
+  means?: Partial<Record<`${'cpu' | 'gpu' | 'ane' | 'dram' | 'total'}_power_mw`, N[]>>;
   rails: RailInfo[];
   phases: { phase: string; start_ms: number; end_ms: number }[];
 }

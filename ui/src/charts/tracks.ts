@@ -36,8 +36,10 @@ export interface Mark {
 
 export interface PowerTrack {
   t: Float64Array;
-  /** In the order of RAILS; NaN is a gap. */
+  /** In the order of RAILS; NaN is a gap. Means, where several samples share a pixel. */
   y: Float64Array[];
+  /** The smallest and largest of these samples; null where each is drawn. */
+  band: { lo: Float64Array[]; hi: Float64Array[] } | null;
   idle: number | null;
   shown: Record<Rail, boolean>;
 }
@@ -183,13 +185,17 @@ export class Tracks extends TimeChart<number> {
     const to = Math.min(p.t.length, lowerBound(p.t, b) + 1);
     let top = p.idle ?? 0;
     RAILS.forEach((r, k) => {
-      if (p.shown[r]) for (let i = from; i < to; i++) if (p.y[k][i] > top) top = p.y[k][i];
+      const y = p.band?.hi[k] ?? p.y[k];
+      if (p.shown[r]) for (let i = from; i < to; i++) if (y[i] > top) top = y[i];
     });
     this.highest = Math.max(1e-6, top * 1.06);
     this.powerAxis(g, c);
     g.save();
     this.clipPlot(g);
     g.lineJoin = 'round';
+    RAILS.forEach((r, k) => {
+      if (p.shown[r] && p.band) this.band(g, p.t, p.band.lo[k], p.band.hi[k], from, to, c.rail[r]);
+    });
     RAILS.forEach((r, k) => {
       if (p.shown[r]) this.line(g, p.t, p.y[k], from, to, c.rail[r], r === 'total' ? 1.4 : 1);
     });
@@ -229,6 +235,28 @@ export class Tracks extends TimeChart<number> {
       g.fillText(`${Number(v.toPrecision(4))} ${u}`, LEFT - 6, Math.max(6, y));
     }
     g.textAlign = 'left';
+  }
+
+  /** From the smallest to the largest sample, in columns of whole pixels, which leave no seams. */
+  private band(
+    g: CanvasRenderingContext2D,
+    t: Float64Array,
+    lo: Float64Array,
+    hi: Float64Array,
+    from: number,
+    to: number,
+    colour: string,
+  ): void {
+    g.fillStyle = colour;
+    g.globalAlpha = 0.22;
+    let x = Math.round(this.x(t[from]));
+    for (let i = from; i < to; i++) {
+      const end = Math.round(this.x(i + 1 < to ? (t[i] + t[i + 1]) / 2 : t[i]));
+      const y = this.powerY(hi[i]);
+      if (!Number.isNaN(y)) g.fillRect(x, y, end - x, this.powerY(lo[i]) - y);
+      x = end;
+    }
+    g.globalAlpha = 1;
   }
 
   private line(
@@ -452,7 +480,16 @@ export class Tracks extends TimeChart<number> {
       rows: [
         ...(phase ? ([['Phase', phaseLabel(phase)]] as [string, string][]) : []),
         ...RAILS.flatMap((r, k): [string, string][] =>
-          p.shown[r] && !Number.isNaN(p.y[k][i]) ? [[RAIL_LABEL[r], power(p.y[k][i])]] : [],
+          p.shown[r] && !Number.isNaN(p.y[k][i])
+            ? [
+                [
+                  RAIL_LABEL[r],
+                  p.band
+                    ? `${power(p.y[k][i])} (${power(p.band.lo[k][i])} to ${power(p.band.hi[k][i])})`
+                    : power(p.y[k][i]),
+                ],
+              ]
+            : [],
         ),
       ],
     };

@@ -3,6 +3,8 @@
 // of the bucket size counted from the absolute sample index; edges that moved with the window
 // would make the line flicker while it scrolls.
 
+import { extent } from './stats';
+
 export interface Thinned {
   x: Float64Array;
   y: Float64Array[];
@@ -45,6 +47,55 @@ export function minMax(
     for (let s = 0; s < series.length; s++) extremes(series[s], from, to, r.y[s], o);
   }
   return r;
+}
+
+export interface Envelope {
+  t: Float64Array;
+  mean: Float64Array[];
+  lo: Float64Array[];
+  hi: Float64Array[];
+}
+
+/**
+ * Smallest, largest and mean value of each bucket of rows `from` to `to`. `means`: the rows are pairs of extremes, and
+ * these the means of what each pair stands for. NaN is a gap, as in minMax.
+ */
+export function envelope(
+  t: Float64Array,
+  series: Float64Array[],
+  means: Float64Array[] | null,
+  [from, to]: [number, number],
+  buckets: number,
+): Envelope {
+  const per = means ? 2 : 1;
+  const size = per * Math.max(1, Math.ceil((to - from) / per / buckets));
+  const b0 = Math.floor(from / size);
+  const n = Math.ceil(to / size) - b0;
+  const columns = () => series.map(() => new Float64Array(n).fill(Number.NaN));
+  const e = { t: new Float64Array(n), mean: columns(), lo: columns(), hi: columns() };
+  for (let k = 0; k < n; k++) {
+    const a = (b0 + k) * size;
+    const b = Math.min(t.length, a + size);
+    e.t[k] = (t[a] + t[b - 1]) / 2;
+    series.forEach((v, s) => {
+      const part = v.subarray(a, b);
+      const x = extent(part);
+      if (!x) return;
+      [e.lo[s][k], e.hi[s][k]] = x;
+      e.mean[s][k] = average(means ? means[s].subarray(a / 2, Math.ceil(b / 2)) : part);
+    });
+  }
+  return e;
+}
+
+function average(v: Float64Array): number {
+  let [sum, n] = [0, 0];
+  for (const x of v)
+    if (!Number.isNaN(x)) {
+      sum += x;
+      n++;
+    }
+  return sum / n;
 }
 
 /** The smallest power of two of samples a bucket may hold so that at most `buckets` are needed. Powers

@@ -228,6 +228,34 @@ scenarios('every claim of an analysis holds', () => {
     }
   });
 
+  test('a power curve with many samples a pixel shows their mean within their range', async () => {
+    const answer = await fetch(`${target.url}api/profiling/run/${runs[0]}/power`);
+    const raw = (await answer.json()) as Record<string, unknown>;
+    const t_ms = raw.t_ms as number[];
+    const pairs = t_ms.slice(0, t_ms.length & ~1);
+    await visit({ view: 'history' });
+    await page.route(/\/power\?/, (r) =>
+      r.fulfill({
+        contentType: 'application/json',
+        body: JSON.stringify({
+          ...raw,
+          bucket_samples: 9,
+          t_ms: pairs,
+          cpu_power_mw: null,
+          total_power_mw: pairs.map((_, i) => (i % 2 ? 50_000 : 20_000)),
+          means: { total_power_mw: pairs.slice(0, pairs.length / 2).map(() => 30_000) },
+        }),
+      }),
+    );
+    await page.goto(at(target.url, { view: 'analysis', run: runs[0] }));
+    await chartHas(page, 'timeline', 'points');
+    await page.locator('.canvas[aria-label^="Timeline"]').hover({ position: { x: 600, y: 80 } });
+    await expect
+      .poll(() => page.locator('.tip').innerText())
+      .toMatch(/Total\s+30\.0 W \(20\.0 W to 50\.0 W\)/);
+    await panel('Timeline').getByText('power as mean and range').waitFor();
+  });
+
   test('a long prompt makes room for its tags, and a further tag is counted', async () => {
     const prompt = `A prompt that goes on ${'and on '.repeat(60)}`;
     const tags = ['steady', 'night', 'third'];

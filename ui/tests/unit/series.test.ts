@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { bucketSize, minMax, Thinner } from '../../src/core/decimate.ts';
+import { bucketSize, envelope, minMax, Thinner } from '../../src/core/decimate.ts';
 import { lowerBound, Ring } from '../../src/core/ring.ts';
 import {
   box,
@@ -48,6 +48,38 @@ test('decimation keeps every extreme', () => {
   expect(Math.max(...kept)).toBe(99_999);
   expect(Math.min(...kept)).toBe(-99_999);
   for (let i = 1; i < thin.length; i++) expect(thin.x[i]).toBeGreaterThan(thin.x[i - 1]);
+});
+
+test('an envelope holds mean and extremes, of samples and of pairs of extremes alike', () => {
+  const t = Float64Array.from({ length: 12 }, (_, i) => i);
+  const y = Float64Array.from([
+    1,
+    2,
+    3,
+    9,
+    5,
+    4,
+    Number.NaN,
+    7,
+    8,
+    Number.NaN,
+    Number.NaN,
+    Number.NaN,
+  ]);
+  const plain = envelope(t, [y], null, [0, 12], 4);
+  expect(Array.from(plain.lo[0])).toEqual([1, 4, 7, Number.NaN]);
+  expect(Array.from(plain.hi[0])).toEqual([3, 9, 8, Number.NaN]);
+  expect(Array.from(plain.mean[0])).toEqual([2, 6, 7.5, Number.NaN]);
+  const pairs = Float64Array.from([1, 9, 2, 4, 8, 3, 5, 5]);
+  const means = Float64Array.from([6, 3, 4, 5]);
+  const thin = envelope(t.subarray(0, 8), [pairs], [means], [0, 8], 2);
+  expect(Array.from(thin.lo[0])).toEqual([1, 3]);
+  expect(Array.from(thin.hi[0])).toEqual([9, 8]);
+  expect(Array.from(thin.mean[0])).toEqual([4.5, 4.5]);
+  // A part of it, which begins within a bucket: the whole bucket is taken.
+  expect(Array.from(envelope(t.subarray(0, 8), [pairs], [means], [5, 8], 1).mean[0])).toEqual([
+    4.5,
+  ]);
 });
 
 test('buckets are anchored to the absolute index: a sliding window does not flicker', () => {

@@ -16,7 +16,7 @@ import { Minimap } from '../../charts/minimap';
 import { Canvas, Panel, RailLegend } from '../../charts/panel';
 import { phaseLabel, programs, RAILS, type Rail } from '../../charts/theme';
 import { type Mark, type Slice, Tracks } from '../../charts/tracks';
-import { minMax } from '../../core/decimate';
+import { envelope } from '../../core/decimate';
 import { energyInterval, percent, power, time } from '../../core/format';
 import { SourceBadge } from '../../parts/badge';
 import { Icon } from '../../parts/icon';
@@ -147,7 +147,8 @@ export function TimelinePanel({ data, full }: { data: RunData; full: Range }) {
           ))}
           <span class="note wide">
             Drag to zoom; W A S D, wheel
-            {whole?.energy_source === 'unavailable' ? '' : '; colour is energy within its lane'}.
+            {whole?.energy_source === 'unavailable' ? '' : '; colour is energy within its lane'}
+            {p?.means ? '; power as mean and range' : ''}.
           </span>
         </>
       }
@@ -223,7 +224,7 @@ function RangeTools({ full }: { full: Range }) {
     <span class="row">
       {r && (
         <>
-          <span class="num note">
+          <span class="num muted">
             {time(r[1] - r[0])} of {time(full[1])}
           </span>
           <button type="button" class="btn small" onClick={() => select({ range: null })}>
@@ -235,32 +236,39 @@ function RangeTools({ full }: { full: Range }) {
   );
 }
 
-function columnsOf(
-  p: PowerSeries,
-  net: boolean,
-  totalRails: string[] | null | undefined,
-): { t: Float64Array; y: Float64Array[] } {
+function columnsOf(p: PowerSeries, net: boolean, totalRails: string[] | null | undefined): Columns {
   const t = Float64Array.from(p.t_ms);
-  const y = RAILS.map((r) =>
-    numbers(column(p, r), t.length, net ? (baseline(p, r, totalRails) ?? Number.NaN) : 0),
-  );
-  return { t, y };
+  const less = (r: Rail) => (net ? (baseline(p, r, totalRails) ?? Number.NaN) : 0);
+  const y = RAILS.map((r) => numbers(column(p, r), t.length, less(r)));
+  const { means } = p;
+  const buckets = Math.ceil(t.length / 2);
+  return {
+    t,
+    y,
+    means: means
+      ? RAILS.map((r) => numbers(means[`${r}_power_mw`] ?? null, buckets, less(r)))
+      : null,
+  };
 }
 
-/** Data of the visible range, decimated to its pixels. */
-function thin(track: { t: Float64Array; y: Float64Array[] }, view: Range, pixels: number) {
-  const { t, y } = track;
+interface Columns {
+  t: Float64Array;
+  y: Float64Array[];
+  /** Of a series of extremes: the means of its pairs of rows. */
+  means: Float64Array[] | null;
+}
+
+/** Data of the visible range: every sample, or one mean with its extremes for each pixel. */
+function thin({ t, y, means }: Columns, view: Range, pixels: number) {
   let from = 0;
   let to = t.length;
   while (from < to && t[from + 1] < view[0]) from++;
   while (to > from && t[to - 2] > view[1]) to--;
-  const r = minMax(
-    t.subarray(from, to),
-    y.map((v) => v.subarray(from, to)),
-    from,
-    Math.max(100, pixels),
-  );
-  return { t: r.x.subarray(0, r.length), y: r.y.map((v) => v.subarray(0, r.length)) };
+  const room = Math.max(100, pixels);
+  if (!means && to - from <= room)
+    return { t: t.subarray(from, to), y: y.map((v) => v.subarray(from, to)), band: null };
+  const e = envelope(t, y, means, [from, to], room);
+  return { t: e.t, y: e.mean, band: { lo: e.lo, hi: e.hi } };
 }
 
 function outline(full: Range, p: PowerSeries | null, tokens: TokenRow[], phases: PhaseRow[]) {

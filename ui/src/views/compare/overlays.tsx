@@ -1,7 +1,7 @@
 // Curves of the runs on shared axes: power over time, and energy by token.
 import { useMemo, useRef } from 'preact/hooks';
 import { api } from '../../api/client';
-import type { Compare } from '../../api/types';
+import type { Compare, PowerSeries } from '../../api/types';
 import { Lines, type Series } from '../../charts/lines';
 import { Canvas, Legend, Panel } from '../../charts/panel';
 import { energy, energyScale, power, powerScale, time, timeScale } from '../../core/format';
@@ -10,6 +10,16 @@ import { unit } from '../../state/settings';
 import { LETTERS, useColours } from './letters';
 
 const POINTS = 2000;
+
+/** Every sample, or the means of the buckets of a long run. */
+function totalOf(p: PowerSeries): { x: Float64Array; y: Float64Array } {
+  const means = p.means?.total_power_mw;
+  const y = means ?? p.total_power_mw ?? p.t_ms.map(() => null);
+  return {
+    x: Float64Array.from(y, (_, i) => p.t_ms[means ? 2 * i : i]),
+    y: Float64Array.from(y, (v) => v ?? Number.NaN),
+  };
+}
 
 export function Overlays({ d }: { d: Compare }) {
   const ids = d.runs.map((r) => r.id);
@@ -28,8 +38,7 @@ export function Overlays({ d }: { d: Compare }) {
         (p, i): Series => ({
           label: name(i),
           colour: series[i],
-          x: Float64Array.from(p.t_ms),
-          y: Float64Array.from(p.total_power_mw ?? p.t_ms.map(() => null), (v) => v ?? Number.NaN),
+          ...totalOf(p),
         }),
       ),
     [powers.value.data, series],
@@ -54,7 +63,7 @@ export function Overlays({ d }: { d: Compare }) {
     <div class="grid">
       <Overlay
         title="Power over time"
-        note="Total power of each run from its start."
+        note={`Total power of each run from its start${powers.value.data?.some((p) => p.means) ? '; of long runs the mean of neighbouring samples' : ''}.`}
         state={stateOf(powers, (x) =>
           x.some((p) => p.total_power_mw) ? null : 'Power is unavailable in these runs.',
         )}
