@@ -1,6 +1,12 @@
 // A Sankey diagram as SVG: some sixty nodes, each with a title that screen readers can read. Arrow keys
 // walk the nodes: up and down within a column, left and right along the widest flow; Enter picks.
-import { type SankeyLink, type SankeyNode, sankey, sankeyLinkHorizontal } from 'd3-sankey';
+import {
+  type SankeyLink,
+  type SankeyNode,
+  sankey,
+  sankeyLeft,
+  sankeyLinkHorizontal,
+} from 'd3-sankey';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { dark } from '../state/settings';
 import type { Flows } from '../views/analysis/flows';
@@ -77,6 +83,8 @@ function Drawing({ flows, show, onPick, width }: Props & { width: number }) {
     .nodeId((n) => n.id)
     .nodeWidth(8)
     .nodePadding(7)
+    // What has no parts (the model load) ends beside the parts of the rest, and crosses none of their flows.
+    .nodeAlign(sankeyLeft)
     // null keeps the order in which the nodes are given.
     .nodeSort(null as never)
     .extent([

@@ -85,12 +85,14 @@ export function flows(root: TreeNode): Flows {
 const PART_ORDER = Object.keys(PART_LABEL);
 
 /** Vertical order, chosen to minimise crossings: phases and layers in their own order, kinds of work in a
- * fixed order, components by kind and then by value, unattributed energy last. */
+ * fixed order, components by kind and then by value, unattributed energy last, and the model load, which no kind of work
+ * passes, beside its phase at the top. */
 function inOrder(nodes: Flows['nodes'], links: Flow[]): Flows['nodes'] {
   const value = (id: string) => links.reduce((a, l) => a + (l.to === id ? l.value : 0), 0);
   const rank = (id: string): number => {
     const [kind, name] = [id.slice(0, id.indexOf(' ')), id.slice(id.indexOf(' ') + 1)];
     if (id === 'rest') return 1e6;
+    if (id === 'load') return -1;
     if (kind === 'band') return Number(name);
     if (kind === 'part') return PART_ORDER.indexOf(name);
     if (kind === 'comp') return PART_ORDER.indexOf(partOf(name));
