@@ -111,6 +111,8 @@ export interface Selection {
   diff: boolean;
   /** Experiments: the request to predict; null: none. */
   whatIf: WhatIf | null;
+  /** What the form of Live would ask for, other than by default: a query of its own. */
+  ask: string;
   /** Experiments: the setting on the chart's x axis. */
   along: string;
   /** Machines: the joined machine whose live stream is shown; '': none. */
@@ -164,6 +166,7 @@ export const EMPTY: Selection = {
   by: '',
   diff: false,
   whatIf: null,
+  ask: '',
   along: '',
   watch: '',
 };
@@ -237,6 +240,7 @@ export function parse(query: string): Selection {
     by: text('by'),
     diff: q.get('diff') === '1',
     whatIf: q.has('what_if') ? readWhatIf(text('what_if')) : null,
+    ask: text('ask'),
     along: text('along'),
     watch: text('watch'),
   };
@@ -298,6 +302,7 @@ export function write(s: Selection): string {
     const w = s.whatIf;
     q.push(['what_if', [w.input, w.output, w.batches, w.dtype, w.model].join('~')]);
   }
+  if (s.view === 'live') add('ask', s.ask);
   add('along', s.along);
   add('watch', s.watch);
   return `?${q.map(([k, v]) => `${k}=${encodeURIComponent(v).replaceAll('%2C', ',')}`).join('&')}`;
@@ -330,6 +335,7 @@ export const at = {
   window: field('window'),
   ids: field('ids'),
   watch: field('watch'),
+  ask: field('ask'),
 };
 
 /** Quick successive changes of the same fields (zooming by key, a slider, typing) are one history entry. */

@@ -1,6 +1,7 @@
 // Compare: runs side by side, and which conclusions are shown.
 import { expect, test } from 'vitest';
-import { button, page, panel, query, runs, scenarios, urlHas, visit } from './stage.ts';
+import { button, page, panel, query, runs, scenarios, target, urlHas, visit } from './stage.ts';
+import { FIXTURE, generate } from './target.ts';
 
 scenarios('Compare', () => {
   test('two to four runs are ticked and compared', async () => {
@@ -54,6 +55,20 @@ scenarios('Compare', () => {
         .poll(() => page.locator('.tip').innerText(), { message: title })
         .toMatch(/What[\s\S]*docs\//);
     }
+    // A logarithmic axis: a ratio and its inverse are equally far from 1.
+    const axis = panel('Ratios').locator('.ratio-marks span');
+    const at = new Map(
+      await axis.evaluateAll((l) =>
+        l.map((e): [number, number] => [
+          Number(e.textContent?.slice(1).replace(',', '')),
+          Number.parseFloat((e as HTMLElement).style.left),
+        ]),
+      ),
+    );
+    expect(at.get(1)).toBeCloseTo(50, 6);
+    const others = [...at.keys()].filter((r) => r > 1);
+    expect(others.length).toBeGreaterThan(0);
+    for (const r of others) expect((at.get(r) ?? 0) - 50).toBeCloseTo(50 - (at.get(1 / r) ?? 0), 6);
     const tests = await panel('Differences').innerText();
     expect(tests).toMatch(/p/);
     expect(tests).toMatch(/±/);
@@ -82,7 +97,7 @@ scenarios('Compare', () => {
         .locator('td')
         .first()
         .evaluate((t) => getComputedStyle(t, '::before').content),
-    ).toContain('Runs');
+    ).toContain('Sides');
   });
 
   test('groups of runs are compared by any setting, with one verdict', async () => {
@@ -94,4 +109,32 @@ scenarios('Compare', () => {
     await page.getByRole('region', { name: 'Verdict' }).waitFor();
     await panel('Ratios').waitFor();
   });
+
+  test.skipIf(FIXTURE)(
+    'groups of several runs are tested, and the verdict has an effect size',
+    async () => {
+      // Until enough of them were not disturbed by other tests.
+      for (let round = 0; round < 12; round++) {
+        const ask = 'api/profiling/compare/groups?by=dtype&tag=grouped';
+        const d = (round > 2 && (await (await fetch(`${target.url}${ask}`)).json())) as {
+          verdicts: { p: number | null }[];
+        };
+        if (d && d.verdicts[0]?.p !== null) break;
+        for (const dtype of ['bf16', 'q8_0'])
+          await generate(target.url, {
+            prompt: 'Grouped',
+            tags: ['grouped'],
+            dtype,
+            max_length: 24,
+          });
+      }
+      await visit({ view: 'compare', by: 'dtype', tag: 'grouped' });
+      const verdict = page.getByRole('region', { name: 'Verdict' });
+      await verdict
+        .getByText(/\d against \d+ runs, p [<\d. ]+, effect size [\d.]+ \(Hedges g\)/)
+        .waitFor();
+      const row = panel('Differences').locator('tbody tr').first();
+      expect(await row.innerText()).toMatch(/bf16\s+q8_0/);
+    },
+  );
 });

@@ -58,6 +58,7 @@ const full: Selection = {
   by: 'dtype',
   diff: true,
   whatIf: { input: '8', output: '64', batches: '1,8', dtype: '', model: 'synthetic:a,layers=2' },
+  ask: '',
   along: 'batch',
   watch: 'bench01',
 };
@@ -70,6 +71,9 @@ beforeEach(() => {
 test('every state survives the round trip through the URL', () => {
   expect(parse(write(full))).toEqual(full);
   expect(parse(write(EMPTY))).toEqual(EMPTY);
+  const live = { ...EMPTY, ask: 'prompt=a+%26+b&length=12' };
+  expect(parse(write(live))).toEqual(live);
+  expect(write({ ...live, view: 'history' })).not.toContain('prompt');
 });
 
 test('defaults are left out', () => {

@@ -5,7 +5,7 @@ import { digits, energyScale, known, pair, powerScale, timeScale } from '../../c
 import { Explain } from '../../parts/explain';
 import { selection } from '../../state/selection';
 import { unit } from '../../state/settings';
-import { LETTERS, Letter } from './letters';
+import { Side } from './letters';
 import { Metric, signed } from './metric_text';
 
 const pText = (p: number | null): string =>
@@ -54,8 +54,8 @@ export function TestsPanel({ d }: { d: Compare }) {
         rows: list.map((t) => [
           t.metric,
           t.unit,
-          LETTERS[t.a],
-          LETTERS[t.b],
+          d.sides[t.a].name,
+          d.sides[t.b].name,
           t.sample,
           t.n_a,
           t.n_b,
@@ -79,7 +79,7 @@ export function TestsPanel({ d }: { d: Compare }) {
           <thead>
             <tr>
               <th scope="col">Metric</th>
-              <th scope="col">Runs</th>
+              <th scope="col">Sides</th>
               <th scope="col" class="num">
                 First, mean ± sd
               </th>
@@ -106,7 +106,7 @@ export function TestsPanel({ d }: { d: Compare }) {
           </thead>
           <tbody>
             {list.map((t) => (
-              <TestRow key={`${t.metric}${t.a}${t.b}`} t={t} />
+              <TestRow key={`${t.metric} ${t.a} ${t.b}`} d={d} t={t} />
             ))}
           </tbody>
         </table>
@@ -115,7 +115,7 @@ export function TestsPanel({ d }: { d: Compare }) {
   );
 }
 
-function TestRow({ t }: { t: CompareTest }) {
+function TestRow({ d, t }: { d: Compare; t: CompareTest }) {
   const meanSd = (m: number | null, s: number | null) => {
     if (!known(m)) return 'unavailable';
     const scale =
@@ -137,8 +137,8 @@ function TestRow({ t }: { t: CompareTest }) {
           {t.n_a} and {t.n_b} {t.sample}s
         </span>
       </th>
-      <td data-label="Runs">
-        <Letter i={t.a} /> <Letter i={t.b} />
+      <td data-label="Sides">
+        <Side d={d} i={t.a} /> <Side d={d} i={t.b} />
       </td>
       <td class="num" data-label="First, mean ± sd">
         {meanSd(t.mean_a, t.sd_a)}

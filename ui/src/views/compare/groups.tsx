@@ -5,6 +5,7 @@ import { Panel, Trouble } from '../../charts/panel';
 import { known } from '../../core/format';
 import { stateOf, useResource } from '../../state/resource';
 import { select, selection } from '../../state/selection';
+import { TestsPanel } from './differences';
 import { Metric, show } from './metric_text';
 import { RatiosPanel } from './ratios';
 import { StepsPanel } from './steps';
@@ -93,6 +94,7 @@ export function GroupComparison() {
         <SidesPanel d={d} />
         <RatiosPanel d={d} />
       </div>
+      {d.tests.length > 0 && <TestsPanel d={d} />}
       {d.decomposition.slice(0, 3).map((x) => (
         <StepsPanel key={x.b} d={d} x={x} />
       ))}

@@ -77,6 +77,12 @@ export function SettingsPanel({ d }: { d: Compare }) {
   );
 }
 
+/** The difference in standard deviations, where there were enough runs to know these. */
+function effect(d: Compare, v: Compare['verdicts'][number]): string {
+  const t = d.tests.find((x) => x.a === v.a && x.b === v.b && x.metric === v.metric);
+  return known(t?.hedges_g) ? `, effect size ${plain(Math.abs(t.hedges_g), 2)} (Hedges g)` : '';
+}
+
 export function VerdictPanel({ d }: { d: Compare }) {
   return (
     <section class="panel verdict" aria-label="Verdict">
@@ -94,6 +100,7 @@ export function VerdictPanel({ d }: { d: Compare }) {
               <span class="note">
                 {v.n_a} against {v.n_b} {v.n_a + v.n_b === 2 ? 'run' : 'runs'}
                 {known(v.p) && `, p ${v.p < 1e-4 ? '< 0.0001' : plain(v.p, 2)}`}
+                {effect(d, v)}
                 {known(v.detectable_percent) &&
                   `; a difference of ${percent(v.detectable_percent / 100)} would have been seen`}
               </span>

@@ -1,5 +1,5 @@
 // The form that starts a run. Its contents are kept while another view is shown.
-import { type Signal, signal } from '@preact/signals';
+import { batch, effect, type Signal, signal, untracked } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { ApiError, api } from '../../api/client';
 import type { GenerateRequest } from '../../api/types';
@@ -9,6 +9,7 @@ import { Notice, Sentence } from '../../parts/notice';
 import { Segmented } from '../../parts/segmented';
 import { link, queue, run, stopping } from '../../state/live';
 import { stateOf, useResource } from '../../state/resource';
+import { at, settle } from '../../state/selection';
 
 type Depth = 'off' | 'module' | 'deep';
 const DEPTHS = [
@@ -27,7 +28,7 @@ const KV_TYPES = ['f32', 'f16'];
 const BATCH_RULES = ['tokens', 'equal'];
 const STATISTICS = ['all', 'sampled', 'off'];
 
-const form = signal({
+const EMPTY = {
   model: '',
   prompt: 'Once upon a time',
   depth: 'module' as Depth,
@@ -55,7 +56,8 @@ const form = signal({
   system: '',
   kv: '',
   batchRule: '',
-});
+};
+const form = signal(EMPTY);
 const chat = signal(false);
 const ignoreEos = signal(false);
 const error = signal<string | null>(null);
@@ -65,6 +67,51 @@ type Key = keyof typeof form.value;
 const put = (key: Key, value: string): void => {
   form.value = { ...form.value, [key]: value };
 };
+
+/** The model that is offered first; it is not named in the URL. */
+let first = '';
+/** Longer texts stay out of the URL. */
+const LONGEST = 1000;
+
+/** What the form holds other than by default, as a query for the URL. */
+function written(): string {
+  const q = new URLSearchParams();
+  for (const key of Object.keys(EMPTY) as Key[]) {
+    const value = form.value[key];
+    const usual = key === 'model' ? first : EMPTY[key];
+    if (value !== usual && value.length <= LONGEST) q.set(key, value);
+  }
+  if (chat.value) q.set('chat', '1');
+  if (ignoreEos.value) q.set('ignoreEos', '1');
+  return q.toString();
+}
+
+function read(text: string): void {
+  const q = new URLSearchParams(text);
+  const said = (Object.keys(EMPTY) as Key[]).filter((k) => q.has(k)).map((k) => [k, q.get(k)]);
+  batch(() => {
+    form.value = { ...EMPTY, model: first, ...Object.fromEntries(said) };
+    if (!(form.value.depth in DEPTH_HELP)) put('depth', EMPTY.depth);
+    chat.value = q.has('chat');
+    ignoreEos.value = q.has('ignoreEos');
+  });
+}
+
+/** Keeps form and URL equal. The form stays what it was where the URL says nothing at first. */
+function useAsk(): void {
+  useEffect(() => {
+    if (at.ask.peek()) read(at.ask.peek());
+    const stops = [
+      effect(() => settle({ ask: written() })),
+      effect(() => {
+        if (at.ask.value !== untracked(written)) read(at.ask.value);
+      }),
+    ];
+    return () => {
+      for (const stop of stops) stop();
+    };
+  }, []);
+}
 
 const given = (text: string): number | undefined =>
   text.trim() === '' || !Number.isFinite(Number(text)) ? undefined : Number(text);
@@ -155,11 +202,14 @@ async function stop(id: string): Promise<void> {
 }
 
 export function StartForm() {
+  useAsk();
   const models = useResource('models', (s) => api.models(s));
   const f = form.value;
   const list = models.value.data ?? [];
   useEffect(() => {
-    if (!form.value.model && list.length) put('model', list.find((m) => !m.error)?.name ?? '');
+    if (!list.length) return;
+    first = list.find((m) => !m.error)?.name ?? '';
+    if (!form.value.model) put('model', first);
   }, [list]);
   const there = link.value === 'open';
   const active = there && run.value && run.value.state !== 'ended' ? run.value : null;
