@@ -1,8 +1,19 @@
 // Properties of all views: accessibility, phone layout, keyboard, themes and the content security policy.
 import { expect, test } from 'vitest';
 import { axe } from './axe.ts';
-import { until } from './browser.ts';
-import { button, page, runs, scenarios, target, urlHas, visit } from './stage.ts';
+import { at, until } from './browser.ts';
+import {
+  button,
+  nowSays,
+  page,
+  panel,
+  runs,
+  scenarios,
+  startRun,
+  target,
+  urlHas,
+  visit,
+} from './stage.ts';
 
 scenarios('every view', () => {
   const views = (): Record<string, Record<string, string>> => ({
@@ -76,5 +87,40 @@ scenarios('every view', () => {
     expect(r.headers.get('content-security-policy')).not.toMatch(/unsafe/);
     await visit({ view: 'live' });
     await page.getByText('Connected').waitFor();
+  });
+
+  test('every chart outside Analysis gives its data as CSV and its picture as PNG', async () => {
+    const charts: [Record<string, string>, string[]][] = [
+      [{ view: 'analysis', run: runs[0] }, ['Timeline']],
+      [{ view: 'history' }, ['Throughput against energy']],
+      [
+        { view: 'compare', ids: `${runs[0]},${runs[1]}` },
+        ['Power over time', 'Energy by token', 'Throughput against energy'],
+      ],
+      [{ view: 'live' }, ['Power', 'Layers and components']],
+    ];
+    await visit({ view: 'machines' });
+    for (const [where, titles] of charts) {
+      await page.goto(at(target.url, where));
+      if (where.view === 'live') {
+        await startRun(16);
+        await nowSays(/completed/i);
+      }
+      for (const title of titles) {
+        const p = panel(title);
+        await p.locator('[role=img], canvas').first().waitFor();
+        for (const [name, start] of [
+          [/save data as CSV/, /^[\w, ."()%-]+\r\n[^\r]/],
+          [/save picture as PNG/, /^.PNG/],
+        ] as const) {
+          const [file] = await Promise.all([
+            page.waitForEvent('download'),
+            p.getByRole('button', { name }).click(),
+          ]);
+          const bytes = Buffer.concat(await (await file.createReadStream()).toArray());
+          expect(bytes.toString('latin1'), title).toMatch(start);
+        }
+      }
+    }
   });
 });

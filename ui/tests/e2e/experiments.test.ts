@@ -232,4 +232,21 @@ describe.skipIf(why)('experiments', () => {
       390,
     );
   });
+
+  test('a finished one is run again, and compared with its first round', async () => {
+    const plan = { name: 'twice', models: ['demo'], outputs: [8], inputs: [8], repeat: 2 };
+    await fetch(`${target.url}api/profiling/experiments`, {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
+      body: JSON.stringify(plan),
+    });
+    const state = async () => (await result('twice')).state;
+    await expect.poll(state, { timeout: 60_000 }).toBe('completed');
+    await visit({ experiment: 'twice' });
+    await panel('Result').getByRole('button', { name: 'Run again' }).click();
+    await panel('Result')
+      .getByText(/^Repeated: /)
+      .waitFor({ timeout: 90_000 });
+    expect(await panel('Result').innerText()).toMatch(/round 2/);
+  });
 });

@@ -181,6 +181,39 @@ scenarios('History', () => {
     await expect.poll(() => head.isVisible()).toBe(true);
   });
 
+  test('each filter is applied by the server and kept in the URL', async () => {
+    await visit({ view: 'history' });
+    const rows = page.locator('.runs tbody tr');
+    await rows.first().waitFor();
+    const facets = (await (await fetch(`${target.url}api/profiling/facets`)).json()) as Record<
+      string,
+      { name: string; runs: number }[]
+    >;
+    const offered = JSON.parse(JSON.stringify(facets)) as typeof facets;
+    for (const list of ['engines', 'dtypes', 'machines', 'experiments'])
+      offered[list] = [...(facets[list] ?? []), { name: 'another', runs: 0 }];
+    await page.route(/\/facets/, (r) =>
+      r.fulfill({ contentType: 'application/json', body: JSON.stringify(offered) }),
+    );
+    await page.reload();
+    for (const [label, list, name] of [
+      ['Model', 'models', 'model'],
+      ['Status', 'statuses', 'status'],
+      ['Engine', 'engines', 'engine'],
+      ['Weights', 'dtypes', 'dtype'],
+      ['Machine', 'machines', 'machine'],
+      ['Experiment', 'experiments', 'experiment'],
+    ]) {
+      const { name: value, runs: count } = offered[list][0];
+      await page.getByRole('search').getByLabel(label, { exact: true }).selectOption(value);
+      await urlHas(name, value);
+      await expect.poll(() => rows.count(), { message: label }).toBe(Math.min(50, count));
+      if (!count) await page.getByText('No run matches these filters.').waitFor();
+      await button('Clear filters').click();
+      await expect.poll(() => query().get(name)).toBe(null);
+    }
+  });
+
   test('ranges of joules per token and of dates filter', async () => {
     await visit({ view: 'history' });
     const rows = page.locator('.runs tbody tr');

@@ -6,6 +6,7 @@ import {
   browser,
   button,
   expectProblems,
+  leave,
   nowSays,
   occupy,
   page,
@@ -206,4 +207,118 @@ scenarios('Live', () => {
       expect(await meters.locator('.badge.modelled').count()).toBeGreaterThan(0);
     },
   );
+
+  test('what the form would ask is in the URL, which restores it', async () => {
+    await visit({ view: 'live' });
+    await page.getByText('Connected').waitFor();
+    await page.fill('textarea[name=prompt]', 'A & B, said twice');
+    await page.fill('input[name=length]', '33');
+    await page.getByLabel('Chat', { exact: true }).check();
+    await page.getByRole('button', { name: 'Deep', exact: true }).click();
+    await urlHas('ask', /(?=.*length=33)(?=.*depth=deep)(?=.*chat=1)/);
+    await page.reload();
+    const shown = () =>
+      page.evaluate(() =>
+        ['textarea[name=prompt]', 'input[name=length]'].map(
+          (s) => document.querySelector<HTMLInputElement>(s)?.value,
+        ),
+      );
+    await expect.poll(shown).toEqual(['A & B, said twice', '33']);
+    expect(await page.getByLabel('Chat', { exact: true }).isChecked()).toBe(true);
+    await page.getByRole('link', { name: 'History', exact: true }).click();
+    await page.locator('.runs').waitFor();
+    expect(page.url()).not.toContain('said');
+    await page.goBack();
+    await expect.poll(shown).toEqual(['A & B, said twice', '33']);
+  });
+
+  test('every control of a run reaches the server, as often as the form says', async () => {
+    await visit({ view: 'live' });
+    await page.getByText('Connected').waitFor();
+    await page.locator('select[name=model] option').first().waitFor({ state: 'attached' });
+    const bodies: Record<string, unknown>[] = [];
+    await page.route('**/generate', async (r) => {
+      bodies.push(r.request().postDataJSON() as Record<string, unknown>);
+      await r.fulfill({ status: 202, contentType: 'application/json', body: '{"run_id":"x"}' });
+    });
+    await page.getByText('More settings').click();
+    await page.fill('textarea[name=prompt]', 'Hello');
+    await page.getByLabel('Chat', { exact: true }).check();
+    await page.fill('textarea[name=system]', 'Be brief');
+    await page.getByRole('button', { name: 'Deep', exact: true }).click();
+    for (const [name, value] of [
+      ['tags', 'one, two'],
+      ['temperature', '0.5'],
+      ['topK', '40'],
+      ['topP', '0.9'],
+      ['seed', '7'],
+      ['repeat', '3'],
+      ['batch', '4'],
+    ])
+      await page.fill(`input[name=${name}]`, value);
+    await page.selectOption('select[name=dtype]', 'q8_0');
+    await page.locator('textarea[name=prompt]').press('Control+Enter');
+    await expect.poll(() => bodies.length).toBe(3);
+    for (const body of bodies)
+      expect(body).toMatchObject({
+        prompt: 'Hello',
+        chat: true,
+        system: 'Be brief',
+        profiling_depth: 'deep',
+        tags: ['one', 'two'],
+        temperature: 0.5,
+        top_k: 40,
+        top_p: 0.9,
+        seed: 7,
+        batch_size: 4,
+        dtype: 'q8_0',
+      });
+  });
+
+  test('rails keep their colours in both themes; phases are shaded and tokens coloured', async () => {
+    const HUES: [string, number, number][] = [
+      ['cpu', 205, 235],
+      ['gpu', 120, 165],
+      ['ane', 20, 45],
+      ['dram', 255, 285],
+      ['total', 345, 365],
+    ];
+    for (const dark of [false, true]) {
+      await visit({ view: 'live' }, { dark });
+      await page.getByText('Connected').waitFor();
+      const colours = await page.evaluate(
+        (rails) => {
+          const style = getComputedStyle(document.documentElement);
+          return rails.map((r) => style.getPropertyValue(`--rail-${r}`).trim());
+        },
+        HUES.map(([r]) => r),
+      );
+      HUES.forEach(([rail, least, most], i) => {
+        const h = hue(colours[i]);
+        expect(h < 20 ? h + 360 : h, `${rail} ${colours[i]}`).toBeGreaterThanOrEqual(least);
+        expect(h < 20 && rail === 'total' ? h + 360 : h, rail).toBeLessThanOrEqual(most);
+      });
+      if (dark) continue;
+      await startRun(24);
+      await nowSays(/completed/i);
+      const drawn = panel('Power').locator('.legend-item', { hasText: 'CPU' }).locator('rect');
+      expect(await drawn.getAttribute('fill')).toBe(colours[0]);
+      const phases = (await chartHas(page, 'livePower', 'phases')) as { phase: string }[];
+      expect(phases.map((p) => p.phase)).toContain('decode');
+      const shades = await page
+        .locator('.tok')
+        .evaluateAll((l) => [...new Set(l.map((t) => getComputedStyle(t).backgroundColor))]);
+      expect(shades.length).toBeGreaterThan(1);
+      await leave();
+    }
+  });
 });
+
+/** The hue of "#rrggbb" in degrees. */
+function hue(colour: string): number {
+  const [r, g, b] = [1, 3, 5].map((i) => Number.parseInt(colour.slice(i, i + 2), 16));
+  const [most, least] = [Math.max(r, g, b), Math.min(r, g, b)];
+  const d = most - least || 1;
+  const sixth = most === r ? (g - b) / d : most === g ? (b - r) / d + 2 : (r - g) / d + 4;
+  return (sixth * 60 + 360) % 360;
+}

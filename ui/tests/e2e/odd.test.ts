@@ -175,6 +175,24 @@ describe.skipIf(why)('the dashboard on odd data', () => {
     expect(heights).toEqual([24]);
   });
 
+  test('a run that failed says why, and leads to what is kept of it', async () => {
+    await visit({ view: 'live' });
+    await page.getByText('Connected').waitFor();
+    const run = { run_id: id(3), t_ms: 0 };
+    server.fixture.say({ ...run, type: 'run_started', model_name: 'demo', prompt: 'Doomed' });
+    server.fixture.say({
+      ...run,
+      type: 'run_failed',
+      error: 'the weights end early',
+      stored: true,
+    });
+    const now = page.getByRole('region', { name: 'What is running' });
+    await now.getByText('failed').waitFor();
+    await now.getByText('the weights end early').waitFor();
+    await now.getByRole('link', { name: /Open in Analysis/ }).click();
+    await expect.poll(() => new URL(page.url()).searchParams.get('run')).toBe(id(3));
+  });
+
   test('prefers-reduced-motion disables animations', async () => {
     o = await open(browser, at(server.url, { view: 'live' }), { still: true });
     page = o.page;

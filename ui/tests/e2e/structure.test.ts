@@ -61,6 +61,13 @@ scenarios('the structure of a run', () => {
     await page.getByLabel('Colours').selectOption('log');
     await urlHas('scale', 'log');
     await panel('Heatmap').getByText('logarithmic').waitFor();
+    for (const scale of ['linear', 'robust']) {
+      await page.getByLabel('Colours').selectOption(scale);
+      await urlHas('scale', scale);
+      await expect
+        .poll(() => panel('Heatmap').locator('.legend').first().innerText())
+        .not.toContain('logarithmic');
+    }
     for (const metric of [
       'time',
       'power',
@@ -176,6 +183,16 @@ scenarios('the structure of a run', () => {
     const told = await value('Cost');
     await page.reload();
     await expect.poll(() => value('Cost')).toBe(told);
+  });
+
+  test('rails by phase: stacked, in percent, with the peak of each and its time', async () => {
+    await openRun({ pane: 'rails' });
+    const rails = panel('Rails by phase');
+    await rails.locator('table.rails').waitFor();
+    const decode = rails.getByRole('row', { name: /^Decode/ });
+    expect(await decode.innerText()).toMatch(/J\s+[\d.]+ %/);
+    expect(await decode.locator('rect').first().getAttribute('width')).toMatch(/[1-9]/);
+    expect(await rails.innerText()).toMatch(/Peaks: cpu [\d.]+ W at [\d.]+ m?s/);
   });
 
   test('a bar of the waterfall and a bar of the histogram choose a token', async () => {

@@ -133,6 +133,80 @@ scenarios('the verdict and the time canvas', () => {
     expect(await page.getByRole('tab', { selected: true }).innerText()).toBe('Sankey');
   });
 
+  test('the three findings that matter most have evidence, saving and experiment', async () => {
+    await visit({ view: 'history' });
+    const found = (n: number) => ({
+      rule: `rule_${n}`,
+      title: `Finding ${n}`,
+      text: `Seen in ${n} of 9.`,
+      kind: 'saving',
+      evidence: [],
+      saving: { of: 'request', basis: 'predicted', share: 0.3, share_lo: 0.2, share_hi: 0.4 },
+      cost: { quality: 'none', latency: 'none', memory: 'none' },
+      test: `perjoule experiment --batches 1,${n}`,
+    });
+    await page.route(/\/advice/, (r) =>
+      r.fulfill({
+        contentType: 'application/json',
+        body: JSON.stringify({ findings: [1, 2, 3, 4].map(found) }),
+      }),
+    );
+    await page.goto(at(target.url, { view: 'analysis', run: runs[0] }));
+    const list = page.locator('.findings li');
+    await list.filter({ hasText: 'Finding 1' }).waitFor();
+    const texts = await list.allInnerTexts();
+    expect(texts).toHaveLength(3);
+    texts.forEach((text, i) => {
+      expect(text).toMatch(new RegExp(`Finding ${i + 1}\\..*Seen in ${i + 1} of 9`));
+      expect(text).toMatch(/Expected: 30\.0 % \(20\.0 % to 40\.0 %\)/);
+      expect(text).toContain(`perjoule experiment --batches 1,${i + 1}`);
+    });
+  });
+
+  test('the wheel zooms where the canvas was clicked, and pans sideways', async () => {
+    await openRun();
+    await chartHas(page, 'timeline', 'points');
+    await page.locator('.canvas.time').focus();
+    await page.locator('.canvas.time').hover({ position: { x: 500, y: 60 } });
+    await page.mouse.wheel(0, -400);
+    await urlHas('t', /^\d/);
+    const [a, b] = range();
+    await page.mouse.wheel(200, 0);
+    await expect.poll(() => range()[0]).toBeGreaterThan(a);
+    expect(range()[1] - range()[0]).toBeCloseTo(b - a, 1);
+    await page.mouse.wheel(0, 100);
+    await expect.poll(() => range()[1] - range()[0]).toBeGreaterThan(b - a);
+  });
+
+  test('timeline, icicle and treemap are operated by keyboard', async () => {
+    await openRun();
+    await chartHas(page, 'timeline', 'points');
+    const idle = await page.evaluate(
+      () =>
+        (window.__test!.timeline as unknown as { model: { power: { idle: number | null } } }).model
+          .power.idle,
+    );
+    expect(idle).toBeGreaterThan(0);
+    await page.locator('.canvas.time').focus();
+    await page.keyboard.press('Home');
+    await page.keyboard.press('ArrowRight');
+    await page.keyboard.press('Enter');
+    await urlHas('phase', /^(prefill|decode)$/);
+    for (const pane of ['icicle', 'treemap']) {
+      await openRun({ pane });
+      await chartHas(page, pane, 'shown');
+      await page.evaluate(
+        (name) => (window.__test![name] as unknown as { host: HTMLElement }).host.focus(),
+        pane,
+      );
+      for (const key of ['ArrowRight', 'ArrowDown', 'Enter']) await page.keyboard.press(key);
+      await expect
+        .poll(() => query().get('phase') ?? query().get('component') ?? query().get('layer'))
+        .toBeTruthy();
+      await leave();
+    }
+  });
+
   test('a click on a phase narrows everything to it; zooming in shows its sections', async () => {
     await openRun();
     await chartHas(page, 'timeline', 'count');
