@@ -80,11 +80,13 @@ static pj_status list_ids(pj_store *box, pj_buffer *ids, pj_error *err)
     return status == PJ_OK ? pj_buffer_status(ids, "the runs to hand over", err) : status;
 }
 
-static pj_status hand_over(pj_store *box, pj_store *server, const char *id, pj_error *err)
+/* `saved`: the run as it was just saved in the outbox, which need not be read back; or NULL. */
+static pj_status hand_over(pj_store *box, pj_store *server, const char *id,
+                           const pj_run_data *saved, pj_error *err)
 {
     pj_run_data data = {0};
-    pj_status status = pj_store_load(box, id, &data, err);
-    if (status == PJ_OK) status = pj_store_save_here(server, &data, err);
+    pj_status status = saved ? PJ_OK : pj_store_load(box, id, &data, err);
+    if (status == PJ_OK) status = pj_store_save_here(server, saved ? saved : &data, err);
     pj_run_data_fini(&data);
     if (status == PJ_OK) status = pj_store_delete(box, id, err);
     return status == PJ_E_NOT_FOUND ? PJ_OK : status; /* deleted meanwhile */
@@ -96,15 +98,19 @@ static bool is_of_the_run(pj_status status)
     return status == PJ_E_INVALID || status == PJ_E_STATE || status == PJ_E_INTERNAL;
 }
 
+/* A run that waited behind others is read back: it may have been changed in the meantime. */
 static void hand_over_all(pj_store *box, pj_store *server, const pj_buffer *ids,
-                          pj_handed_over_fn *take, void *context, pj_outbox_result *result)
+                          const pj_run_data *saved, pj_handed_over_fn *take, void *context,
+                          pj_outbox_result *result)
 {
     for (size_t at = 0; at < ids->length; at += PJ_UUID_BYTES) {
         pj_error err = {0};
-        pj_status status = hand_over(box, server, ids->data + at, &err);
+        const char *id = ids->data + at;
+        bool is_saved = saved && at == 0 && strcmp(id, saved->info.id) == 0;
+        pj_status status = hand_over(box, server, id, is_saved ? saved : NULL, &err);
         if (status == PJ_OK) {
             result->handed_over++;
-            if (take) take(context, ids->data + at);
+            if (take) take(context, id);
             continue;
         }
         result->reason = err;
@@ -124,14 +130,15 @@ static int lock_outbox(const pj_store *box)
     return fd;
 }
 
-static pj_status push_locked(pj_store *box, pj_store *server, pj_handed_over_fn *take,
-                             void *context, pj_outbox_result *result, pj_error *err)
+static pj_status push_locked(pj_store *box, pj_store *server, const pj_run_data *saved,
+                             pj_handed_over_fn *take, void *context, pj_outbox_result *result,
+                             pj_error *err)
 {
     pj_buffer ids;
     pj_buffer_init(&ids, MAX_IDS_BYTES);
     int lock = lock_outbox(box);
     pj_status status = list_ids(box, &ids, err);
-    if (status == PJ_OK) hand_over_all(box, server, &ids, take, context, result);
+    if (status == PJ_OK) hand_over_all(box, server, &ids, saved, take, context, result);
     if (lock >= 0) close(lock);
     pj_buffer_fini(&ids);
     if (status == PJ_OK) result->left = count_runs(box);
@@ -148,7 +155,7 @@ pj_status pj_outbox_push(const char *place, pj_handed_over_fn *take, void *conte
     pj_store_options options = {.path = place, .is_direct = true};
     result->left = count_runs(box);
     if (pj_store_open(&options, &server, &result->reason) == PJ_OK) {
-        status = push_locked(box, server, take, context, result, err);
+        status = push_locked(box, server, NULL, take, context, result, err);
         pj_store_close(server);
     }
     pj_store_close(box);
@@ -165,7 +172,7 @@ static pj_status save_by_outbox(pj_store *store, const pj_run_data *data, pj_err
     if (!store->outbox) status = open_outbox(store->place, false, &store->outbox, err);
     if (status == PJ_OK) status = pj_store_save_here(store->outbox, data, err);
     if (status != PJ_OK || pj_store_connect(store, &result.reason) != PJ_OK) return status;
-    return push_locked(store->outbox, store, NULL, NULL, &result, err);
+    return push_locked(store->outbox, store, data, NULL, NULL, &result, err);
 }
 
 pj_status pj_store_save(pj_store *store, const pj_run_data *data, pj_error *err)
