@@ -1,5 +1,5 @@
-/* Synthetic runs for the storage benchmarks: the rows of a deep run of a real engine (7 operations
- * in attention, per-head statistics) with random figures. */
+/* Synthetic runs for the storage benchmarks: the rows of a deep run of a real engine (25 operations
+ * a layer, per-head statistics) with random figures. */
 #include "cli/bench_store_run.h"
 
 #include "base/clock.h"
@@ -8,15 +8,39 @@
 #include "base/random.h"
 
 #include <math.h>
+#include <string.h>
 
-static const char *const components[] = {
-    "input_layernorm",          "q_proj",    "k_proj",  "v_proj", "attention", "o_proj",
-    "post_attention_layernorm", "gate_proj", "up_proj", "act",    "down_proj"};
-static const char *const attention_parts[] = {
-    "rope", "qk_matmul", "scale", "mask_apply", "softmax", "attn_dropout", "value_matmul"};
-static const char *const other_parts[] = {"matmul", "dequantise", "residual_add"};
+typedef struct part_kind {
+    const char *name;
+    const char *operations[9]; /* NULL at the end */
+} part_kind;
 
-enum { COMPONENTS = 11, OPERATIONS_A_LAYER = 7 + 10 * 2 + 3 * 2, HEADS = 32, HEAD_FIGURES = 3 };
+static const part_kind layer_parts[] = {
+    {"input_layernorm", {"norm"}},
+    {"q_proj", {"pack", "matmul"}},
+    {"k_proj", {"matmul"}},
+    {"v_proj", {"matmul"}},
+    {"attention",
+     {"rope", "kv_append", "qk_matmul", "scale", "mask_apply", "softmax", "attn_dropout",
+      "value_matmul"}},
+    {"o_proj", {"pack", "matmul", "residual_add"}},
+    {"post_attention_layernorm", {"norm"}},
+    {"gate_proj", {"pack", "matmul"}},
+    {"up_proj", {"matmul"}},
+    {"act", {"activation", "gate_mul"}},
+    {"down_proj", {"pack", "matmul", "residual_add"}},
+};
+static const part_kind token_parts[] = {
+    {"embed_tokens", {"dequantise"}}, {"norm", {"norm"}}, {"lm_head", {"pack", "matmul"}}};
+
+enum {
+    LAYER_PARTS = sizeof layer_parts / sizeof *layer_parts,
+    TOKEN_PARTS = sizeof token_parts / sizeof *token_parts,
+    OPERATIONS_A_LAYER = 25,
+    OPERATIONS_A_TOKEN = 4, /* outside the layers */
+    HEADS = 32,
+    HEAD_FIGURES = 3
+};
 
 typedef struct maker {
     pj_run_data *data;
@@ -86,29 +110,28 @@ static void add_operation(maker *m, uint32_t component, const char *name, bool e
     if (extras) add_extras(m, o);
 }
 
-static void add_component(maker *m, uint32_t layer, int which)
+/* Of a layer, or, with PJ_NO_PARENT, of the token alone. */
+static void add_component(maker *m, uint32_t token, uint32_t layer, const part_kind *of)
 {
     pj_run_data *d = m->data;
     uint32_t at = d->component_count++;
-    bool attention = which == 4;
     d->components[at] = (pj_component_row){.layer = layer,
                                            .section = PJ_NO_PARENT,
-                                           .token = d->layers[layer].token,
+                                           .token = token,
                                            .step = PJ_NO_PARENT,
-                                           .class_ = (uint32_t)which % d->class_count,
-                                           .name = components[which],
+                                           .class_ = at % LAYER_PARTS % d->class_count,
+                                           .name = of->name,
                                            .start_ms = m->now_ms,
                                            .flops = 8.4e6,
                                            .bytes = 4.2e6,
                                            .energy = some_energy(m),
                                            .has_stats = true,
                                            .stats = some_stats(m)};
-    int count = attention ? 7 : 2 + (which % 5 == 0) * 2;
-    for (int i = 0; i < count; i++)
-        add_operation(m, at, attention ? attention_parts[i] : other_parts[i % 3],
-                      attention && i == 4);
+    for (int i = 0; of->operations[i]; i++)
+        add_operation(m, at, of->operations[i], strcmp(of->operations[i], "softmax") == 0);
     d->components[at].duration_ms = m->now_ms - d->components[at].start_ms;
-    add(&d->layers[layer].energy, &d->components[at].energy);
+    add(layer == PJ_NO_PARENT ? &d->tokens[token].energy : &d->layers[layer].energy,
+        &d->components[at].energy);
 }
 
 static void add_token(maker *m, uint32_t phase, uint32_t position, uint32_t layers)
@@ -134,24 +157,29 @@ static void add_token(maker *m, uint32_t phase, uint32_t position, uint32_t laye
                                        .energy = some_energy(m),
                                        .has_stats = true,
                                        .stats = some_stats(m)};
-        for (int c = 0; c < COMPONENTS; c++) add_component(m, at, c);
+        for (int c = 0; c < LAYER_PARTS; c++) add_component(m, token, at, &layer_parts[c]);
         d->layers[at].duration_ms = m->now_ms - d->layers[at].start_ms;
         d->layers[at].attention_ms = d->layers[at].duration_ms / 3;
         d->layers[at].mlp_ms = d->layers[at].duration_ms / 2;
         add(&d->tokens[token].energy, &d->layers[at].energy);
     }
+    for (int c = 0; c < TOKEN_PARTS && layers; c++)
+        add_component(m, token, PJ_NO_PARENT, &token_parts[c]);
     d->tokens[token].duration_ms = m->now_ms - d->tokens[token].start_ms;
     add(&d->phases[phase].energy, &d->tokens[token].energy);
 }
 
 static bool make_room(pj_run_data *d, uint32_t tokens, uint32_t layers, uint32_t samples)
 {
-    size_t all = (size_t)tokens * layers;
+    size_t all = (size_t)tokens * layers, outside = layers ? tokens : 0;
     d->phases = pj_arena_alloc(&d->arena, 2, sizeof *d->phases);
     d->tokens = pj_arena_alloc(&d->arena, tokens + 1, sizeof *d->tokens);
     d->layers = pj_arena_alloc(&d->arena, all + 1, sizeof *d->layers);
-    d->components = pj_arena_alloc(&d->arena, all * COMPONENTS + 1, sizeof *d->components);
-    d->operations = pj_arena_alloc(&d->arena, all * OPERATIONS_A_LAYER + 1, sizeof *d->operations);
+    d->components = pj_arena_alloc(&d->arena, all * LAYER_PARTS + outside * TOKEN_PARTS + 1,
+                                   sizeof *d->components);
+    d->operations =
+        pj_arena_alloc(&d->arena, all * OPERATIONS_A_LAYER + outside * OPERATIONS_A_TOKEN + 1,
+                       sizeof *d->operations);
     d->extras = pj_arena_alloc(&d->arena, all * (1 + HEADS * HEAD_FIGURES) + 1, sizeof *d->extras);
     d->classes = pj_arena_alloc(&d->arena, 16, sizeof *d->classes);
     d->samples.t_ms = pj_arena_alloc(&d->arena, samples + 1, sizeof(double));
@@ -173,7 +201,7 @@ bool pj_bench_make_run(pj_run_data *d, uint64_t seed, uint32_t tokens, uint32_t 
     if (!make_room(d, tokens, layers, samples)) return false;
     for (int i = 0; i < 16; i++)
         d->classes[d->class_count++] = (pj_class_row){
-            .name = components[i % COMPONENTS], .phase = PJ_PHASE_DECODE, .time_ms = i};
+            .name = layer_parts[i % LAYER_PARTS].name, .phase = PJ_PHASE_DECODE, .time_ms = i};
     for (uint32_t p = 0; p < 2; p++) {
         d->phases[d->phase_count++] =
             (pj_phase_row){.phase = p ? PJ_PHASE_DECODE : PJ_PHASE_PREFILL,
