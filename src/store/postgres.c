@@ -200,7 +200,10 @@ static pj_status connect(pj_postgres *pg, pj_error *err)
 
 static pj_status set_up(pj_postgres *pg, pj_error *err)
 {
+    /* A generic plan does not know the words of a search, and chooses an index that such words as
+     * occur in most prompts, or are shorter than three characters, make slower than none. */
     static const char limits[] = "SET client_min_messages = warning; SET jit = off;"
+                                 "SET plan_cache_mode = force_custom_plan;"
                                  "SET standard_conforming_strings = on;"
                                  "SET idle_in_transaction_session_timeout = '10min';"
                                  "SELECT set_config('statement_timeout', '120s', false)"

@@ -88,13 +88,14 @@ static pj_status list_columns(void *db, const char *name, pj_column_name_fn *tak
 #define LIMITS_OF_WRITING "SET LOCAL statement_timeout = '30min'; SET LOCAL lock_timeout = '2min';"
 
 /* PJ_WRITE takes an advisory lock: several machines may open, and migrate, an old schema at once.
- */
+ * Inserts are planned once. */
 static void write_begin(const pj_postgres *pg, pj_transaction kind, char *text, size_t bytes)
 {
     if (kind == PJ_READ)
         snprintf(text, bytes, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
     else
-        snprintf(text, bytes, "BEGIN;%s%s", pg->has_default_limit ? LIMITS_OF_WRITING : "",
+        snprintf(text, bytes, "BEGIN;SET LOCAL plan_cache_mode = auto;%s%s",
+                 pg->has_default_limit ? LIMITS_OF_WRITING : "",
                  kind == PJ_WRITE ? "SELECT pg_advisory_xact_lock(5785247, 1)" : "");
 }
 

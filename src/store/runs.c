@@ -167,22 +167,31 @@ static void write_order(pj_buffer *text, const pj_run_query *q)
                          order);
 }
 
-/* The inner query selects keys only, so that sorting does not move whole rows. A server has an
- * index of the runs' ids; SQLite's own key is the number of the row. */
+/* The keys of the matches, ordered by what `columns` holds besides, are found and counted in one
+ * pass; without conditions an index gives the page, and NULL stands for the count. Sorting keys
+ * only does not move whole rows. A server has an index of the runs' ids; SQLite's own key is the
+ * number of the row. */
 static void write_select(pj_buffer *text, const pj_store *store, const pj_run_query *q)
 {
-    char columns[4096], of_matches[96];
+    pj_buffer matches;
+    char columns[4096], of_matches[96], sort[64] = "";
     const char *key = store->driver->is_remote ? "id" : "rowid";
     pj_info_columns(columns, sizeof columns);
-    snprintf(of_matches, sizeof of_matches, "%s, created_ns%s%s", key,
-             q->sort == PJ_SORT_DATE ? "" : ", ",
-             q->sort == PJ_SORT_DATE ? "" : sorts[q->sort].column);
-    pj_buffer_printf(text, "SELECT %s FROM profiling_runs WHERE %s IN (SELECT %s ", columns, key,
-                     key);
-    int count = write_matches(text, store, q, of_matches);
+    if (q->sort != PJ_SORT_DATE) snprintf(sort, sizeof sort, ", %s", sorts[q->sort].column);
+    snprintf(of_matches, sizeof of_matches, "%s, created_ns%s", key, sort);
+    pj_buffer_init(&matches, 1 << 16);
+    int count = write_matches(&matches, store, q, of_matches);
+    if (count)
+        pj_buffer_printf(text, "WITH matches (found, created_ns%s) AS (SELECT %s %s) ", sort,
+                         of_matches, pj_buffer_get(&matches));
+    pj_buffer_printf(text, "SELECT %s, %s FROM profiling_runs WHERE %s IN (SELECT %s FROM %s",
+                     columns, count ? "(SELECT count(*) FROM matches)" : "NULL", key,
+                     count ? "found" : key, count ? "matches" : "profiling_runs");
     write_order(text, q);
     pj_buffer_printf(text, " LIMIT ?%d OFFSET ?%d)", count + 1, count + 2);
     write_order(text, q);
+    text->failed = text->failed || matches.failed;
+    pj_buffer_fini(&matches);
 }
 
 static pj_status read_runs(pj_sql *sql, uint32_t limit, pj_run_list *list, pj_error *err)
@@ -199,6 +208,7 @@ static pj_status read_runs(pj_sql *sql, uint32_t limit, pj_run_list *list, pj_er
         pj_status status = pj_info_read(sql, &list->runs[list->count], &list->arena, err);
         if (status != PJ_OK) return status;
         list->count++;
+        list->total = (uint64_t)pj_sql_get_int(sql, 2 + pj_run_table.column_count);
     }
     return PJ_OK;
 }
@@ -235,8 +245,9 @@ pj_status pj_store_list(pj_store *store, const pj_run_query *query, pj_run_list 
     if (query->sort < 0 || query->sort >= PJ_SORT_COUNT)
         return pj_fail(err, PJ_E_INVALID, "runs can't be sorted that way");
     pj_status status = prepare_bounds(query, &b, err);
-    if (status == PJ_OK) status = count_matches(store, query, &b, &list->total, err);
     if (status == PJ_OK) status = select_runs(store, query, &b, list, err);
+    if (status == PJ_OK && list->total == 0 && (list->count || query->offset))
+        status = count_matches(store, query, &b, &list->total, err);
     pj_buffer_fini(&b.pattern);
     if (status != PJ_OK) pj_run_list_fini(list);
     return status;
