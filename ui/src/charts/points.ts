@@ -1,5 +1,5 @@
 // Named points on two axes, linear or logarithmic, with lines: the roofline and the Pareto front.
-import { logTicks, ticks } from '../core/stats';
+import { extent, logTicks, ticks } from '../core/stats';
 import { type Arrow, CanvasChart, type Rect, step } from './canvas';
 import type { Colours } from './theme';
 import type { Tip } from './tip';
@@ -39,6 +39,8 @@ export interface PointsModel {
   lines: Line[];
 }
 
+/** Above this number of dots, those that do not stand out are drawn as squares, many times as fast. */
+const CROWD = 2000;
 const LEFT = 72;
 const RIGHT = 16;
 const TOP = 16;
@@ -82,7 +84,15 @@ export class Points extends CanvasChart<number> {
     if (!m) return;
     this.axes(g, c, m);
     for (const l of m.lines) this.line(g, l);
-    for (const d of m.dots) this.dot(g, c, d);
+    const plain = (d: Dot) => m.dots.length > CROWD && !d.strong;
+    g.globalAlpha = 0.6;
+    for (const d of m.dots) {
+      if (!plain(d)) continue;
+      g.fillStyle = d.colour;
+      g.fillRect(Math.round(this.x(d.x)) - 1, Math.round(this.y(d.y)) - 1, 3, 3);
+    }
+    g.globalAlpha = 1;
+    for (const d of m.dots) if (!plain(d)) this.dot(g, c, d);
     this.names(g, c, m.dots);
   }
 
@@ -171,6 +181,7 @@ export class Points extends CanvasChart<number> {
     g.fillStyle = c.text2;
     for (const i of order) {
       const d = dots[i];
+      if (!d.label) continue;
       const w = g.measureText(d.label).width;
       const r = this.radius(d) + 4;
       const spots: [number, number][] = [
@@ -233,9 +244,9 @@ function stroke(g: CanvasRenderingContext2D, x0: number, y0: number, x1: number,
 /** `free`: label positions, which may be left of 0. */
 function domain(values: number[], log: boolean, free = false): [number, number] {
   const ok = values.filter((v) => Number.isFinite(v) && (!log || v > 0));
-  if (!ok.length) return log ? [1, 10] : [0, 1];
-  const lo = Math.min(...ok);
-  const hi = Math.max(...ok);
+  const ends = extent(ok);
+  if (!ends) return log ? [1, 10] : [0, 1];
+  const [lo, hi] = ends;
   if (log) return [lo / 1.8, hi * 1.8];
   const pad = (hi - lo || Math.abs(hi) || 1) * 0.12;
   return [free ? lo - pad : Math.max(0, lo - pad), hi + pad];

@@ -4,6 +4,7 @@ import type { RunSummary } from '../api/types';
 import { Canvas, Legend, Panel, type PanelState, READY } from '../charts/panel';
 import { Points } from '../charts/points';
 import { colours } from '../charts/theme';
+import type { Tip } from '../charts/tip';
 import { clip, known, plain, shortId, Z95 } from '../core/format';
 import { energyPerToken, partialText, runEnergy } from '../core/run_energy';
 import { isWide, kneeOf, paretoFront } from '../core/stats';
@@ -122,15 +123,18 @@ export function ParetoPanel(props: {
               colour: props.colourOf?.(r, i) ?? (on.has(i) ? c.accent : c.text3),
               strong: props.strong?.(r) ?? on.has(i),
               size: props.strong?.(r) || i === knee ? 1.6 : list.length > CROWD ? 0.3 : 0.9,
-              tip: {
-                title: clip(r.prompt ?? shortId(r.id), 60),
-                rows: [
-                  ['Model', `${r.model_name ?? '–'} ${r.dtype ?? ''}`],
-                  ['Per token', energyPerToken(r, unit.peek())],
-                  ['Throughput', `${plain(r.tokens_per_second)} tok/s`],
-                  ['Energy', runEnergy(r, unit.peek())],
-                  ['Source', [r.energy_source, partialText(r)].filter(Boolean).join(', ')],
-                ],
+              // Made when it is pointed at: there may be thousands.
+              get tip(): Tip {
+                return {
+                  title: clip(r.prompt ?? shortId(r.id), 60),
+                  rows: [
+                    ['Model', `${r.model_name ?? '–'} ${r.dtype ?? ''}`],
+                    ['Per token', energyPerToken(r, unit.peek())],
+                    ['Throughput', `${plain(r.tokens_per_second)} tok/s`],
+                    ['Energy', runEnergy(r, unit.peek())],
+                    ['Source', [r.energy_source, partialText(r)].filter(Boolean).join(', ')],
+                  ],
+                };
               },
             })),
             lines:

@@ -51,6 +51,23 @@ describe.skipIf(why)('the dashboard on odd data', () => {
     await page.getByText('9951 to 10000 of 10,000').waitFor();
   });
 
+  test('the Pareto chart holds every matching run, the name of each made when it is pointed at', async () => {
+    await visit({ view: 'history' });
+    const chart = panel('Throughput against energy');
+    await chart.locator('[role=img]').waitFor({ timeout: 60_000 });
+    const all = server.fixture.summaries.filter(
+      (r) => r.tokens_per_second !== null && r.joules_per_token !== null,
+    ).length;
+    expect(all).toBeGreaterThan(9000);
+    expect(await chartHas(page, 'pareto', 'count')).toBe(all);
+    expect(await chart.innerText()).toContain('All matching runs');
+    await page.evaluate(() =>
+      (window.__test!.pareto as unknown as { host: HTMLElement }).host.focus(),
+    );
+    await page.keyboard.press('ArrowRight');
+    await expect.poll(() => page.locator('.tip').innerText()).toMatch(/Per token[\s\S]*tok\/s/);
+  });
+
   const odd: [string, number, Record<string, string[]>][] = [
     [
       'a run without energy',

@@ -28,8 +28,10 @@ const changed = signal(0);
 const number = (text: string): number | null =>
   text.trim() !== '' && Number.isFinite(Number(text)) ? Number(text) : null;
 
-/** Maximum number of newest matching runs in the Pareto chart. */
-const PARETO = 1000;
+/** Maximum number of newest matching runs in the Pareto chart, and how many are fetched at once, so that no answer
+ * occupies the page for longer than a keystroke may take. */
+const PARETO = 20_000;
+const PARETO_PAGE = 1000;
 
 const FILTERS = [
   'search',
@@ -216,11 +218,17 @@ function useRows(runs: RunSummary[], onDelete: (run: RunSummary) => void): VNode
 
 /** Every matching run in one chart, whatever page of the list is shown. */
 function AllRuns({ q, total, calm }: { q: Query; total: number; calm: boolean }) {
-  const ask = { ...q, limit: PARETO, offset: 0, sort: 'date', order: 'desc' };
+  const ask = { ...q, limit: PARETO_PAGE, offset: 0, sort: 'date', order: 'desc' };
   const res = useResource(calm ? JSON.stringify(ask) : null, async (s) => {
-    await new Promise((done) => setTimeout(done, 400));
-    s.throwIfAborted();
-    return (await api.runs(ask, s)).runs;
+    const all: RunSummary[] = [];
+    for (let offset = 0; offset < PARETO; offset += PARETO_PAGE) {
+      await new Promise((done) => setTimeout(done, offset ? 50 : 400));
+      s.throwIfAborted();
+      const { runs, total } = await api.runs({ ...ask, offset }, s);
+      all.push(...runs);
+      if (offset + PARETO_PAGE >= total) break;
+    }
+    return all;
   });
   const runs = res.value.data;
   const panel = useMemo(
