@@ -119,7 +119,7 @@ describe.skipIf(why)('the page says what is so', () => {
       }
       await chartHas(page, 'liveHeatmap', 'shape');
       const map = panel('Layers and components');
-      expect(await map.innerText()).toMatch(/^[\s\S]*Time of the last token/);
+      await expect.poll(() => map.innerText()).toMatch(/Time of the last token/);
       await map.locator('.badge.unavailable').waitFor();
       const [file] = await Promise.all([
         page.waitForEvent('download'),

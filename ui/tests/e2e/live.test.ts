@@ -299,12 +299,13 @@ scenarios('Live', () => {
         expect(h < 20 && rail === 'total' ? h + 360 : h, rail).toBeLessThanOrEqual(most);
       });
       if (dark) continue;
-      await startRun(24);
+      await startRun(300);
       await nowSays(/completed/i);
       const drawn = panel('Power').locator('.legend-item', { hasText: 'CPU' }).locator('rect');
       expect(await drawn.getAttribute('fill')).toBe(colours[0]);
-      const phases = (await chartHas(page, 'livePower', 'phases')) as { phase: string }[];
-      expect(phases.map((p) => p.phase)).toContain('decode');
+      const phases = async () =>
+        ((await chartHas(page, 'livePower', 'phases')) as { phase: string }[]).map((p) => p.phase);
+      await expect.poll(phases).toContain('decode');
       const shades = await page
         .locator('.tok')
         .evaluateAll((l) => [...new Set(l.map((t) => getComputedStyle(t).backgroundColor))]);
