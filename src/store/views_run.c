@@ -1,6 +1,6 @@
 /* Views of whole runs: lists, one run with its rows, summary statistics. */
-#include "store/store_impl.h"
 #include "base/median.h"
+#include "store/store_impl.h"
 #include "store/view.h"
 
 #include <math.h>
