@@ -176,6 +176,7 @@ scenarios('Live', () => {
     await expect
       .poll(() => late.page.locator('.now-line').innerText(), { timeout: 30_000 })
       .toMatch(/running/i);
+    if (!FIXTURE) await late.page.locator('.queue li').first().waitFor();
     await chartHas(late.page, 'tokenStream', 'count');
     // Its figures keep updating.
     const elapsed = () => late.page.locator('.now .figure', { hasText: 'Elapsed' }).innerText();

@@ -191,7 +191,7 @@ function Answers({ list }: { list: Prediction[] }) {
               <tr key={p.batch}>
                 <th scope="row">{[p, ...same].map((x) => x.batch).join(', ')}</th>
                 <td colSpan={5} class="note">
-                  Not predicted: {p.refusal}
+                  <span class="refusal">Not predicted: {p.refusal}</span>
                 </td>
               </tr>
             ) : (

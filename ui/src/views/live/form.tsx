@@ -191,6 +191,17 @@ async function start(): Promise<void> {
   sending.value = false;
 }
 
+/** What was queued before this page was opened; later runs are announced. */
+async function fetchQueue(): Promise<void> {
+  const ask = { status: 'queued', sort: 'date', order: 'asc', limit: 50 };
+  const { runs } = await api.runs(ask).catch(() => ({ runs: [] }));
+  const known = new Set([run.peek()?.id, ...queue.peek().map((q) => q.id)]);
+  const more = runs
+    .filter((r) => r.status === 'queued' && !known.has(r.id))
+    .map((r, i) => ({ id: r.id, position: i + 1 }));
+  if (more.length) queue.value = [...queue.peek(), ...more].sort((a, b) => a.position - b.position);
+}
+
 async function stop(id: string): Promise<void> {
   try {
     const said = await api.cancel(id);
@@ -217,6 +228,7 @@ export function StartForm() {
   useEffect(() => {
     if (there) {
       error.value = null;
+      void fetchQueue();
       if (models.value.error) models.retry();
     }
   }, [there]);
