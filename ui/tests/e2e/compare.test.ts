@@ -68,7 +68,11 @@ scenarios('Compare', () => {
     expect(at.get(1)).toBeCloseTo(50, 6);
     const others = [...at.keys()].filter((r) => r > 1);
     expect(others.length).toBeGreaterThan(0);
-    for (const r of others) expect((at.get(r) ?? 0) - 50).toBeCloseTo(50 - (at.get(1 / r) ?? 0), 6);
+    for (const r of others) {
+      // The mark opposite; labels are rounded to one digit.
+      const mirror = [...at].find(([, x]) => Math.abs(x + (at.get(r) ?? 0) - 100) < 0.01);
+      expect(Math.abs((mirror?.[0] ?? 0) * r - 1), `×${r}`).toBeLessThan(0.25);
+    }
     const tests = await panel('Differences').innerText();
     expect(tests).toMatch(/p/);
     expect(tests).toMatch(/±/);
