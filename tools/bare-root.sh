@@ -35,6 +35,9 @@ if [ -z "${PJ_BARE_ROOT:-}" ]; then
 fi
 work=${work:-$(mktemp -d /var/tmp/perjoule-bare-XXXXXX)}
 mkdir -p "$work"
+# A second script in the same folder would replace the root under the first, whose steps then fail for no reason of theirs.
+exec 9>"$work/lock"
+flock --nonblock 9 || { echo "bare-root: $work is in use by another bare-root.sh" >&2; exit 3; }
 base=$work/$suite.tar
 commit=$(git rev-parse HEAD)
 

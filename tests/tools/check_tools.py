@@ -3,6 +3,7 @@
 
 Each script runs in its own folder with fake compilers and fuzz targets, which fail on demand.
 """
+import fcntl
 import os
 import pathlib
 import re
@@ -163,6 +164,21 @@ mkdir -p {folder}/build/meson-logs && : >{folder}/build/meson-logs/install-log.t
         expect(f'export PATH="{folder}/there/bin:$PATH"' in done.stdout, "and says how the shell finds the program")
 
 
+def bare_root():
+    """Only one script may work in a folder: a second would replace the root under the first."""
+    if not shutil.which("flock"):
+        return
+    with tempfile.TemporaryDirectory() as place:
+        folder = pathlib.Path(place)
+        write(folder / "bin/id", "#!/bin/sh\necho 0\n", 0o755)
+        write(folder / "bin/apt-get", "#!/bin/sh\n", 0o755)  # without the lock it ends here, with no mirror
+        with open(folder / "lock", "w") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            done = subprocess.run(["bash", str(root / "tools/bare-root.sh"), "--work", place, "run"], text=True, capture_output=True,
+                                  env=os.environ | {"PATH": f"{folder}/bin:{os.environ['PATH']}", "PJ_BARE_ROOT": "1"})
+        expect(done.returncode == 3 and f"{place} is in use" in done.stderr, f"a bare root's folder in use is left alone: {done.stderr}")
+
+
 def other_packages():
     formula = (root / "packaging/perjoule.rb").read_text()
     expect("brew tap-new" in formula and "$USER/local/perjoule" in formula,
@@ -179,5 +195,6 @@ libdir()
 run_demo()
 dependencies()
 install()
+bare_root()
 other_packages()
 sys.exit(f"{len(bad)} checks failed" if bad else 0)
