@@ -7,6 +7,7 @@ import { download, fileName, type Table, toCsv } from '../core/table';
 import { Explain, type Explanation } from '../parts/explain';
 import { Icon } from '../parts/icon';
 import { Sentence } from '../parts/notice';
+import { picture } from './picture';
 import { colours, RAIL_LABEL, RAILS, type Rail } from './theme';
 
 export interface LegendItem {
@@ -37,6 +38,7 @@ export interface PanelProps {
   actions?: ComponentChildren;
   state?: PanelState;
   table?: () => Table;
+  /** Of a canvas; without it, the panel is painted as it is laid out. */
   png?: () => Promise<Blob | null>;
   class?: string;
   /** CSS class with the chart's height, applied before the chart exists to avoid layout shift. */
@@ -82,9 +84,10 @@ export function Trouble({ text, retry }: { text: string; retry?: () => void }) {
 export function Panel(props: PanelProps) {
   const { title, of, note, badge, legend, actions, state = READY, table, png, children } = props;
   const [tabular, setTabular] = useState(false);
+  const section = useRef<HTMLElement>(null);
   const ready = state.kind === 'ready';
   const save = async () => {
-    const blob = await png?.();
+    const blob = png ? await png() : section.current && (await picture(section.current));
     if (blob) download(fileName(title, 'png'), blob);
   };
   const csv = () => {
@@ -92,6 +95,7 @@ export function Panel(props: PanelProps) {
   };
   return (
     <section
+      ref={section}
       class={`panel ${props.class ?? ''}`}
       aria-label={title}
       aria-busy={state.kind === 'loading'}
@@ -129,7 +133,7 @@ export function Panel(props: PanelProps) {
               CSV
             </button>
           )}
-          {png && (
+          {(png || table) && (
             <button
               type="button"
               class="tool"

@@ -95,7 +95,7 @@ scenarios('every view', () => {
       [{ view: 'history' }, ['Throughput against energy']],
       [
         { view: 'compare', ids: `${runs[0]},${runs[1]}` },
-        ['Power over time', 'Energy by token', 'Throughput against energy'],
+        ['Power over time', 'Energy by token', 'Throughput against energy', 'Ratios'],
       ],
       [{ view: 'live' }, ['Power', 'Layers and components']],
     ];
