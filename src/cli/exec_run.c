@@ -84,6 +84,7 @@ static void describe_model(pj_exec_run *e)
     if (f->layers <= INT16_MAX) facts.layer_count = (uint32_t)f->layers;
     if (f->engine[0] && !e->ask.engine) pj_run_set_engine(e->run, f->engine);
     pj_run_describe(e->run, &facts, NULL);
+    pj_run_add_cpu(e->run, e->child.cpu_s);
     pj_buffer_fini(&text);
 }
 

@@ -19,6 +19,8 @@ void pj_run_warn(pj_run *run, const char *code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Sets the engine's name if it was unknown at the begin. */
 void pj_run_set_engine(pj_run *run, const char *engine);
+/* Processor time of a program that the run observes, besides that of this process. */
+void pj_run_add_cpu(pj_run *run, double seconds);
 /* Like pj_run_end, but hands the finished run to the caller, who calls pj_run_data_fini. `data` is
  * empty (count 0, no arena) when the run could not be built. The status is that of storing: `data`
  * may be complete even on failure. `failure` (may be NULL) is the reason of a FAILED run. */

@@ -37,7 +37,8 @@ static void account_overhead(pj_run *run)
     ms = fmin(ms, process_ms);
     info->statistics_ms = fmin((double)counts.statistics_ns / 1e6, process_ms - ms);
     ms += info->statistics_ms;
-    info->overhead_share = process_ms > 0 ? ms / process_ms : NAN;
+    double all_ms = process_ms + run->observed_cpu_ms;
+    info->overhead_share = all_ms > 0 ? ms / all_ms : NAN;
     info->overhead_ms = ms;
     if (counts.lost)
         pj_run_warn(run, "spans_lost", "%llu spans were lost: the collector could not keep up",

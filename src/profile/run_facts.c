@@ -35,6 +35,11 @@ void pj_run_set_tokens(pj_run *run, uint64_t input_tokens, uint64_t output_token
     pj_run_append_info(run, NULL);
 }
 
+void pj_run_add_cpu(pj_run *run, double seconds)
+{
+    if (seconds > 0) run->observed_cpu_ms += seconds * 1e3;
+}
+
 void pj_run_set_engine(pj_run *run, const char *engine)
 {
     bool failed = false;

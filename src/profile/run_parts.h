@@ -12,6 +12,7 @@ struct pj_run {
     pj_arena arena;
     pj_run_info info;
     int64_t start_ns, start_cpu_ns; /* monotonic; CPU time of the process */
+    double observed_cpu_ms;         /* of another one */
     uint32_t layer_count;
     pj_recorder recorder;
     pthread_mutex_t spool_mutex; /* guards spool and info against the collector */
