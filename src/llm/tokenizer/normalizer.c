@@ -177,6 +177,14 @@ static size_t head_after(const pj_normalizer *step, text_view in, size_t head)
     return bytes;
 }
 
+/* Steps that each double the text would otherwise make any text as large as memory allows. The
+ * largest growth of a published tokenizer's step is that of NFKC, eleven times. */
+static size_t most_bytes(size_t bytes)
+{
+    enum { GROWTH = 64, AT_LEAST = 4096 };
+    return bytes < SIZE_MAX / 4 / GROWTH ? bytes * GROWTH + AT_LEAST : SIZE_MAX / 2;
+}
+
 pj_status pj_normalize(const pj_tokenizer *tokenizer, const char *text, size_t bytes,
                        pj_buffer *out, pj_buffer *scratch, size_t *head, pj_error *err)
 {
@@ -193,6 +201,7 @@ pj_status pj_normalize(const pj_tokenizer *tokenizer, const char *text, size_t b
     }
     for (uint32_t i = 0; i < count; i++) {
         pj_buffer_clear(now);
+        now->max_bytes = most_bytes(bytes);
         if (head && *head > 0) *head = head_after(&tokenizer->normalizers[i], in, *head);
         if (!apply(&tokenizer->normalizers[i], in, now) || now->failed)
             return pj_fail(err, PJ_E_FULL, "the text cannot be normalised: %s",
