@@ -103,7 +103,10 @@ static void print_ablations(const json_t *view)
 
 static void format_or_dash(const char *format, double value, char *text, size_t bytes)
 {
-    snprintf(text, bytes, isnan(value) ? "-" : format, value);
+    if (isnan(value))
+        snprintf(text, bytes, "-");
+    else
+        snprintf(text, bytes, format, value);
 }
 
 /* Columns that only some models have: experts and the context of each cell. */
