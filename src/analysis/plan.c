@@ -126,20 +126,35 @@ static const char *text_of(const json_t *tree, const char *name, const char *usu
     return text ? pj_arena_strndup(arena, text, strlen(text)) : usual;
 }
 
-/* Unknown members are errors, never ignored. */
-static pj_status check_names(json_t *tree, pj_error *err)
+static bool is_among(const char *const *names, const char *name)
 {
-    static const char *const known[] = {
-        "name",   "models",    "dtypes",      "batches",        "inputs",  "outputs", "threads",
-        "repeat", "precision", "cool_down_s", "max_latency_ms", "seed",    "prompt",  "eval",
-        "depth",  "round",     "eval_text",   "ablate",         "engines", NULL};
+    for (; *names; names++)
+        if (strcmp(*names, name) == 0) return true;
+    return false;
+}
+
+/* Unknown members, and single values of another kind, are errors, never ignored. Lists are checked
+ * where they are read. */
+static pj_status check_members(json_t *tree, pj_error *err)
+{
+    static const char *const lists[] = {"models",  "dtypes",  "batches", "inputs", "outputs",
+                                        "threads", "engines", "ablate",  NULL};
+    static const char *const texts[] = {"name", "prompt", "eval", "eval_text", "depth", NULL};
+    static const char *const numbers[] = {"repeat", "precision", "cool_down_s", "max_latency_ms",
+                                          "seed",   "round",     NULL};
     const char *name;
     json_t *value;
     json_object_foreach(tree, name, value)
     {
-        int i = 0;
-        while (known[i] && strcmp(known[i], name) != 0) i++;
-        if (!known[i])
+        if (is_among(numbers, name)) {
+            if (json_is_number(value) || json_is_null(value)) continue;
+            return pj_fail(err, PJ_E_INVALID, "the plan's %s must be a number", name);
+        }
+        if (is_among(texts, name)) {
+            if (json_is_string(value) || json_is_null(value)) continue;
+            return pj_fail(err, PJ_E_INVALID, "the plan's %s must be a text", name);
+        }
+        if (!is_among(lists, name))
             return pj_fail(err, PJ_E_INVALID,
                            "a plan has no %.64s: it has name, models, dtypes, "
                            "batches, inputs, outputs, threads, ablate, engines, repeat, precision, "
@@ -162,11 +177,14 @@ static pj_status read_rest(const json_t *tree, pj_arena *arena, pj_plan *p, pj_e
     p->cool_down_s = number_of(tree, "cool_down_s", 0);
     p->max_latency_ms = number_of(tree, "max_latency_ms", 0);
     double seed = number_of(tree, "seed", 1), round = number_of(tree, "round", 0);
-    if (!(repeat >= 1 && repeat <= 10000)) return bad(err, "repeat must be 1 to 10000");
+    if (!(repeat >= 1 && repeat <= 10000 && repeat == floor(repeat)))
+        return bad(err, "repeat must be a whole number of 1 to 10000");
     if (!(p->precision >= 0 && p->precision < 1)) return bad(err, "precision must be 0 to 1");
     if (!(p->cool_down_s >= 0 && p->cool_down_s <= 86400))
-        return bad(err, "cool_down_s is too long");
-    if (!(seed >= 0 && seed < 9e15)) return bad(err, "seed must be a whole number");
+        return bad(err, "cool_down_s must be 0 to 86400");
+    if (!(p->max_latency_ms >= 0)) return bad(err, "max_latency_ms must be 0 (no limit) or more");
+    if (!(seed >= 0 && seed < 9e15 && seed == floor(seed)))
+        return bad(err, "seed must be a whole number");
     p->repeat = (uint32_t)repeat;
     p->seed = (uint64_t)seed;
     p->round = round > 0 && round < 1e6 ? (uint32_t)round : 0;
@@ -177,13 +195,18 @@ pj_status pj_plan_parse(const char *text, pj_arena *arena, pj_plan *p, pj_error 
 {
     json_error_t where;
     json_t *tree = json_loads(text, JSON_REJECT_DUPLICATES, &where);
+    pj_status status;
     *p = (pj_plan){0};
     if (!json_is_object(tree)) {
+        if (tree)
+            status = bad(err, "the plan is not a JSON object");
+        else
+            status = pj_fail(err, PJ_E_INVALID, "the plan is not JSON: line %d: %s", where.line,
+                             where.text);
         json_decref(tree);
-        return pj_fail(err, PJ_E_INVALID, "the plan is not a JSON object: line %d: %s", where.line,
-                       where.text);
+        return status;
     }
-    pj_status status = check_names(tree, err);
+    status = check_members(tree, err);
     if (status == PJ_OK)
         status = read_texts(tree, "models", "", arena, p->models, &p->model_count, err);
     if (status == PJ_OK)

@@ -242,34 +242,50 @@ void pj_sides_write_settings(const pj_sides *s, pj_json *json)
 /* ---- comparability -------------------------------------------------------------------- */
 
 /* Device classes of a list of rails: "cpu,gpu0,gpu1" and "cpu,gpu" have the same. */
-static uint64_t scope_of(const char *rails)
+static uint64_t devices_of(const char *rails)
 {
-    uint64_t scope = 0;
+    uint64_t devices = 0;
     for (const char *at = rails ? rails : ""; *at;) {
         size_t length = strcspn(at, ","), letters = 0;
         uint64_t hash = 5381;
         while (letters < length && !isdigit((unsigned char)at[letters]) && at[letters] != '-')
             hash = hash * 33 + (unsigned char)at[letters++];
-        scope |= 1ull << (hash % 64);
+        devices |= 1ull << (hash % 64);
         at += length + (at[length] == ',');
     }
-    return scope;
+    return devices;
+}
+
+static bool same_scope(const pj_run_info *a, const pj_run_info *b)
+{
+    return strcmp(a->scope ? a->scope : "machine", b->scope ? b->scope : "machine") == 0;
+}
+
+/* The first run of either side with an energy. */
+static const pj_run_info *reference(const pj_side *a, const pj_side *b)
+{
+    for (uint32_t i = 0; i < a->run_count + b->run_count; i++) {
+        const pj_run_info *run = i < a->run_count ? a->runs[i] : b->runs[i - a->run_count];
+        if (run->quality != PJ_UNAVAILABLE) return run;
+    }
+    return NULL;
 }
 
 const char *pj_sides_refusal(const pj_side *a, const pj_side *b)
 {
-    const pj_run_info *first = a->runs[0];
-    bool source = false, scope = false;
-    for (int k = 0; k < 2; k++) {
-        const pj_side *side = k ? b : a;
-        for (uint32_t i = 0; i < side->run_count; i++) {
-            const pj_run_info *run = side->runs[i];
-            if (run->quality == PJ_UNAVAILABLE) continue;
-            source |= run->quality != first->quality && first->quality != PJ_UNAVAILABLE;
-            scope |= scope_of(run->total_rails) != scope_of(first->total_rails);
-        }
+    const pj_run_info *first = reference(a, b);
+    bool source = false, scope = false, devices = false;
+    for (uint32_t i = 0; first && i < a->run_count + b->run_count; i++) {
+        const pj_run_info *run = i < a->run_count ? a->runs[i] : b->runs[i - a->run_count];
+        if (run->quality == PJ_UNAVAILABLE) continue;
+        source |= run->quality != first->quality;
+        scope |= !same_scope(run, first);
+        devices |= devices_of(run->total_rails) != devices_of(first->total_rails);
     }
     if (source) return "one is measured and the other modelled.";
-    if (scope) return "their totals are sums over different devices.";
+    if (scope)
+        return "their scopes differ: the energy of a machine, a process and a request are not the "
+               "same quantity.";
+    if (devices) return "their totals are sums over different devices.";
     return NULL;
 }

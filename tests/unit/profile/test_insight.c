@@ -45,7 +45,7 @@ static int tear_down(void **state)
 }
 
 typedef struct kind {
-    const char *dtype, *machine, *rails;
+    const char *dtype, *machine, *rails, *scope;
     const char *level; /* of an attached engine */
     double factor;
     pj_source_quality quality;
@@ -68,6 +68,7 @@ static void save(place *p, uint64_t seed, const kind *k, char id[PJ_UUID_BYTES])
     i->level = k->level;
     i->machine = k->machine ? k->machine : "one";
     i->total_rails = k->rails ? k->rails : "cpu";
+    i->scope = k->scope;
     i->quality = k->quality ? k->quality : PJ_MEASURED;
     i->disturbed_share = k->disturbed;
     i->repeat_group = NULL;
@@ -171,9 +172,11 @@ static void what_may_not_be_compared_is_not_judged(void **state)
         save(p, 2 * i + 1, &(kind){"a", .factor = 1}, NULL);
         save(p, 2 * i + 2, &(kind){"b", .factor = 2, .quality = PJ_MODELLED}, NULL);
         save(p, 2 * i + 50, &(kind){"c", .factor = 2, .rails = "cpu,gpu0"}, NULL);
+        save(p, 2 * i + 80, &(kind){"d", .factor = 2, .scope = "request"}, NULL);
     }
     json_t *tree = groups(p, "dtype", PJ_OK);
-    for (size_t i = 0; i < 2; i++)
+    assert_int_equal(json_array_size(json_object_get(tree, "verdicts")), 6);
+    for (size_t i = 0; i < 6; i++)
         assert_string_equal(text(at(tree, "verdicts", i), "outcome"), "refused");
     assert_true(has_caveat(tree, "not_comparable"));
     json_decref(tree);
