@@ -146,9 +146,18 @@ class Transparent(unittest.TestCase):
         through = self.proxy.raw(post(plain))
         self.assertNotIn(b"energy_joules", through)
 
+    def with_trailers(self, body):
+        """An answer with its energy. The processor may be taken away for so long that no power was read meanwhile: the
+        answer says so, and the next one may fare better."""
+        for _ in range(20):
+            through = self.proxy.raw(post(body, "/v1/chat/completions", "TE: trailers"))
+            if not through.endswith(b"X-Energy-Method: unavailable\r\n\r\n"):
+                break
+        return through
+
     def test_a_trailer_where_trailers_are_taken(self):
         plain = {key: value for key, value in STREAM.items() if key != "stream_options"}
-        through = self.proxy.raw(post(plain, "/v1/chat/completions", "TE: trailers"))
+        through = self.with_trailers(plain)
         self.assertRegex(through, rb"\r\n0\r\nX-Energy-Joules: [0-9.e+-]+\r\nX-Energy-Method: [^\r]*\r\n\r\n$")
 
     def test_trailers_survive_being_cut(self):
@@ -163,7 +172,7 @@ class Transparent(unittest.TestCase):
                 time.sleep(0.03)  # longer than the limit for buffering an incomplete chunk
             return False
         self.engine.answer = answer
-        through = self.proxy.raw(post(STREAM, "/v1/chat/completions", "TE: trailers"))
+        through = self.with_trailers(STREAM)
         self.assertRegex(through, rb"\r\n0;last\r\nX-Checksum: 7\r\nX-Energy-Joules: [0-9.e+-]+\r\n"
                                   rb"X-Energy-Method: [^\r]*\r\n\r\n$")
 
