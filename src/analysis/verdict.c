@@ -106,6 +106,7 @@ void pj_verdict_write(const pj_verdict_facts *f, pj_judgement *j, char *text, si
     case PJ_OUTCOME_REFUSED:
         snprintf(main, sizeof main, "No verdict between %s and %s: %s", f->name_a, f->name_b,
                  f->refusal);
+        end = "";
         break;
     case PJ_OUTCOME_SINGLE:
         write_times(f, f->single_lo, f->single_hi, main, sizeof main);

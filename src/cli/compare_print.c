@@ -141,16 +141,19 @@ static void print_tests(const json_t *view)
     print_title("tests: ratio with 95 % interval, Hedges' g, p by Holm");
     json_array_foreach(tests, i, t)
     {
-        char pair[40];
+        char pair[40], decision[40];
         double p = pj_member_number(t, "p_adjusted");
         snprintf(pair, sizeof pair, "%.10s, %.10s", side_name(view, pj_member_number(t, "a")),
                  side_name(view, pj_member_number(t, "b")));
-        printf("%-24s %s  %.0f+%.0f %ss  %.4g (%.4g to %.4g)  g %.2f  p %.2g%s\n",
+        if (isnan(p))
+            snprintf(decision, sizeof decision, "not judged");
+        else
+            snprintf(decision, sizeof decision, "p %.2g%s", p, p < 0.05 ? "  different" : "");
+        printf("%-24s %s  %.0f+%.0f %ss  %.4g (%.4g to %.4g)  g %.2f  %s\n",
                pj_member_text(t, "metric"), pair, pj_member_number(t, "n_a"),
                pj_member_number(t, "n_b"), pj_member_text(t, "sample"),
                pj_member_number(t, "ratio"), pj_member_number(t, "ratio_lo"),
-               pj_member_number(t, "ratio_hi"), pj_member_number(t, "hedges_g"), p,
-               p < 0.05 ? "  different" : "");
+               pj_member_number(t, "ratio_hi"), pj_member_number(t, "hedges_g"), decision);
     }
 }
 

@@ -25,10 +25,18 @@ static bool near_in_length(uint64_t a, uint32_t batch_a, uint64_t b, uint32_t ba
     return fabs(x - y) <= 0.1 * fmax(x, y);
 }
 
+static bool is_comparable(const pj_run_info *a, const pj_run_info *b)
+{
+    pj_likeness l = {0};
+    pj_likeness_add(&l, a);
+    pj_likeness_add(&l, b);
+    return !pj_likeness_refusal(&l);
+}
+
 static bool is_alike(const pj_run_info *a, const pj_run_info *b)
 {
     return same_text(a->model_name, b->model_name) && same_text(a->machine, b->machine) &&
-           same_text(a->engine, b->engine) && a->quality == b->quality &&
+           same_text(a->engine, b->engine) && is_comparable(a, b) &&
            near_in_length(a->input_tokens, a->batch_size, b->input_tokens, b->batch_size) &&
            near_in_length(a->output_tokens, a->batch_size, b->output_tokens, b->batch_size) &&
            !pj_run_is_disturbed(b) && !pj_run_is_ablated(b) && b->request_mj > 0;

@@ -167,11 +167,11 @@ static const char *refusal_of(const pj_cell_runs *a, const pj_cell_runs *b)
  * that is seen by others. */
 static const char *refusal(const result *r)
 {
-    for (uint32_t i = 0; i < r->count; i++) {
-        const char *why = refusal_of(&r->runs.cells[0], &r->runs.cells[i]);
-        if (why) return why;
-    }
-    return NULL;
+    pj_likeness l = {0};
+    for (uint32_t i = 0; i < r->count; i++)
+        for (uint32_t k = 0; k < r->runs.cells[i].count; k++)
+            pj_likeness_add(&l, r->runs.cells[i].runs[k]);
+    return pj_likeness_refusal(&l);
 }
 
 static bool may_be_best(const result *r, uint32_t index)

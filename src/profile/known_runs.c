@@ -39,18 +39,29 @@ static bool same(const char *a, const char *b)
     return a && b && strcmp(a, b) == 0;
 }
 
+/* Totals over other devices, or of another scope, are another quantity. */
+static bool is_comparable(pj_likeness *all, const pj_run_info *info)
+{
+    pj_likeness with = *all;
+    pj_likeness_add(&with, info);
+    if (pj_likeness_refusal(&with)) return false;
+    *all = with;
+    return true;
+}
+
 static size_t choose(const pj_run_list *list, const pj_known_query *query,
                      pj_source_quality quality, pj_known_run *runs)
 {
     size_t n = 0;
     uint32_t threads = query->threads;
+    pj_likeness all = {.first = query->like};
     for (uint32_t i = 0; i < list->count && n < MOST_RUNS; i++) {
         const pj_run_info *info = &list->runs[i];
         if (info->quality != quality || !same(info->engine, "perjoule") ||
             !same(info->machine, query->machine) || pj_run_is_disturbed(info))
             continue;
         if (threads && info->threads != threads) continue;
-        if (!pj_known_run_of(info, &runs[n])) continue;
+        if (!pj_known_run_of(info, &runs[n]) || !is_comparable(&all, info)) continue;
         threads = info->threads;
         n++;
     }
@@ -66,14 +77,14 @@ pj_status pj_known_runs_load(pj_store *store, const pj_known_query *query, pj_kn
                            .engine = "perjoule",
                            .to = query->before,
                            .limit = LOOK_AT};
-    *known = (pj_known_runs){.quality = query->one_quality ? query->quality : PJ_MEASURED};
+    *known = (pj_known_runs){.quality = query->like ? query->like->quality : PJ_MEASURED};
     pj_status status = pj_store_list(store, &wanted, &list, err);
     if (status == PJ_OK) {
         known->runs = pj_alloc(MOST_RUNS, sizeof *known->runs);
         if (!known->runs) status = pj_fail_memory(err, "a prediction");
     }
     if (status == PJ_OK) known->count = choose(&list, query, known->quality, known->runs);
-    if (status == PJ_OK && !query->one_quality && known->count < PJ_PREDICT_LEAST)
+    if (status == PJ_OK && !query->like && known->count < PJ_PREDICT_LEAST)
         known->count = choose(&list, query, known->quality = PJ_MODELLED, known->runs);
     pj_run_list_fini(&list);
     return status;

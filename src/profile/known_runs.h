@@ -10,8 +10,9 @@ typedef struct pj_known_query {
     const char *machine;
     const char *before; /* ISO 8601: only runs created before; NULL: all */
     uint32_t threads;   /* 0: as the newest run */
-    bool one_quality;   /* only runs of `quality`; else measured ones if there are enough */
-    pj_source_quality quality;
+    /* Only runs that are comparable with this one; NULL: with the newest, a measured one if there
+     * are enough of them. */
+    const pj_run_info *like;
 } pj_known_query;
 
 typedef struct pj_known_runs {

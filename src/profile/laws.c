@@ -43,7 +43,7 @@ typedef struct row {
     const pj_run_info *info;
     double x[FIGURES], joules;
     char attention[16];
-    uint64_t settings; /* equal dtype, threads, energy source */
+    uint64_t settings; /* equal dtype, threads, energy source, scope, devices */
 } row;
 
 static uint64_t hash_text(uint64_t hash, const char *text)
@@ -69,6 +69,8 @@ static bool read_row(const pj_run_info *info, row *r)
     snprintf(r->attention, sizeof r->attention, "%s", attention ? attention : "");
     json_decref(model);
     r->settings = hash_text(info->threads * 8u + info->quality, info->dtype);
+    r->settings = hash_text(r->settings, info->scope ? info->scope : "machine");
+    r->settings = hash_text(r->settings, info->total_rails);
     return r->joules > 0 && info->engine && strcmp(info->engine, "perjoule") == 0 &&
            !pj_run_is_disturbed(info) && !pj_run_is_ablated(info);
 }

@@ -54,11 +54,8 @@ static pj_status make_predicted(void *context, pj_json *json, pj_error *err)
         return PJ_OK;
     }
     pj_clock_format_iso(info->created_wall_ns, before);
-    pj_known_query query = {.machine = info->machine,
-                            .before = before,
-                            .threads = info->threads,
-                            .one_quality = true,
-                            .quality = info->quality};
+    pj_known_query query = {
+        .machine = info->machine, .before = before, .threads = info->threads, .like = info};
     pj_status status = pj_known_runs_load(q->store, &query, &known, err);
     if (status == PJ_OK) {
         pj_predict(known.runs, known.count, &actual.work, &p);

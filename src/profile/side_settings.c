@@ -261,31 +261,29 @@ static bool same_scope(const pj_run_info *a, const pj_run_info *b)
     return strcmp(a->scope ? a->scope : "machine", b->scope ? b->scope : "machine") == 0;
 }
 
-/* The first run of either side with an energy. */
-static const pj_run_info *reference(const pj_side *a, const pj_side *b)
+void pj_likeness_add(pj_likeness *l, const pj_run_info *run)
 {
-    for (uint32_t i = 0; i < a->run_count + b->run_count; i++) {
-        const pj_run_info *run = i < a->run_count ? a->runs[i] : b->runs[i - a->run_count];
-        if (run->quality != PJ_UNAVAILABLE) return run;
-    }
+    if (run->quality == PJ_UNAVAILABLE) return;
+    if (!l->first) l->first = run;
+    l->source |= run->quality != l->first->quality;
+    l->scope |= !same_scope(run, l->first);
+    l->devices |= devices_of(run->total_rails) != devices_of(l->first->total_rails);
+}
+
+const char *pj_likeness_refusal(const pj_likeness *l)
+{
+    if (l->source) return "one is measured and the other modelled.";
+    if (l->scope)
+        return "their scopes differ: the energy of a machine, a process and a request are not the "
+               "same quantity.";
+    if (l->devices) return "their totals are sums over different devices.";
     return NULL;
 }
 
 const char *pj_sides_refusal(const pj_side *a, const pj_side *b)
 {
-    const pj_run_info *first = reference(a, b);
-    bool source = false, scope = false, devices = false;
-    for (uint32_t i = 0; first && i < a->run_count + b->run_count; i++) {
-        const pj_run_info *run = i < a->run_count ? a->runs[i] : b->runs[i - a->run_count];
-        if (run->quality == PJ_UNAVAILABLE) continue;
-        source |= run->quality != first->quality;
-        scope |= !same_scope(run, first);
-        devices |= devices_of(run->total_rails) != devices_of(first->total_rails);
-    }
-    if (source) return "one is measured and the other modelled.";
-    if (scope)
-        return "their scopes differ: the energy of a machine, a process and a request are not the "
-               "same quantity.";
-    if (devices) return "their totals are sums over different devices.";
-    return NULL;
+    pj_likeness l = {0};
+    for (uint32_t i = 0; i < a->run_count; i++) pj_likeness_add(&l, a->runs[i]);
+    for (uint32_t i = 0; i < b->run_count; i++) pj_likeness_add(&l, b->runs[i]);
+    return pj_likeness_refusal(&l);
 }

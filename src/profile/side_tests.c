@@ -33,6 +33,19 @@ static double gain_of(const pj_side *a, const pj_side *b)
     return hypot(isfinite(ga) ? ga : 0, isfinite(gb) ? gb : 0);
 }
 
+static bool is_energy(const char *unit)
+{
+    return strchr(unit, 'J') != NULL;
+}
+
+/* Energies that are not the same quantity have figures, and no test tells them apart. */
+static void take_back(pj_side_test *t)
+{
+    t->result.welch_p = t->result.mann_whitney_p = NAN;
+    t->ratio.p = t->ratio.welch_p = t->ratio.permutation_p = NAN;
+    t->ratio.method = "none";
+}
+
 static void add_test(pj_sides *s, pj_side_test test, const double *x, size_t n_x, const double *y,
                      size_t n_y, double gain, double *work)
 {
@@ -42,6 +55,8 @@ static void add_test(pj_sides *s, pj_side_test test, const double *x, size_t n_x
     pj_compare(x, n_x, y, n_y, work, &t->result);
     pj_ratio_compare(x, n_x, y, n_y, gain, &t->ratio);
     t->adjusted = NAN;
+    if (is_energy(test.unit) && pj_sides_refusal(&s->sides[test.a], &s->sides[test.b]))
+        take_back(t);
     if (t->result.n_a > 1 && t->result.n_b > 1) s->test_count++;
 }
 
@@ -67,7 +82,7 @@ static pj_status test_runs(pj_sides *s, uint32_t a, uint32_t b, pj_error *err)
     for (int i = 0; i < TESTED; i++) {
         uint32_t f = pj_figure_find(tested[i]);
         size_t n_x = pj_side_values(x, f, values), n_y = pj_side_values(y, f, values + n_x);
-        bool energy = strchr(pj_figures[f].unit, 'J') != NULL;
+        bool energy = is_energy(pj_figures[f].unit);
         add_test(s, (pj_side_test){pj_figures[f].name, pj_figures[f].unit, "run", a, b}, values,
                  n_x, values + n_x, n_y, energy ? gain_of(x, y) : 0, values + n);
     }
@@ -298,15 +313,26 @@ static void write_one_best(const pj_sides *s, const char *title, const char *met
     pj_json_object_end(json);
 }
 
+static bool are_comparable(const pj_sides *s)
+{
+    pj_likeness l = {0};
+    for (uint32_t i = 0; i < s->count; i++)
+        for (uint32_t k = 0; k < s->sides[i].run_count; k++)
+            pj_likeness_add(&l, s->sides[i].runs[k]);
+    return !pj_likeness_refusal(&l);
+}
+
+/* Among energies that are not the same quantity none is the least. */
 void pj_sides_write_best(const pj_sides *s, pj_json *json)
 {
     double *work = pj_alloc(most_runs(s), sizeof *work);
+    bool comparable = are_comparable(s);
     pj_json_key(json, "best");
     pj_json_array_begin(json);
     if (work) {
-        write_one_best(s, "most efficient", "joules_per_token", work, json);
+        if (comparable) write_one_best(s, "most efficient", "joules_per_token", work, json);
         write_one_best(s, "fastest", "tokens_per_second", work, json);
-        write_one_best(s, "lowest energy", "total_energy_mj", work, json);
+        if (comparable) write_one_best(s, "lowest energy", "total_energy_mj", work, json);
     }
     pj_json_array_end(json);
     pj_free(work);

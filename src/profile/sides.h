@@ -67,6 +67,17 @@ void pj_sides_write_sides(const pj_sides *sides, pj_json *json);
 void pj_sides_write_settings(const pj_sides *sides, pj_json *json);
 /* Why two sides are not comparable, or NULL. */
 const char *pj_sides_refusal(const pj_side *a, const pj_side *b);
+
+/* Whether runs are comparable: what the first of them with an energy is, and in what others differ
+ * from it. Start from zero. */
+typedef struct pj_likeness {
+    const pj_run_info *first;
+    bool source, scope, devices;
+} pj_likeness;
+
+void pj_likeness_add(pj_likeness *likeness, const pj_run_info *run);
+/* Why the runs are not comparable; NULL: they are. */
+const char *pj_likeness_refusal(const pj_likeness *likeness);
 pj_status pj_sides_write_verdicts(const pj_sides *sides, pj_json *json, pj_error *err);
 /* The difference of each side from the first, by phase and component. */
 pj_status pj_sides_write_decomposition(const pj_sides *sides, pj_json *json, pj_error *err);

@@ -176,9 +176,26 @@ static void what_may_not_be_compared_is_not_judged(void **state)
     }
     json_t *tree = groups(p, "dtype", PJ_OK);
     assert_int_equal(json_array_size(json_object_get(tree, "verdicts")), 6);
-    for (size_t i = 0; i < 6; i++)
-        assert_string_equal(text(at(tree, "verdicts", i), "outcome"), "refused");
+    for (size_t i = 0; i < 6; i++) {
+        json_t *v = at(tree, "verdicts", i);
+        assert_string_equal(text(v, "outcome"), "refused");
+        assert_null(strstr(text(v, "text"), ".."));
+        assert_true(json_is_null(json_object_get(v, "p")) && number(v, "ratio") > 0);
+    }
     assert_true(has_caveat(tree, "not_comparable"));
+    /* No energy is called different from another, or the least; times are. */
+    size_t i, judged = 0;
+    json_t *item;
+    json_array_foreach(json_object_get(tree, "tests"), i, item)
+    {
+        bool energy = strchr(text(item, "unit"), 'J') != NULL;
+        assert_int_equal(json_is_null(json_object_get(item, "p_adjusted")), energy);
+        assert_true(!energy || json_is_false(json_object_get(item, "significant")));
+        judged += !energy;
+    }
+    assert_true(judged > 0);
+    json_array_foreach(json_object_get(tree, "best"), i, item)
+        assert_string_equal(text(item, "title"), "fastest");
     json_decref(tree);
 }
 
@@ -280,8 +297,8 @@ static void single_runs_are_only_themselves(void **state)
 }
 
 /* A run of a model with that many parameters and layers; energy grows as the 0.8th power. */
-static void save_model(place *p, uint64_t seed, double parameters, uint32_t batch,
-                       const char *settings)
+static void save_model_on(place *p, uint64_t seed, double parameters, uint32_t batch,
+                          const char *settings, const char *rails)
 {
     static char model[256], name[32];
     pj_run_data data = {0};
@@ -306,8 +323,15 @@ static void save_model(place *p, uint64_t seed, double parameters, uint32_t batc
     i->output_tokens = 10 * batch;
     i->request_mj = pow(parameters, 0.8) * 1e-3 * i->output_tokens / sqrt(batch) *
                     (settings ? 50 : 1 + 0.004 * (double)(seed % 5));
+    i->total_rails = rails;
     assert_int_equal(pj_store_save(p->store, &data, NULL), PJ_OK);
     pj_run_data_fini(&data);
+}
+
+static void save_model(place *p, uint64_t seed, double parameters, uint32_t batch,
+                       const char *settings)
+{
+    save_model_on(p, seed, parameters, batch, settings, "cpu");
 }
 
 static json_t *law_over(const json_t *tree, const char *name)
@@ -332,6 +356,8 @@ static void laws_hold_all_else_equal(void **state)
     for (uint32_t batch = 2; batch <= 8; batch *= 2) save_model(p, ++seed, 1e8, batch, NULL);
     /* What leaves a part out is no run of the model. */
     save_model(p, ++seed, 1.6e9, 1, "{\"ablate\":\"mlp\"}");
+    /* The energy of other devices is another quantity. */
+    save_model_on(p, ++seed, 1e8, 1, NULL, "cpu,gpu0");
     pj_buffer_init(&out, 1 << 20);
     pj_json_init(&json, &out);
     assert_int_equal(pj_insight_laws(p->store, "one", &json, NULL), PJ_OK);
