@@ -308,18 +308,20 @@ static void add_residual(const pj_steps *s, const pj_product *p, size_t rows)
     if (p->residual) pj_steps_add(s, p->residual, p->y, rows, p->projection->w.rows);
 }
 
-/* Records products that ran together as components, each from where work on it began to where work
- * on the next one did: begun[count] is the end of the last. */
+/* Records products that ran together, each from where work on it began to where work on the next
+ * one did: begun[count] is the end of the last. The first component is open. */
 static void record_together(const pj_steps *s, const pj_rows *rows, const pj_product *products,
                             size_t count, int64_t *begun)
 {
     pj_seam *r = s->seam;
     for (size_t i = 0; i < count; i++) {
         pj_done done = product_done(&products[i], rows->count);
+        if (i > 0) pj_seam_begin_component(r, products[i].projection->name, begun[i]);
         /* threads may have read the clock in a different order from that of taking rows */
-        if (begun[i + 1] < begun[i]) begun[i + 1] = begun[i];
-        pj_seam_begin_component(r, products[i].projection->name, begun[i]);
+        if (begun[i + 1] < r->ended_ns) begun[i + 1] = r->ended_ns;
+        pj_seam_operation(r, PJ_N_OP_MATMUL);
         if (r->statistics) pj_seam_keep_sums(r, i, &done);
+        if (r->deep) pj_seam_end_done(r, &done, begun[i + 1]);
         pj_seam_end_done(r, &done, begun[i + 1]);
     }
 }
@@ -339,7 +341,7 @@ static bool products_together(const pj_steps *s, const pj_rows *rows, const pj_p
         jobs[i] = job_of(s, &products[i], rows->count, i, recorded && s->seam->statistics);
         if (recorded && i > 0) jobs[i].begun_ns = &begun[i];
     }
-    if (recorded) begun[0] = s->seam->ended_ns ? s->seam->ended_ns : pj_clock_ns();
+    if (recorded) pj_seam_begin_component(s->seam, products[0].projection->name, 0);
     pack(s, first->type, rows->x, rows->stride, rows->count, first->cols, &packed);
     pj_linear_run(s->kernels, s->team, &packed, jobs, count);
     for (size_t i = 0; i < count; i++) add_residual(s, &products[i], rows->count);
@@ -376,13 +378,19 @@ void pj_steps_products(const pj_steps *s, const pj_rows *rows, const pj_product 
 {
     pj_product present[PJ_MAX_PRODUCTS];
     size_t n = 0;
-    for (size_t i = 0; i < count; i++)
-        if (products[i].projection->w.data && pj_steps_want(s, products[i].projection->name))
-            present[n++] = products[i];
+    bool biased = false;
+    for (size_t i = 0; i < count; i++) {
+        if (!products[i].projection->w.data || !pj_steps_want(s, products[i].projection->name))
+            continue;
+        biased |= products[i].projection->bias != NULL;
+        present[n++] = products[i];
+    }
     if (n == 0) return;
     bool recorded = s->seam->module && present[0].projection->name;
-    /* a component includes the addition to the residual stream */
-    bool apart = s->seam->deep || (recorded && (n == 1 || present[0].residual));
+    /* a component includes the addition to the residual stream; at depth `deep` a bias is an
+     * operation of its own, and so is each product outside components */
+    bool apart =
+        recorded ? n == 1 || present[0].residual || (s->seam->deep && biased) : s->seam->deep;
     if (apart || !products_together(s, rows, present, n, recorded))
         products_in_turn(s, rows, present, n);
 }
