@@ -18,6 +18,12 @@ static pj_status bad(pj_error *err, const char *what)
     return pj_fail(err, PJ_E_INVALID, "the plan's %s", what);
 }
 
+/* No combination has a value of an empty list: there would be no cell. */
+static pj_status empty(pj_error *err, const char *name)
+{
+    return pj_fail(err, PJ_E_INVALID, "the plan's %s is an empty list", name);
+}
+
 static pj_status read_texts(const json_t *tree, const char *name, const char *usual,
                             pj_arena *arena, const char **out, uint32_t *count, pj_error *err)
 {
@@ -25,6 +31,7 @@ static pj_status read_texts(const json_t *tree, const char *name, const char *us
     size_t n = json_is_array(list) ? json_array_size(list) : 0;
     if (list && !json_is_array(list))
         return bad(err, "models, dtypes and engines must be lists of texts");
+    if (list && !n) return empty(err, name);
     if (n > PJ_PLAN_VALUES) return bad(err, "lists have at most 64 values");
     out[0] = usual;
     *count = n ? (uint32_t)n : 1;
@@ -98,6 +105,7 @@ static pj_status read_numbers(const json_t *tree, const char *name, uint32_t usu
 {
     const json_t *list = json_object_get(tree, name);
     size_t n = json_is_array(list) ? json_array_size(list) : 0;
+    if (json_is_array(list) && !n) return empty(err, name);
     if (n > PJ_PLAN_VALUES) return bad(err, "lists have at most 64 values");
     out[0] = usual;
     *count = n ? (uint32_t)n : 1;
@@ -187,7 +195,10 @@ static pj_status read_rest(const json_t *tree, pj_arena *arena, pj_plan *p, pj_e
         return bad(err, "seed must be a whole number");
     p->repeat = (uint32_t)repeat;
     p->seed = (uint64_t)seed;
-    p->round = round > 0 && round < 1e6 ? (uint32_t)round : 0;
+    if (!(round >= 0 && round < 1e6 && round == floor(round)))
+        return bad(err, "round must be a whole number");
+    if (p->name && !*p->name) return bad(err, "name is empty");
+    p->round = (uint32_t)round;
     return PJ_OK;
 }
 
@@ -337,7 +348,12 @@ void pj_plan_cell_name(const pj_plan *p, uint32_t index, char *text, size_t byte
     if (p->batch_count > 1) add(text, bytes, "batch %u", NULL, c.batch);
     if (p->input_count > 1) add(text, bytes, "in %u", NULL, c.input);
     if (p->output_count > 1) add(text, bytes, "out %u", NULL, c.output);
-    if (p->thread_count > 1) add(text, bytes, "%u threads", NULL, c.threads);
+    if (p->thread_count > 1)
+        add(text, bytes,
+            c.threads > 1 ? "%u threads"
+            : c.threads   ? "%u thread"
+                          : "all threads",
+            NULL, c.threads);
     if (p->engine_count > 1) add(text, bytes, "%.60s", c.engine[0] ? c.engine : "perjoule", 0);
     if (strncmp(c.ablate, "layers=", 7) == 0)
         add(text, bytes, "first %.8s layers alone", c.ablate + 7, 0);

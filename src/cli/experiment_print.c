@@ -8,6 +8,14 @@
 #include <stdio.h>
 #include <string.h>
 
+static void format_or_dash(const char *format, double value, char *text, size_t bytes)
+{
+    if (isnan(value))
+        snprintf(text, bytes, "-");
+    else
+        snprintf(text, bytes, format, value);
+}
+
 /* Of the first column: the longest name of a cell, since names may differ in their ends alone. */
 static int name_width(const json_t *view)
 {
@@ -23,17 +31,22 @@ static int name_width(const json_t *view)
 
 static void print_cell(const json_t *view, const json_t *cell)
 {
-    char joules[32], reach[32], power[32];
+    char joules[32], reach[32], power[32], speed[32], ttft[32];
     double mean = pj_member_number(cell, "joules_per_token");
     double lo = pj_member_number(cell, "joules_per_token_lo"),
            loss = pj_member_number(cell, "loss");
     pj_format_energy(mean * 1e3, joules, sizeof joules);
     pj_format_energy((mean - lo) * 1e3, reach, sizeof reach);
     pj_format_power(pj_member_number(cell, "mean_power_mw"), power, sizeof power);
-    printf("%-*s %3.0f  %9s ± %-9s %8.4g  %8.4g  %8s", name_width(view),
-           pj_member_text(cell, "name"), pj_member_number(cell, "runs"), joules,
-           isnan(lo) ? "?" : reach, pj_member_number(cell, "tokens_per_second"),
-           pj_member_number(cell, "ttft_ms"), power);
+    printf("%-*s %3.0f  ", name_width(view), pj_member_text(cell, "name"),
+           pj_member_number(cell, "runs"));
+    if (isnan(mean))
+        printf("%-21s", "  unavailable");
+    else
+        printf("%9s ± %-9s", joules, isnan(lo) ? "?" : reach);
+    format_or_dash("%.4g", pj_member_number(cell, "tokens_per_second"), speed, sizeof speed);
+    format_or_dash("%.4g", pj_member_number(cell, "ttft_ms"), ttft, sizeof ttft);
+    printf(" %8s  %8s  %8s", speed, ttft, isnan(mean) ? "-" : power);
     if (!isnan(loss)) printf("  %.4f", loss);
     const json_t *optimum = json_object_get(view, "optimum");
     if (pj_member_number(optimum, "cell") == pj_member_number(cell, "cell"))
@@ -50,15 +63,16 @@ static void print_against(const json_t *view, const char *list, const char *titl
 {
     size_t i;
     json_t *c;
+    char ratio[32];
     const json_t *all = json_object_get(view, list);
     if (!json_array_size(all)) return;
     printf("\n%s\n", title);
     json_array_foreach(all, i, c)
     {
         double lo = pj_member_number(c, "ratio_lo"), hi = pj_member_number(c, "ratio_hi");
-        printf("%-*s %8.4g  ", name_width(view),
-               cell_name(view, pj_member_number(c, former ? "cell" : "b")),
-               pj_member_number(c, "ratio"));
+        format_or_dash("%.4g", pj_member_number(c, "ratio"), ratio, sizeof ratio);
+        printf("%-*s %8s  ", name_width(view),
+               cell_name(view, pj_member_number(c, former ? "cell" : "b")), ratio);
         if (isnan(lo) || isnan(hi))
             puts("(too few runs for an interval)");
         else
@@ -99,14 +113,6 @@ static void print_ablations(const json_t *view)
         printf("%-*s %-35s %s\n%-*s %s\n", width, cell_name(view, pj_member_number(a, "cell")),
                by_difference, by_attribution, width, "", pj_member_text(a, "text"));
     }
-}
-
-static void format_or_dash(const char *format, double value, char *text, size_t bytes)
-{
-    if (isnan(value))
-        snprintf(text, bytes, "-");
-    else
-        snprintf(text, bytes, format, value);
 }
 
 /* Columns that only some models have: experts and the context of each cell. */

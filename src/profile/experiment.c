@@ -194,6 +194,24 @@ static pj_status measure_loss(experiment *e, uint32_t index, pj_error *err)
     return status;
 }
 
+/* Of cells whose runs were all there when the text was added to the plan. */
+static pj_status measure_missing_losses(experiment *e, pj_error *err)
+{
+    pj_status status = PJ_OK;
+    for (uint32_t i = 0; e->eval_text && i < e->cell_count && status == PJ_OK; i++) {
+        char key[64];
+        pj_cell cell;
+        pj_profile_options options;
+        snprintf(key, sizeof key, "%u", i);
+        pj_plan_cell(e->plan, i, &cell);
+        if (cell.engine[0] || cell.ablate[0] || json_object_get(e->losses, key)) continue;
+        status = set_options(e, i, &options, err);
+        if (status == PJ_OK) status = pj_model_slot_open(e->o.slot, &options.engine, err);
+        if (status == PJ_OK) status = measure_loss(e, i, err);
+    }
+    return status;
+}
+
 /* Loads the cell's model and warms it up with a few unrecorded tokens. */
 static pj_status warm(experiment *e, uint32_t index, pj_error *err)
 {
@@ -493,12 +511,12 @@ void pj_experiment_close(pj_experiment *e)
 pj_status pj_experiment_step(pj_experiment *e, bool *more, pj_error *err)
 {
     *more = find_next(e);
-    if (!*more) return PJ_OK;
+    if (!*more) return measure_missing_losses(e, err);
     if (e->o.cancel && *e->o.cancel)
         return pj_fail(err, PJ_E_CANCELLED, "stopped; the same command goes on");
     pj_status status = run_cell(e, e->block, e->order[e->next], err);
     if (status == PJ_OK) *more = find_next(e);
-    return status;
+    return status == PJ_OK && !*more ? measure_missing_losses(e, err) : status;
 }
 
 void pj_experiment_forget_warmth(pj_experiment *e)

@@ -37,6 +37,7 @@ typedef struct result {
     figures *cells;
     json_t *losses;
     const char *state, *error; /* state stored by a server; NULL: none */
+    uint32_t all_threads;      /* of cells that name no number of threads; 0: none has run */
     const char *refusal;       /* of a verdict over all cells; NULL: they are comparable */
     const pj_experiment_live *live;
 } result;
@@ -130,7 +131,7 @@ static void write_cell(const result *r, uint32_t index, pj_json *json)
     pj_json_kv_uint(json, "batch", cell.batch);
     pj_json_kv_uint(json, "input", cell.input);
     pj_json_kv_uint(json, "output", cell.output);
-    pj_json_kv_uint(json, "threads", cell.threads);
+    pj_json_kv_uint(json, "threads", cell.threads ? cell.threads : r->all_threads);
     pj_json_kv_string(json, "ablate", cell.ablate[0] ? cell.ablate : NULL);
     pj_json_kv_string(json, "engine", cell.engine[0] ? cell.engine : "perjoule");
     pj_json_kv_uint(json, "runs", f->n);
@@ -172,6 +173,17 @@ static const char *refusal(const result *r)
         for (uint32_t k = 0; k < r->runs.cells[i].count; k++)
             pj_likeness_add(&l, r->runs.cells[i].runs[k]);
     return pj_likeness_refusal(&l);
+}
+
+/* The threads of the runs that took all of them. */
+static uint32_t all_threads(const result *r)
+{
+    for (uint32_t i = 0; i < r->count; i++) {
+        pj_cell cell;
+        pj_plan_cell(&r->plan, i, &cell);
+        if (!cell.threads && r->runs.cells[i].count) return r->runs.cells[i].runs[0]->threads;
+    }
+    return 0;
 }
 
 static bool may_be_best(const result *r, uint32_t index)
@@ -462,6 +474,7 @@ static pj_status load(result *r, pj_store *store, const char *name, pj_error *er
         status = pj_experiment_runs_load(store, &r->plan, r->plan.round - 1, &r->former, err);
     for (uint32_t i = 0; i < r->count && status == PJ_OK; i++) status = cell_figures(r, i, err);
     if (status == PJ_OK) r->refusal = refusal(r);
+    r->all_threads = all_threads(r);
     return status;
 }
 

@@ -57,7 +57,11 @@ static void mistakes_are_refused(void **state)
                                         "{\"name\":[]}",
                                         "{\"precision\":2}",
                                         "{\"inputs\":[1e9]}",
-                                        "{\"threads\":[-1]}"};
+                                        "{\"threads\":[-1]}",
+                                        "{\"batches\":[]}",
+                                        "{\"dtypes\":[]}",
+                                        "{\"name\":\"\"}",
+                                        "{\"round\":-1}"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         pj_arena arena;
         pj_plan plan;
@@ -80,6 +84,12 @@ static void every_cell_is_another(void **state)
         for (uint32_t k = 0; k < i; k++) assert_string_not_equal(names[i], names[k]);
     }
     assert_string_equal(names[0], "bf16, batch 1, in 4");
+    pj_arena_fini(&arena);
+    assert_int_equal(parse("{\"threads\":[0,1,2]}", &arena, &plan), PJ_OK);
+    for (uint32_t i = 0; i < 3; i++) pj_plan_cell_name(&plan, i, names[i], sizeof names[i]);
+    assert_string_equal(names[0], "all threads");
+    assert_string_equal(names[1], "1 thread");
+    assert_string_equal(names[2], "2 threads");
     pj_arena_fini(&arena);
     assert_int_equal(parse("{\"ablate\":[\"mlp\"]}", &arena, &plan), PJ_OK);
     pj_plan_cell_name(&plan, 0, names[0], sizeof names[0]);
