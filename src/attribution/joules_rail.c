@@ -543,12 +543,14 @@ static pj_status try_timings(pj_joules *j, pj_rail_result *result, int64_t perio
 /* Rails of one kind share their gain error: CPU sockets, or cards with one driver. */
 static uint32_t gain_group(const pj_joules *j, uint32_t rail)
 {
-    const pj_rail *rails = j->d->rails;
-    for (uint32_t r = 0; r < rail; r++)
-        if (rails[r].rail_class == rails[rail].rail_class &&
-            strcmp(rails[r].source, rails[rail].source) == 0)
-            return r;
-    return rail;
+    const pj_rail *own = &j->d->rails[rail];
+    uint32_t group = 0;
+    while (group + 1 < j->result_count) { /* the last result is the rail's own */
+        const pj_rail *other = &j->d->rails[j->results[group].rail];
+        if (other->rail_class == own->rail_class && strcmp(other->source, own->source) == 0) break;
+        group++;
+    }
+    return group;
 }
 
 pj_status pj_joules_rail(pj_joules *j, uint32_t rail, pj_error *err)

@@ -22,7 +22,7 @@
 
 enum { LARGE_NODES = 20000, CACHED = 8 };
 
-/* Effect of one block on the figures of single leaves inside it. */
+/* Effect of one block of a rail on the figures of single leaves inside it. */
 typedef struct block_cache {
     size_t block; /* SIZE_MAX: empty */
     double noise_var;
@@ -33,15 +33,16 @@ typedef struct block_cache {
 typedef struct judgement {
     pj_joules *joules;
     uint32_t begin, end; /* nodes */
-    /* for one rail at a time */
+    /* for one rail and set at a time */
     double *net_mj, *time_s, *squares; /* [blocks] of the set */
     double *f, *scratch, *influence;   /* [blocks], [blocks], [windows] */
     double *times, *moved;             /* [pools] seconds of the set by class */
     uint32_t *used;                    /* pools that occur in the set */
     bool *member;                      /* [leaves] */
     uint32_t used_count;
-    block_cache cache[CACHED];
-    uint32_t *leaves; /* of a node and all its descendants */
+    block_cache *cache; /* [rails][CACHED]: neighbouring nodes share blocks */
+    double *cached;     /* the arrays of `cache` */
+    uint32_t *leaves;   /* of a node and all its descendants */
     size_t leaf_count, leaf_capacity;
     pj_status status;
 } judgement;
@@ -73,11 +74,14 @@ static bool allocate(judgement *g, pj_joules *j)
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
         ok &= (*arrays[i].array = pj_alloc(arrays[i].count, sizeof(double))) != NULL;
     ok &= (g->member = pj_alloc((size_t)j->tree->leaf_count + 1, sizeof *g->member)) != NULL;
-    for (int i = 0; i < CACHED; i++) {
-        g->cache[i].times = pj_alloc(pools, sizeof(double));
-        g->cache[i].moved = pj_alloc(pools, sizeof(double));
-        ok &= g->cache[i].times && g->cache[i].moved;
-    }
+    size_t caches = (size_t)j->result_count * CACHED;
+    g->cache = pj_alloc(caches + 1, sizeof *g->cache);
+    g->cached = pj_alloc(caches * 2 * pools + 1, sizeof *g->cached);
+    ok &= g->cache && g->cached;
+    for (size_t i = 0; ok && i < caches; i++)
+        g->cache[i] = (block_cache){.block = SIZE_MAX,
+                                    .times = g->cached + 2 * i * pools,
+                                    .moved = g->cached + (2 * i + 1) * pools};
     return ok;
 }
 
@@ -86,18 +90,11 @@ static void release(judgement *g)
     double *const arrays[] = {g->net_mj,  g->time_s,    g->squares, g->f,
                               g->scratch, g->influence, g->times,   g->moved};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) pj_free(arrays[i]);
-    for (int i = 0; i < CACHED; i++) {
-        pj_free(g->cache[i].times);
-        pj_free(g->cache[i].moved);
-    }
+    pj_free(g->cached);
+    pj_free(g->cache);
     pj_free(g->used);
     pj_free(g->member);
     pj_free(g->leaves);
-}
-
-static void empty_cache(judgement *g)
-{
-    for (int i = 0; i < CACHED; i++) g->cache[i].block = SIZE_MAX;
 }
 
 /* ---- class powers -------------------------------------------------------------------------- */
@@ -129,7 +126,8 @@ static void subtract_windows(const pj_rail_result *result, size_t first, size_t 
 
 static const block_cache *look_up(judgement *g, const pj_rail_result *result, size_t block)
 {
-    block_cache *c = &g->cache[block % CACHED];
+    size_t rail = (size_t)(result - g->joules->results);
+    block_cache *c = &g->cache[rail * CACHED + block % CACHED];
     const double whole = 1;
     size_t first, last;
     if (c->block == block) return c;
@@ -341,8 +339,17 @@ static void measure(judgement *g, uint32_t rail, const uint32_t *leaves, size_t 
 
 typedef struct total {
     double random_var, bias_gross, bias_net;
+    uint32_t groups;
     double gain_gross[PJ_MAX_RAILS], gain_net[PJ_MAX_RAILS]; /* by group */
 } total;
+
+static void begin_total(total *t, uint32_t groups)
+{
+    t->random_var = t->bias_gross = t->bias_net = 0;
+    t->groups = groups;
+    memset(t->gain_gross, 0, groups * sizeof *t->gain_gross);
+    memset(t->gain_net, 0, groups * sizeof *t->gain_net);
+}
 
 static void add_figure(total *t, const pj_rail_result *result, const set_figure *f)
 {
@@ -357,7 +364,7 @@ static void add_figure(total *t, const pj_rail_result *result, const set_figure 
 static void sum_up(const total *t, pj_sd *gross, pj_sd *net)
 {
     double gain_gross = 0, gain_net = 0;
-    for (int r = 0; r < PJ_MAX_RAILS; r++) {
+    for (uint32_t r = 0; r < t->groups; r++) {
         gain_gross += t->gain_gross[r] * t->gain_gross[r];
         gain_net += t->gain_net[r] * t->gain_net[r];
     }
@@ -409,7 +416,6 @@ pj_method pj_joules_method(const pj_joules *j, uint8_t kind, int64_t ns)
     return j->replayed ? PJ_METHOD_REPLAY : PJ_METHOD_FIT;
 }
 
-/* Processes one rail at a time over all nodes, so that neighbours share the cached blocks. */
 static void *judge(void *context)
 {
     judgement *g = context;
@@ -418,15 +424,15 @@ static void *judge(void *context)
         const pj_node *node = &j->tree->nodes[i];
         pj_energy *e = pj_joules_of(j, i);
         if (e->gross_nj == PJ_NJ_UNKNOWN) continue;
-        total sum = {0};
+        total sum;
         set_figure figure;
+        begin_total(&sum, j->result_count);
         g->leaf_count = 0;
         if (!collect(g, i, node->kind)) {
             g->status = PJ_E_NO_MEMORY;
             return NULL;
         }
         for (uint32_t r = 0; r < j->result_count; r++) {
-            if (j->result_count > 1) empty_cache(g);
             measure(g, r, g->leaves, g->leaf_count, &figure);
             add_figure(&sum, &j->results[r], &figure);
         }
@@ -464,8 +470,6 @@ pj_status pj_joules_judge(pj_joules *j, pj_error *err)
     ok &= allocate(&second, j);
     first.end = second.begin = middle;
     second.end = nodes;
-    empty_cache(&first);
-    empty_cache(&second);
     if (ok && group_leaves(j)) {
         bool beside =
             middle < nodes && pj_thread_start(&thread, "pj-judge", judge, &second, NULL) == PJ_OK;
@@ -487,12 +491,12 @@ pj_status pj_joules_judge_leaves(pj_joules *j, const uint32_t *leaves, size_t co
                                  pj_sd *gross, pj_sd *net, pj_error *err)
 {
     judgement g;
-    total sum = {0};
+    total sum;
     set_figure figure;
     bool ok = allocate(&g, j);
+    begin_total(&sum, j->result_count);
     for (uint32_t r = 0; ok && r < j->result_count; r++) {
         if (result != PJ_ALL_RAILS && (uint32_t)result != r) continue;
-        empty_cache(&g);
         measure(&g, r, leaves, count, &figure);
         add_figure(&sum, &j->results[r], &figure);
     }
