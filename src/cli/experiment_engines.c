@@ -4,6 +4,7 @@
 #include "attach/client.h"
 #include "attach/dialect.h"
 #include "base/random.h"
+#include "base/shell.h"
 #include "cli/exec_run.h"
 #include "profile/requests.h"
 #include "trace/summary.h"
@@ -186,13 +187,6 @@ static pj_status visit_server(pj_engines *e, const pj_foreign_cell *c, const cha
 
 /* ---- programs ------------------------------------------------------------------------------- */
 
-static void quote(const char *text, pj_buffer *out)
-{
-    pj_buffer_char(out, '\'');
-    for (; *text; text++) pj_buffer_text(out, *text == '\'' ? "'\\''" : (char[2]){*text, 0});
-    pj_buffer_char(out, '\'');
-}
-
 /* The command with {model}, {batch}, {input}, {output} and {prompt} filled in; texts are quoted for
  * the shell. Its output is discarded. */
 static pj_status write_command(const pj_foreign_cell *c, const char *command, pj_buffer *out,
@@ -218,7 +212,7 @@ static pj_status write_command(const pj_foreign_cell *c, const char *command, pj
             continue;
         }
         if (values[i].text)
-            quote(values[i].text, out);
+            pj_shell_word(out, values[i].text);
         else
             pj_buffer_printf(out, "%u", values[i].number);
         command += strlen(values[i].name);

@@ -1,6 +1,7 @@
 /* Facts for advice from the run itself: its classes of work, model, machine and conditions. */
 #include "profile/advice_facts.h"
 
+#include "base/shell.h"
 #include "store/class_sums.h"
 #include "trace/json_member.h"
 
@@ -106,18 +107,17 @@ static void read_conditions(const pj_run_info *info, pj_advice_facts *f)
 /* ---- the run -------------------------------------------------------------------------------- */
 
 /* Quoted for a shell; NULL if it is too long or has control characters. */
-static const char *shell_word(const char *prompt, pj_arena *arena)
+static const char *shell_word(const char *text, size_t longest, pj_arena *arena)
 {
-    char word[PROMPT_MAX * 4 + 3];
-    size_t n = 0;
-    if (!prompt || !*prompt || strlen(prompt) > PROMPT_MAX) return NULL;
-    word[n++] = '\'';
-    for (const char *p = prompt; *p; p++) {
-        if ((unsigned char)*p < ' ') return NULL;
-        n += (size_t)snprintf(word + n, sizeof word - n, *p == '\'' ? "'\\''" : "%c", *p);
-    }
-    word[n++] = '\'';
-    return pj_arena_strndup(arena, word, n);
+    pj_buffer out;
+    if (!text || !*text || strlen(text) > longest) return NULL;
+    for (const char *c = text; *c; c++)
+        if ((unsigned char)*c < ' ') return NULL;
+    pj_buffer_init(&out, 4 * longest + 3);
+    pj_shell_word(&out, text);
+    const char *word = pj_arena_strndup(arena, pj_buffer_get(&out), out.length);
+    pj_buffer_fini(&out);
+    return word;
 }
 
 static double spread_without_gain(const pj_run_info *info)
@@ -137,7 +137,7 @@ static void read_info(const pj_run_info *info, pj_arena *arena, pj_advice_facts 
                                     : "MODEL",
         .engine = info->engine,
         .dtype = info->dtype,
-        .prompt = shell_word(info->prompt, arena),
+        .prompt = shell_word(info->prompt, PROMPT_MAX, arena),
         .own_engine = info->engine && strcmp(info->engine, "perjoule") == 0,
         .has_energy = info->quality != PJ_UNAVAILABLE && isfinite(info->request_mj),
         .input_tokens = info->input_tokens,

@@ -1,6 +1,8 @@
 /* Writes a document as HTML or as Markdown. */
 #include "profile/document.h"
 
+#include "base/utf8.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -25,30 +27,41 @@ static const char style[] =
     "th:first-child,td:first-child{text-align:left}tr{break-inside:avoid}"
     "pre{border:1px solid var(--line);padding:.6em;white-space:pre-wrap;overflow-wrap:anywhere}"
     "figure{margin:1em 0;break-inside:avoid}figcaption{color:var(--soft);font-size:.9em}"
+    ".wide,figure{overflow-x:auto}figure svg{min-width:36em}"
     "svg{max-width:100%;height:auto}svg text{fill:var(--ink);font:12px system-ui,sans-serif}"
     "svg .soft{stroke:var(--soft)}"
     "@page{size:A4;margin:16mm}@media print{:root{--ink:#000;--paper:#fff;--soft:#555;--line:#bbb}"
-    "body{max-width:none;margin:0;padding:0;font-size:10.5pt}}";
+    "body{max-width:none;margin:0;padding:0;font-size:10.5pt}"
+    ".wide,figure{overflow:visible}figure svg{min-width:0}}";
 
 /* ---- text ----------------------------------------------------------------------------------- */
 
-/* Escapes text for the output format; cells of Markdown tables may not contain bars or newlines. */
-static void escaped(pj_document *d, const char *text)
+/* Escapes text for the output format; cells of Markdown tables may not contain bars or newlines.
+ * A character that a limit of length has cut is left out. */
+static void escaped_bytes(pj_document *d, const char *text, size_t bytes)
 {
-    for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
-        const char *entity = !d->html    ? NULL
-                             : *p == '&' ? "&amp;"
-                             : *p == '<' ? "&lt;"
-                             : *p == '>' ? "&gt;"
-                             : *p == '"' ? "&quot;"
-                                         : NULL;
+    uint32_t c;
+    for (size_t i = 0, n; i < bytes; i += n ? n : 1) {
+        n = pj_utf8_next(text + i, bytes - i, &c);
+        if (!n) continue;
+        const char *entity = !d->html   ? NULL
+                             : c == '&' ? "&amp;"
+                             : c == '<' ? "&lt;"
+                             : c == '>' ? "&gt;"
+                             : c == '"' ? "&quot;"
+                                        : NULL;
         if (entity)
             pj_buffer_text(d->out, entity);
-        else if (*p < ' ' || (!d->html && *p == '|'))
-            pj_buffer_char(d->out, *p == '|' ? '/' : ' ');
+        else if (c < ' ' || (!d->html && c == '|'))
+            pj_buffer_char(d->out, c == '|' ? '/' : ' ');
         else
-            pj_buffer_char(d->out, (char)*p);
+            pj_buffer_append(d->out, text + i, n);
     }
+}
+
+static void escaped(pj_document *d, const char *text)
+{
+    escaped_bytes(d, text, strlen(text));
 }
 
 static void wrapped(pj_document *d, const char *open, const char *text, const char *close)
@@ -107,10 +120,10 @@ void pj_document_code(pj_document *d, const char *text)
 {
     pj_buffer_text(d->out, d->html ? "<pre>" : "\n");
     for (const char *at = text; *at;) {
-        char line[1024];
         size_t length = strcspn(at, "\n");
-        snprintf(line, sizeof line, "%.*s", (int)length, at);
-        wrapped(d, d->html ? "" : "    ", line, "\n");
+        pj_buffer_text(d->out, d->html ? "" : "    ");
+        escaped_bytes(d, at, length);
+        pj_buffer_char(d->out, '\n');
         at += length + (at[length] == '\n');
     }
     if (d->html) pj_buffer_text(d->out, "</pre>\n");
@@ -121,7 +134,7 @@ void pj_document_code(pj_document *d, const char *text)
 void pj_document_table(pj_document *d, const char *heads)
 {
     uint32_t columns = 0;
-    pj_buffer_text(d->out, d->html ? "<table><tr>" : "\n|");
+    pj_buffer_text(d->out, d->html ? "<div class=\"wide\"><table><tr>" : "\n|");
     for (const char *at = heads; *at; columns++) {
         char head[64];
         size_t length = strcspn(at, "|");
@@ -156,7 +169,7 @@ void pj_document_row_end(pj_document *d)
 
 void pj_document_table_end(pj_document *d)
 {
-    if (d->html) pj_buffer_text(d->out, "</table>\n");
+    if (d->html) pj_buffer_text(d->out, "</table></div>\n");
 }
 
 /* ---- charts --------------------------------------------------------------------------------- */

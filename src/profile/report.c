@@ -7,6 +7,7 @@
 #include "profile/experiment_view.h"
 #include "profile/insight.h"
 #include "profile/report_conditions.h"
+#include "profile/report_repeat.h"
 #include "store/class_sums.h"
 #include "trace/json_member.h"
 #include "trace/phases.h"
@@ -19,6 +20,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Four digits, and all of a number of thousands. */
+static void four_digits(char *out, size_t bytes, double value)
+{
+    bool large = fabs(value) >= 1000 && fabs(value) < 1e15;
+    snprintf(out, bytes, large ? "%.0f" : "%.4g", value);
+}
+
 /* A value with as many digits as its interval deserves: down to the second digit of the reach. */
 static void rounded(char *out, size_t bytes, double value, double reach)
 {
@@ -28,30 +36,34 @@ static void rounded(char *out, size_t bytes, double value, double reach)
     else if (known)
         snprintf(out, bytes, "%.*f", pj_decimals_for(reach), value);
     else
-        snprintf(out, bytes, "%.4g", value);
+        four_digits(out, bytes, value);
 }
 
 /* "0.2431 ± 0.0021 J", "unavailable" */
 static void figure(char *out, size_t bytes, double value, double reach, const char *unit)
 {
-    char digits[64];
+    char digits[64], half[32];
     rounded(digits, sizeof digits, value, reach);
+    snprintf(half, sizeof half, reach < 100 ? "%.2g" : "%.0f", reach);
     if (isnan(value))
         snprintf(out, bytes, "unavailable");
     else if (isnan(reach))
         snprintf(out, bytes, "%s %s", digits, unit);
     else
-        snprintf(out, bytes, "%s ± %.2g %s", digits, reach, unit);
+        snprintf(out, bytes, "%s ± %s %s", digits, half, unit);
 }
 
 static void number_cell(pj_document *d, double value)
 {
-    pj_document_cell(d, isnan(value) ? "–" : "%.4g", value);
+    char digits[64];
+    rounded(digits, sizeof digits, value, NAN);
+    pj_document_cell(d, "%s", digits);
 }
 
 /* ---- common parts --------------------------------------------------------------------------- */
 
-static void write_trust(pj_document *d, const json_t *run)
+/* `of`: "A: " in a comparison, "" for a run by itself. */
+static void write_trust(pj_document *d, const json_t *run, const char *of)
 {
     size_t i;
     const json_t *rail;
@@ -60,7 +72,7 @@ static void write_trust(pj_document *d, const json_t *run)
         snprintf(partial + strlen(partial), sizeof partial - strlen(partial), "%s%s",
                  i ? ", " : "; the total lacks ", json_string_value(rail));
     double disturbed = pj_member_number(run, "disturbed_share");
-    pj_document_text(d, "Energy is %s (%s)%s; attribution by %s%s; recorded on %s, %s.",
+    pj_document_text(d, "%sEnergy is %s (%s)%s; attribution by %s%s; recorded on %s, %s.", of,
                      pj_member_text(run, "energy_source"),
                      *pj_member_text(run, "power_sources") ? pj_member_text(run, "power_sources")
                                                            : "no sensor",
@@ -85,30 +97,6 @@ static void write_method(pj_document *d)
         "Comparisons are of whole runs: ratios of geometric means, tested by Welch on logarithms, "
         "in "
         "small groups by permutation.");
-}
-
-static void write_repeat(pj_document *d, const json_t *run)
-{
-    char command[600];
-    const char *prompt = pj_member_text(run, "prompt");
-    const json_t *settings = json_object_get(run, "settings");
-    pj_document_heading(d, "How to repeat");
-    if (strcmp(pj_member_text(run, "engine"), "perjoule") != 0) {
-        pj_document_text(d, "Repeat the same request to %s under perjoule %s, power sources %s.",
-                         pj_member_text(run, "engine"), pj_version(),
-                         pj_member_text(run, "power_sources"));
-        return;
-    }
-    snprintf(command, sizeof command,
-             "perjoule run -m %s -n %.0f --dtype %s --threads %.0f --batch %.0f "
-             "--repeat 5 --warmup 1 '%.200s%s'",
-             pj_member_text(run, "model_path"), pj_member_number(settings, "max_tokens"),
-             pj_member_text(run, "dtype"), pj_member_number(run, "threads"),
-             pj_member_number(run, "batch_size"), prompt, strlen(prompt) > 200 ? "…" : "");
-    pj_document_code(d, command);
-    pj_document_text(d, "perjoule %s, engine %s, instruction set %s, power sources %s.",
-                     pj_version(), pj_member_text(run, "engine"), pj_member_text(run, "isa"),
-                     pj_member_text(run, "power_sources"));
 }
 
 /* ---- a run ---------------------------------------------------------------------------------- */
@@ -299,9 +287,11 @@ static void write_run_verdict(pj_document *d, const json_t *run)
                                     pj_member_text(run, "model_name"), pj_member_text(run, "dtype"),
                                     per_token);
         /* A run of one token has no decode, and neither a speed. */
-        if (!isnan(pj_member_number(run, "tokens_per_second")))
-            n += (size_t)snprintf(line + n, sizeof line - n, " at %.4g tokens/s",
-                                  pj_member_number(run, "tokens_per_second"));
+        double speed = pj_member_number(run, "tokens_per_second");
+        char digits[32];
+        four_digits(digits, sizeof digits, speed);
+        if (!isnan(speed))
+            n += (size_t)snprintf(line + n, sizeof line - n, " at %s tokens/s", digits);
         if (!isnan(share))
             n += (size_t)snprintf(line + n, sizeof line - n, "; decode is %.0f %% of the request",
                                   100 * share);
@@ -366,18 +356,19 @@ static pj_status write_run(pj_document *d, pj_store *store, const json_t *run, c
                            pj_error *err)
 {
     write_run_verdict(d, run);
-    write_trust(d, run);
+    write_trust(d, run, "");
     pj_status status = write_bar(d, store, run, err);
     write_findings(d, advice);
     write_run_figures(d, run);
     write_model_use(d, run);
     write_components(d, run);
     if (status == PJ_OK) status = write_tokens(d, store, run, err);
-    pj_report_conditions(d, json_object_get(run, "conditions"));
+    pj_report_conditions(d, "Conditions", json_object_get(run, "conditions"));
     write_predicted(d, run);
     write_published(d, run);
     write_method(d);
-    write_repeat(d, run);
+    pj_document_heading(d, "How to repeat");
+    pj_report_repeat_run(d, run);
     return status;
 }
 
@@ -400,6 +391,36 @@ static void write_differences(pj_document *d, const json_t *view)
         pj_document_item(d, "Caveat", pj_member_text(item, "text"));
 }
 
+/* "total_energy_mj": "total energy" */
+static void name_of_metric(const char *metric, char *name, size_t bytes)
+{
+    static const char *const units[] = {"_mj", "_ms", "_mw"};
+    snprintf(name, bytes, "%s", metric);
+    size_t length = strlen(name);
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (length > 3 && strcmp(name + length - 3, units[i]) == 0) name[length - 3] = 0;
+    for (char *c = name; *c; c++)
+        if (*c == '_') *c = ' ';
+}
+
+/* Thousandths of a unit become the unit; returns the factor. */
+static double in_basic_units(const char **unit)
+{
+    static const char *const units[][2] = {{"mJ", "J"}, {"mW", "W"}, {"ms", "s"}};
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        if (strcmp(*unit, units[i][0]) != 0) continue;
+        *unit = units[i][1];
+        return 1e-3;
+    }
+    return 1;
+}
+
+static double element(const json_t *object, const char *list, size_t index)
+{
+    const json_t *value = json_array_get(json_object_get(object, list), index);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
 static void write_metrics(pj_document *d, const json_t *view)
 {
     size_t i, k, sides = json_array_size(json_object_get(view, "sides"));
@@ -410,18 +431,16 @@ static void write_metrics(pj_document *d, const json_t *view)
                                       : "figure|A|B|C|D");
     json_array_foreach(json_object_get(view, "metrics"), i, m)
     {
+        char text[96];
+        const char *unit = pj_member_text(m, "unit");
+        double scale = in_basic_units(&unit);
+        name_of_metric(pj_member_text(m, "metric"), text, sizeof text);
         pj_document_row(d);
-        pj_document_cell(d, "%s, %s", pj_member_text(m, "metric"), pj_member_text(m, "unit"));
+        pj_document_cell(d, "%s", text);
         for (k = 0; k < sides; k++) {
-            const json_t *v = json_array_get(json_object_get(m, "values"), k);
-            const json_t *hi = json_array_get(json_object_get(m, "hi"), k);
-            if (!json_is_number(v))
-                pj_document_cell(d, "unavailable");
-            else if (json_is_number(hi))
-                pj_document_cell(d, "%.4g ± %.2g", json_number_value(v),
-                                 json_number_value(hi) - json_number_value(v));
-            else
-                pj_document_cell(d, "%.4g", json_number_value(v));
+            double value = element(m, "values", k) * scale, hi = element(m, "hi", k) * scale;
+            figure(text, sizeof text, value, hi - value, unit);
+            pj_document_cell(d, "%s", text);
         }
         pj_document_row_end(d);
     }
@@ -438,8 +457,10 @@ static void write_ratios(pj_document *d, const json_t *view)
     json_array_foreach(json_object_get(view, "tests"), i, t)
     {
         if (n == 16 || pj_member_number(t, "a") != 0) continue;
+        char metric[56];
+        name_of_metric(pj_member_text(t, "metric"), metric, sizeof metric);
         snprintf(names[n], sizeof names[n], "%c: %s", (int)('A' + pj_member_number(t, "b")),
-                 pj_member_text(t, "metric"));
+                 metric);
         parts[n] =
             (pj_document_part){names[n], pj_member_number(t, "ratio"),
                                pj_member_number(t, "ratio_lo"), pj_member_number(t, "ratio_hi")};
@@ -449,56 +470,109 @@ static void write_ratios(pj_document *d, const json_t *view)
                      "times A", true);
 }
 
+static void write_term(pj_document *d, const char *name, const double mj[3])
+{
+    pj_document_row(d);
+    pj_document_cell(d, "%s", name);
+    for (int i = 0; i < 3; i++) pj_document_cell(d, "%+.4g", mj[i]);
+    pj_document_row_end(d);
+}
+
+/* The largest terms, and the sum of all others, so that the table adds up to the difference. */
+static void write_terms(pj_document *d, const json_t *terms)
+{
+    enum { SHOWN = 13 };
+    static const char *const members[] = {"difference_mj", "by_time_mj", "by_power_mj"};
+    pj_document_part parts[SHOWN + 1];
+    char names[SHOWN][80];
+    double rest[3] = {0};
+    uint32_t n = 0;
+    size_t k;
+    const json_t *t;
+    pj_document_table(d, "part|mJ per token|by time|by power");
+    json_array_foreach(terms, k, t)
+    {
+        double mj[3];
+        for (int i = 0; i < 3; i++) mj[i] = pj_member_number(t, members[i]);
+        if (n == SHOWN || !*pj_member_text(t, "component")) {
+            for (int i = 0; i < 3; i++) rest[i] += mj[i];
+            continue;
+        }
+        snprintf(names[n], sizeof names[n], "%s %s", pj_member_text(t, "phase"),
+                 pj_member_text(t, "component"));
+        parts[n] = (pj_document_part){names[n], mj[0], NAN, NAN};
+        write_term(d, names[n++], mj);
+    }
+    parts[n] = (pj_document_part){"all others", rest[0], NAN, NAN};
+    write_term(d, "all others", rest);
+    pj_document_table_end(d);
+    pj_document_bars(d, "Parts of the difference, mJ per token", parts, n + 1, "mJ", false);
+}
+
 static void write_decomposition(pj_document *d, const json_t *view)
 {
-    size_t i, k;
-    const json_t *c, *t;
+    size_t i;
+    const json_t *c;
     json_array_foreach(json_object_get(view, "decomposition"), i, c)
     {
-        pj_document_part parts[14];
-        char names[14][80];
-        uint32_t n = 0;
         pj_document_heading(d, "Where the difference comes from");
         pj_document_text(d, "From A to %c: %.4g mJ per token.",
                          (int)('A' + pj_member_number(c, "b")),
                          pj_member_number(c, "difference_mj"));
-        pj_document_table(d, "part|mJ per token|by time|by power");
-        json_array_foreach(json_object_get(c, "terms"), k, t)
-        {
-            if (n == 14) break;
-            snprintf(names[n], sizeof names[n], "%s %s", pj_member_text(t, "phase"),
-                     pj_member_text(t, "component"));
-            parts[n] = (pj_document_part){names[n], pj_member_number(t, "difference_mj"), NAN, NAN};
-            pj_document_row(d);
-            pj_document_cell(d, "%s", names[n]);
-            pj_document_cell(d, "%+.4g", parts[n].value);
-            pj_document_cell(d, "%+.4g", pj_member_number(t, "by_time_mj"));
-            pj_document_cell(d, "%+.4g", pj_member_number(t, "by_power_mj"));
-            pj_document_row_end(d);
-            n++;
-        }
-        pj_document_table_end(d);
-        pj_document_bars(d, "Parts of the difference, mJ per token", parts, n, "mJ", false);
+        write_terms(d, json_object_get(c, "terms"));
     }
+}
+
+/* "A, 3 runs of demo in bf16: " */
+static void name_side(const json_t *view, size_t i, const json_t *run, char *text, size_t bytes)
+{
+    const json_t *side = json_array_get(json_object_get(view, "sides"), i);
+    double runs = pj_member_number(side, "runs"), left_out = pj_member_number(side, "left_out");
+    size_t n = (size_t)snprintf(text, bytes, "%c, %.0f run%s of %.80s in %.20s", (int)('A' + i),
+                                runs, runs == 1 ? "" : "s", pj_member_text(run, "model_name"),
+                                pj_member_text(run, "dtype"));
+    if (left_out > 0 && n < bytes)
+        n += (size_t)snprintf(text + n, bytes - n, " (%.0f disturbed left out)", left_out);
+    if (n < bytes) snprintf(text + n, bytes - n, ": ");
 }
 
 static void write_comparison(pj_document *d, const json_t *view)
 {
     size_t i;
     const json_t *item;
+    char of[192];
     json_array_foreach(json_object_get(view, "verdicts"), i,
                        item) if (*pj_member_text(item, "text"))
         pj_document_verdict(d, pj_member_text(item, "text"));
-    json_array_foreach(json_object_get(view, "runs"), i, item) write_trust(d, item);
+    json_array_foreach(json_object_get(view, "runs"), i, item)
+    {
+        name_side(view, i, item, of, sizeof of);
+        write_trust(d, item, of);
+    }
     write_differences(d, view);
     write_metrics(d, view);
     write_ratios(d, view);
     write_decomposition(d, view);
+    json_array_foreach(json_object_get(view, "runs"), i, item)
+    {
+        snprintf(of, sizeof of, "Conditions of %c", (int)('A' + i));
+        pj_report_conditions(d, of, json_object_get(item, "conditions"));
+    }
     write_method(d);
-    json_array_foreach(json_object_get(view, "runs"), i, item) write_repeat(d, item);
+    pj_document_heading(d, "How to repeat");
+    json_array_foreach(json_object_get(view, "runs"), i, item) pj_report_repeat_run(d, item);
 }
 
 /* ---- an experiment -------------------------------------------------------------------------- */
+
+enum { MOST_ROWS = 500 }; /* of a table: a document is to be read */
+
+static void write_more(pj_document *d, size_t rows)
+{
+    if (rows > MOST_ROWS)
+        pj_document_text(d, "And %zu more: perjoule experiment --result --json has all of them.",
+                         rows - MOST_ROWS);
+}
 
 static void write_cells(pj_document *d, const json_t *view)
 {
@@ -513,6 +587,7 @@ static void write_cells(pj_document *d, const json_t *view)
         double mean = pj_member_number(c, "joules_per_token"),
                hi = pj_member_number(c, "joules_per_token_hi");
         char value[96];
+        if (i == MOST_ROWS) break;
         figure(value, sizeof value, mean, hi - mean, "J");
         if (n < 40)
             parts[n++] = (pj_document_part){pj_member_text(c, "name"), mean,
@@ -529,6 +604,7 @@ static void write_cells(pj_document *d, const json_t *view)
         pj_document_row_end(d);
     }
     pj_document_table_end(d);
+    write_more(d, json_array_size(json_object_get(view, "cells")));
     pj_document_bars(d, "Energy per output token of each cell, J, with 95 % intervals", parts, n,
                      "J", false);
 }
@@ -660,6 +736,33 @@ static void write_fronts(pj_document *d, const json_t *view)
     json_array_foreach(json_object_get(view, "fronts"), i, front) write_front(d, view, front);
 }
 
+/* A cell, its ratio with an interval, p and what follows. */
+static void write_ratio_row(pj_document *d, const char *name, const json_t *c, const char *p_name)
+{
+    char ratio[64], lo[64], hi[64];
+    double reach = (pj_member_number(c, "ratio_hi") - pj_member_number(c, "ratio_lo")) / 2;
+    double p = pj_member_number(c, p_name);
+    rounded(ratio, sizeof ratio, pj_member_number(c, "ratio"), reach);
+    rounded(lo, sizeof lo, pj_member_number(c, "ratio_lo"), reach);
+    rounded(hi, sizeof hi, pj_member_number(c, "ratio_hi"), reach);
+    pj_document_row(d);
+    pj_document_cell(d, "%s", name);
+    pj_document_cell(d, "%s", ratio);
+    if (isnan(reach))
+        pj_document_cell(d, "–");
+    else
+        pj_document_cell(d, "%s to %s", lo, hi);
+    if (isnan(p))
+        pj_document_cell(d, "–");
+    else
+        pj_document_cell(d, "%.2g", p);
+    pj_document_cell(d, "%s",
+                     isnan(p)                                        ? "not judged"
+                     : json_is_true(json_object_get(c, "different")) ? "different"
+                                                                     : "not distinguishable");
+    pj_document_row_end(d);
+}
+
 static void write_cell_comparisons(pj_document *d, const json_t *view)
 {
     size_t i;
@@ -673,22 +776,30 @@ static void write_cell_comparisons(pj_document *d, const json_t *view)
     pj_document_table(d, "cell|ratio|95 %|adjusted p|verdict");
     json_array_foreach(all, i, c)
     {
-        pj_document_row(d);
-        pj_document_cell(d, "%s", cell_name(view, pj_member_number(c, "b")));
-        char ratio[64], lo[64], hi[64];
-        double reach = (pj_member_number(c, "ratio_hi") - pj_member_number(c, "ratio_lo")) / 2;
-        rounded(ratio, sizeof ratio, pj_member_number(c, "ratio"), reach);
-        rounded(lo, sizeof lo, pj_member_number(c, "ratio_lo"), reach);
-        rounded(hi, sizeof hi, pj_member_number(c, "ratio_hi"), reach);
-        pj_document_cell(d, "%s", ratio);
-        pj_document_cell(d, "%s to %s", lo, hi);
-        pj_document_cell(d, "%.2g", pj_member_number(c, "p_adjusted"));
-        pj_document_cell(d, "%s",
-                         json_is_true(json_object_get(c, "different")) ? "different"
-                                                                       : "not distinguishable");
-        pj_document_row_end(d);
+        if (i == MOST_ROWS) break;
+        write_ratio_row(d, cell_name(view, pj_member_number(c, "b")), c, "p_adjusted");
     }
     pj_document_table_end(d);
+    write_more(d, json_array_size(all));
+}
+
+/* The same plan, run again. */
+static void write_former(pj_document *d, const json_t *view)
+{
+    size_t i;
+    const json_t *c, *all = json_object_get(view, "against_former");
+    if (!json_array_size(all)) return;
+    pj_document_heading(d, "Against the round before");
+    pj_document_text(d, "Energy per token, times that of the same cell in the round before; cells "
+                        "are called different by Bonferroni over all of them.");
+    pj_document_table(d, "cell|ratio|95 %|p|verdict");
+    json_array_foreach(all, i, c)
+    {
+        if (i == MOST_ROWS) break;
+        write_ratio_row(d, cell_name(view, pj_member_number(c, "cell")), c, "p");
+    }
+    pj_document_table_end(d);
+    write_more(d, json_array_size(all));
 }
 
 static double disturbed_runs(const json_t *view)
@@ -699,25 +810,6 @@ static double disturbed_runs(const json_t *view)
     json_array_foreach(json_object_get(view, "cells"), i, c) sum +=
         pj_member_number(c, "disturbed_runs");
     return sum;
-}
-
-/* One line per member of the plan. */
-static void write_plan(pj_document *d, const json_t *plan)
-{
-    char all[4096] = "{";
-    size_t n = 1;
-    const char *name;
-    json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)plan, name, value)
-    {
-        char *one = json_dumps(value, JSON_ENCODE_ANY);
-        if (one && n < sizeof all)
-            n += (size_t)snprintf(all + n, sizeof all - n, "%s\n \"%s\": %s", n > 1 ? "," : "",
-                                  name, one);
-        free(one);
-    }
-    if (n + 3 < sizeof all) snprintf(all + n, sizeof all - n, "\n}");
-    if (n + 3 < sizeof all) pj_document_code(d, all);
 }
 
 static void write_experiment(pj_document *d, pj_store *store, const json_t *view)
@@ -741,15 +833,11 @@ static void write_experiment(pj_document *d, pj_store *store, const json_t *view
     write_knees(d, view);
     write_fronts(d, view);
     write_cell_comparisons(d, view);
+    write_former(d, view);
     write_ablations(d, view);
     pj_report_experiment_conditions(d, store, view);
     write_method(d);
-    pj_document_heading(d, "How to repeat");
-    write_plan(d, json_object_get(view, "plan"));
-    snprintf(line, sizeof line, "perjoule experiment --name %s --again",
-             pj_member_text(view, "name"));
-    pj_document_code(d, line);
-    pj_document_text(d, "perjoule %s.", pj_version());
+    pj_report_repeat_experiment(d, view);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------ */
@@ -778,6 +866,16 @@ static pj_status make_experiment(pj_store *store, const pj_report_ask *ask, pj_j
                                  pj_error *err)
 {
     return pj_view_experiment(store, ask->experiment, NULL, json, err);
+}
+
+static bool has_groups(const json_t *view)
+{
+    size_t i;
+    const json_t *side;
+    bool any = false;
+    json_array_foreach(json_object_get(view, "sides"), i, side) any |=
+        pj_member_number(side, "runs") > 1;
+    return any;
 }
 
 static pj_status get_tree(pj_store *store, const pj_report_ask *ask, make_fn *make, json_t **tree,
@@ -814,7 +912,8 @@ pj_status pj_report_make(pj_store *store, const pj_report_ask *ask, pj_buffer *o
         if (ask->experiment)
             snprintf(title, sizeof title, "Experiment %.200s", ask->experiment);
         else if (ask->count > 1)
-            snprintf(title, sizeof title, "Comparison of %u runs", ask->count);
+            snprintf(title, sizeof title, "Comparison of %u %s", ask->count,
+                     has_groups(view) ? "groups of runs" : "runs");
         else
             snprintf(title, sizeof title, "Energy of %.100s, run %.36s",
                      pj_member_text(view, "model_name"), pj_member_text(view, "id"));

@@ -86,11 +86,11 @@ static void write_table(pj_document *d, const ranges *r)
     pj_document_table_end(d);
 }
 
-void pj_report_conditions(pj_document *d, const json_t *conditions)
+void pj_report_conditions(pj_document *d, const char *title, const json_t *conditions)
 {
     ranges r = {0};
     if (!json_is_object(conditions)) return;
-    pj_document_heading(d, "Conditions");
+    pj_document_heading(d, title);
     add_devices(&r, conditions);
     write_table(d, &r);
 }

@@ -1,0 +1,10 @@
+/* Text as a word of a shell's command. */
+#ifndef PJ_BASE_SHELL_H
+#define PJ_BASE_SHELL_H
+
+#include "base/buffer.h"
+
+/* Appends the text, quoted where a shell would change or divide it. */
+void pj_shell_word(pj_buffer *out, const char *text);
+
+#endif
