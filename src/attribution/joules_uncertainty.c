@@ -34,11 +34,13 @@ typedef struct judgement {
     pj_joules *joules;
     uint32_t begin, end; /* nodes */
     /* for one rail and set at a time */
-    double *net_mj, *time_s, *squares; /* [blocks] of the set */
-    double *f, *scratch, *influence;   /* [blocks], [blocks], [windows] */
-    double *times, *moved;             /* [pools] seconds of the set by class */
-    uint32_t *used;                    /* pools that occur in the set */
-    bool *member;                      /* [leaves] */
+    double *net_mj, *time_s, *squares; /* [blocks] of the set; 0 between sets, as is f */
+    size_t *touched;                   /* blocks that the set has a part of */
+    size_t touched_count;
+    double *f, *scratch, *influence; /* [blocks], [blocks], [windows] */
+    double *times, *moved;           /* [pools] seconds of the set by class */
+    uint32_t *used;                  /* pools that occur in the set */
+    bool *member;                    /* [leaves] */
     uint32_t used_count;
     block_cache *cache; /* [rails][CACHED]: neighbouring nodes share blocks */
     double *cached;     /* the arrays of `cache` */
@@ -71,6 +73,7 @@ static bool allocate(judgement *g, pj_joules *j)
                   {&g->f, blocks},      {&g->scratch, blocks}, {&g->influence, windows},
                   {&g->times, pools},   {&g->moved, pools}};
     bool ok = (g->used = pj_alloc(pools, sizeof *g->used)) != NULL;
+    ok &= (g->touched = pj_alloc(blocks, sizeof *g->touched)) != NULL;
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
         ok &= (*arrays[i].array = pj_alloc(arrays[i].count, sizeof(double))) != NULL;
     ok &= (g->member = pj_alloc((size_t)j->tree->leaf_count + 1, sizeof *g->member)) != NULL;
@@ -93,6 +96,7 @@ static void release(judgement *g)
     pj_free(g->cached);
     pj_free(g->cache);
     pj_free(g->used);
+    pj_free(g->touched);
     pj_free(g->member);
     pj_free(g->leaves);
 }
@@ -203,6 +207,7 @@ static void add_leaf(judgement *g, const pj_rail_result *result, uint32_t index,
         const pj_segment *s = &b->segments[k];
         double part_s = PJ_OVERLAP_S(leaf, s), mj = mw * part_s;
         if (part_s == 0) continue;
+        if (g->time_s[k] == 0) g->touched[g->touched_count++] = k;
         g->net_mj[k] += mj;
         g->time_s[k] += part_s;
         g->squares[k] += mj * mj;
@@ -211,12 +216,13 @@ static void add_leaf(judgement *g, const pj_rail_result *result, uint32_t index,
 }
 
 /* The set's shares of blocks, and the terms that depend on them alone. */
-static void take_shares(judgement *g, const pj_rail_result *result, size_t low, size_t high,
-                        double seconds, set_figure *figure)
+static void take_shares(judgement *g, const pj_rail_result *result, double seconds,
+                        set_figure *figure)
 {
     const pj_blocks *b = &result->blocks;
     double spread = result->class_spread * result->class_spread, idle_s = 0;
-    for (size_t k = low; k < high; k++) {
+    for (size_t i = 0; i < g->touched_count; i++) {
+        size_t k = g->touched[i];
         double block_s = (double)(b->segments[k].end_ns - b->segments[k].begin_ns) * 1e-9;
         bool by_time = !(b->expected_mj[k] > 0);
         double f = by_time ? g->time_s[k] / block_s : g->net_mj[k] / b->expected_mj[k];
@@ -317,11 +323,12 @@ static void measure_alone(judgement *g, uint32_t rail, const uint32_t *leaves, s
         return;
     }
     if (low < high) {
-        take_shares(g, result, low, high, seconds, figure);
+        take_shares(g, result, seconds, figure);
         if (high - low > 1) add_bridges(g, result, low, high, figure);
         figure->random_var = high - low == 1 ? inside_variance(g, result, low, g->f[low])
                                              : across_variance(g, result, low, high);
     }
+    while (g->touched_count) g->f[g->touched[--g->touched_count]] = 0;
     for (uint32_t i = 0; i < g->used_count; i++) g->times[g->used[i]] = 0;
     for (size_t i = 0; i < count; i++) g->member[leaves[i]] = false;
     weigh_timings(result, leaves, count, figure);

@@ -513,6 +513,7 @@ double pj_blocks_influence(const pj_blocks *b, size_t first, size_t count, const
     *window_first = b->window_count;
     *window_last = 0;
     for (size_t i = 0; i < count; i++) {
+        if (f[i] == 0 && before == 0) continue; /* most blocks, for a class of few spans */
         size_t k = first + i, w = b->window_of[k];
         double close = b->closing[k], open = close > 0 ? close - 1 : 1;
         variance += (f[i] * open - before) * (f[i] * open - before) * b->reading_var[k];
