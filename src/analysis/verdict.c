@@ -120,3 +120,14 @@ void pj_verdict_write(const pj_verdict_facts *f, pj_judgement *j, char *text, si
     }
     snprintf(text, bytes, "%s%s%s", main, *main ? end : "", speed + (*main ? 0 : *speed == ' '));
 }
+
+bool pj_verdict_is_different(const double *a, const double *b, size_t n)
+{
+    char text[600];
+    pj_judgement judgement;
+    pj_verdict_facts f = {.name_a = "A", .name_b = "B", .mann_whitney_p = NAN, .speed_ratio = NAN};
+    pj_ratio_compare(a, n, b, n, 0, &f.ratio);
+    f.p = f.ratio.p;
+    pj_verdict_write(&f, &judgement, text, sizeof text);
+    return judgement.outcome == PJ_OUTCOME_DIFFERENT;
+}

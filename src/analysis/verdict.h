@@ -41,4 +41,7 @@ const char *pj_outcome_name(pj_outcome outcome); /* "different", "not_distinguis
 void pj_verdict_write(const pj_verdict_facts *facts, pj_judgement *judgement, char *text,
                       size_t bytes);
 
+/* Whether `n` runs a side are called different in energy per token. */
+bool pj_verdict_is_different(const double *a, const double *b, size_t n);
+
 #endif

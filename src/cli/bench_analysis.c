@@ -1,67 +1,57 @@
 /* perjoule bench analysis: accuracy of the analysis on planted truth. Every figure is computed from
  * seeded random data with known answers, by the functions that are applied to stored runs. */
-#include "analysis/phases.h"
+#include "analysis/planted_advice.h"
+#include "analysis/planted_tokens.h"
 #include "analysis/predict.h"
 #include "analysis/ratio.h"
-#include "analysis/token_anomalies.h"
 #include "analysis/verdict.h"
 #include "base/clock.h"
-#include "base/json.h"
 #include "base/median.h"
 #include "base/memory.h"
-#include "base/random.h"
+#include "cli/bench_folder.h"
+#include "cli/bench_truth.h"
 #include "cli/options.h"
-#include "profile/sim_phases.h"
+#include "profile/sim_experiment.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { TOKENS = 400, PLANTED_EVERY = 50, READINGS = 2000, KNOWN = 48 };
+enum { KNOWN = 48 };
 
-typedef struct bench {
-    pj_json *json; /* NULL: a table */
-    pj_random random;
-    int64_t rounds;
-} bench;
-
-static void report(bench *b, const char *key, double value, const char *unit, const char *note)
+void pj_bench_truth_say(pj_bench_truth *b, const char *key, double value, const char *unit,
+                        const char *note)
 {
     if (b->json)
         pj_json_kv_double(b->json, key, value);
     else
         printf("%-38s %9.4g %-2s %s\n", key, value, unit, note);
+    fflush(stdout);
 }
 
-static double between(bench *b, double lo, double hi)
+double pj_bench_truth_between(pj_bench_truth *b, double lo, double hi)
 {
     return lo + (hi - lo) * pj_random_unit(&b->random);
 }
 
-static double noisy(bench *b, double value, double share)
+double pj_bench_truth_noisy(pj_bench_truth *b, double value, double share)
 {
     return value * exp(share * pj_random_normal(&b->random));
 }
 
 /* ---- comparison ----------------------------------------------------------------------------- */
 
-static bool is_different(bench *b, size_t n, double factor, double spread)
+static bool is_different(pj_bench_truth *b, size_t n, double factor, double spread)
 {
     double x[32], y[32];
-    char text[600];
-    pj_judgement judgement;
-    pj_verdict_facts f = {.name_a = "A", .name_b = "B", .mann_whitney_p = NAN, .speed_ratio = NAN};
     for (size_t i = 0; i < n; i++) {
-        x[i] = noisy(b, 0.2, spread);
-        y[i] = noisy(b, 0.2 * factor, spread);
+        x[i] = pj_bench_truth_noisy(b, 0.2, spread);
+        y[i] = pj_bench_truth_noisy(b, 0.2 * factor, spread);
     }
-    pj_ratio_compare(x, n, y, n, 0, &f.ratio);
-    f.p = f.ratio.p;
-    pj_verdict_write(&f, &judgement, text, sizeof text);
-    return judgement.outcome == PJ_OUTCOME_DIFFERENT;
+    return pj_verdict_is_different(x, y, n);
 }
 
-static double share_different(bench *b, size_t n, double factor, double spread)
+static double share_different(pj_bench_truth *b, size_t n, double factor, double spread)
 {
     int64_t different = 0;
     for (int64_t i = 0; i < b->rounds; i++) different += is_different(b, n, factor, spread);
@@ -82,246 +72,136 @@ static double spread_for(double difference, double repeats)
     return lo;
 }
 
-static void bench_comparison(bench *b)
+static void bench_comparison(pj_bench_truth *b)
 {
-    report(b, "alike_called_different_3", share_different(b, 3, 1, 0.02), "%",
-           "of pairs that are alike, 3 runs a side; at most 5");
-    report(b, "alike_called_different_10", share_different(b, 10, 1, 0.02), "%",
-           "the same, 10 runs a side");
+    pj_bench_truth_say(b, "alike_called_different_3", share_different(b, 3, 1, 0.02), "%",
+                       "of pairs that are alike, 3 runs a side; at most 5");
+    pj_bench_truth_say(b, "alike_called_different_10", share_different(b, 10, 1, 0.02), "%",
+                       "the same, 10 runs a side");
     double spread = spread_for(0.03, 10);
-    report(b, "stated_power", 100 * PJ_POWER, "%", "for 3 % with 10 repeats a side");
-    report(b, "difference_of_3_percent_found", share_different(b, 10, 1.03, spread), "%",
-           "of pairs with that difference");
+    pj_bench_truth_say(b, "stated_power", 100 * PJ_POWER, "%", "for 3 % with 10 repeats a side");
+    pj_bench_truth_say(b, "difference_of_3_percent_found", share_different(b, 10, 1.03, spread),
+                       "%", "of pairs with that difference");
 }
 
 /* ---- anomalies ------------------------------------------------------------------------------ */
 
-typedef struct tokens {
-    double duration[TOKENS], energy[TOKENS], processor[TOKENS], clock[TOKENS], spread[TOKENS];
-    pj_anomaly_cause planted[TOKENS];
-} tokens;
-
-static void plant(bench *b, tokens *t, int i, double *power)
-{
-    static const pj_anomaly_cause causes[] = {PJ_CAUSE_DISTURBED, PJ_CAUSE_THROTTLED,
-                                              PJ_CAUSE_REAL};
-    double size = between(b, 1.3, 2.5);
-    t->planted[i] = causes[i / PLANTED_EVERY % 3];
-    t->duration[i] *= size;
-    if (t->planted[i] == PJ_CAUSE_DISTURBED) t->processor[i] /= size, *power *= 0.85;
-    if (t->planted[i] == PJ_CAUSE_THROTTLED) t->clock[i] = 0.7, *power *= 0.8;
-    if (t->planted[i] == PJ_CAUSE_REAL) t->spread[i] *= 1.5;
-}
-
-static void make_tokens(bench *b, tokens *t, bool with_anomalies)
-{
-    memset(t, 0, sizeof *t);
-    for (int i = 0; i < TOKENS; i++) {
-        double power = noisy(b, 30, 0.01);
-        t->duration[i] = noisy(b, 10 * (1 + 0.3 * i / TOKENS), 0.01);
-        t->processor[i] = 0.98;
-        t->clock[i] = 1;
-        t->spread[i] = noisy(b, 1, 0.02);
-        if (with_anomalies && i % PLANTED_EVERY == PLANTED_EVERY / 2) plant(b, t, i, &power);
-        t->energy[i] = t->duration[i] * power;
-    }
-}
-
-static size_t find(const tokens *t, pj_token_anomaly found[PJ_TOKEN_ANOMALIES_MAX])
-{
-    pj_token_figures f = {.count = TOKENS,
-                          .duration_ms = t->duration,
-                          .energy_mj = t->energy,
-                          .spread = t->spread,
-                          .processor_share = t->processor,
-                          .clock_share = t->clock};
-    return pj_token_anomalies_find(&f, 1, found, PJ_TOKEN_ANOMALIES_MAX);
-}
-
-static void bench_anomalies(bench *b, tokens *t)
+static void bench_anomalies(pj_bench_truth *b, pj_planted_tokens *t)
 {
     enum { RUNS = 40 };
-    double reported = 0, right = 0, caused = 0, idle = 0;
-    pj_token_anomaly found[PJ_TOKEN_ANOMALIES_MAX];
+    pj_planted_score planted = {0}, ordinary = {0}, flat = {0};
     for (int run = 0; run < RUNS; run++) {
-        make_tokens(b, t, true);
-        size_t n = find(t, found);
-        reported += (double)n;
-        for (size_t i = 0; i < n; i++) {
-            pj_anomaly_cause planted = t->planted[found[i].index];
-            right += planted != PJ_CAUSE_UNKNOWN;
-            caused += planted != PJ_CAUSE_UNKNOWN && planted == found[i].cause;
+        pj_planted_tokens_make(t, &b->random, true);
+        pj_planted_tokens_judge(t, &planted);
+        pj_planted_tokens_make(t, &b->random, false);
+        pj_planted_tokens_judge(t, &ordinary);
+        pj_planted_tokens_flat(t, &b->random, 0);
+        pj_planted_tokens_judge(t, &flat);
+    }
+    pj_bench_truth_say(b, "anomalies_recall", 100 * planted.right / (RUNS * PJ_PLANTED_ANOMALIES),
+                       "%", "of planted anomalies; at least 90");
+    pj_bench_truth_say(b, "anomalies_precision", 100 * planted.right / planted.reported, "%",
+                       "of what is reported; at least 90");
+    pj_bench_truth_say(b, "anomalies_cause_right", 100 * planted.caused / planted.right, "%",
+                       "of those found");
+    pj_bench_truth_say(b, "anomalies_without_any", ordinary.reported / RUNS, "",
+                       "reported per run of 400 ordinary tokens");
+    pj_bench_truth_say(b, "anomalies_on_flat_rails", flat.reported, "",
+                       "reported in 40 runs whose power never changes; none");
+}
+
+/* ---- advice --------------------------------------------------------------------------------- */
+
+static bool has_rule(const pj_advice *all, size_t speaking, const char *rule)
+{
+    for (size_t i = 0; i < speaking; i++)
+        if (strcmp(all[i].rule, rule) == 0) return true;
+    return false;
+}
+
+/* Every figure of the planted runs varies by 2 %. */
+static void bench_advice(pj_bench_truth *b)
+{
+    enum { RUNS = 200, MOST_RULES = 64 };
+    double runs = 0, found = 0, alone = 0, silent = 0, cases = 0;
+    pj_advice all[MOST_RULES];
+    pj_advice_facts f;
+    size_t speaking;
+    for (const pj_planted_advice *p = pj_planted_advices; p->rule; p++, cases++)
+        for (int i = 0; i < RUNS; i++, runs++) {
+            pj_planted_advice_none(&f);
+            p->plant(&f);
+            pj_planted_advice_vary(&f, &b->random, 0.02);
+            pj_advise(&f, all, &speaking);
+            found += has_rule(all, speaking, p->rule);
+            alone += has_rule(all, speaking, p->rule) && speaking == 1;
+            pj_planted_advice_none(&f);
+            pj_planted_advice_vary(&f, &b->random, 0.02);
+            pj_advise(&f, all, &speaking);
+            silent += speaking == 0;
         }
-        make_tokens(b, t, false);
-        idle += (double)find(t, found);
+    pj_bench_truth_say(b, "advice_rules", cases, "", "with a planted case each");
+    pj_bench_truth_say(b, "advice_found", 100 * found / runs, "%", "of planted cases");
+    pj_bench_truth_say(b, "advice_alone", 100 * alone / runs, "%", "of them without other advice");
+    pj_bench_truth_say(b, "advice_silent", 100 * silent / runs, "%",
+                       "of runs that leave nothing to advise");
+}
+
+/* ---- ablation ------------------------------------------------------------------------------- */
+
+/* Real runs of a small model on simulated sensors; each seed draws other powers. */
+static pj_status bench_ablation(pj_bench_truth *b, pj_error *err)
+{
+    enum { EXPERIMENTS = 3 };
+    pj_sim_parts_score s = {0};
+    pj_status status = PJ_OK;
+    for (int i = 0; i < EXPERIMENTS && status == PJ_OK; i++) {
+        char name[32], path[300];
+        json_t *view = NULL;
+        snprintf(name, sizeof name, "ablation-%d.db", i);
+        pj_bench_folder_database(name, path, sizeof path);
+        status = pj_sim_experiment_run(pj_sim_parts_plan, path, pj_random_u64(&b->random) % 100000,
+                                       NULL, NULL, &view, err);
+        if (status == PJ_OK) pj_sim_parts_judge(view, &s);
+        json_decref(view);
     }
-    report(b, "anomalies_recall", 100 * right / (RUNS * (double)TOKENS / PLANTED_EVERY), "%",
-           "of planted anomalies; at least 90");
-    report(b, "anomalies_precision", 100 * right / reported, "%", "of what is reported");
-    report(b, "anomalies_cause_right", 100 * caused / right, "%", "of those found");
-    report(b, "anomalies_without_any", idle / RUNS, "", "reported per run of 400 ordinary tokens");
-}
-
-/* ---- phases --------------------------------------------------------------------------------- */
-
-typedef struct trace {
-    double t_ms[READINGS], mw[READINGS];
-    uint8_t phase[READINGS];
-    size_t count;
-} trace;
-
-static void stretch(bench *b, trace *t, pj_phase phase, double readings, double mw, double noise)
-{
-    for (int i = 0; i < (int)readings && t->count < READINGS; i++) {
-        t->t_ms[t->count] = (double)t->count * 10;
-        t->mw[t->count] = noisy(b, mw, noise);
-        t->phase[t->count++] = (uint8_t)phase;
-    }
-}
-
-/* `o` 0: phases differ by more than twice the noise; 1: they overlap (decode may draw as much as
- * prefill, prompts are cached, preparation is busy). */
-static void make_request(bench *b, trace *t, double idle, double top, double noise, double o)
-{
-    double pre = between(b, 0.25 - 0.15 * o, 0.25 + 0.65 * o);
-    double decode = between(b, 0.5 - 0.1 * o, 0.7 + 0.3 * o),
-           post = between(b, 0.15 - 0.15 * o, 0.15 + 0.35 * o);
-    if (between(b, 0, 1) < 0.7 - 0.1 * o)
-        stretch(b, t, PJ_PHASE_PRE_INFERENCE, between(b, 8, 40 + 40 * o), idle + pre * (top - idle),
-                noise);
-    if (between(b, 0, 1) > 0.3 * o)
-        stretch(b, t, PJ_PHASE_PREFILL, between(b, 10 - 4 * o, 60 + 90 * o),
-                top * between(b, 0.95 - 0.25 * o, 1.05), noise);
-    stretch(b, t, PJ_PHASE_DECODE, between(b, 60 - 40 * o, 300 - 100 * o),
-            idle + decode * (top - idle), noise);
-    if (between(b, 0, 1) < 0.5)
-        stretch(b, t, PJ_PHASE_POST_INFERENCE, between(b, 8, 20 + 20 * o),
-                idle + post * (top - idle), noise);
-    if (between(b, 0, 1) > 0.3 * o)
-        stretch(b, t, PJ_PHASE_IDLE, between(b, 20 - 10 * o, 80 + 40 * o), idle, noise);
-}
-
-static void make_trace(bench *b, trace *t, double overlap)
-{
-    double idle = between(b, 3e3, 60e3), top = idle * between(b, 3 - overlap, 8 - 2 * overlap);
-    double noise = between(b, 0.01 + 0.01 * overlap, 0.05 + 0.03 * overlap);
-    t->count = 0;
-    stretch(b, t, PJ_PHASE_IDLE, between(b, 20, 80), idle, noise);
-    for (int requests = 1 + (int)between(b, 0, 3); requests > 0; requests--)
-        make_request(b, t, idle, top, noise, overlap);
-}
-
-typedef struct phase_score {
-    double all, right, near_90, near_90_right;
-} phase_score;
-
-static void judge_trace(const trace *t, const pj_phase_model *model, phase_score *s)
-{
-    uint8_t phase[READINGS];
-    double confidence[READINGS];
-    pj_phase_trace untagged = {t->t_ms, t->mw, t->count, NAN, NULL};
-    pj_phases_detect(&untagged, model, phase, confidence);
-    for (size_t i = 0; i < t->count; i++) {
-        bool right = phase[i] == t->phase[i], near = confidence[i] >= 0.85 && confidence[i] < 0.95;
-        s->all++, s->right += right;
-        s->near_90 += near, s->near_90_right += near && right;
-    }
-}
-
-static bool score_phases(bench *b, double overlap, phase_score *s)
-{
-    enum { TRAIN = 200, TEST = 200 };
-    trace *train = pj_alloc(TRAIN + 1, sizeof *train);
-    pj_phase_trace *tagged = pj_alloc(TRAIN, sizeof *tagged);
-    pj_phase_model model;
-    bool ok = train && tagged;
-    *s = (phase_score){0};
-    for (int i = 0; i < TRAIN && ok; i++) {
-        make_trace(b, &train[i], overlap);
-        tagged[i] =
-            (pj_phase_trace){train[i].t_ms, train[i].mw, train[i].count, NAN, train[i].phase};
-    }
-    ok = ok && pj_phase_model_train(tagged, TRAIN, &model);
-    for (int i = 0; i < TEST && ok; i++) {
-        make_trace(b, &train[TRAIN], overlap);
-        judge_trace(&train[TRAIN], &model, s);
-    }
-    pj_free(train);
-    pj_free(tagged);
-    return ok;
-}
-
-/* Sensors of 1, 20 and 100 ms. A sensor of 1 ms takes most of the time and has samples enough, but
- * the samples of a segment are right or wrong together, so that only many requests tell how well
- * the confidence is calibrated. */
-static bool bench_simulated_phases(bench *b)
-{
-    enum { MACHINES = 30 };
-    static const struct {
-        const char *preset;
-        double stretch;
-        int machines;
-    } sensors[] = {{"rapl", 1, 1},
-                   {"nvml-volta", 1, MACHINES},
-                   {"apple", 4, MACHINES},
-                   {"nvml-ampere-average", 4, MACHINES}};
-    pj_error err;
-    for (size_t i = 0; i < sizeof sensors / sizeof *sensors; i++) {
-        pj_sim_phase_score s = {0};
-        char key[64];
-        for (int k = 0; k < sensors[i].machines; k++) {
-            uint64_t seed = pj_random_u64(&b->random) % 100000;
-            if (pj_sim_phases_judge(sensors[i].preset, seed, sensors[i].stretch, &s, &err) != PJ_OK)
-                return false;
-        }
-        snprintf(key, sizeof key, "phases_right_sim_%s", sensors[i].preset);
-        report(b, key, 100 * s.clear_right / s.clear, "%",
-               "of a simulated sensor's samples, as phases_right; at least 95");
-        if (sensors[i].machines < MACHINES) continue;
-        snprintf(key, sizeof key, "at_90_percent_sim_%s", sensors[i].preset);
-        report(b, key, 100 * s.near_90_right / s.near_90, "%",
-               "of its samples with a confidence of 85 to 95 %");
-    }
-    return true;
-}
-
-static bool bench_phases(bench *b)
-{
-    phase_score clear, overlapping;
-    if (!score_phases(b, 0, &clear) || !score_phases(b, 1, &overlapping)) return false;
-    report(b, "phases_right", 100 * clear.right / clear.all, "%",
-           "of samples, where phases differ by twice the noise; at least 95");
-    report(b, "phases_right_overlapping", 100 * overlapping.right / overlapping.all, "%",
-           "where decode may be as hot as prefill");
-    report(b, "phases_at_90_percent_right", 100 * overlapping.near_90_right / overlapping.near_90,
-           "%", "of samples with a confidence of 85 to 95 %");
-    return bench_simulated_phases(b);
+    if (status != PJ_OK) return status;
+    pj_bench_truth_say(b, "ablation_difference_held", 100 * s.difference_held / s.difference, "%",
+                       "of intervals of differences of runs hold the planted energy");
+    pj_bench_truth_say(b, "ablation_attributed_held", 100 * s.attributed_held / s.attributed, "%",
+                       "of intervals of attribution hold it");
+    pj_bench_truth_say(b, "ablation_intervals", s.difference + s.attributed, "",
+                       "of 12 parts; the others are below what the sensor resolves");
+    return PJ_OK;
 }
 
 /* ---- prediction ----------------------------------------------------------------------------- */
 
 /* A machine whose time is a smooth maximum of compute and memory time, which differs slightly from
  * the fitted model. */
-static void make_known(bench *b, pj_known_run *run)
+static void make_known(pj_bench_truth *b, pj_known_run *run)
 {
     static const double parameters[] = {0.14e9, 0.36e9, 0.5e9, 1.1e9, 1.7e9, 3e9};
-    double p = parameters[(int)between(b, 0, 6)], bytes = between(b, 0, 1) < 0.5 ? 2 : 1.0625;
-    double batch = exp2(floor(between(b, 0, 4))), input = floor(16 * pow(128, between(b, 0, 1)));
-    double output = floor(16 * pow(32, between(b, 0, 1))), context = input + output / 2;
+    double p = parameters[(int)pj_bench_truth_between(b, 0, 6)],
+           bytes = pj_bench_truth_between(b, 0, 1) < 0.5 ? 2 : 1.0625;
+    double batch = exp2(floor(pj_bench_truth_between(b, 0, 4))),
+           input = floor(16 * pow(128, pj_bench_truth_between(b, 0, 1)));
+    double output = floor(16 * pow(32, pj_bench_truth_between(b, 0, 1))),
+           context = input + output / 2;
     run->work = (pj_request_work){p * bytes, 2 * p, p / 2e4, p / 1e4, input, output, batch};
     double prefill = batch * input * 2 * p + batch * p / 1e4 * input * input / 2;
     double flops = batch * (2 * p + p / 1e4 * context),
            read = p * bytes + batch * p / 2e4 * context;
     double step = pow(pow(flops / 2e12, 6) + pow(read / 4e10, 6), 1.0 / 6) + 2e-5;
     double seconds = prefill / 1.5e12 + (output - 1) * step;
-    run->joules = noisy(b,
-                        20 * seconds + 8e-12 * (prefill + (output - 1) * flops) +
-                            3e-10 * (output - 1) * read + 0.02,
-                        0.02);
-    run->seconds = noisy(b, seconds, 0.02);
+    run->joules = pj_bench_truth_noisy(b,
+                                       20 * seconds + 8e-12 * (prefill + (output - 1) * flops) +
+                                           3e-10 * (output - 1) * read + 0.02,
+                                       0.02);
+    run->seconds = pj_bench_truth_noisy(b, seconds, 0.02);
 }
 
-static void bench_prediction(bench *b)
+static void bench_prediction(pj_bench_truth *b)
 {
     enum { MACHINES = 8 };
     pj_known_run runs[KNOWN], others[KNOWN];
@@ -340,37 +220,54 @@ static void bench_prediction(bench *b)
         }
     }
     pj_sort_doubles(errors, (size_t)n);
-    report(b, "prediction_median_error", 100 * errors[n / 2], "%",
-           "of runs left out, 6 shapes, two types; at most 5");
-    report(b, "prediction_coverage", 100 * held / n, "%", "of 95 % intervals; 90 to 98");
-    report(b, "prediction_refused", 100 * refused / (MACHINES * KNOWN), "%",
-           "as outside of what was seen");
+    pj_bench_truth_say(b, "prediction_median_error", 100 * errors[n / 2], "%",
+                       "of runs left out, 6 shapes, two types; at most 5");
+    pj_bench_truth_say(b, "prediction_coverage", 100 * held / n, "%",
+                       "of 95 % intervals; 90 to 98");
+    pj_bench_truth_say(b, "prediction_refused", 100 * refused / (MACHINES * KNOWN), "%",
+                       "as outside of what was seen");
 }
 
 /* ---- the command ---------------------------------------------------------------------------- */
 
-static bool run_all(bench *b)
+typedef struct analysis_args {
+    int64_t seed, runs;
+    const char *fixtures, *folder;
+} analysis_args;
+
+static pj_status run_all(pj_bench_truth *b, const analysis_args *a, pj_error *err)
 {
-    tokens *t = pj_alloc(1, sizeof *t);
-    if (!t) return false;
+    pj_planted_tokens *t = pj_alloc(1, sizeof *t);
+    if (!t) return pj_fail_memory(err, "the benchmark");
     int64_t begin_ns = pj_clock_ns();
     bench_comparison(b);
     bench_anomalies(b, t);
-    bool ok = bench_phases(b);
+    bench_advice(b);
     bench_prediction(b);
-    report(b, "seconds", (double)(pj_clock_ns() - begin_ns) / 1e9, "s", "for all of this");
     pj_free(t);
-    return ok;
+    pj_status status = bench_ablation(b, err);
+    if (status == PJ_OK) status = pj_bench_truth_phases(b, err);
+    if (status == PJ_OK && a->fixtures) status = pj_bench_truth_recorded(b, a->fixtures, err);
+    if (status == PJ_OK && a->runs) status = pj_bench_truth_times(b, (uint32_t)a->runs, err);
+    pj_bench_truth_say(b, "seconds", (double)(pj_clock_ns() - begin_ns) / 1e9, "s",
+                       "for all of this");
+    return status;
 }
 
 static int run_bench_analysis(const pj_command *command, int argc, char **argv)
 {
-    bench b = {.rounds = 1000};
-    int64_t seed = 1;
+    pj_bench_truth b = {.rounds = 1000};
+    analysis_args a = {.seed = 1, .runs = 10000};
     bool as_json = false;
     const pj_option options[] = {
         {"rounds", 0, PJ_OPTION_INT, &b.rounds, "N", "pairs of each comparison (1000)", 10, 1e6},
-        {"seed", 0, PJ_OPTION_INT, &seed, "N", "of the planted data (1)", 0, 9e15},
+        {"seed", 0, PJ_OPTION_INT, &a.seed, "N", "of the planted data (1)", 0, 9e15},
+        {"runs", 0, PJ_OPTION_INT, &a.runs, "N",
+         "runs of the database over which each analysis is timed (10,000); 0: none", 0, 1e6},
+        {"fixtures", 0, PJ_OPTION_TEXT, &a.fixtures, "DIR",
+         "recordings to judge, too: nvml/traces and llm-energy/dos-group in this folder"},
+        {"folder", 0, PJ_OPTION_TEXT, &a.folder, "DIR",
+         "where databases are made (default $TMPDIR or /tmp)"},
         {"json", 0, PJ_OPTION_FLAG, &as_json, NULL, "one object"},
         {0}};
     int positional;
@@ -383,27 +280,31 @@ static int run_bench_analysis(const pj_command *command, int argc, char **argv)
     pj_buffer_init(&out, 1 << 16);
     pj_json_init(&json, &out);
     b.json = as_json ? &json : NULL;
-    b.random.state = (uint64_t)seed;
+    b.random.state = (uint64_t)a.seed;
     if (as_json) pj_json_object_begin(&json);
-    bool ok = run_all(&b);
+    pj_status status = pj_bench_folder_open(a.folder, &err);
+    if (status == PJ_OK) status = run_all(&b, &a, &err);
+    pj_bench_folder_remove();
     if (as_json) {
         pj_json_object_end(&json);
-        if (ok) printf("%s\n", pj_buffer_get(&out));
+        if (status == PJ_OK) printf("%s\n", pj_buffer_get(&out));
     }
     pj_buffer_fini(&out);
-    if (ok) return PJ_EXIT_OK;
-    pj_fail_memory(&err, "the benchmark");
-    return pj_command_failed(command, &err);
+    return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
 }
 
 const pj_command pj_bench_analysis = {
     .name = "bench analysis",
-    .summary = "comparison, anomalies, phases and prediction on planted truth",
+    .summary = "the analysis of stored runs on planted truth, and its speed",
     .run = run_bench_analysis,
     .usage = "[options]",
     .text = "Makes random data whose answer is known and prints how often the analysis is right: "
-            "pairs of runs that are alike or differ by 3 %, tokens with planted anomalies, power "
-            "traces whose phases were removed, and requests on machines with planted costs. The "
-            "same seed gives the same figures.",
-    .examples = "perjoule bench analysis\nperjoule bench analysis --rounds 10000 --seed 2 --json\n",
+            "pairs of runs that are alike or differ by 3 %, tokens with planted anomalies, runs "
+            "with a planted reason for advice, requests on machines with planted costs, parts left "
+            "out of real runs on simulated sensors, and power traces whose phases were removed. "
+            "With --fixtures, recorded traces and runs, too. Then the time of each analysis over a "
+            "database of 10,000 runs. The same seed gives the same figures, but for the real runs "
+            "and the times.",
+    .examples = "perjoule bench analysis\nperjoule bench analysis --rounds 10000 --seed 2 --json\n"
+                "perjoule bench analysis --runs 0\n",
 };

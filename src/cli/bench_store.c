@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/ids.h"
 #include "base/json.h"
+#include "cli/bench_folder.h"
 #include "cli/bench_store_run.h"
 #include "cli/bench_store_writers.h"
 #include "cli/options.h"
@@ -14,14 +15,10 @@
 #include "profile/insight.h"
 #include "profile/known_runs.h"
 
-#include <errno.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 /* ---- measuring --------------------------------------------------------------------------------
  */
@@ -269,55 +266,11 @@ static pj_status bench_lists(bench *b, pj_error *err)
     return status;
 }
 
-/* The benchmark's files, in a form that a signal handler can use. */
-enum { MADE_FILES = 10 };
-static struct made_files {
-    char folder[200], spools[300], files[MADE_FILES][300];
-} made;
-
-static void name_files(const bench *b, const char *folder)
-{
-    static const char *const suffixes[] = {"",           "-wal",           "-shm",
-                                           ".yardstick", ".yardstick-wal", ".yardstick-shm"};
-    int count = 0;
-    snprintf(made.folder, sizeof made.folder, "%s", folder);
-    snprintf(made.spools, sizeof made.spools, "%s/spool", folder);
-    for (int i = 0; i < 6; i++)
-        snprintf(made.files[count++], sizeof made.files[0], "%s%s", b->path, suffixes[i]);
-    for (int i = 0; i < 3; i++)
-        snprintf(made.files[count++], sizeof made.files[0], "%s%s", b->real_path, suffixes[i]);
-}
-
-static void remove_files(void)
-{
-    for (int i = 0; i < MADE_FILES; i++)
-        if (made.files[i][0]) unlink(made.files[i]);
-    rmdir(made.spools);
-    rmdir(made.folder);
-}
-
-/* Deletes the files on Ctrl-C: half a gigabyte should not stay behind. */
-static void remove_and_die(int number)
-{
-    remove_files();
-    _exit(number == SIGINT ? PJ_EXIT_INTERRUPTED : 128 + number);
-}
-
-static void watch_signals(void)
-{
-    struct sigaction action = {.sa_handler = remove_and_die};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
-}
-
 /* ---- a real run --------------------------------------------------------------------------- */
 
 static void note_run(void *context, const char *run_id)
 {
-    (void)context;
-    snprintf(made.files[MADE_FILES - 1], sizeof made.files[0], "%s/%s.spool", made.spools, run_id);
+    pj_bench_folder_note_run(((bench *)context)->real_path, run_id);
 }
 
 static void note_token(void *context, const pj_generated *token)
@@ -379,16 +332,12 @@ static pj_status bench_real(bench *b, pj_error *err)
 
 static pj_status open_folder(bench *b, const char *folder_option, pj_error *err)
 {
-    char folder[200];
-    const char *base = folder_option ? folder_option : getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%.150s/perjoule-bench-XXXXXX", base ? base : "/tmp");
-    if (!mkdtemp(folder))
-        return pj_fail_errno(err, errno, "can't make a folder for the bench in %s",
-                             base ? base : "/tmp");
-    snprintf(b->path, sizeof b->path, "%s/bench.db", folder);
-    snprintf(b->real_path, sizeof b->real_path, "%s/real.db", folder);
-    name_files(b, folder);
-    watch_signals();
+    char yardstick[300];
+    pj_status status = pj_bench_folder_open(folder_option, err);
+    if (status != PJ_OK) return status;
+    pj_bench_folder_database("bench.db", b->path, sizeof b->path);
+    pj_bench_folder_database("bench.db.yardstick", yardstick, sizeof yardstick);
+    pj_bench_folder_database("real.db", b->real_path, sizeof b->real_path);
     return PJ_OK;
 }
 
@@ -448,7 +397,7 @@ static void finish(bench *b, pj_status status, bool keep, pj_buffer *out)
         printf("%s\n", pj_buffer_get(out));
     }
     pj_store_close(b->store);
-    if (!b->server && (!keep || status != PJ_OK)) remove_files();
+    if (!b->server && (!keep || status != PJ_OK)) pj_bench_folder_remove();
 }
 
 static int run_bench_store(const pj_command *command, int argc, char **argv)

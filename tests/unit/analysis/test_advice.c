@@ -1,5 +1,5 @@
 /* Advice on constructed runs: each triggers its rule, and only that rule. */
-#include "analysis/advice.h"
+#include "analysis/planted_advice.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -10,56 +10,21 @@
 
 #include <cmocka.h>
 
-/* A run without advice: 4-bit weights, a batch, a sensor with little noise and a short interval. */
 static pj_advice_facts nothing(void)
 {
-    return (pj_advice_facts){
-        .run_id = "01989c2e-7d1a-7c3e-9b8f-0123456789ab",
-        .model = "models/demo",
-        .engine = "perjoule",
-        .dtype = "q4_0",
-        .prompt = "'The kettle'",
-        .own_engine = true,
-        .has_energy = true,
-        .input_tokens = 64,
-        .output_tokens = 128,
-        .batch = 1,
-        .threads = 8,
-        .request_mj = 10000,
-        .total_mj = 10100,
-        .load_mj = NAN,
-        .prefill_mj = 3000,
-        .decode_mj = 7000,
-        .prefill_ms = 100,
-        .decode_ms = 400,
-        .relative_sd = 0.01,
-        .idle_mw = 5000,
-        .decode_flops = 1e12, /* not memory-bound: as fast per FLOP as prefill */
-        .decode_bytes = 1e10,
-        .weight_bytes = 9e9,
-        .cache_bytes = 1e9,
-        .matrix_mj = 6000,
-        .head_mj = 500,
-        .attention_mj = 600,
-        .prefill_flops = 2.5e11,
-        .model_bytes = 1e9,
-        .memory_bytes = 16e9,
-        .kv_bytes_per_token = 1e5,
-        .context = 4096,
-        .kv_type = "f16",
-        .parameters = 1e9,
-        .disturbed_share = 0.01,
-        .throttled_share = 0,
-        .power_mw = 20000,
-        .power_limit_mw = NAN,
-        .interval = 0.05,
-        .interval_calibrated = NAN,
-        .prefix_share = NAN,
-        .smaller_parameters = NAN,
-        .g_per_kwh = NAN,
-        .lowest_region = "Iceland",
-        .lowest_g_per_kwh = 28,
-    };
+    pj_advice_facts f;
+    pj_planted_advice_none(&f);
+    return f;
+}
+
+static pj_advice_facts planted(const char *rule)
+{
+    pj_advice_facts f = nothing();
+    const pj_planted_advice *p = pj_planted_advices;
+    while (p->rule && strcmp(p->rule, rule) != 0) p++;
+    assert_non_null(p->rule);
+    p->plant(&f);
+    return f;
 }
 
 static const pj_advice *only(const pj_advice_facts *f, const char *rule)
@@ -81,26 +46,6 @@ static const pj_advice *only(const pj_advice_facts *f, const char *rule)
     return &all[0];
 }
 
-static void add_neighbour(pj_advice_facts *f, uint32_t threads, uint32_t batch, const char *dtype,
-                          double ratio)
-{
-    pj_advice_neighbour *n = &f->neighbours[f->neighbour_count++];
-    *n = (pj_advice_neighbour){.threads = threads,
-                               .batch = batch,
-                               .n = 5,
-                               .ratio = ratio,
-                               .lo = ratio * 0.98,
-                               .hi = ratio * 1.02,
-                               .speed = 1,
-                               .power = ratio};
-    snprintf(n->dtype, sizeof n->dtype, "%s", dtype);
-}
-
-static void make_bytes_bound(pj_advice_facts *f)
-{
-    f->decode_flops = 2e10; /* a twentieth of prefill's FLOP/s */
-}
-
 static void a_good_run_is_left_alone(void **state)
 {
     pj_advice_facts f = nothing();
@@ -108,47 +53,55 @@ static void a_good_run_is_left_alone(void **state)
     assert_true(pj_advice_rules() >= 12);
 }
 
+/* Also when every figure is a little different. */
+static void planted_cases_find_theirs_and_only_theirs(void **state)
+{
+    pj_random random = {3};
+    size_t cases = 0;
+    for (const pj_planted_advice *p = pj_planted_advices; p->rule; p++, cases++)
+        for (int i = 0; i < 50; i++) {
+            pj_advice_facts f = nothing();
+            p->plant(&f);
+            if (i) pj_planted_advice_vary(&f, &random, 0.02);
+            only(&f, p->rule);
+        }
+    assert_int_equal(cases, pj_advice_rules());
+}
+
 static void load_of_a_model_in_use(void **state)
 {
-    pj_advice_facts f = nothing();
-    f.load_mj = 4000;
-    f.total_mj = 14000;
-    only(&f, NULL); /* it may never be run again */
-    f.same_model_last_hour = 3;
+    pj_advice_facts f = planted("keep-resident");
     const pj_advice *a = only(&f, "keep-resident");
     assert_true(fabs(a->share * a->mj - 4000) < 1e-6);
     assert_string_equal(a->of, "total");
+    f.same_model_last_hour = 0;
+    only(&f, NULL); /* it may never be run again */
 }
 
 static void batches(void **state)
 {
-    pj_advice_facts f = nothing();
-    make_bytes_bound(&f);
+    pj_advice_facts f = planted("batch-up");
     const pj_advice *a = only(&f, "batch-up");
     assert_true(a->hi <= 0.5 * 0.6 + 1e-12); /* half of the components that read weights */
     assert_string_equal(a->basis, "predicted");
-    f.memory_bytes = 1.1e9;
-    only(&f, NULL); /* no room to grow */
-    f = nothing();
-    f.batch = 16;
+    pj_planted_no_room(&f);
     only(&f, NULL);
-    add_neighbour(&f, 8, 4, "q4_0", 0.8);
+    f = planted("batch-down");
     a = only(&f, "batch-down");
     assert_string_equal(a->basis, "observed");
     f.neighbours[0].ratio = f.neighbours[0].lo = f.neighbours[0].hi = 1.1;
+    only(&f, NULL);
+    f.neighbour_count = 0;
     only(&f, NULL);
 }
 
 /* 16-bit weights in a batch that cannot grow. */
 static void weights_in_many_bits(void **state)
 {
-    pj_advice_facts f = nothing();
-    make_bytes_bound(&f);
-    f.memory_bytes = 1.1e9;
-    f.dtype = "bf16";
+    pj_advice_facts f = planted("dtype");
     const pj_advice *a = only(&f, "dtype");
     assert_non_null(strstr(a->test, "--dtypes bf16,q8_0"));
-    add_neighbour(&f, 8, 1, "q8_0", 0.99);
+    pj_planted_neighbour(&f, 8, 1, "q8_0", 0.99);
     only(&f, NULL); /* measured: it saves nothing */
     f.neighbours[0].ratio = 0.6;
     f.neighbours[0].lo = 0.58;
@@ -161,55 +114,36 @@ static void weights_in_many_bits(void **state)
 
 static void a_large_vocabulary(void **state)
 {
-    pj_advice_facts f = nothing();
-    f.dtype = "bf16";
-    f.head_mj = 3000;
-    only(&f, "head");
+    pj_advice_facts f = planted("head");
     f.dtype = "q8_0";
     only(&f, NULL);
 }
 
 static void threads_beyond_the_bandwidth(void **state)
 {
-    pj_advice_facts f = nothing();
-    add_neighbour(&f, 4, 1, "q4_0", 0.7);
-    f.neighbours[0].speed = 0.98;
-    only(&f, "threads");
+    pj_advice_facts f = planted("threads");
     f.neighbours[0].speed = 0.5; /* speed fell in proportion to threads: they were useful */
     only(&f, NULL);
 }
 
 static void prompts_that_repeat(void **state)
 {
-    pj_advice_facts f = nothing();
-    f.prefill_mj = 9000;
-    f.decode_mj = 1000;
-    f.matrix_mj = 900;
-    f.head_mj = 10;
+    pj_advice_facts f = planted("prompt");
+    f.prefix_runs = 0;
+    f.prefix_share = NAN;
     only(&f, NULL);
-    f.prefix_share = 0.8;
-    f.prefix_runs = 12;
-    only(&f, "prompt");
 }
 
 static void a_wide_cache(void **state)
 {
-    pj_advice_facts f = nothing();
-    f.cache_bytes = 6e9;
-    f.attention_mj = 3000;
+    pj_advice_facts f = planted("kv-precision");
+    f.kv_type = "f16";
     only(&f, NULL); /* 16 bits are the fewest */
-    f.kv_type = "f32";
-    only(&f, "kv-precision");
 }
 
 static void a_smaller_model_of_the_same_words(void **state)
 {
-    pj_advice_facts f = nothing();
-    make_bytes_bound(&f);
-    f.memory_bytes = 1.1e9;
-    f.smaller_model = "small";
-    f.smaller_parameters = 0.05e9;
-    only(&f, "speculate");
+    pj_advice_facts f = planted("speculate");
     f.smaller_parameters = 0.5e9;
     only(&f, NULL);
     f.smaller_parameters = 0.05e9;
@@ -219,48 +153,34 @@ static void a_smaller_model_of_the_same_words(void **state)
 
 static void machines_that_spoil_figures(void **state)
 {
-    pj_advice_facts f = nothing();
-    f.disturbed_share = 0.3;
+    pj_advice_facts f = planted("disturbed");
     const pj_advice *a = only(&f, "disturbed");
     assert_true(isnan(a->share) && a->limits);
-    f = nothing();
-    f.throttled_share = 0.2;
-    only(&f, "throttled");
-    f = nothing();
-    f.interval = 0.6;
-    only(&f, "calibrate");
+    f = planted("calibrate");
     f.interval_calibrated = 0.58;
     only(&f, NULL);
 }
 
 static void a_card_at_its_limit(void **state)
 {
-    pj_advice_facts f = nothing();
-    make_bytes_bound(&f);
-    f.memory_bytes = 1.1e9;
-    f.power_limit_mw = 21000;
-    only(&f, "power-limit");
+    pj_advice_facts f = planted("power-limit");
     f.power_limit_mw = 60000;
     only(&f, NULL);
 }
 
 static void a_machine_that_waits(void **state)
 {
-    pj_advice_facts f = nothing();
-    f.window_ms = 3000e3;
-    f.window_busy_ms = 100e3;
-    f.window_runs = 20;
+    pj_advice_facts f = planted("idle");
+    f.window_prompts = 0;
     only(&f, NULL); /* the same prompt repeated is a measurement, not a workload */
     f.window_prompts = 15;
-    only(&f, "idle");
     f.window_busy_ms = 2800e3;
     only(&f, NULL);
 }
 
 static void grams_only_when_asked(void **state)
 {
-    pj_advice_facts f = nothing();
-    f.g_per_kwh = 500;
+    pj_advice_facts f = planted("region");
     const pj_advice *a = only(&f, "region");
     assert_string_equal(a->of, "co2");
     f.g_per_kwh = 40;
@@ -271,7 +191,7 @@ static void grams_only_when_asked(void **state)
 static void no_energy_no_savings(void **state)
 {
     pj_advice_facts f = nothing();
-    make_bytes_bound(&f);
+    pj_planted_bytes_bound(&f);
     f.dtype = "bf16";
     f.has_energy = false;
     f.request_mj = f.total_mj = f.prefill_mj = f.decode_mj = f.matrix_mj = f.head_mj =
@@ -287,7 +207,7 @@ static void order(void **state)
     pj_advice all[32];
     size_t speaking;
     pj_advice_facts f = nothing();
-    make_bytes_bound(&f);
+    pj_planted_bytes_bound(&f);
     f.dtype = "f32";
     f.disturbed_share = 0.2;
     f.smaller_model = "small";
@@ -303,6 +223,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_good_run_is_left_alone),
+        cmocka_unit_test(planted_cases_find_theirs_and_only_theirs),
         cmocka_unit_test(load_of_a_model_in_use),
         cmocka_unit_test(batches),
         cmocka_unit_test(weights_in_many_bits),

@@ -1,7 +1,7 @@
 /* Anomalous tokens: planted ones are found with their cause, flat rails have none, and the sensor's
  * resolution is a lower bound of the threshold. */
 #include "analysis/forest.h"
-#include "analysis/token_anomalies.h"
+#include "analysis/planted_tokens.h"
 #include "base/random.h"
 
 #include <math.h>
@@ -11,89 +11,34 @@
 
 #include <cmocka.h>
 
-enum { TOKENS = 400, PLANTED = 8, RUNS = 40 };
-
-typedef struct made {
-    double duration[TOKENS], energy[TOKENS], attention[TOKENS], spread[TOKENS], processor[TOKENS],
-        faults[TOKENS], clock[TOKENS];
-    pj_anomaly_cause planted[TOKENS];
-} made;
-
-/* Work growing with the position, 1 % noise, and every 50 tokens an anomaly of a given cause. */
-static void make(made *m, pj_random *r, double noise)
-{
-    static const pj_anomaly_cause kinds[] = {PJ_CAUSE_DISTURBED, PJ_CAUSE_THROTTLED,
-                                             PJ_CAUSE_FAULTS, PJ_CAUSE_REAL};
-    memset(m, 0, sizeof *m);
-    for (int i = 0; i < TOKENS; i++) {
-        double grown = 1 + 0.3 * i / TOKENS, power = 30 * (1 + noise * pj_random_normal(r));
-        m->duration[i] = 10 * grown * (1 + noise * pj_random_normal(r));
-        m->attention[i] = 0.3 + 0.01 * pj_random_normal(r);
-        m->spread[i] = 1 + 0.02 * pj_random_normal(r);
-        m->processor[i] = 0.98;
-        m->clock[i] = 1;
-        if (i % 50 == 25) {
-            double size = 1.5 + pj_random_unit(r);
-            m->planted[i] = kinds[i / 50 % 4];
-            m->duration[i] *= size;
-            if (m->planted[i] == PJ_CAUSE_DISTURBED) m->processor[i] = 0.98 / size, power *= 0.8;
-            if (m->planted[i] == PJ_CAUSE_THROTTLED) m->clock[i] = 0.7, power *= 0.8;
-            if (m->planted[i] == PJ_CAUSE_FAULTS) m->faults[i] = 300;
-            if (m->planted[i] == PJ_CAUSE_REAL) m->spread[i] *= 1.5, m->attention[i] += 0.2;
-        }
-        m->energy[i] = m->duration[i] * power;
-    }
-}
-
-static pj_token_figures figures_of(const made *m)
-{
-    return (pj_token_figures){.count = TOKENS,
-                              .duration_ms = m->duration,
-                              .energy_mj = m->energy,
-                              .attention_share = m->attention,
-                              .spread = m->spread,
-                              .processor_share = m->processor,
-                              .faults = m->faults,
-                              .clock_share = m->clock};
-}
+enum { RUNS = 40 };
 
 static void planted_anomalies_are_found(void **state)
 {
-    static made m;
+    static pj_planted_tokens tokens;
     pj_random r = {11};
-    int right = 0, reported = 0, caused = 0;
+    pj_planted_score score = {0};
     for (int run = 0; run < RUNS; run++) {
-        pj_token_anomaly found[PJ_TOKEN_ANOMALIES_MAX];
-        make(&m, &r, 0.01);
-        pj_token_figures f = figures_of(&m);
-        size_t n = pj_token_anomalies_find(&f, 1, found, PJ_TOKEN_ANOMALIES_MAX);
-        reported += (int)n;
-        for (size_t i = 0; i < n; i++) {
-            right += m.planted[found[i].index] != PJ_CAUSE_UNKNOWN;
-            caused += m.planted[found[i].index] != PJ_CAUSE_UNKNOWN &&
-                      found[i].cause == m.planted[found[i].index];
-        }
+        pj_planted_tokens_make(&tokens, &r, true);
+        pj_planted_tokens_judge(&tokens, &score);
     }
-    double recall = (double)right / (RUNS * PLANTED), precision = (double)right / reported;
-    print_message("recall %.3f, precision %.3f, cause right %.3f\n", recall, precision,
-                  (double)caused / right);
-    assert_true(recall >= 0.9 && precision >= 0.9);
-    assert_true(caused >= 0.9 * right);
+    double recall = score.right / (RUNS * PJ_PLANTED_ANOMALIES);
+    double precision = score.right / score.reported, caused = score.caused / score.right;
+    print_message("recall %.3f, precision %.3f, cause right %.3f\n", recall, precision, caused);
+    assert_true(recall >= 0.9 && precision >= 0.9 && caused >= 0.9);
 }
 
 static void flat_rails_have_none(void **state)
 {
-    static made m;
+    static pj_planted_tokens tokens;
     pj_random r = {5};
     pj_token_anomaly found[PJ_TOKEN_ANOMALIES_MAX];
-    for (int i = 0; i < TOKENS; i++) {
-        m.duration[i] = 10;
-        m.energy[i] = 300 * (1 + 1e-12 * pj_random_normal(&r));
-    }
-    pj_token_figures f = {.count = TOKENS, .duration_ms = m.duration, .energy_mj = m.energy};
+    pj_token_figures f;
+    pj_planted_tokens_flat(&tokens, &r, 0);
+    f = pj_planted_tokens_figures(&tokens);
     assert_int_equal(pj_token_anomalies_find(&f, 1, found, PJ_TOKEN_ANOMALIES_MAX), 0);
     /* Quantisation steps of the sensor count as noise. */
-    for (int i = 0; i < TOKENS; i++) m.energy[i] = 300 + (i % 97 == 50 ? 20 : 0);
+    pj_planted_tokens_flat(&tokens, &r, 20);
     assert_true(pj_token_anomalies_find(&f, 1, found, PJ_TOKEN_ANOMALIES_MAX) > 0);
     f.resolution_mj = 20;
     assert_int_equal(pj_token_anomalies_find(&f, 1, found, PJ_TOKEN_ANOMALIES_MAX), 0);
@@ -101,21 +46,16 @@ static void flat_rails_have_none(void **state)
 
 static void ordinary_runs_have_few(void **state)
 {
-    static made m;
+    static pj_planted_tokens tokens;
     pj_random r = {17};
-    int false_ones = 0;
+    pj_planted_score score = {0};
     for (int run = 0; run < RUNS; run++) {
-        pj_token_anomaly found[PJ_TOKEN_ANOMALIES_MAX];
-        make(&m, &r, 0.01);
-        for (int i = 25; i < TOKENS; i += 50) {
-            m.duration[i] = m.duration[i - 1], m.energy[i] = m.energy[i - 1];
-            m.spread[i] = 1, m.attention[i] = 0.3;
-        }
-        pj_token_figures f = figures_of(&m);
-        false_ones += (int)pj_token_anomalies_find(&f, 1, found, PJ_TOKEN_ANOMALIES_MAX);
+        pj_planted_tokens_make(&tokens, &r, false);
+        pj_planted_tokens_judge(&tokens, &score);
     }
-    print_message("%d in %d tokens without anomalies\n", false_ones, RUNS * TOKENS);
-    assert_true(false_ones <= RUNS * TOKENS / 2000);
+    print_message("%.0f in %d tokens without anomalies\n", score.reported,
+                  RUNS * PJ_PLANTED_TOKENS);
+    assert_true(score.reported <= RUNS * PJ_PLANTED_TOKENS / 2000);
 }
 
 /* A multivariate outlier: each value is ordinary, their combination is not. */
