@@ -96,7 +96,7 @@ static void add_speed(const pj_verdict_facts *f, char *text, size_t bytes)
 
 void pj_verdict_write(const pj_verdict_facts *f, pj_judgement *j, char *text, size_t bytes)
 {
-    char main[512] = "", speed[256] = "";
+    char main[512] = "", speed[256] = "", advice[256];
     const char *end = ".";
     j->outcome = judge(f);
     plan(f, j);
@@ -110,7 +110,13 @@ void pj_verdict_write(const pj_verdict_facts *f, pj_judgement *j, char *text, si
         break;
     case PJ_OUTCOME_SINGLE:
         write_times(f, f->single_lo, f->single_hi, main, sizeof main);
-        end = " in these two runs; one run per side says nothing about future ones: use --repeat.";
+        snprintf(advice, sizeof advice,
+                 f->ratio.n_a > 1 || f->ratio.n_b > 1
+                     ? " in these runs; one run of %s says nothing about future ones: repeat it."
+                     : " in these two runs; one run per side says nothing about future ones: use "
+                       "--repeat.",
+                 f->ratio.n_a > 1 ? f->name_b : f->name_a);
+        end = advice;
         break;
     case PJ_OUTCOME_INDISTINGUISHABLE:
         write_open(f, j, main, sizeof main);

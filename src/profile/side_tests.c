@@ -363,6 +363,18 @@ static void judge_single(const pj_side *x, const pj_side *y, pj_verdict_facts *f
     f->single_hi = f->ratio.ratio * exp(1.96 * sd);
 }
 
+/* One side has a single run: there is a ratio, and nothing to test it with. */
+static void ratio_without_test(const pj_side *x, const pj_side *y, pj_ratio *ratio)
+{
+    uint32_t figure = pj_figure_find(tested[0]);
+    double *values = pj_alloc((size_t)x->run_count + y->run_count, sizeof *values);
+    *ratio = (pj_ratio){.ratio = NAN, .lo = NAN, .hi = NAN, .p = NAN, .method = "none"};
+    if (!values) return;
+    size_t n = pj_side_values(x, figure, values), m = pj_side_values(y, figure, values + n);
+    pj_ratio_compare(values, n, values + n, m, 0, ratio);
+    pj_free(values);
+}
+
 static void judge_groups(const pj_sides *s, uint32_t a, uint32_t b, pj_verdict_facts *f)
 {
     const pj_side_test *energy = find_test(s, a, b, tested[0]);
@@ -371,9 +383,8 @@ static void judge_groups(const pj_sides *s, uint32_t a, uint32_t b, pj_verdict_f
         f->ratio = energy->ratio;
         f->p = energy->primary_p;
         f->mann_whitney_p = energy->result.mann_whitney_p;
-    } else if (s->sides[a].run_count > 1 || s->sides[b].run_count > 1) {
-        double work[2] = {NAN, NAN};
-        pj_ratio_compare(work, 1, work + 1, 1, 0, &f->ratio);
+    } else {
+        ratio_without_test(&s->sides[a], &s->sides[b], &f->ratio);
     }
     if (speed) {
         f->speed_ratio = speed->ratio.ratio;
@@ -415,7 +426,8 @@ static void write_verdict(const pj_sides *s, uint32_t a, uint32_t b, pj_json *js
     pj_json_kv_double(json, "ratio_lo", single ? f.single_lo : f.ratio.lo);
     pj_json_kv_double(json, "ratio_hi", single ? f.single_hi : f.ratio.hi);
     pj_json_kv_double(json, "p", f.p);
-    pj_json_kv_string(json, "method", single ? "measurement" : f.ratio.method);
+    pj_json_kv_string(json, "method",
+                      single && x->run_count == y->run_count ? "measurement" : f.ratio.method);
     pj_json_kv_double(json, "detectable_percent", 100 * judgement.detectable);
     pj_json_kv_double(json, "more_runs", judgement.more_runs);
     pj_json_kv_double(json, "more_runs_show_percent", 100 * judgement.target);

@@ -270,6 +270,20 @@ static void fields_that_runs_lack_are_refused(void **state)
     groups(p, "settings.colour", PJ_E_NOT_FOUND);
 }
 
+/* A group and a single run: a ratio, and the reason why there is no more. */
+static void one_run_of_a_side_tests_nothing(void **state)
+{
+    place *p = *state;
+    for (uint64_t i = 0; i < 3; i++) save(p, i + 1, &(kind){"a", .factor = 1}, NULL);
+    save(p, 8, &(kind){"b", .factor = 2}, NULL);
+    json_t *tree = groups(p, "dtype", PJ_OK), *v = at(tree, "verdicts", 0);
+    assert_string_equal(text(v, "outcome"), "single_runs");
+    assert_true(fabs(number(v, "ratio") - 2) < 0.02);
+    assert_true(json_is_null(json_object_get(v, "ratio_lo")));
+    assert_non_null(strstr(text(v, "text"), "one run of b says nothing about future ones"));
+    json_decref(tree);
+}
+
 /* One run per side: figures, and no claim about repeats. */
 static void single_runs_are_only_themselves(void **state)
 {
@@ -391,6 +405,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(levels_are_those_of_attached_engines, set_up, tear_down),
         cmocka_unit_test_setup_teardown(fields_that_runs_lack_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(single_runs_are_only_themselves, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(one_run_of_a_side_tests_nothing, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
