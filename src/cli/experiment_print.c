@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { TIES_SHOWN = 8 };
+
 static void format_or_dash(const char *format, double value, char *text, size_t bytes)
 {
     if (isnan(value))
@@ -29,7 +31,7 @@ static int name_width(const json_t *view)
     return (int)width;
 }
 
-static void print_cell(const json_t *view, const json_t *cell)
+static void print_cell(const json_t *view, const json_t *cell, int width)
 {
     char joules[32], reach[32], power[32], speed[32], ttft[32];
     double mean = pj_member_number(cell, "joules_per_token");
@@ -38,8 +40,7 @@ static void print_cell(const json_t *view, const json_t *cell)
     pj_format_energy(mean * 1e3, joules, sizeof joules);
     pj_format_energy((mean - lo) * 1e3, reach, sizeof reach);
     pj_format_power(pj_member_number(cell, "mean_power_mw"), power, sizeof power);
-    printf("%-*s %3.0f  ", name_width(view), pj_member_text(cell, "name"),
-           pj_member_number(cell, "runs"));
+    printf("%-*s %3.0f  ", width, pj_member_text(cell, "name"), pj_member_number(cell, "runs"));
     if (isnan(mean))
         printf("%-21s", "  unavailable");
     else
@@ -59,7 +60,8 @@ static const char *cell_name(const json_t *view, double index)
     return pj_member_text(json_array_get(json_object_get(view, "cells"), (size_t)index), "name");
 }
 
-static void print_against(const json_t *view, const char *list, const char *title, bool former)
+static void print_against(const json_t *view, const char *list, const char *title, bool former,
+                          int width)
 {
     size_t i;
     json_t *c;
@@ -71,8 +73,8 @@ static void print_against(const json_t *view, const char *list, const char *titl
     {
         double lo = pj_member_number(c, "ratio_lo"), hi = pj_member_number(c, "ratio_hi");
         format_or_dash("%.4g", pj_member_number(c, "ratio"), ratio, sizeof ratio);
-        printf("%-*s %8s  ", name_width(view),
-               cell_name(view, pj_member_number(c, former ? "cell" : "b")), ratio);
+        printf("%-*s %8s  ", width, cell_name(view, pj_member_number(c, former ? "cell" : "b")),
+               ratio);
         if (isnan(lo) || isnan(hi))
             puts("(too few runs for an interval)");
         else
@@ -95,14 +97,13 @@ static void format_estimate(const json_t *estimate, char *text, size_t bytes)
         snprintf(text, bytes, "%s (%s to %s)", value, lo, hi);
 }
 
-static void print_ablations(const json_t *view)
+static void print_ablations(const json_t *view, int width)
 {
     size_t i;
     json_t *a;
     char by_difference[112], by_attribution[112];
     const json_t *all = json_object_get(view, "ablations");
     if (!json_array_size(all)) return;
-    int width = name_width(view);
     printf("\n%swhat the missing part takes per token\n"
            "%-*s by the difference of runs           by attribution%s\n",
            pj_style_on(stdout, PJ_STYLE_BOLD), width, "cell", pj_style_off(stdout));
@@ -116,7 +117,7 @@ static void print_ablations(const json_t *view)
 }
 
 /* Columns that only some models have: experts and the context of each cell. */
-static void print_use(const json_t *view)
+static void print_use(const json_t *view, int width)
 {
     size_t i;
     json_t *cell;
@@ -125,7 +126,7 @@ static void print_use(const json_t *view)
     json_array_foreach(cells, i, cell) any |= !isnan(pj_member_number(cell, "context_share"));
     if (!any) return;
     printf("\n%s%-*s    KV MB   context  mJ / M active  experts per step%s\n",
-           pj_style_on(stdout, PJ_STYLE_BOLD), name_width(view), "cell", pj_style_off(stdout));
+           pj_style_on(stdout, PJ_STYLE_BOLD), width, "cell", pj_style_off(stdout));
     json_array_foreach(cells, i, cell)
     {
         char kv[32], context[32], active[32], experts[32];
@@ -135,8 +136,8 @@ static void print_use(const json_t *view)
         format_or_dash("%.4g", pj_member_number(cell, "energy_per_million_active_parameters_mj"),
                        active, sizeof active);
         format_or_dash("%.4g", pj_member_number(cell, "experts_per_step"), experts, sizeof experts);
-        printf("%-*s %8s %9s  %13s  %16s\n", name_width(view), pj_member_text(cell, "name"), kv,
-               context, active, experts);
+        printf("%-*s %8s %9s  %13s  %16s\n", width, pj_member_text(cell, "name"), kv, context,
+               active, experts);
     }
 }
 
@@ -158,6 +159,7 @@ void pj_experiment_print(const json_t *view)
     size_t i;
     json_t *item;
     char title[160];
+    int width = name_width(view);
     printf("%s%s%s: %s, %.0f of %.0f runs", pj_style_on(stdout, PJ_STYLE_BOLD),
            pj_member_text(view, "name"), pj_style_off(stdout), pj_member_text(view, "state"),
            pj_member_number(view, "done"), pj_member_number(view, "total"));
@@ -166,13 +168,13 @@ void pj_experiment_print(const json_t *view)
                                   ? pj_member_text(first, "energy_source")
                                   : "unknown");
     printf("%s%-*sruns  J per token, 95 %%    tokens/s   TTFT ms     power  loss%s\n",
-           pj_style_on(stdout, PJ_STYLE_BOLD), name_width(view), "cell", pj_style_off(stdout));
-    json_array_foreach(json_object_get(view, "cells"), i, item) print_cell(view, item);
-    print_use(view);
+           pj_style_on(stdout, PJ_STYLE_BOLD), width, "cell", pj_style_off(stdout));
+    json_array_foreach(json_object_get(view, "cells"), i, item) print_cell(view, item, width);
+    print_use(view, width);
     snprintf(title, sizeof title, "energy per token, times that of %s", cell_name(view, 0));
-    print_against(view, "comparisons", title, false);
-    print_against(view, "against_former", "against the former round", true);
-    print_ablations(view);
+    print_against(view, "comparisons", title, false, width);
+    print_against(view, "against_former", "against the former round", true, width);
+    print_ablations(view, width);
     json_array_foreach(json_object_get(view, "knees"), i, item) printf(
         "\nfrom %s on: a batch beyond %.0f saves less than 10 %% per doubling\n",
         cell_name(view, pj_member_number(item, "first_cell")), pj_member_number(item, "batch"));
@@ -187,8 +189,13 @@ void pj_experiment_print(const json_t *view)
         printf("\n%sLeast energy per token: %s.%s\n", pj_style_on(stdout, PJ_STYLE_BOLD),
                pj_member_text(optimum, "name"), pj_style_off(stdout));
     const json_t *ties = json_object_get(optimum, "ties");
-    if (json_array_size(ties)) printf("Not distinguishable from it:");
+    size_t count = json_array_size(ties);
+    if (count) printf("Not distinguishable from it:");
     json_array_foreach(ties, i, item)
+    {
+        if (i == TIES_SHOWN) break;
         printf("%s %s", i ? ";" : "", cell_name(view, json_number_value(item)));
-    if (json_array_size(ties)) printf(". More blocks would tell.\n");
+    }
+    if (count > TIES_SHOWN) printf("; and %zu more", count - TIES_SHOWN);
+    if (count) printf(". More blocks would tell.\n");
 }

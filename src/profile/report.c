@@ -664,9 +664,11 @@ static bool has_energy(const json_t *view)
 /* The optimum, with the cells not distinguishable from it. */
 static void name_optimum(const json_t *view, char *line, size_t bytes)
 {
+    enum { TIES_SHOWN = 8 };
     size_t i;
     const json_t *tie, *optimum = json_object_get(view, "optimum");
     const json_t *ties = json_object_get(optimum, "ties");
+    size_t count = json_array_size(ties);
     const char *refusal = pj_member_text(view, "refusal");
     if (!json_is_object(optimum)) {
         if (*refusal)
@@ -683,10 +685,16 @@ static void name_optimum(const json_t *view, char *line, size_t bytes)
     estimate(cell, energy, sizeof energy);
     size_t n = (size_t)snprintf(line, bytes, "Least energy per token: %s, %s%s",
                                 pj_member_text(optimum, "name"), energy,
-                                json_array_size(ties) ? ". Not distinguishable from it: " : ".");
-    json_array_foreach(ties, i, tie) if (n < bytes) n += (size_t)snprintf(
-        line + n, bytes - n, "%s%s%s", i ? "; " : "", cell_name(view, json_number_value(tie)),
-        i + 1 == json_array_size(ties) ? "." : "");
+                                count ? ". Not distinguishable from it: " : ".");
+    json_array_foreach(ties, i, tie)
+    {
+        if (i == TIES_SHOWN || n >= bytes) break;
+        n += (size_t)snprintf(line + n, bytes - n, "%s%s", i ? "; " : "",
+                              cell_name(view, json_number_value(tie)));
+    }
+    if (count > TIES_SHOWN && n < bytes)
+        n += (size_t)snprintf(line + n, bytes - n, "; and %zu more", count - TIES_SHOWN);
+    if (count && n < bytes) snprintf(line + n, bytes - n, ".");
 }
 
 static void write_knees(pj_document *d, const json_t *view)
