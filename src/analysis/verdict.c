@@ -33,7 +33,7 @@ static double target_of(double detectable)
 static void plan(const pj_verdict_facts *f, pj_judgement *j)
 {
     double n = (double)(f->ratio.n_a < f->ratio.n_b ? f->ratio.n_a : f->ratio.n_b);
-    j->detectable = f->ratio.detectable;
+    j->detectable = j->outcome == PJ_OUTCOME_REFUSED ? NAN : f->ratio.detectable;
     j->target = NAN;
     j->more_runs = NAN;
     if (j->outcome != PJ_OUTCOME_INDISTINGUISHABLE || !(f->ratio.cv > 0)) return;

@@ -271,14 +271,15 @@ static pj_status write_comparisons(result *r, pj_json *json, pj_error *err)
 }
 
 /* Along the batches of one cell: where a doubling begins to save less than a tenth. Where the
- * largest batch still saved more, the knee was not reached, and nothing is said. */
+ * largest batch still saved more, the knee was not reached, and nothing is said; neither is where
+ * the cells are not comparable. */
 static void write_knees(const result *r, pj_json *json)
 {
     const pj_plan *plan = &r->plan;
     uint32_t stride = plan->thread_count * plan->output_count * plan->input_count;
     pj_json_key(json, "knees");
     pj_json_array_begin(json);
-    for (uint32_t i = 0; i < r->count && plan->batch_count > 1; i++) {
+    for (uint32_t i = 0; i < r->count && plan->batch_count > 1 && !r->refusal; i++) {
         pj_cell cell, next;
         pj_plan_cell(plan, i, &cell);
         if (cell.batch != plan->batches[0] || cell.ablate[0]) continue;
