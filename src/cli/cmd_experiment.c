@@ -134,7 +134,11 @@ static pj_status read_plan_file(const char *path, json_t **plan, pj_error *err)
     *plan = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &where);
     pj_free(text);
     if (json_is_object(*plan)) return PJ_OK;
-    if (*plan) return pj_fail(err, PJ_E_INVALID, "%s is not a JSON object", path);
+    if (*plan) {
+        json_decref(*plan);
+        *plan = NULL;
+        return pj_fail(err, PJ_E_INVALID, "%s is not a JSON object", path);
+    }
     return pj_fail(err, PJ_E_INVALID, "%s is not a JSON object: line %d: %s", path, where.line,
                    where.text);
 }
