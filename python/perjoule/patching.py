@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, List, Tuple
 
 _MISSING = object()
 _lock = threading.Lock()
+attaching = threading.RLock()  # held while patches are made or undone: a wrapper's original must still be the entry's value
 _replaced: "Dict[Tuple[int, str], List[Replacement]]" = {}  # by dictionary and key, oldest first
 
 

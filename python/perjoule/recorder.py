@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from . import _native as n
 from .names import MODULES, SECTIONS, Module, Namespace, Part, Plan
-from .patching import Replacement, as_hook, copy_unpatched
+from .patching import Replacement, as_hook, attaching, copy_unpatched
 from .session import Run, clock_ns
 from .statistics import Look
 
@@ -129,24 +129,29 @@ class Recorder:
             return
         self._restore, self.looking = [], None
         try:
-            for index, block in self.plan.layers:
-                self._time(block, word(n.LAYER, index))
-            for part in self.plan.parts:
-                gap = word(n.COMPONENT, self.run.name(part.gap)) if part.gap else None
-                self._time(part.module, self._word_of(part), gap)
-            for namespace, name, component in self.plan.functions:
-                self._replace(namespace, name, self._timed_function(namespace[name], word(n.COMPONENT, self.run.name(component))))
-            for namespace in self.plan.gated_attention:
-                self._time_attention(namespace)
+            with attaching:
+                self._patch(self.plan)
         except BaseException:
             self.detach()
             raise
 
+    def _patch(self, plan: Plan) -> None:
+        for index, block in plan.layers:
+            self._time(block, word(n.LAYER, index))
+        for part in plan.parts:
+            gap = word(n.COMPONENT, self.run.name(part.gap)) if part.gap else None
+            self._time(part.module, self._word_of(part), gap)
+        for namespace, name, component in plan.functions:
+            self._replace(namespace, name, self._timed_function(namespace[name], word(n.COMPONENT, self.run.name(component))))
+        for namespace in plan.gated_attention:
+            self._time_attention(namespace)
+
     def detach(self) -> None:
         """Restores the model; may be called twice."""
         restore, self._restore = self._restore, []
-        for undo in reversed(restore):
-            undo()
+        with attaching:
+            for undo in reversed(restore):
+                undo()
         self.records.clear()
         self.looking = Discard()
 

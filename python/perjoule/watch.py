@@ -27,7 +27,7 @@ from .errors import CoarseRecording
 from .generating import Call, as_list, is_encoder_decoder, rows_of
 from .loops import Text, Texts, cache_in, cached_in, reference
 from .names import Module, Plan
-from .patching import Replacement
+from .patching import Replacement, attaching
 from .recorder import Recorder, Step, never
 from .session import Run, clock_ns, warn
 from .statistics import Look, Schedule
@@ -122,10 +122,11 @@ class Watch:
             modules = entry_points(self.model)
             self.entries = {id(m) for m in modules}
             self.last_generator = max((i for i, m in enumerate(modules) if has_generate(m)), default=-1)
-            for number, module in enumerate(modules):
-                self._undo += watch_calls(module, number, self._before, self._guarded_after)
-                if has_generate(module):
-                    self._wrap_generate(module)
+            with attaching:
+                for number, module in enumerate(modules):
+                    self._undo += watch_calls(module, number, self._before, self._guarded_after)
+                    if has_generate(module):
+                        self._wrap_generate(module)
         except BaseException:
             self.detach()
             raise
@@ -154,8 +155,9 @@ class Watch:
         _attached.discard(self)
         _opened.set(tuple(w for w in _opened.get() if w is not self and w._undo))
         undo, self._undo = self._undo, []
-        for each in reversed(undo):
-            each()
+        with attaching:
+            for each in reversed(undo):
+                each()
 
     # ---- threads ----
 

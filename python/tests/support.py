@@ -2,6 +2,7 @@
 import os
 import sqlite3
 import tempfile
+import threading
 import unittest
 import warnings
 
@@ -10,6 +11,25 @@ from perjoule import session as session_module
 from perjoule import window as window_module
 
 SIM = "sim:seed=7"
+
+
+def in_threads(*bodies):
+    """Runs the bodies at the same time; raises the first error of any."""
+    errors, start = [], threading.Barrier(len(bodies))
+
+    def go(body):
+        try:
+            start.wait()
+            body()
+        except BaseException as e:
+            errors.append(e)
+    threads = [threading.Thread(target=go, args=[body]) for body in bodies]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
 
 
 class StoredCase(unittest.TestCase):

@@ -1,4 +1,5 @@
 """Timing of modules without torch: what is recorded, and that the modules are restored."""
+import sys
 import threading
 import time
 import unittest
@@ -8,7 +9,7 @@ from perjoule import _native as native
 from perjoule.names import plan_of
 from perjoule.recorder import HostClock, Recorder, Step, word
 from perjoule.session import clock_ns
-from support import StoredCase
+from support import StoredCase, in_threads
 
 
 def step_of(recorder, model, position=0):
@@ -152,6 +153,23 @@ class Recording(StoredCase):
             with self.assertRaises(Exception):
                 Recorder(run, plan).attach()
         self.assertNotIn("forward", model.model.embed_tokens.__dict__)
+
+    def test_two_threads_attach_at_the_same_time(self):
+        """Each wrapper must call what was there before it, or one of the two records nothing until the other ends."""
+        model = Model()
+        plan = plan_of(model)
+        self.addCleanup(sys.setswitchinterval, sys.getswitchinterval())
+        sys.setswitchinterval(1e-6)
+        with self.session().run() as first, self.session().run() as second:
+            recorders = [Recorder(run, plan) for run in (first, second)]
+            for _ in range(100):
+                in_threads(*(recorder.attach for recorder in recorders))
+                for recorder in recorders:
+                    recorder.forward_begins()
+                model(1)
+                self.assertEqual(*([words[2] for words in zip(*[iter(r.records)] * 4)] for r in recorders))
+                in_threads(*(recorder.detach for recorder in recorders))
+        self.assertFalse(any("forward" in part.module.__dict__ for part in plan.parts))
 
     def test_while_a_compiler_looks_nothing_is_recorded(self):
         model = Model()

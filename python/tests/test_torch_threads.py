@@ -19,31 +19,12 @@ import perjoule
 from perjoule.statistics import Look
 from perjoule.watch import WHY_BROKEN, WHY_SHARED
 from profiling.pipeline_profiler import InferencePipelineProfiler
-from support import StoredCase, recorded_warnings
+from support import StoredCase, in_threads, recorded_warnings
 from test_torch import PROMPT, make
 
 
 def options(count):
     return dict(max_new_tokens=count, min_new_tokens=count, do_sample=False)
-
-
-def in_threads(*bodies):
-    """Runs the bodies at the same time; raises the first error of any."""
-    errors, start = [], threading.Barrier(len(bodies))
-
-    def go(body):
-        try:
-            start.wait()
-            body()
-        except BaseException as e:
-            errors.append(e)
-    threads = [threading.Thread(target=go, args=[body]) for body in bodies]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
 
 
 class Meeting:
