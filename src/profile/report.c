@@ -83,7 +83,8 @@ static void write_trust(pj_document *d, const json_t *run, const char *of)
                      pj_member_text(run, "machine"), pj_member_text(run, "created_at"));
 }
 
-static void write_method(pj_document *d)
+/* comparison: how the document's ratios were tested, or "" if it has none */
+static void write_method(pj_document *d, const char *comparison)
 {
     pj_document_heading(d, "Method");
     pj_document_text(
@@ -92,11 +93,9 @@ static void write_method(pj_document *d)
         "curve's difference over it. Energy below the token is shared by one regression over "
         "all sensor windows, conditioned on the totals, so that parts sum to the whole. "
         "The request leaves out loading the model and idle gaps. Intervals are 95 %% and hold "
-        "noise, "
-        "the sensor's delay and window, and its calibration, which cancels on one machine. "
-        "Comparisons are of whole runs: ratios of geometric means, tested by Welch on logarithms, "
-        "in "
-        "small groups by permutation.");
+        "noise, the sensor's delay and window, and its calibration, which cancels on one machine."
+        "%s%s",
+        *comparison ? " " : "", comparison);
 }
 
 /* ---- a run ---------------------------------------------------------------------------------- */
@@ -366,7 +365,7 @@ static pj_status write_run(pj_document *d, pj_store *store, const json_t *run, c
     pj_report_conditions(d, "Conditions", json_object_get(run, "conditions"));
     write_predicted(d, run);
     write_published(d, run);
-    write_method(d);
+    write_method(d, "");
     pj_document_heading(d, "How to repeat");
     pj_report_repeat_run(d, run);
     return status;
@@ -558,7 +557,9 @@ static void write_comparison(pj_document *d, const json_t *view)
         snprintf(of, sizeof of, "Conditions of %c", (int)('A' + i));
         pj_report_conditions(d, of, json_object_get(item, "conditions"));
     }
-    write_method(d);
+    write_method(
+        d, "Comparisons are of whole runs: ratios of geometric means, tested by Welch's t-test on "
+           "logarithms, in small groups by permutation.");
     pj_document_heading(d, "How to repeat");
     json_array_foreach(json_object_get(view, "runs"), i, item) pj_report_repeat_run(d, item);
 }
@@ -844,7 +845,10 @@ static void write_experiment(pj_document *d, pj_store *store, const json_t *view
     write_former(d, view);
     write_ablations(d, view);
     pj_report_experiment_conditions(d, store, view);
-    write_method(d);
+    write_method(
+        d, "Cells are compared within blocks, by a paired t-test on the logarithms of energy per "
+           "token, so that drift from block to block is no difference of cells; cells without two "
+           "blocks in common by Welch's t-test.");
     pj_report_repeat_experiment(d, view);
 }
 
