@@ -175,9 +175,8 @@ void pj_experiment_print(const json_t *view)
     print_against(view, "comparisons", title, false, width);
     print_against(view, "against_former", "against the former round", true, width);
     print_ablations(view, width);
-    json_array_foreach(json_object_get(view, "knees"), i, item) printf(
-        "\nfrom %s on: a batch beyond %.0f saves less than 10 %% per doubling\n",
-        cell_name(view, pj_member_number(item, "first_cell")), pj_member_number(item, "batch"));
+    json_array_foreach(json_object_get(view, "knees"), i, item)
+        printf("\n%s\n", pj_member_text(item, "text"));
     json_array_foreach(json_object_get(view, "fronts"), i,
                        item) if (json_array_size(json_object_get(view, "cells")) > 1)
         print_front(view, item);

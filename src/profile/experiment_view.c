@@ -270,6 +270,31 @@ static pj_status write_comparisons(result *r, pj_json *json, pj_error *err)
     return PJ_OK;
 }
 
+/* What a doubling of the batch beyond the knee saves. A small saving in few runs is no knee yet:
+ * the interval says whether the true one is surely below the limit. */
+static void write_saving(const pj_ratio *step, double doublings, const char *first, uint32_t batch,
+                         pj_json *json)
+{
+    char text[320], most[48] = "";
+    double saves = 1 - pow(step->ratio, 1 / doublings), hi = 1 - pow(step->lo, 1 / doublings);
+    bool settled = hi < knee_saving;
+    if (!isnan(hi)) snprintf(most, sizeof most, ", up to %.2g %% by the interval", 100 * hi);
+    if (settled)
+        snprintf(text, sizeof text,
+                 "From %s on, a batch beyond %u saves less than %.0f %% per doubling.", first,
+                 batch, 100 * knee_saving);
+    else
+        snprintf(text, sizeof text,
+                 "From %s on, a batch beyond %u saved %.2g %% per doubling in these runs%s: more "
+                 "blocks would tell whether it is worth it.",
+                 first, batch, 100 * saves, most);
+    pj_json_kv_double(json, "saves", saves);
+    pj_json_kv_double(json, "saves_lo", 1 - pow(step->hi, 1 / doublings));
+    pj_json_kv_double(json, "saves_hi", hi);
+    pj_json_kv_bool(json, "settled", settled);
+    pj_json_kv_string(json, "text", text);
+}
+
 /* Along the batches of one cell: where a doubling begins to save less than a tenth. Where the
  * largest batch still saved more, the knee was not reached, and nothing is said; neither is where
  * the cells are not comparable. */
@@ -280,19 +305,23 @@ static void write_knees(const result *r, pj_json *json)
     pj_json_key(json, "knees");
     pj_json_array_begin(json);
     for (uint32_t i = 0; i < r->count && plan->batch_count > 1 && !r->refusal; i++) {
+        char name[160];
+        pj_ratio step;
         pj_cell cell, next;
         pj_plan_cell(plan, i, &cell);
         if (cell.batch != plan->batches[0] || cell.ablate[0]) continue;
-        uint32_t knee = i;
+        uint32_t knee = i, beyond = i;
+        double doublings = 0;
         bool reached = false;
         for (uint32_t k = 1; k < plan->batch_count; k++) {
             uint32_t at = i + k * stride;
             pj_plan_cell(plan, knee, &cell);
             pj_plan_cell(plan, at, &next);
-            double doublings = log2((double)next.batch / cell.batch);
+            doublings = log2((double)next.batch / cell.batch);
             double saved = 1 - pow(r->cells[at].mean / r->cells[knee].mean, 1 / doublings);
             if (isnan(saved)) break;
             reached = saved < knee_saving;
+            beyond = at;
             if (reached) break;
             knee = at;
         }
@@ -303,6 +332,9 @@ static void write_knees(const result *r, pj_json *json)
         pj_json_kv_uint(json, "first_cell", i);
         pj_json_kv_uint(json, "cell", knee);
         pj_json_kv_uint(json, "batch", cell.batch);
+        compare_cells(r, knee, beyond, &step);
+        pj_plan_cell_name(plan, i, name, sizeof name);
+        write_saving(&step, doublings, name, cell.batch, json);
         pj_json_object_end(json);
     }
     pj_json_array_end(json);

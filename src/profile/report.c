@@ -702,9 +702,8 @@ static void write_knees(pj_document *d, const json_t *view)
 {
     size_t i;
     const json_t *knee;
-    json_array_foreach(json_object_get(view, "knees"), i, knee) pj_document_text(
-        d, "From %s on, a batch beyond %.0f saves less than 10 %% per doubling.",
-        cell_name(view, pj_member_number(knee, "first_cell")), pj_member_number(knee, "batch"));
+    json_array_foreach(json_object_get(view, "knees"), i, knee)
+        pj_document_text(d, "%s", pj_member_text(knee, "text"));
 }
 
 /* Energy per token along a front, with the knee named. */

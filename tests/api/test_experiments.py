@@ -114,6 +114,10 @@ class Experiments(unittest.TestCase):
                 knees = [k for k in done["knees"] if k["first_cell"] == first]
                 second = next(j for c, (b, j) in by_batch.items() if c > first and b == 2)
                 self.assertEqual([k["batch"] for k in knees], [1] if second > 0.9 * joules else [])
+                for knee in knees:
+                    self.assertTrue(knee["saves_lo"] <= knee["saves"] <= knee["saves_hi"], knee)
+                    self.assertEqual(knee["settled"], knee["saves_hi"] < 0.1)
+                    self.assertEqual("saves less than 10 %" in knee["text"], knee["settled"])
 
     def test_refusals(self):
         with Server(power="none") as server:

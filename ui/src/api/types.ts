@@ -680,7 +680,14 @@ export interface Experiment {
     token_latency_ms: N;
     ties?: number[];
   } | null;
-  knees: { over: string; first_cell: number; cell: number; batch: number }[];
+  knees: {
+    over: string;
+    first_cell: number;
+    cell: number;
+    batch: number;
+    settled: boolean;
+    text: string;
+  }[];
   /** Pareto fronts of energy per token and another cost, cells by ascending cost. */
   fronts?: { over: 'loss' | 'seconds_per_token'; cells: number[]; knee: number | null }[];
   comparisons: {

@@ -159,7 +159,7 @@ export function CellsPanel({ d }: { d: Experiment }) {
     if (!known(x) || !known(y)) return known(x) ? -1 : known(y) ? 1 : 0;
     return order.value.down ? y - x : x - y;
   });
-  const knees = new Set(d.knees.map((k) => k.cell));
+  const knees = new Set(d.knees.filter((k) => k.settled).map((k) => k.cell));
   return (
     <Panel title="Cells" table={() => tableOf(d)}>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a scrolling region must be reachable by keyboard */}

@@ -327,12 +327,7 @@ export function verdict(d: Experiment): string[] {
       );
     }
   }
-  for (const k of d.knees) {
-    const where = d.cells[k.first_cell]?.name.replace(/,? ?batch \d+/, '');
-    out.push(
-      `${where ? `${where}: beyond` : 'Beyond'} batch ${k.batch} a doubling saves less than 10 %.`,
-    );
-  }
+  for (const k of d.knees) out.push(k.text);
   const disturbed = d.cells.reduce((a, c) => a + c.disturbed_runs, 0);
   if (disturbed > 0)
     out.push(
