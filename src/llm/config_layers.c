@@ -175,10 +175,18 @@ static void read_head_sizes(pj_config_reader *r, pj_model_config *c)
         c->layer_kv_heads[i] = global && c->keys_are_values && kv_heads ? kv_heads : c->kv_heads;
     }
     json_object_foreach(list, key, entry) read_layer_sizes(r, c, key, entry);
-    for (uint32_t i = 0; r->status == PJ_OK && i < c->layers; i++)
+    uint32_t of_kind[2] = {0};
+    for (uint32_t i = 0; r->status == PJ_OK && i < c->layers; i++) {
+        uint32_t *expected = &of_kind[c->layer_is_windowed[i]];
         if (c->heads % c->layer_kv_heads[i] != 0 || c->layer_head_dim[i] % 2 != 0)
             pj_config_refuse(r, PJ_E_INVALID, "per_layer_config",
                              "has KV heads that do not divide the heads, or an odd head_dim");
+        else if (*expected && *expected != c->layer_head_dim[i])
+            pj_config_refuse(r, PJ_E_UNSUPPORTED, "per_layer_config",
+                             "has layers of one kind, which share their rotary embedding, with "
+                             "different head_dim");
+        *expected = c->layer_head_dim[i];
+    }
 }
 
 /* The last layers share the keys and values of the preceding layer of their kind. */
@@ -199,6 +207,9 @@ static void read_shared_layers(pj_config_reader *r, pj_model_config *c)
             return;
         }
         c->layer_kv_source[i] = i < own ? i : source - 1;
+        if (c->layer_kv_heads[c->layer_kv_source[i]] != c->layer_kv_heads[i])
+            pj_config_refuse(r, PJ_E_INVALID, "per_layer_config",
+                             "gives a layer that shares keys other KV heads than their layer");
     }
 }
 

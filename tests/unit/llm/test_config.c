@@ -281,6 +281,26 @@ static void test_refused(void **state)
                    PJ_E_INVALID, "num_experts_per_tok");
 }
 
+/* Layers of one kind rotate by one table and read each other's caches: their sizes must fit. */
+static void test_sizes_of_layers_must_fit(void **state)
+{
+    (void)state;
+#define LAYERS_OF_GEMMA                                                            \
+    "{\"model_type\":\"gemma4_text\",\"hidden_size\":64,\"head_dim\":16,"          \
+    "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"num_hidden_layers\":4," \
+    "\"layer_types\":[\"sliding_attention\",\"full_attention\","                   \
+    "\"sliding_attention\",\"full_attention\"]"
+    pj_model_config c = read(LAYERS_OF_GEMMA ",\"per_layer_config\":{\"1\":{\"head_dim\":32},"
+                                             "\"3\":{\"head_dim\":32}}}");
+    assert_true(c.rope.dims == 32 && c.window_rope.dims == 16);
+    assert_refused(LAYERS_OF_GEMMA ",\"per_layer_config\":{\"3\":{\"head_dim\":2}}}",
+                   PJ_E_UNSUPPORTED, "different head_dim");
+    assert_refused(LAYERS_OF_GEMMA ",\"num_kv_shared_layers\":2,\"per_layer_config\":{"
+                                   "\"2\":{\"num_key_value_heads\":4}}}",
+                   PJ_E_INVALID, "shares keys");
+#undef LAYERS_OF_GEMMA
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -295,6 +315,7 @@ int main(void)
         cmocka_unit_test(test_qwen3_5_mixture),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_newer_families),
+        cmocka_unit_test(test_sizes_of_layers_must_fit),
         cmocka_unit_test(test_every_table_has_every_architecture),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
