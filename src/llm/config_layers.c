@@ -70,10 +70,10 @@ static void list_windowed_layers(pj_config_reader *r, pj_model_config *config)
     for (uint32_t i = 0; i < config->layers; i++) {
         windowed[i] = types ? by_name(r, json_string_value(json_array_get(types, i)))
                             : by_rule(config, i, border, period);
+        /* the last layer of Gemma 4 has full attention */
+        if (config->arch == PJ_ARCH_GEMMA4 && i + 1 == config->layers) windowed[i] = false;
         any |= windowed[i];
     }
-    /* the last layer of Gemma 4 has full attention */
-    if (config->arch == PJ_ARCH_GEMMA4) windowed[config->layers - 1] = false;
     config->layer_is_windowed = windowed;
     if (!any) config->window = 0;
 }
