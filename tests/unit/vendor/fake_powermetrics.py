@@ -8,6 +8,7 @@ Usage: fake_powermetrics.py MODE [COUNT [INTERVAL_MS]]
   dies       two samples, then exit           cut      dies in the middle of the second
   zero       elapsed_ns 0 in every other      negative a cpu_energy below 0 in the second
   crlf       CRLF line ends                   bomb     entities that would expand
+  timed      apple, at 0.77 W over the time that really passed: a busy machine wakes it late
 Values: cpu 54 mJ, gpu 20 mJ, ane 3 mJ, dram 11 mJ per sample of 100 ms.
 """
 import sys
@@ -22,9 +23,11 @@ def entries(pairs):
     return "".join(f"<key>{key}</key>\n<integer>{value}</integer>\n" for key, value in pairs)
 
 
-def document(mode, number):
+def document(mode, number, begin, end):
     elapsed = 0 if mode == "zero" and number % 2 else 100_000_000
     cpu = -5 if mode == "negative" and number == 1 else 54
+    if mode == "timed":
+        elapsed, cpu = end - begin, int(end * 0.77e-6) - int(begin * 0.77e-6) - 23
     body = f"<key>is_delta</key>\n<true/>\n<key>elapsed_ns</key>\n<integer>{elapsed}</integer>\n"
     energies = [("cpu_energy", cpu), ("gpu_energy", 20), ("ane_energy", 3)]
     if mode == "old":
@@ -51,8 +54,13 @@ def main():
         sys.exit("sudo: a password is required")
     if mode == "dies":
         count = 2
+    begin = time.monotonic_ns()
+    if mode == "timed":
+        time.sleep(interval)
     for number in range(count):
-        text = document(mode, number)
+        end = time.monotonic_ns()
+        text = document(mode, number, begin, end)
+        begin = end
         if mode == "crlf":
             text = text.replace("\n", "\r\n")
         data = text.encode()
