@@ -707,6 +707,13 @@ static void word(const copy *k, const char *key, const char *value)
     made_gguf_string(k->g, full, value);
 }
 
+static void flag(const copy *k, const char *key, bool value)
+{
+    char full[96];
+    snprintf(full, sizeof full, "%s.%s", k->arch, key);
+    made_gguf_bool(k->g, full, value);
+}
+
 /* An array of booleans. */
 static void flags(const copy *k, const char *key, const bool *values, uint32_t count)
 {
@@ -805,7 +812,9 @@ bool made_gguf_carries(const pj_model_config *c)
     if (gemma && fabs(c->score_scale * sqrt(c->head_dim) - 1) > 1e-6) return false;
     for (uint32_t i = 0; c->layer_rotates && i < c->layers; i++)
         if (c->layer_rotates[i] != ((i + 1) % 4 != 0)) return false;
-    return true;
+    for (uint32_t i = 0; c->arch == PJ_ARCH_QWEN2 && c->window && i < c->layers; i++)
+        if (c->layer_is_windowed && !c->layer_is_windowed[i]) return false;
+    return c->arch != PJ_ARCH_GPT_OSS || !c->rope.truncate;
 }
 
 static void write_linear_sizes(const copy *k)
@@ -841,6 +850,8 @@ static void write_sizes(const copy *k)
     if (!c->experts) return;
     number(k, "expert_count", c->experts);
     number(k, "expert_used_count", c->experts_per_token);
+    if (c->arch == PJ_ARCH_QWEN2_MOE || c->arch == PJ_ARCH_QWEN3_MOE)
+        flag(k, "expert_weights_norm", c->norm_topk);
     if (c->arch != PJ_ARCH_MIXTRAL) number(k, "expert_feed_forward_length", c->expert_intermediate);
     if (c->shared_intermediate)
         number(k, "expert_shared_feed_forward_length", c->shared_intermediate);
