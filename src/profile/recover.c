@@ -30,7 +30,8 @@ struct pj_recovery {
     bool paused, closing, busy, done;
     uint32_t recovered, unreadable;
     char first_unreadable[PJ_ERROR_TEXT_BYTES];
-    pj_buffer unsaid; /* messages before a callback was set, each with a NUL */
+    char trying[PJ_SPOOL_DIR_BYTES]; /* the spool whose attempt is counted, "": none */
+    pj_buffer unsaid;                /* messages before a callback was set, each with a NUL */
     pj_recovery_say_fn *say;
     void *say_context;
 };
@@ -128,6 +129,13 @@ static void end_try(const char *spool)
     if (tries_path(spool, path, sizeof path)) unlink(path);
 }
 
+static void note_trying(pj_recovery *r, const char *spool)
+{
+    pthread_mutex_lock(&r->mutex);
+    snprintf(r->trying, sizeof r->trying, "%s", spool);
+    pthread_mutex_unlock(&r->mutex);
+}
+
 /* ---- one spool ------------------------------------------------------------------------------ */
 
 /* Opens and locks a spool of this user; files of other users are ignored, whatever they contain. */
@@ -211,8 +219,10 @@ static void take_spool(pj_recovery *r, pj_store *store, const char *path)
     }
     if (status == PJ_OK && !begin_try(path, &err)) status = PJ_E_STATE;
     if (status == PJ_OK) {
+        note_trying(r, path);
         status = store_spool(r, store, &reader, path, &err);
         end_try(path);
+        note_trying(r, "");
     }
     pj_spool_reader_close(&reader);
     if (status == PJ_OK) {
@@ -377,6 +387,7 @@ void pj_recovery_close(pj_recovery *r)
     pj_recovery_set_say(r, NULL, NULL);
     pj_recovery_pause(r); /* waits briefly for the thread to end */
     pthread_mutex_lock(&r->mutex);
+    if (r->trying[0]) end_try(r->trying); /* given up for lack of time, which is no failure */
     r->closing = true;
     r->paused = false;
     release(r);

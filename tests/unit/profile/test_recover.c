@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <sqlite3.h>
 
 static const int64_t PATIENCE_NS = 100 * PJ_NS_PER_S; /* machines of tests are slow and busy */
 
@@ -321,6 +322,30 @@ static void a_spool_that_kills_its_readers_is_left_alone_in_the_end(void **state
     pj_free(bytes);
 }
 
+/* Commands that end before a recovery does, five times and more, are no reason to give it up. */
+static void a_recovery_that_lacks_time_has_not_failed(void **state)
+{
+    char spool[300], tries[310], path[300];
+    sqlite3 *other;
+    die_in_a_run("hasty.db", spool);
+    snprintf(tries, sizeof tries, "%.*s.tries", (int)strlen(spool) - 6, spool);
+    snprintf(path, sizeof path, "%s/hasty.db", folder);
+    assert_int_equal(sqlite3_open(path, &other), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+    pj_recovery *recovery = pj_recovery_start(path); /* waits for the other's transaction */
+    for (int ms = 0; ms < 5000 && !pj_file_exists(tries); ms++) usleep(1000);
+    assert_true(pj_file_exists(tries));
+    pj_recovery_close(recovery);
+    assert_false(pj_file_exists(tries));
+    assert_int_equal(sqlite3_exec(other, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(other);
+    for (int i = 0; i < 100 && pj_file_exists(spool); i++) { /* the abandoned thread may hold it */
+        open_and_count("hasty.db", NULL);
+        usleep(20000);
+    }
+    assert_int_equal(open_and_count("hasty.db", "interrupted"), 1);
+}
+
 /* A spool whose processing takes long: many names of components make a large fit. */
 static void a_slow_spool_delays_neither_opening_nor_closing(void **state)
 {
@@ -376,6 +401,7 @@ int main(void)
         cmocka_unit_test(damage_is_said_and_the_file_kept),
         cmocka_unit_test(no_flipped_bit_loses_a_run_without_a_word),
         cmocka_unit_test(a_spool_that_kills_its_readers_is_left_alone_in_the_end),
+        cmocka_unit_test(a_recovery_that_lacks_time_has_not_failed),
         cmocka_unit_test(a_slow_spool_delays_neither_opening_nor_closing),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
