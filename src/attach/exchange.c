@@ -282,7 +282,8 @@ void pj_exchange_end(pj_exchange *x, pj_exchange_outcome outcome, const char *wh
 {
     if (x->end_ns) return;
     if (x->has_head) {
-        x->now_ns = x->last_ns && x->events.mode != PJ_EVENTS_WHOLE ? x->last_ns : at_ns;
+        /* an event without its end came with the last bytes */
+        if (!x->now_ns || x->events.mode == PJ_EVENTS_WHOLE) x->now_ns = at_ns;
         pj_events_end(&x->events);
     }
     x->end_ns = at_ns;

@@ -92,10 +92,13 @@ class Transparent(unittest.TestCase):
 
     def test_a_stream_passes_chunk_by_chunk_with_its_energy(self):
         direct = self.proxy.raw(post(STREAM), self.engine.port)
-        through = self.proxy.raw(post(STREAM))
-        figures = ENERGY.findall(through)
-        self.assertEqual(len(figures), 1)
-        energy = json.loads(figures[0].split(b":", 1)[1])
+        for _ in range(20):  # the processor may be taken away for so long that no power was read before the last chunk
+            through = self.proxy.raw(post(STREAM))
+            figures = ENERGY.findall(through)
+            self.assertEqual(len(figures), 1)
+            energy = json.loads(figures[0].split(b":", 1)[1])
+            if energy["input"] is not None:
+                break
         self.assertEqual(set(energy), {"total", "input", "output", "lo", "hi", "source", "method", "provisional",
                                        "scope"})
         self.assertEqual((energy["source"], energy["scope"]), ("modelled", "machine"))
@@ -111,9 +114,9 @@ class Transparent(unittest.TestCase):
         self.assertIn(longer, bare)
         shorter = b"%x\r\n" % next(len(c) for c in re.findall(rb'data: \{"choices": \[\].*\n\n', direct))
         self.assertEqual(bare.replace(longer, shorter), direct)
-        wait_until(lambda: self.proxy.rows("SELECT 1 FROM profiling_runs"))
-        self.assertEqual(self.proxy.rows("SELECT id, status, input_tokens, output_tokens FROM profiling_runs"),
-                         [(run[1].decode(), "completed", 12, 5)])
+        stored = f"SELECT status, input_tokens, output_tokens FROM profiling_runs WHERE id = '{run[1].decode()}'"
+        wait_until(lambda: self.proxy.rows(stored))
+        self.assertEqual(self.proxy.rows(stored), [("completed", 12, 5)])
 
     def test_a_whole_answer_has_headers(self):
         body = {"model": "m", "max_tokens": 3, "messages": [{"role": "user", "content": "Hi"}]}
