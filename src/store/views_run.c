@@ -24,54 +24,76 @@ pj_status pj_view_runs(pj_store *store, const pj_run_query *query, const pj_cost
     return PJ_OK;
 }
 
-static pj_status write_facet(pj_store *store, pj_json *json, const char *key, const char *text,
-                             pj_error *err)
+enum { FACET_VALUES_MAX = 1000 };
+
+/* Rows of (number of the facet, name, runs), ordered by the facet, as one array for each of `keys`.
+ */
+static pj_status write_facet_rows(pj_sql *sql, pj_json *json, const char *const *keys, int count,
+                                  pj_error *err)
 {
-    pj_sql *sql = pj_sql_begin(store, text, err);
-    pj_json_key(json, key);
-    pj_json_array_begin(json);
-    while (pj_sql_step(sql)) {
-        pj_json_object_begin(json);
-        pj_json_kv_string(json, "name", pj_sql_get_text(sql, 0, NULL));
-        pj_json_kv_int(json, "runs", pj_sql_get_int(sql, 1));
-        pj_json_object_end(json);
+    bool more = pj_sql_step(sql);
+    for (int i = 0; i < count; i++) {
+        pj_json_key(json, keys[i]);
+        pj_json_array_begin(json);
+        for (int n = 0; more && pj_sql_get_int(sql, 0) == i; more = pj_sql_step(sql)) {
+            if (n++ >= FACET_VALUES_MAX) continue;
+            pj_json_object_begin(json);
+            pj_json_kv_string(json, "name", pj_sql_get_text(sql, 1, NULL));
+            pj_json_kv_int(json, "runs", pj_sql_get_int(sql, 2));
+            pj_json_object_end(json);
+        }
+        pj_json_array_end(json);
     }
-    pj_json_array_end(json);
     return pj_sql_end(sql, err);
 }
 
-/* From an index where there is one (listed_runs in driver.h): each facet takes in all runs. */
-static pj_status write_run_facet(pj_store *store, pj_json *json, const char *key,
-                                 const char *column, pj_error *err)
+/* One pass over the runs, from an index where there is one (listed_runs in driver.h), counts each
+ * combination of values; the facets are sums over the combinations. */
+static pj_sql *begin_run_facets(pj_store *store, pj_error *err)
 {
-    char from[2048], text[2400];
+#define FACETS "model_name, experiment_name, engine, dtype, machine, status"
+#define FACET(number, column)                                             \
+    "SELECT " number ", " column ", CAST(sum(runs) AS bigint) FROM kinds" \
+    " WHERE " column " IS NOT NULL GROUP BY " column
     const char *listed = store->driver->listed_runs;
+    char from[2048], text[4096];
     if (listed)
         snprintf(from, sizeof from,
-                 "(SELECT %s FROM profiling_runs WHERE %s UNION ALL SELECT %s FROM profiling_runs"
-                 " WHERE NOT %s) AS runs",
-                 column, listed, column, listed);
+                 "(SELECT " FACETS " FROM profiling_runs WHERE %s UNION ALL SELECT " FACETS
+                 " FROM profiling_runs WHERE NOT %s) AS runs",
+                 listed, listed);
     else
         snprintf(from, sizeof from, "profiling_runs");
     snprintf(
         text, sizeof text,
-        "SELECT %s, count(*) FROM %s WHERE %s IS NOT NULL GROUP BY 1 ORDER BY 2 DESC LIMIT 1000",
-        column, from, column);
-    return write_facet(store, json, key, text, err);
+        "WITH kinds AS (SELECT " FACETS ", count(*) AS runs FROM %s GROUP BY " FACETS
+        ") " FACET("0", "model_name") " UNION ALL " FACET(
+            "1",
+            "experiment_name") " UNION ALL " FACET("2",
+                                                   "engine") " UNION ALL " FACET("3",
+                                                                                 "dtype") " UNION "
+                                                                                          "ALL"
+                                                                                          " " FACET("4", "machine") " UNION ALL " FACET(
+                                                                                              "5",
+                                                                                              "stat"
+                                                                                              "us") " ORDER BY 1, 3 DESC, 2",
+        from);
+#undef FACET
+#undef FACETS
+    return pj_sql_begin(store, text, err);
 }
 
 pj_status pj_view_facets(pj_store *store, pj_json *json, pj_error *err)
 {
-    static const char *const facets[][2] = {
-        {"models", "model_name"}, {"experiments", "experiment_name"},
-        {"engines", "engine"},    {"dtypes", "dtype"},
-        {"machines", "machine"},  {"statuses", "status"}};
+    static const char *const keys[] = {"models", "experiments", "engines",
+                                       "dtypes", "machines",    "statuses"};
+    static const char *const tag_keys[] = {"tags"};
     static const char tags[] =
-        "SELECT tag, count(*) FROM run_tags GROUP BY tag ORDER BY 2 DESC LIMIT 1000";
+        "SELECT 0, tag, count(*) FROM run_tags GROUP BY tag ORDER BY 3 DESC, 2 LIMIT 1000";
     pj_json_object_begin(json);
-    pj_status status = write_facet(store, json, "tags", tags, err);
-    for (size_t i = 0; i < sizeof facets / sizeof *facets && status == PJ_OK; i++)
-        status = write_run_facet(store, json, facets[i][0], facets[i][1], err);
+    pj_status status = write_facet_rows(pj_sql_begin(store, tags, err), json, tag_keys, 1, err);
+    if (status == PJ_OK)
+        status = write_facet_rows(begin_run_facets(store, err), json, keys, 6, err);
     pj_json_object_end(json);
     return status;
 }

@@ -420,6 +420,25 @@ static json_t *summary(pj_store *store)
     }));
 }
 
+/* A facet lists each value that the runs have, with the number of runs that have it. */
+static void assert_facet(const json_t *facets, const char *facet, const json_t *runs,
+                         const char *member)
+{
+    size_t i, j, counted = 0;
+    json_t *value, *run;
+    json_array_foreach(json_object_get(facets, facet), i, value)
+    {
+        size_t found = 0;
+        json_array_foreach(runs, j, run) found +=
+            json_equal(json_object_get(run, member), json_object_get(value, "name"));
+        assert_true(found > 0);
+        assert_int_equal(number(value, "runs"), found);
+        counted += found;
+    }
+    json_array_foreach(runs, j, run) counted += json_is_null(json_object_get(run, member));
+    assert_int_equal(counted, json_array_size(runs));
+}
+
 static void summaries_are_complete(void **state)
 {
     fixture *f = *state;
@@ -448,10 +467,17 @@ static void summaries_are_complete(void **state)
     uint64_t total = 0;
     v = VIEW(pj_view_runs(f->store, &(pj_run_query){0}, NULL, json, &total, &err));
     assert_int_equal(json_array_size(v), total);
-    json_decref(v);
+    json_t *runs = v;
     v = VIEW(pj_view_facets(f->store, json, &err));
     assert_int_equal(json_array_size(json_object_get(v, "tags")), 1);
+    assert_facet(v, "models", runs, "model_name");
+    assert_facet(v, "experiments", runs, "experiment_name");
+    assert_facet(v, "engines", runs, "engine");
+    assert_facet(v, "dtypes", runs, "dtype");
+    assert_facet(v, "machines", runs, "machine");
+    assert_facet(v, "statuses", runs, "status");
     json_decref(v);
+    json_decref(runs);
 }
 
 /* No figure of energy may come out as a number. */
