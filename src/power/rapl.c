@@ -10,7 +10,9 @@
  * perf is preferred where it opens. If powercap exists too, a domain counts only when powercap also
  * has it: old kernels list perf events that do not exist. A domain seen twice (intel-rapl and
  * intel-rapl-mmio) is used once. A package is a rail of class CPU; core and uncore are inside it
- * and kept as platform rails; psys covers the whole machine and is the packages' parent.
+ * and kept as platform rails; psys covers the whole machine and is the packages' parent. If some
+ * counters can be read and that of a package or DRAM cannot, it is a rail without readings, so that
+ * totals say that they lack it.
  */
 #include "power/source.h"
 
@@ -37,8 +39,8 @@ typedef struct domain {
     domain_kind kind;
     int package;                    /* -1: psys */
     char name[PJ_SYSFS_NAME_BYTES]; /* as spelt by the kernel */
-    int fd;
-    double scale_uj; /* of one count */
+    int fd;                         /* -1: it cannot be read */
+    double scale_uj;                /* of one count */
     double modulus_uj;
     double max_mw;
     bool by_perf;
@@ -104,29 +106,39 @@ static double zone_max_mw(const pj_power_env *env, const char *zone)
     return (double)most * 1e-3;
 }
 
-/* Adds the zone when its counter can be read. */
+/* Opens a zone's counter; -1 when it gives no value. */
+static int open_counter(const pj_power_env *env, const char *zone, trouble *t)
+{
+    char path[PATH_BYTES];
+    int64_t value;
+    if (!sys_path(env, path, "/sys/class/powercap/%s/%s", zone, "energy_uj")) return -1;
+    int fd = pj_sysfs_open(path);
+    if (fd < 0) {
+        t->error = errno;
+        return -1;
+    }
+    pj_status status = pj_sysfs_read(fd, &value);
+    if (status == PJ_OK) return fd;
+    t->error = status == PJ_E_DENIED ? EACCES : EIO;
+    pj_sysfs_close(fd);
+    return -1;
+}
+
+/* Adds the zone, or the counter of one that could not be read under its other name. */
 static void add_zone(rapl *r, const pj_power_env *env, const char *zone, domain_kind kind,
                      int package, const char *name, trouble *t)
 {
     char path[PATH_BYTES];
-    int64_t range = 0, value;
-    if (r->count == MAX_DOMAINS || find_domain(r, kind, package)) return;
+    int64_t range = 0;
+    domain *d = find_domain(r, kind, package);
+    if (d ? d->fd >= 0 : r->count == MAX_DOMAINS) return;
     t->zones_seen = true;
-    if (!sys_path(env, path, "/sys/class/powercap/%s/%s", zone, "energy_uj")) return;
-    int fd = pj_sysfs_open(path);
-    if (fd < 0) {
-        t->error = errno;
-        return;
-    }
-    pj_status status = pj_sysfs_read(fd, &value);
-    if (status != PJ_OK) {
-        t->error = status == PJ_E_DENIED ? EACCES : EIO;
-        pj_sysfs_close(fd);
-        return;
-    }
+    int fd = open_counter(env, zone, t);
+    if (d && fd < 0) return;
     if (sys_path(env, path, "/sys/class/powercap/%s/%s", zone, "max_energy_range_uj"))
         pj_sysfs_number(path, &range);
-    domain *d = &r->domains[r->count++];
+    if (d && d->limit_fd >= 0) pj_sysfs_close(d->limit_fd);
+    if (!d) d = &r->domains[r->count++];
     *d = (domain){.kind = kind,
                   .package = package,
                   .fd = fd,
@@ -266,16 +278,37 @@ static void add_events(rapl *r, const pj_power_env *env, const rapl *zones, trou
 
 /* ---- the source ---------------------------------------------------------------------------- */
 
+static void close_domain(const domain *d)
+{
+    if (d->fd >= 0) pj_sysfs_close(d->fd);
+    if (d->limit_fd >= 0) pj_sysfs_close(d->limit_fd);
+}
+
 static void close_domains(rapl *r)
 {
-    for (uint32_t i = 0; i < r->count; i++) {
-        pj_sysfs_close(r->domains[i].fd);
-        if (r->domains[i].limit_fd >= 0) pj_sysfs_close(r->domains[i].limit_fd);
-    }
+    for (uint32_t i = 0; i < r->count; i++) close_domain(&r->domains[i]);
     r->count = 0;
 }
 
-/* Uses perf if it provides the packages, else powercap. */
+static bool counts(const domain *d)
+{
+    return d->kind == PACKAGE || d->kind == DRAM;
+}
+
+/* Takes the zones that perf does not offer. */
+static void adopt_zones(rapl *r, const rapl *zones)
+{
+    for (uint32_t i = 0; i < zones->count; i++) {
+        const domain *zone = &zones->domains[i];
+        bool wanted = zone->fd >= 0 || counts(zone);
+        if (wanted && r->count < MAX_DOMAINS && !find_domain(r, zone->kind, zone->package))
+            r->domains[r->count++] = *zone;
+        else
+            close_domain(zone);
+    }
+}
+
+/* Opens every domain by perf, else by powercap; none when nothing can be read. */
 static trouble open_best(rapl *r, const pj_power_env *env)
 {
     trouble t = {0};
@@ -285,14 +318,10 @@ static trouble open_best(rapl *r, const pj_power_env *env)
     /* A sysfs root other than the machine's own describes another machine: its perf type numbers
      * are meaningless to this kernel. */
     if (!env->sysfs_root || !env->sysfs_root[0]) add_events(r, env, &zones, &t);
-    bool have_package = false;
-    for (uint32_t i = 0; i < r->count; i++) have_package |= r->domains[i].kind == PACKAGE;
-    if (have_package) {
-        close_domains(&zones);
-    } else {
-        close_domains(r);
-        *r = zones;
-    }
+    adopt_zones(r, &zones);
+    for (uint32_t i = 0; i < r->count; i++)
+        if (r->domains[i].fd >= 0) return t;
+    close_domains(r);
     return t;
 }
 
@@ -442,7 +471,8 @@ static pj_status rapl_read(void *state, pj_reading *readings, uint32_t max, uint
     for (uint32_t i = 0; i < r->count && i < max; i++) {
         pj_reading *reading = &readings[(*count)++];
         *reading = (pj_reading){.rail = (uint16_t)i, .before_ns = pj_clock_ns()};
-        pj_status status = read_domain(&r->domains[i], &reading->value);
+        pj_status status =
+            r->domains[i].fd < 0 ? PJ_E_NOT_FOUND : read_domain(&r->domains[i], &reading->value);
         reading->after_ns = pj_clock_ns();
         if (status == PJ_OK) continue;
         reading->value = NAN;

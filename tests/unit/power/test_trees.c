@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* The program's own file operations, but for those that tell a counter from a file. */
@@ -397,6 +398,25 @@ static void two_sockets(void **state)
     pj_meter_close(m.meter);
 }
 
+/* A package whose counter cannot be read is a rail without readings, so that a total lacks it by
+ * name; what is inside a package is not in totals and may be left out. */
+static void unreadable_socket(void **state)
+{
+    char path[400];
+    (void)state;
+    fresh_machine();
+    zone("intel-rapl:0", "package-0\n", 120);
+    file_with("sys/class/powercap/intel-rapl:0:0/name", "core\n");
+    file_with("sys/class/powercap/intel-rapl:1/name", "package-1\n");
+    snprintf(path, sizeof path, "%s/sys/class/powercap/intel-rapl:1/energy_uj", folder);
+    assert_int_equal(mkdir(path, 0700), 0); /* not even root can read a folder as a file */
+    machine m = listen_once("rapl", 0, 300);
+    assert_int_equal(m.count, 2);
+    near(m.mw[rail_named(&m, "cpu0")], 120);
+    assert_true(isnan(m.mw[rail_named(&m, "cpu1")]));
+    pj_meter_close(m.meter);
+}
+
 /* An energy counter that stands still, as a GPU's does that is switched off, has used nothing. */
 static void standing_counter(void **state)
 {
@@ -651,6 +671,7 @@ int main(void)
         cmocka_unit_test(grace_hopper),
         cmocka_unit_test(grace),
         cmocka_unit_test(two_sockets),
+        cmocka_unit_test(unreadable_socket),
         cmocka_unit_test(standing_counter),
         cmocka_unit_test(one_domain_two_sources),
         cmocka_unit_test(recordings),
