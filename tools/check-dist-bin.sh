@@ -1,9 +1,10 @@
 #!/bin/bash
 # Tests the archives of `make dist-bin` as users run them: check-dist-bin.sh [ROOT...]
-# Each ROOT is a folder or tar with a distribution's root file system, preferably an old one; the x86_64 program runs inside it (needs root). The
-# aarch64 program runs under an emulator, with the C library that dist-bin.sh fetched for it. Each must run the demo model, store and show a run, answer over HTTP, and
-# open NVIDIA's management library (a fake one). No program or library inside may ask for more than
-# glibc 2.28's own libraries and symbols.
+# Each ROOT is a folder or tar with a distribution's root file system, preferably an old one; the x86_64 program runs
+# inside it (needs root). The aarch64 program runs under an emulator, with the C library that dist-bin.sh fetched for
+# it. Each must run the demo model, store and show a run, answer over HTTP with the dashboard's page and its script,
+# and open NVIDIA's management library (a fake one). No program or library inside may ask for more than glibc 2.28's
+# own libraries and symbols.
 set -eu
 cd "$(dirname "$0")/.."
 version=$(tools/version.sh)
@@ -33,9 +34,23 @@ for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
     grep -q http /tmp/perjoule-try-$$.log && break
     sleep 0.5
 done
+port=$(sed -n 's,.*http://127\.0\.0\.1:\([0-9]*\)/.*,\1,p' /tmp/perjoule-try-$$.log)
+[ -n "$port" ] || { cat /tmp/perjoule-try-$$.log; exit 1; }
+# The page and the script it names, both whole; bash's own sockets, since a bare distribution has no HTTP client
+get() { # path
+    exec 3<>"/dev/tcp/127.0.0.1/$port"
+    printf 'GET %s HTTP/1.1\r\nHost: 127.0.0.1:%s\r\nConnection: close\r\n\r\n' "$1" "$port" >&3
+    cat <&3 >/tmp/perjoule-try-$$.answer
+    exec 3>&-
+    head -n 1 /tmp/perjoule-try-$$.answer | grep -q ' 200 ' || { echo "GET $1:"; cat /tmp/perjoule-try-$$.answer; exit 1; }
+}
+get /
+script=$(sed -n 's,.*<script [^>]*src="\./\(assets/[^"]*\)".*,/\1,p' /tmp/perjoule-try-$$.answer)
+grep -q '<div id="app">' /tmp/perjoule-try-$$.answer && [ -n "$script" ] || { echo "built without the dashboard"; exit 1; }
+get "$script"
+[ "$(wc -c </tmp/perjoule-try-$$.answer)" -gt 1000 ] || { echo "$script is empty"; exit 1; }
 kill -INT $server
 wait $server || [ $? = 130 ]
-grep -q http /tmp/perjoule-try-$$.log || { cat /tmp/perjoule-try-$$.log; exit 1; }
 rm -rf /tmp/perjoule-try-$$*
 EOF
 verdict() { # name, status
@@ -63,7 +78,7 @@ glibc_alone "$work/perjoule-$version-linux-x86_64" || status=$?
 verdict "x86_64 needs glibc 2.28 and nothing else" $status
 fake_library x86_64
 status=0
-sh "$work/try.sh" "$work/perjoule-$version-linux-x86_64" "$work/libfake-nvml-x86_64.so" "" || status=$?
+bash "$work/try.sh" "$work/perjoule-$version-linux-x86_64" "$work/libfake-nvml-x86_64.so" "" || status=$?
 verdict "x86_64 on this machine" $status
 for root in "$@"; do
     folder=$root
@@ -76,7 +91,7 @@ for root in "$@"; do
     cp -r "$work/perjoule-$version-linux-x86_64" "$work/libfake-nvml-x86_64.so" "$work/try.sh" "$folder/tmp/"
     status=0
     # shellcheck disable=SC2016  # expanded by the inner shell
-    unshare --mount sh -c 'mount -t proc proc "$0/proc"; mount --rbind /dev "$0/dev"; exec chroot "$0" sh /tmp/try.sh "$@"' \
+    unshare --mount sh -c 'mount -t proc proc "$0/proc"; mount --rbind /dev "$0/dev"; exec chroot "$0" bash /tmp/try.sh "$@"' \
         "$folder" "/tmp/perjoule-$version-linux-x86_64" /tmp/libfake-nvml-x86_64.so "" || status=$?
     verdict "x86_64 in $(sed -n 's/^PRETTY_NAME="\(.*\)"/\1/p' "$folder/etc/os-release")" $status
     rm -rf "$folder/tmp/perjoule-$version-linux-x86_64"
@@ -90,7 +105,7 @@ if [ -e "dist/perjoule-$version-linux-aarch64.tar.gz" ] && [ -n "$emulator" ]; t
     verdict "aarch64 needs glibc 2.28 and nothing else" $status
     fake_library aarch64
     status=0
-    sh "$work/try.sh" "$work/perjoule-$version-linux-aarch64" "$work/libfake-nvml-aarch64.so" \
+    bash "$work/try.sh" "$work/perjoule-$version-linux-aarch64" "$work/libfake-nvml-aarch64.so" \
         "$emulator -L $PWD/build-dist-bin/runtime-aarch64" || status=$?
     verdict "aarch64 under the emulator" $status
 else
