@@ -335,14 +335,6 @@ pj_status pj_build_rows(pj_tree *tree, pj_run_data *d, pj_error *err)
 
 /* ---- readings ------------------------------------------------------------------------------ */
 
-static bool is_sound(const pj_reading *r)
-{
-    return r->rail < PJ_MAX_RAILS && r->before_ns >= 0 && r->before_ns <= r->after_ns &&
-           r->after_ns < PJ_LATEST_NS && r->fresh_ns >= 0 && r->fresh_ns < PJ_LATEST_NS &&
-           r->fresh_error_ns >= 0 && r->fresh_error_ns < PJ_LATEST_NS && r->window_ns >= 0 &&
-           r->window_ns < PJ_LATEST_NS;
-}
-
 static bool collect_readings(const pj_tree *tree, pj_readings *readings)
 {
     size_t at[PJ_MAX_RAILS + 1] = {0}, count = 0;
@@ -353,7 +345,7 @@ static bool collect_readings(const pj_tree *tree, pj_readings *readings)
             const pj_reading *items = (const pj_reading *)record->payload;
             uint32_t n = pj_record_bytes(record) / (uint32_t)sizeof *items;
             for (uint32_t i = 0; i < n; i++) {
-                if (!is_sound(&items[i])) continue;
+                if (!pj_reading_is_sound(&items[i])) continue;
                 if (pass == 0)
                     readings->begin[items[i].rail + 1]++;
                 else

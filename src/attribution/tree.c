@@ -59,7 +59,8 @@ typedef struct reading_state {
     uint32_t lane_count, lane_capacity;
     pj_arena *arena;
     uint32_t name_capacity;
-    int64_t last_ns; /* latest time in any record */
+    int64_t last_ns; /* latest time of a span */
+    int64_t read_ns; /* latest time of a power reading */
 } reading_state;
 
 static lane_state *lane_of(reading_state *r, uint32_t number)
@@ -179,6 +180,24 @@ static bool take_note(pj_tree *tree, const pj_record *record)
     return true;
 }
 
+bool pj_reading_is_sound(const pj_reading *r)
+{
+    return r->rail < PJ_MAX_RAILS && r->before_ns >= 0 && r->before_ns <= r->after_ns &&
+           r->after_ns < PJ_LATEST_NS && r->fresh_ns >= 0 && r->fresh_ns < PJ_LATEST_NS &&
+           r->fresh_error_ns >= 0 && r->fresh_error_ns < PJ_LATEST_NS && r->window_ns >= 0 &&
+           r->window_ns < PJ_LATEST_NS;
+}
+
+static bool take_readings(reading_state *r, const pj_record *record)
+{
+    const pj_reading *items = (const pj_reading *)record->payload;
+    uint32_t count = pj_record_bytes(record) / (uint32_t)sizeof *items;
+    for (uint32_t i = 0; i < count; i++)
+        if (pj_reading_is_sound(&items[i]) && r->read_ns < items[i].before_ns)
+            r->read_ns = items[i].before_ns;
+    return take_note(r->tree, record);
+}
+
 static bool is_sound(const pj_span *span)
 {
     return span->kind < PJ_SPAN_KIND_COUNT && span->phase < PJ_PHASE_COUNT &&
@@ -210,14 +229,17 @@ static pj_status take_record(reading_state *r, const pj_record *record, pj_error
         r->tree->end_ns = end_ns < PJ_LATEST_NS ? end_ns : 0;
         break;
     }
+    case PJ_RECORD_READINGS: ok = take_readings(r, record); break;
     default: ok = take_note(r->tree, record); break;
     }
     return ok ? PJ_OK : pj_fail_memory(err, "the spans of a run");
 }
 
-/* Spans open when the process died end at the last recorded time. */
+/* Spans open when the process died end at the last recorded time, and so does the run: power is
+ * also read while no span begins or ends. */
 static bool close_open(reading_state *r)
 {
+    if (!r->tree->ended && r->last_ns < r->read_ns) r->last_ns = r->read_ns;
     for (uint32_t i = 0; i < r->lane_count; i++)
         while (r->lanes[i].open_count) {
             const pj_record *record = r->lanes[i].open[--r->lanes[i].open_count];

@@ -81,6 +81,8 @@ void pj_tree_stretch(pj_tree *tree, double factor);
 /* Cuts the run's time into leaves. Nodes do not change: other threads may read them meanwhile. */
 pj_status pj_tree_cut(pj_tree *tree, pj_error *err);
 void pj_tree_fini(pj_tree *tree); /* may run twice */
+/* Whether a reading's rail and times are possible: damaged spools are read too. */
+bool pj_reading_is_sound(const pj_reading *r);
 /* "q_proj", "attention/softmax", or "(between)"; writes into `text`. */
 void pj_tree_class_name(const pj_tree *tree, const pj_tree_class *class_, char *text, size_t bytes);
 /* Whether an inner span's energy is not also charged to the enclosing span, which then has only its

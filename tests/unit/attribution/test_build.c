@@ -270,6 +270,32 @@ static void a_cut_spool_is_an_interrupted_run(void **state)
     pj_spool_close(&w.spool, true);
 }
 
+/* A program that reports nothing: its power was read until it was killed. */
+static void an_interrupted_run_lasts_until_its_last_reading(void **state)
+{
+    enum { READINGS = 400 };
+    writer w;
+    pj_run_data d;
+    pj_sim_spec sim;
+    begin_run(&w, &sim, "period_ms=10");
+    pj_span phase = make(PJ_SPAN_PHASE, PJ_PHASE_PRE_INFERENCE, PJ_PHASE_IDLE, -1, -1, 2000, 0);
+    put_begin(&w, phase, w.serial++);
+    for (int i = 0; i <= READINGS; i++) { /* 5 W */
+        int64_t at = 1000 + i * INT64_C(10000000);
+        pj_reading reading = {
+            .before_ns = at, .after_ns = at, .value = i * 50000.0, .sequence = (uint32_t)i};
+        assert_int_equal(
+            pj_spool_append(&w.spool, PJ_RECORD_READINGS, &reading, sizeof reading, NULL), PJ_OK);
+    }
+    assert_int_equal(build(&w, NULL, &d), PJ_OK);
+    assert_int_equal(d.info.status, PJ_RUN_INTERRUPTED);
+    assert_float_equal(d.info.total_ms, 4000, 1e-9);
+    assert_float_equal(d.info.total_mj, 20000, 1);
+    assert_float_equal(d.phases[0].duration_ms, 4000 - .001, 1e-9);
+    assert_conserved(&d);
+    end_run(&w, &d);
+}
+
 static void nth_allocation_may_fail(void **state)
 {
     writer w;
@@ -312,6 +338,7 @@ int main(void)
         cmocka_unit_test(nested_spans_of_one_kind_stand_apart),
         cmocka_unit_test(device_spans_find_their_place),
         cmocka_unit_test(a_cut_spool_is_an_interrupted_run),
+        cmocka_unit_test(an_interrupted_run_lasts_until_its_last_reading),
         cmocka_unit_test(nth_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
