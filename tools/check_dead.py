@@ -22,6 +22,7 @@ FOR_TESTS = {
     "pj_session_settle": "waits for the recovery of leftover spools",
     "pj_tokenizer_find": "the id of a token by its spelling",
     "pj_tokenizer_is_special": "flags that an added token was read with",
+    "pj_token_stream_work": "counts decoded ids: the time of a stream must be linear",
     "pj_sim_truth_mj": "the simulation's true energy of any interval",
 }
 DECLARED = re.compile(r"^(?!static|typedef|#|return)[a-z][\w ]*[ *]\**(pj_\w+)\(", re.M)

@@ -62,12 +62,15 @@ pj_status pj_tokenizer_decode(const pj_tokenizer *tokenizer, const int32_t *ids,
 
 /* Incremental decoding: `push` appends text that is final, whole characters only; `finish` the
  * rest. Together they equal the decoded text of all ids, except that each invalid byte of a byte
- * token becomes one U+FFFD. */
+ * token becomes one U+FFFD, and that an unusual list of decoders sees at most the last 64 tokens.
+ */
 typedef struct pj_token_stream pj_token_stream;
 pj_status pj_token_stream_new(const pj_tokenizer *tokenizer, bool skip_special,
                               pj_token_stream **stream, pj_error *err);
 pj_status pj_token_stream_push(pj_token_stream *stream, int32_t id, pj_buffer *text, pj_error *err);
 pj_status pj_token_stream_finish(pj_token_stream *stream, pj_buffer *text, pj_error *err);
 void pj_token_stream_free(pj_token_stream *stream); /* NULL is allowed */
+/* Tests: how many ids were decoded so far, each as often as it was; 0 on the direct path. */
+uint64_t pj_token_stream_work(const pj_token_stream *stream);
 
 #endif

@@ -1,7 +1,8 @@
 /* From ids to text. A complete text goes through the decoders as specified: lists of strings, step
  * by step. A stream takes a direct path if the decoders allow it (each token yields bytes, complete
  * characters are emitted); for any other list of decoders it decodes a window of tokens again for
- * each new one, and the window restarts wherever that gives the same text. */
+ * each new one. The window restarts at the newest tokens wherever the text ends with what they give
+ * alone, and never holds more than MOST_WINDOW, so that a text takes time linear in its tokens. */
 #include "llm/tokenizer/parts.h"
 
 #include "base/utf8.h"
@@ -286,6 +287,8 @@ pj_status pj_tokenizer_decode(const pj_tokenizer *tokenizer, const int32_t *ids,
 
 /* ---- streams ---- */
 
+enum { MOST_WINDOW = 64 };
+
 struct pj_token_stream {
     const pj_tokenizer *t;
     bool skip_special, direct, any;
@@ -296,6 +299,7 @@ struct pj_token_stream {
     pj_buffer work;
     pj_ids window; /* window path only */
     size_t window_old;
+    uint64_t decoded; /* ids, again and again */
 };
 
 /* Whether the direct path supports the decoders: byte-level letters alone, or [Replace]
@@ -345,6 +349,11 @@ void pj_token_stream_free(pj_token_stream *s)
     pj_buffer_fini(&s->work);
     pj_ids_fini(&s->window);
     pj_free(s);
+}
+
+uint64_t pj_token_stream_work(const pj_token_stream *s)
+{
+    return s->decoded;
 }
 
 /* Number of bytes at the end that may be the beginning of an incomplete character. */
@@ -426,6 +435,13 @@ static void push_direct(pj_token_stream *s, const char *token, size_t bytes, pj_
     release(s, false, text);
 }
 
+static pj_status decode_window(pj_token_stream *s, size_t from, pj_buffer *text, pj_error *err)
+{
+    s->decoded += s->window.count - from;
+    return pj_tokenizer_decode(s->t, s->window.ids + from, s->window.count - from, s->skip_special,
+                               text, err);
+}
+
 /* How much of the window's text was already emitted. It cannot be taken back: if a new id changes
  * it, as many characters are skipped. */
 static size_t given_out(const pj_buffer *held, const char *now, size_t bytes)
@@ -442,21 +458,22 @@ static size_t given_out(const pj_buffer *held, const char *now, size_t bytes)
     return at;
 }
 
-/* Drops older ids where the newest ones give the same text without them. */
-static pj_status shorten_window(pj_token_stream *s, size_t given, pj_error *err)
+/* Drops older ids where the text ends with what the newest ones give without them: what follows is
+ * then the same, though a text's first token may be treated differently (no space before it). A
+ * full window drops its older half in any case. */
+static pj_status shorten_window(pj_token_stream *s, bool full, pj_error *err)
 {
+    size_t from = full ? s->window.count - MOST_WINDOW / 2 : s->window_old;
+    size_t count = s->window.count - from;
     pj_buffer_clear(&s->held);
-    pj_status status =
-        pj_tokenizer_decode(s->t, s->window.ids + s->window_old, s->window.count - s->window_old,
-                            s->skip_special, &s->held, err);
-    bool same =
-        s->held.length == s->work.length - given &&
-        memcmp(pj_buffer_get(&s->held), pj_buffer_get(&s->work) + given, s->held.length) == 0;
+    pj_status status = decode_window(s, from, &s->held, err);
     if (status != PJ_OK) return status;
-    if (same) {
-        memmove(s->window.ids, s->window.ids + s->window_old,
-                (s->window.count - s->window_old) * sizeof *s->window.ids);
-        s->window.count -= s->window_old;
+    const pj_buffer *held = &s->held, *work = &s->work;
+    bool ends_so = held->length > 0 && held->length <= work->length &&
+                   memcmp(held->data, work->data + work->length - held->length, held->length) == 0;
+    if (ends_so || full) {
+        memmove(s->window.ids, s->window.ids + from, count * sizeof *s->window.ids);
+        s->window.count = count;
     } else {
         pj_buffer swap = s->held;
         s->held = s->work;
@@ -470,15 +487,15 @@ static pj_status shorten_window(pj_token_stream *s, size_t given, pj_error *err)
 static pj_status push_window(pj_token_stream *s, bool all, pj_buffer *text, pj_error *err)
 {
     pj_buffer_clear(&s->work);
-    pj_status status =
-        pj_tokenizer_decode(s->t, s->window.ids, s->window.count, s->skip_special, &s->work, err);
+    pj_status status = decode_window(s, 0, &s->work, err);
     if (status != PJ_OK) return status;
     const char *now = pj_buffer_get(&s->work);
     size_t bytes = s->work.length, given = given_out(&s->held, now, bytes);
     bool open = bytes >= 3 && memcmp(now + bytes - 3, "\xef\xbf\xbd", 3) == 0;
-    if (given == bytes || (open && !all)) return PJ_OK;
+    bool full = s->window.count >= MOST_WINDOW;
+    if (!full && (given == bytes || (open && !all))) return PJ_OK;
     pj_buffer_append(text, now + given, bytes - given);
-    return shorten_window(s, given, err);
+    return shorten_window(s, full, err);
 }
 
 pj_status pj_token_stream_push(pj_token_stream *s, int32_t id, pj_buffer *text, pj_error *err)

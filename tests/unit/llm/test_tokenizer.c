@@ -360,6 +360,56 @@ static void test_stream_of_any_decoders(void **state)
                    "a");
 }
 
+/* Streams `count` times the ids 0, 1 and 2, and counts the ids that are decoded for it. */
+static void assert_linear(const char *decoder, bool equals_whole)
+{
+    enum { COUNT = 1500, TOKENS = 3 * COUNT, TIMES = 100 };
+    char json[512];
+    int32_t ids[TOKENS];
+    pj_token_stream *stream;
+    pj_buffer streamed, whole;
+    pj_error err;
+    snprintf(json, sizeof json,
+             "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"\xe2\x96\x81x</w>\":0,\"y\":1,"
+             "\"\xef\xbf\xbd\":2},\"merges\":[]},\"decoder\":%s}",
+             decoder);
+    pj_tokenizer *t = parse(json);
+    pj_buffer_init(&streamed, 1 << 20);
+    pj_buffer_init(&whole, 1 << 20);
+    assert_int_equal(pj_token_stream_new(t, true, &stream, &err), PJ_OK);
+    for (int i = 0; i < TOKENS; i++) {
+        ids[i] = i % 3;
+        assert_int_equal(pj_token_stream_push(stream, ids[i], &streamed, &err), PJ_OK);
+    }
+    assert_int_equal(pj_token_stream_finish(stream, &streamed, &err), PJ_OK);
+    assert_true(pj_token_stream_work(stream) > TOKENS); /* it is not the direct path */
+    assert_true(pj_token_stream_work(stream) < TIMES * TOKENS);
+    assert_int_equal(pj_tokenizer_decode(t, ids, TOKENS, true, &whole, &err), PJ_OK);
+    if (equals_whole) assert_string_equal(pj_buffer_get(&streamed), pj_buffer_get(&whole));
+    pj_token_stream_free(stream);
+    pj_buffer_fini(&whole);
+    pj_buffer_fini(&streamed);
+    pj_tokenizer_close(t);
+}
+
+/* Decoders for which no part of a text ever equals what its tokens give alone, or which give
+ * nothing at all, or which hold every character back. */
+static void test_streams_take_linear_time(void **state)
+{
+    (void)state;
+    assert_linear("null", true);
+    assert_linear("{\"type\":\"BPEDecoder\",\"suffix\":\"</w>\"}", true);
+    assert_linear("{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Metaspace\",\"replacement\":"
+                  "\"\xe2\x96\x81\",\"prepend_scheme\":\"always\"},{\"type\":\"Fuse\"}]}",
+                  true);
+    assert_linear("{\"type\":\"Replace\",\"pattern\":{\"Regex\":\".\"},\"content\":\"\"}", true);
+    assert_linear(
+        "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"$\"},\"content\":\"\xef\xbf\xbd\"}", true);
+    assert_linear("{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Fuse\"},{\"type\":\"Replace\","
+                  "\"pattern\":{\"Regex\":\"^.+\"},\"content\":\"z\"}]}",
+                  false);
+}
+
 /* "a", "ba", "bba" and so on */
 static void letters(char *text, size_t length)
 {
@@ -492,6 +542,7 @@ int main(void)
         cmocka_unit_test(test_empty_pattern),
         cmocka_unit_test(test_mark_in_letters),
         cmocka_unit_test(test_stream_of_any_decoders),
+        cmocka_unit_test(test_streams_take_linear_time),
         cmocka_unit_test(test_many_merges),
         cmocka_unit_test(test_bad_merge_is_named),
         cmocka_unit_test(test_repeated_keys),
