@@ -188,7 +188,7 @@ typedef struct heard {
     pj_live_load load;
     char text[256];
     double last_ms, energy_mj;
-    bool ordered, valid, has_summary;
+    bool ordered, valid, has_summary, stored;
 } heard;
 
 static void hear_begin(void *context, const pj_live_run *run)
@@ -234,6 +234,19 @@ static void hear_end(void *context, const char *run_id, const pj_live_end *end)
     heard *h = context;
     h->ends++;
     h->has_summary = end->summary_json && strstr(end->summary_json, run_id);
+    /* Another connection must already see the run with its energy, the same as in the summary. */
+    pj_store *store;
+    pj_run_data stored = {0};
+    const char *told = h->has_summary ? strstr(end->summary_json, "\"total_energy_mj\":") : NULL;
+    pj_error err = {0};
+    assert_int_equal(
+        pj_store_open(&(pj_store_options){.path = database, .read_only = true}, &store, &err),
+        PJ_OK);
+    if (pj_store_load(store, run_id, &stored, &err) == PJ_OK && told)
+        h->stored = stored.info.status == end->status && stored.info.total_mj > 0 &&
+                    strtod(strchr(told, ':') + 1, NULL) == stored.info.total_mj;
+    pj_run_data_fini(&stored);
+    pj_store_close(store);
 }
 
 static void listeners_hear_the_run(void **state)
@@ -259,7 +272,7 @@ static void listeners_hear_the_run(void **state)
     assert_int_equal(h.begins, 1);
     assert_int_equal(h.ends, 1);
     assert_int_equal(h.tokens, 20);
-    assert_true(h.ordered && h.valid && h.has_summary);
+    assert_true(h.ordered && h.valid && h.has_summary && h.stored);
     assert_true(h.power > 0 && h.parts > 0 && h.sections >= 2 * h.parts);
     assert_true(h.energy_mj > 0);
     char want[256] = "";
