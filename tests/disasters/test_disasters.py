@@ -10,6 +10,7 @@ logs what was written.
 """
 import collections
 import concurrent.futures
+import contextlib
 import glob
 import json
 import os
@@ -22,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 
 PROGRAM, FAULTS = sys.argv[1:3]
 SLOW = int(os.environ.get("PJ_TEST_SLOWNESS", "1"))
@@ -93,38 +95,111 @@ def recover(db, home, *folders):
 # ---- kill -9 ------------------------------------------------------------------------------------
 
 
-def kill_once(folder):
+def check_recovered(db, home, inside):
+    """The spool in use when a process was killed becomes one run, and no other run appears."""
+    left = {os.path.basename(path)[:-6]: records(path) for path in spools(f"{db}-spool")}
+    runs = recover(db, home, f"{db}-spool")
+    begun = {run: counts for run, counts in left.items() if counts[INFO]}  # others had no id yet
+    assert not inside or left or runs, "killed inside a run, and neither spool nor run is there"
+    assert begun.keys() <= runs.keys(), (db, left, runs)
+    for run, counts in begun.items():
+        status, tokens = runs[run]
+        assert tokens >= counts[TOKEN_TEXT] - 1, (status, tokens, counts)  # including the prompt's
+    return runs, begun
+
+
+def wait_for_spool(process, db):
+    end = time.time() + 60 * SLOW
+    while not spools(f"{db}-spool") and process.poll() is None and time.time() < end:
+        time.sleep(0.001)
+
+
+def kill_runs(folder, home):
     """Two processes with a database each in one folder are killed; each database must recover its own run."""
-    home = os.path.join(folder, "home")
-    os.makedirs(home)
     dbs = [os.path.join(folder, name) for name in ("a.db", "b.db")]
     processes = [subprocess.Popen(run_command(db), env=environment(home), stdout=subprocess.DEVNULL,
                                   stderr=subprocess.DEVNULL) for db in dbs]
-    end = time.time() + 60 * SLOW
-    while any(not spools(f"{db}-spool") and p.poll() is None for db, p in zip(dbs, processes)) and time.time() < end:
-        time.sleep(0.001)
+    for db, process in zip(dbs, processes):
+        wait_for_spool(process, db)
     time.sleep(chance.uniform(0, 0.7))
     inside = [bool(spools(f"{db}-spool")) and p.poll() is None for db, p in zip(dbs, processes)]
     for process in processes:
         process.kill()
         process.wait()
-    left = {}
-    for db, truly in zip(dbs, inside):
-        for path in spools(f"{db}-spool"):
-            left[db] = (os.path.basename(path)[:-6], records(path), os.path.getsize(path))
     for db, truly in zip(reversed(dbs), reversed(inside)):
-        runs = recover(db, home, f"{db}-spool")
+        runs, _ = check_recovered(db, home, truly)
         assert len(runs) <= 1, runs
-        if db not in left:
-            assert not truly or len(runs) == 1, "killed inside a run, and neither spool nor run is there"
-            continue
-        run, counts, size = left[db]
-        if not counts[INFO]:
-            continue  # killed before it wrote its run's id
-        assert run in runs, (db, run, size, runs)
-        status, tokens = runs[run]
-        assert tokens >= counts[TOKEN_TEXT] - 1, (status, tokens, counts)  # including the prompt's
-    return "inside" if all(inside) else "around"
+    return all(inside)
+
+
+def kill_recording(folder, home):
+    """A program that reports nothing is recorded: energy up to the kill must be there."""
+    db = os.path.join(folder, "a.db")
+    process = subprocess.Popen([PROGRAM, "exec", "--db", db, "--baseline", "0", "--power", "sim:period_ms=1", "--", "cat"],
+                               env=environment(home), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL)
+    wait_for_spool(process, db)
+    begin = time.monotonic()
+    time.sleep(chance.uniform(0, 1.5))
+    lasted = time.monotonic() - begin
+    inside = bool(spools(f"{db}-spool")) and process.poll() is None
+    process.kill()
+    process.wait()
+    process.stdin.close()  # and the recorded program ends
+    runs, begun = check_recovered(db, home, inside)
+    assert len(runs) <= 1, runs
+    if lasted > 1 and begun:  # a busy machine may delay the start
+        with contextlib.closing(sqlite3.connect(db)) as connection:
+            found = connection.execute("SELECT total_duration_ms, total_energy_mj FROM profiling_runs").fetchone()
+        assert found[0] > 300 and found[1] > 0, (lasted, found)
+    return inside
+
+
+def start_server(db, home):
+    process = subprocess.Popen([PROGRAM, "serve", "--port", "0", "--db", db, "--models", MODELS], text=True,
+                               env=environment(home), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    return process, re.search(r"http://\S+:(\d+)/", process.stdout.readline())[1]
+
+
+def kill_server(folder, home):
+    """A server with a queue is killed and started again: every accepted request becomes one run."""
+    db, accepted = os.path.join(folder, "a.db"), []
+    process, port = start_server(db, home)
+    moment = time.monotonic() + chance.uniform(0, 1)
+    for _ in range(4):
+        body = json.dumps({"prompt": "Once", "max_length": chance.choice((2, TOKENS)), "profiling_depth": "deep",
+                           "wait": False}).encode()
+        with urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{port}/api/profiling/generate", body,
+                                                           {"Content-Type": "application/json"})) as answer:
+            accepted.append(json.load(answer)["run_id"])
+    time.sleep(max(0, moment - time.monotonic()))
+    inside = bool(spools(f"{db}-spool"))
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    _, begun = check_recovered(db, home, inside)
+    process, _ = start_server(db, home)
+    end = time.time() + 60 * SLOW
+    while True:
+        with contextlib.closing(sqlite3.connect(db, timeout=60)) as connection:
+            runs = dict(connection.execute("SELECT id, status FROM profiling_runs"))
+        if runs.keys() >= set(accepted) or time.time() > end:
+            break
+        time.sleep(0.01)
+    process.terminate()
+    assert process.wait(60 * SLOW) in (0, 143), process.returncode
+    process.stdout.close()
+    assert runs.keys() == set(accepted), (runs, accepted)
+    other = {run: status for run, status in runs.items() if status != "completed"}
+    assert other.keys() <= begun.keys() and set(other.values()) <= {"interrupted"}, (runs, begun)
+    return inside
+
+
+def kill_once(folder):
+    home = os.path.join(folder, "home")
+    os.makedirs(home)
+    once = chance.choice((kill_runs, kill_runs, kill_recording, kill_server))
+    return f"{once.__name__[5:]} {'inside' if once(folder, home) else 'around'}"
 
 
 # ---- a full disk --------------------------------------------------------------------------------
