@@ -219,6 +219,13 @@ static bool next_word(const char **list, char *word, size_t bytes)
     return length > 0;
 }
 
+static double peak_of(const bench *b, const pj_kernels *k, pj_form form)
+{
+    double peak = 0;
+    for (int i = 0; i < 5; i++) peak = fmax(peak, pj_limits_peak(k, b->team, form, LIMIT_NS));
+    return peak;
+}
+
 static int run_set(bench *b, const pj_command *command, const pj_kernels *k)
 {
     const char *types = b->s->types;
@@ -226,16 +233,19 @@ static int run_set(bench *b, const pj_command *command, const pj_kernels *k)
     while (next_word(&types, word, sizeof word)) {
         int type = pj_dtype_parse(word);
         if (type < 0) return pj_command_usage(command, "there is no weight type %s", word);
-        pj_form form = pj_linear_form(k, (pj_dtype)type);
-        double peak = 0;
-        for (int i = 0; i < 5; i++) peak = fmax(peak, pj_limits_peak(k, b->team, form, LIMIT_NS));
-        if (k == pj_kernels_get()) b->limits.operations_s[type] = peak;
+        pj_form few = pj_linear_form(k, (pj_dtype)type, 1);
+        pj_form many = pj_linear_form(k, (pj_dtype)type, SIZE_MAX);
+        double few_peak = peak_of(b, k, few),
+               many_peak = many == few ? few_peak : peak_of(b, k, many);
+        if (k == pj_kernels_get()) b->limits.operations_s[type] = many_peak;
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
             const char *tokens = b->s->tokens;
             while (next_word(&tokens, count, sizeof count)) {
                 long n = strtol(count, NULL, 10);
                 if (n < 1 || n > 512) return pj_command_usage(command, "tokens are 1 to 512");
-                add_product(b, k, (pj_dtype)type, shapes[s], (size_t)n, peak);
+                bool is_few = pj_linear_form(k, (pj_dtype)type, (size_t)n) == few;
+                add_product(b, k, (pj_dtype)type, shapes[s], (size_t)n,
+                            is_few ? few_peak : many_peak);
             }
         }
     }

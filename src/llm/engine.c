@@ -272,7 +272,8 @@ double pj_engine_peak(pj_engine *e, int64_t duration_ns)
     const pj_matrix *q =
         e->model.layers[0].q.w.data ? &e->model.layers[0].q.w : &e->model.layers[0].qkv.w;
     const pj_kernels *kernels = pj_kernels_get();
-    return pj_limits_peak(kernels, e->team, pj_linear_form(kernels, q->type), duration_ns);
+    pj_form prefill = pj_linear_form(kernels, q->type, SIZE_MAX);
+    return pj_limits_peak(kernels, e->team, prefill, duration_ns);
 }
 
 void pj_engine_sampling_defaults(const pj_engine *engine, pj_sampling *sampling)

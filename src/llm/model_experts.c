@@ -239,6 +239,13 @@ static pj_status load_expert(pj_loader *l, const char *prefix, uint32_t expert, 
     return status;
 }
 
+/* Whether products are computed in float32, of one token and of many. */
+static bool is_float32(const pj_kernels *kernels, pj_dtype type)
+{
+    return pj_linear_form(kernels, type, 1) == PJ_FORM_F32 &&
+           pj_linear_form(kernels, type, SIZE_MAX) == PJ_FORM_F32;
+}
+
 /* The router's product is computed in float32 whatever its weights' type: rounded activations would
  * send tokens with close scores to other experts. */
 static pj_status load_router(pj_loader *l, const char *prefix, const char *part, pj_projection *out)
@@ -248,7 +255,7 @@ static pj_status load_router(pj_loader *l, const char *prefix, const char *part,
     pj_status status = pj_load_linear(l, prefix, part, c->experts, c->hidden,
                                       l->model->blueprint->router_bias, &read);
     *out = read; /* unnamed: part of component `router`, which also selects the experts */
-    if (status || pj_linear_form(l->kernels, read.w.type) == PJ_FORM_F32) return status;
+    if (status || is_float32(l->kernels, read.w.type)) return status;
     return pj_load_converted(l, prefix, PJ_F32, &read.w, c->experts, c->hidden, &out->w);
 }
 

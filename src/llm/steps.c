@@ -285,7 +285,7 @@ static void product_apart(const pj_steps *s, const pj_product *p, const pj_packe
 static void pack(const pj_steps *s, pj_dtype type, const float *x, size_t x_stride, size_t rows,
                  size_t cols, pj_packed *packed)
 {
-    bool changes = pj_linear_form(s->kernels, type) != PJ_FORM_F32;
+    bool changes = pj_linear_form(s->kernels, type, rows) != PJ_FORM_F32;
     if (changes) pj_seam_operation(s->seam, PJ_N_OP_PACK);
     pj_linear_pack(s->kernels, s->team, type, x, x_stride, rows, cols, s->state->packed, packed);
     if (changes)
@@ -336,7 +336,8 @@ static bool products_together(const pj_steps *s, const pj_rows *rows, const pj_p
     const pj_matrix *first = &products[0].projection->w;
     for (size_t i = 0; i < count; i++) {
         pj_dtype type = products[i].projection->w.type;
-        if (pj_linear_form(s->kernels, type) != pj_linear_form(s->kernels, first->type))
+        if (pj_linear_form(s->kernels, type, rows->count) !=
+            pj_linear_form(s->kernels, first->type, rows->count))
             return false;
         jobs[i] = job_of(s, &products[i], rows->count, i, recorded && s->seam->statistics);
         if (recorded && i > 0) jobs[i].begun_ns = &begun[i];
@@ -362,7 +363,7 @@ static void products_in_turn(const pj_steps *s, const pj_rows *rows, const pj_pr
         const pj_projection *w = p->projection;
         pj_done done = product_done(p, rows->count);
         if (w->name) pj_seam_component(r, w->name);
-        if (i == 0 || pj_linear_form(s->kernels, w->w.type) != packed.form)
+        if (i == 0 || pj_linear_form(s->kernels, w->w.type, rows->count) != packed.form)
             pack(s, w->w.type, rows->x, rows->stride, rows->count, w->w.cols, &packed);
         if (r->deep)
             product_apart(s, p, &packed);

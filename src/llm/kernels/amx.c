@@ -1,11 +1,15 @@
 /*
- * Matrix products for many tokens with AMX. Weights are the first operand, sixteen rows at a time,
- * in place; activations the second, in the panels packed by the BF16 and VNNI sets. What tiles
- * cannot handle (a partial step of columns) goes to the set below, as do small numbers of tokens.
+ * Matrix products for many tokens with AMX: tiles of bfloat16, whatever the weights' type. Sixteen
+ * rows of weights are the first operand, packed activations the second; sums stay in tile registers
+ * over all columns of a chunk, because storing and reloading them costs as much as some products.
  *
- * BF16: two tiles of rows times up to three of tokens stay in tile registers over a stretch of
- * columns. 8-bit codes: each block of 32 columns has its own scales, so every product leaves the
- * tiles at once, is scaled, and accumulates in sixteen vector registers.
+ * BF16 weights are read in place. Quantised ones are unpacked to bfloat16 once per pass of tokens
+ * (linear.c): unlike products of codes, whose blocks of 32 columns have scales of their own, the
+ * sums then never leave the tiles. F16 weights are split into two bfloat16 parts, w = high + low
+ * (exact: 11 significant bits in 8 + 3), and so are activations (within 2^-18); of the four
+ * products, low times low is left out.
+ *
+ * Few tokens go to the sets below.
  */
 #include "llm/kernels/amx.h"
 
@@ -13,26 +17,34 @@
 #include "llm/kernels/sets.h"
 #include "llm/kernels/vector.h"
 
-enum { ROWS = 32, TILE = 16, STEP = 32 /* columns */, LOWER_ROWS = 8 };
+enum {
+    ROWS = 32,
+    TILE = 16,
+    STEP = 32, /* columns of a product */
+    LOWER_ROWS = 8,
+    CHUNK = 4096, /* columns that are unpacked at a time, at most */
+    SPLIT_VECTORS = 2,
+    /* Activations of a pass, which stay in the L2 cache (2 MiB) beside a block of weights. */
+    PASS_BYTES = 1280 << 10
+};
 
-/* This thread's current tile configuration; reconfiguring costs as much as some products. */
-typedef enum tile_mode { MODE_NONE, MODE_BF16, MODE_BYTES } tile_mode;
-static _Thread_local tile_mode mode;
+#ifdef PJ_AMX_MODEL
+_Thread_local pj_amx_counts pj_amx_model_counts;
+#endif
 
-static void configure(tile_mode wanted)
+/* Whether this thread's tiles are configured: whole ones, all eight. */
+static _Thread_local bool configured;
+
+static void configure(void)
 {
-    if (mode == wanted) return;
+    if (configured) return;
     tile_config config = {.palette = 1};
     for (int t = 0; t < 8; t++) config.rows[t] = TILE, config.row_bytes[t] = 64;
-    if (wanted == MODE_BYTES) {
-        config.row_bytes[6] = STEP; /* weights: 16 rows of one block */
-        config.rows[7] = STEP / 4;  /* activations: 8 groups of four columns */
-    }
     TILE_CONFIGURE(&config);
-    mode = wanted;
+    configured = true;
 }
 
-/* ---- BF16 ------------------------------------------------------------------------------- */
+/* ---- bfloat16 --------------------------------------------------------------------------- */
 
 static void (*lower_bf16)(const pj_tile *tile); /* the BF16 set's, eight rows */
 
@@ -67,10 +79,11 @@ INLINE void zero_c(const size_t V)
     if (V > 2) TILE_ZERO(5);
 }
 
-INLINE void bf16_tiles(const pj_tile *t, const char *upper, const char *lower, size_t stride,
-                       const size_t V)
+/* Two rows of tiles times up to three of tokens: seven loads for six products. */
+INLINE void bf16_tiles(const pj_tile *t, const size_t V)
 {
-    const char *x = t->x;
+    const size_t stride = t->stride;
+    const char *upper = t->weights[0], *lower = upper + TILE * stride, *x = t->x;
     if (t->add)
         each_c(t->c, V, false);
     else
@@ -93,144 +106,204 @@ INLINE void bf16_tiles(const pj_tile *t, const char *upper, const char *lower, s
     each_c(t->c, V, true);
 }
 
-/* The remaining columns, fewer than a step. */
-static void bf16_rest(const pj_tile *t)
+/* Columns from `begin` with the BF16 set: fewer than a step, or of a last block of fewer rows. */
+static void bf16_lower(const pj_tile *t, size_t begin)
 {
-    size_t whole = t->cols / STEP * STEP;
     for (size_t r = 0; r < ROWS; r += LOWER_ROWS) {
         pj_tile rest = *t;
         for (size_t i = 0; i < LOWER_ROWS; i++)
-            rest.weights[i] = (const char *)t->weights[r + i] + whole * 2;
-        rest.x = (const char *)t->x + whole * t->vectors * 32;
-        rest.cols = t->cols - whole;
+            rest.weights[i] = (const char *)t->weights[r + i] + begin * 2;
+        rest.x = (const char *)t->x + begin * t->vectors * 32;
+        rest.cols = t->cols - begin;
         rest.c = t->c + r * PJ_TILE_MAX_TOKENS;
-        rest.add = t->add || whole > 0;
+        rest.add = t->add || begin > 0;
         lower_bf16(&rest);
     }
 }
 
-enum { STRETCH = 1024 };
-
-/* Rows at a constant stride: in place if they are, else a copy. */
-static const char *even_rows(const pj_tile *t, size_t bytes, char *copy, size_t *stride)
-{
-    *stride = t->stride ? t->stride : bytes;
-    if (t->stride) return t->weights[0];
-    for (size_t r = 0; r < ROWS; r++) memcpy(copy + r * bytes, t->weights[r], bytes);
-    return copy;
-}
-
 static void tile_bf16(const pj_tile *t)
 {
-    char copy[ROWS * STRETCH * 2];
-    size_t stride;
-    if (t->cols >= STEP) {
-        const char *upper = even_rows(t, t->cols * 2, copy, &stride);
-        const char *lower = upper + TILE * stride;
-        configure(MODE_BF16);
+    size_t whole = t->stride ? t->cols / STEP * STEP : 0;
+    if (whole > 0) {
+        configure();
         if (t->vectors == 3)
-            bf16_tiles(t, upper, lower, stride, 3);
+            bf16_tiles(t, 3);
         else if (t->vectors == 2)
-            bf16_tiles(t, upper, lower, stride, 2);
+            bf16_tiles(t, 2);
         else
-            bf16_tiles(t, upper, lower, stride, 1);
+            bf16_tiles(t, 1);
     }
-    if (t->cols % STEP) bf16_rest(t);
+    if (whole < t->cols) bf16_lower(t, whole);
 }
 
-/* ---- bytes ------------------------------------------------------------------------------ */
+/* ---- float16, split --------------------------------------------------------------------- */
 
-/* Sixteen rows times one vector of tokens. */
-INLINE void byte_tile(const pj_tile *t, const char *rows, size_t stride, size_t first, size_t v,
-                      const bool minima)
+/*
+ * Weights: the high parts of 32 columns, then the low parts. A panel has for each pair of columns
+ * the high parts of all tokens, then the low parts. Two rows of tiles times two of tokens: every
+ * operand is loaded once, eight loads for twelve products. Sums, tiles 0 to 3: of upper rows, then
+ * of lower rows. Small products come first.
+ */
+INLINE void split_tiles(const pj_tile *t, const size_t V)
 {
-    size_t width = t->vectors * 16;
-    const char *x = (const char *)t->x + v * 64;
-    const float *x_scales = t->x_scales + v * 16;
-    const int32_t *x_sums = t->x_sums + v * 16;
-    float *c = t->c + first * PJ_TILE_MAX_TOKENS + v * 16;
-    __m512 sums[TILE];
-    int32_t whole[TILE][16];
-    UNROLL for (size_t r = 0; r < TILE; r++) sums[r] =
-        t->add ? _mm512_loadu_ps(c + r * PJ_TILE_MAX_TOKENS) : _mm512_setzero_ps();
-    for (size_t b = 0; b < t->cols / PJ_Q8_BLOCK; b++) {
+    const char *upper = t->weights[0], *lower = upper + TILE * t->stride, *x = t->x;
+    const size_t stride = t->stride, part = V * 64, x_stride = 2 * part;
+    const size_t c_stride = PJ_TILE_MAX_TOKENS * 4;
+    float *c = t->c, *c_lower = c + TILE * PJ_TILE_MAX_TOKENS;
+    if (t->add) {
+        TILE_LOAD(0, c, c_stride);
+        TILE_LOAD(2, c_lower, c_stride);
+        if (V > 1) TILE_LOAD(1, c + 16, c_stride);
+        if (V > 1) TILE_LOAD(3, c_lower + 16, c_stride);
+    } else {
         TILE_ZERO(0);
-        TILE_LOAD(6, rows + b * PJ_Q8_BLOCK, stride);
-        TILE_LOAD(7, x + b * PJ_Q8_BLOCK * width, width * 4);
-        TILE_S8(0, 6, 7);
-        TILE_STORE(0, whole, 64);
-        __m512 scale = _mm512_loadu_ps(x_scales + b * width), sum = scale;
-        if (minima) {
-            sum = _mm512_cvtepi32_ps(_mm512_loadu_si512(x_sums + b * width));
-            sum = _mm512_mul_ps(_mm512_mul_ps(sum, scale), _mm512_set1_ps(1.0f / PJ_Q8_OFFSET));
-        }
-        UNROLL for (size_t r = 0; r < TILE; r++)
-        {
-            __m512 product = _mm512_cvtepi32_ps(_mm512_loadu_si512(whole[r]));
-            __m512 both = _mm512_mul_ps(scale, _mm512_set1_ps(t->scales[first + r][b]));
-            sums[r] = _mm512_fmadd_ps(product, both, sums[r]);
-            if (minima)
-                sums[r] = _mm512_fmadd_ps(sum, _mm512_set1_ps(t->minima[first + r][b]), sums[r]);
-        }
+        TILE_ZERO(2);
+        if (V > 1) TILE_ZERO(1);
+        if (V > 1) TILE_ZERO(3);
     }
-    UNROLL for (size_t r = 0; r < TILE; r++) _mm512_storeu_ps(c + r * PJ_TILE_MAX_TOKENS, sums[r]);
+    for (size_t i = 0; i < t->cols; i += STEP, x += STEP / 2 * x_stride) {
+        const char *high = upper + i * 4, *lower_high = lower + i * 4;
+        TILE_LOAD(6, x, x_stride);
+        TILE_LOAD(4, high + 64, stride);
+        TILE_BF16(0, 4, 6);
+        TILE_LOAD(5, lower_high + 64, stride);
+        TILE_BF16(2, 5, 6);
+        if (V > 1) TILE_LOAD(7, x + 64, x_stride);
+        if (V > 1) TILE_BF16(1, 4, 7);
+        if (V > 1) TILE_BF16(3, 5, 7);
+        TILE_LOAD(4, high, stride);
+        TILE_BF16(0, 4, 6);
+        TILE_LOAD(5, lower_high, stride);
+        TILE_BF16(2, 5, 6);
+        if (V > 1) TILE_BF16(1, 4, 7);
+        if (V > 1) TILE_BF16(3, 5, 7);
+        TILE_LOAD(6, x + part, x_stride);
+        TILE_BF16(0, 4, 6);
+        TILE_BF16(2, 5, 6);
+        if (V > 1) TILE_LOAD(7, x + part + 64, x_stride);
+        if (V > 1) TILE_BF16(1, 4, 7);
+        if (V > 1) TILE_BF16(3, 5, 7);
+    }
+    TILE_STORE(0, c, c_stride);
+    TILE_STORE(2, c_lower, c_stride);
+    if (V > 1) TILE_STORE(1, c + 16, c_stride);
+    if (V > 1) TILE_STORE(3, c_lower + 16, c_stride);
 }
 
-INLINE void byte_tiles(const pj_tile *t, const bool minima)
+static void tile_split(const pj_tile *t)
 {
-    char copy[ROWS * STRETCH];
-    size_t stride;
-    const char *rows = even_rows(t, t->cols, copy, &stride);
-    configure(MODE_BYTES);
-    for (size_t first = 0; first < ROWS; first += TILE)
-        for (size_t v = 0; v < t->vectors; v++)
-            byte_tile(t, rows + first * stride, stride, first, v, minima);
+    configure();
+    if (t->vectors == 2)
+        split_tiles(t, 2);
+    else
+        split_tiles(t, 1);
 }
 
-static void tile_bytes(const pj_tile *t)
+/* Rounded to bfloat16, still as a float. */
+INLINE __m512 high_part(__m512 x)
 {
-    byte_tiles(t, false);
+    __m512i bits = _mm512_add_epi32(_mm512_castps_si512(x), _mm512_set1_epi32(0x8000));
+    return _mm512_castsi512_ps(_mm512_and_si512(bits, _mm512_set1_epi32((int)0xffff0000)));
 }
 
-static void tile_bytes_minima(const pj_tile *t)
+/* What is left; 0 for infinities. */
+INLINE __m512 low_part(__m512 x, __m512 high)
 {
-    byte_tiles(t, true);
+    return _mm512_maskz_sub_ps(_mm512_cmp_ps_mask(x, high, _CMP_NEQ_UQ), x, high);
 }
 
-/* Signed codes need no offset correction. */
-INLINE void unpack(pj_dtype type, const void *row, size_t cols, void *values, float *scales,
-                   float *minima)
+INLINE __m512i both_bf16(__m512 first, __m512 second)
 {
-    uint8_t *codes = values;
+    return (__m512i)_mm512_cvtne2ps_pbh(second, first);
+}
+
+INLINE __mmask16 first_lanes(size_t n)
+{
+    return n >= 16 ? 0xffff : (__mmask16)((1u << n) - 1);
+}
+
+static void pack_split(const float *x, size_t x_stride, size_t tokens, size_t width, size_t cols,
+                       void *values, float *scales, int32_t *sums)
+{
+    enum { PAIRS = STEP / 2 };
+    float *to = values; /* a pair of bfloat16 is moved as one float */
+    for (size_t first = 0; first < width; first += 16)
+        for (size_t i = 0; i < cols; i += STEP) {
+            vec high[16], low[16];
+            __mmask16 some = first_lanes(cols - i),
+                      more = cols - i > 16 ? first_lanes(cols - i - 16) : 0;
+            for (size_t t = 0; t < 16; t++) {
+                bool real = first + t < tokens;
+                const float *from = x + (real ? (first + t) * x_stride + i : 0);
+                __m512 a = _mm512_maskz_loadu_ps(real ? some : 0, from);
+                __m512 b = _mm512_maskz_loadu_ps(real ? more : 0, from + 16);
+                __m512 a_high = high_part(a), b_high = high_part(b);
+                high[t] = (vec)both_bf16(a_high, b_high);
+                low[t] = (vec)both_bf16(low_part(a, a_high), low_part(b, b_high));
+            }
+            vec_transpose(high);
+            vec_transpose(low);
+            float *pair = to + i * width + first;
+            for (size_t p = 0; p < PAIRS; p++, pair += 2 * width) {
+                vec_store(pair, high[p]);
+                vec_store(pair + width, low[p]);
+            }
+        }
+}
+
+static void unpack_f16(const void *row, size_t cols, void *values, float *scales, float *minima)
+{
+    const uint16_t *from = row;
+    char *to = values;
+    for (size_t i = 0; i < cols; i += STEP, to += 128) {
+        uint16_t last[STEP] = {0};
+        const void *at = from + i;
+        if (cols - i < STEP) at = memcpy(last, at, (cols - i) * 2);
+        __m512 a = _mm512_cvtph_ps(_mm256_loadu_si256(at));
+        __m512 b = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)at + 1));
+        __m512 a_high = high_part(a), b_high = high_part(b);
+        _mm512_storeu_si512(to, both_bf16(a_high, b_high));
+        _mm512_storeu_si512(to + 64, both_bf16(low_part(a, a_high), low_part(b, b_high)));
+    }
+}
+
+/* ---- quantised -------------------------------------------------------------------------- */
+
+/* Sixteen codes as floats, less their offset. */
+INLINE __m512 floats_of(const uint8_t *codes)
+{
+    __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)codes);
+    __m512i words = _mm512_cvtepu8_epi32(bytes);
+    return _mm512_cvtepi32_ps(_mm512_sub_epi32(words, _mm512_set1_epi32(128)));
+}
+
+INLINE void unpack(pj_dtype type, const void *row, size_t cols, void *values)
+{
+    uint8_t codes[CHUNK];
+    float scales[CHUNK / PJ_Q8_BLOCK], minima[CHUNK / PJ_Q8_BLOCK];
+    char *to = values;
     pj_codes_row(type, row, cols, codes, scales, minima);
-    for (size_t i = 0; i < cols; i++) codes[i] ^= 128;
+    for (size_t i = 0; i < cols; i += PJ_Q8_BLOCK, to += 64) {
+        __m512 scale = _mm512_set1_ps(scales[i / PJ_Q8_BLOCK]);
+        __m512 a = floats_of(codes + i), b = floats_of(codes + i + 16);
+        if (pj_codes_have_minima(type)) {
+            __m512 minimum = _mm512_set1_ps(minima[i / PJ_Q8_BLOCK]);
+            a = _mm512_fmsub_ps(a, scale, minimum);
+            b = _mm512_fmsub_ps(b, scale, minimum);
+        } else {
+            a = _mm512_mul_ps(a, scale);
+            b = _mm512_mul_ps(b, scale);
+        }
+        _mm512_storeu_si512(to, both_bf16(a, b));
+    }
 }
 
-#define UNPACK(name, type)                                                                     \
-    static void name(const void *row, size_t cols, void *values, float *scales, float *minima) \
-    {                                                                                          \
-        unpack(type, row, cols, values, scales, minima);                                       \
-    }
-UNPACK(unpack_q8_0, PJ_Q8_0)
-UNPACK(unpack_q4_0, PJ_Q4_0)
-UNPACK(unpack_q4_k, PJ_Q4_K)
-UNPACK(unpack_q5_k, PJ_Q5_K)
-UNPACK(unpack_q6_k, PJ_Q6_K)
-UNPACK(unpack_q4_1, PJ_Q4_1)
-UNPACK(unpack_q5_0, PJ_Q5_0)
-UNPACK(unpack_q5_1, PJ_Q5_1)
-UNPACK(unpack_iq4_nl, PJ_IQ4_NL)
-UNPACK(unpack_mxfp4, PJ_MXFP4)
-UNPACK(unpack_q2_k, PJ_Q2_K)
-UNPACK(unpack_q3_k, PJ_Q3_K)
-UNPACK(unpack_iq4_xs, PJ_IQ4_XS)
-
-/* ---- peaks ------------------------------------------------------------------------------ */
+/* ---- the table -------------------------------------------------------------------------- */
 
 /* Six accumulating tile products of zeros: the latency does not depend on values. */
 static double peak_bf16(size_t rounds)
 {
-    configure(MODE_BF16);
+    configure();
     zero_c(3);
     TILE_ZERO(6);
     TILE_ZERO(7);
@@ -245,68 +318,89 @@ static double peak_bf16(size_t rounds)
     return 2.0 * 6 * TILE * TILE * STEP * (double)rounds;
 }
 
-static double peak_bytes(size_t rounds)
+/* Three products are one of float16. */
+static double peak_split(size_t rounds)
 {
-    configure(MODE_BF16); /* whole tiles: 64 columns */
-    zero_c(3);
-    TILE_ZERO(6);
-    TILE_ZERO(7);
-    for (size_t i = 0; i < rounds; i++) {
-        TILE_S8(0, 6, 7);
-        TILE_S8(1, 6, 7);
-        TILE_S8(2, 6, 7);
-        TILE_S8(3, 6, 7);
-        TILE_S8(4, 6, 7);
-        TILE_S8(5, 6, 7);
-    }
-    return 2.0 * 6 * TILE * TILE * 64 * (double)rounds;
+    return peak_bf16(rounds) / 3;
 }
 
-/* ----------------------------------------------------------------------------------------- */
+static pj_form_kernels form_bf16; /* the BF16 set's, in passes */
+static const pj_form_kernels form_split = {.dot_tokens = 8,
+                                           .lanes = 16,
+                                           .vectors = SPLIT_VECTORS,
+                                           .group = STEP,
+                                           .pass_bytes = PASS_BYTES,
+                                           .pack_panel = pack_split};
 
-/* The lower sets' entries with the products of many tokens replaced; initialised by the first
- * apply, which runs once (select.c). */
-static pj_tile_kernels entries[PJ_DTYPE_COUNT];
+/* For many tokens, by type. */
+static pj_tile_kernels many_bf16 = {.form = PJ_FORM_BF16,
+                                    .tile = tile_bf16,
+                                    .rows = ROWS,
+                                    .stretch = CHUNK,
+                                    .unpacked_bytes = 2,
+                                    .direct = true};
+static const pj_tile_kernels many_f16 = {.form = PJ_FORM_SPLIT,
+                                         .tile = tile_split,
+                                         .rows = ROWS,
+                                         .stretch = CHUNK,
+                                         .unpack = unpack_f16,
+                                         .unpacked_bytes = 4};
 
-static void replace(pj_kernels *kernels, pj_dtype type, void (*tile)(const pj_tile *),
-                    void (*unpack_row)(const void *, size_t, void *, float *, float *))
-{
-    entries[type] = *kernels->linear[type];
-    entries[type].tile = tile;
-    entries[type].rows = ROWS;
-    entries[type].stretch = STRETCH;
-    if (unpack_row) entries[type].unpack = unpack_row;
-    kernels->linear[type] = &entries[type];
-}
+#define QUANTISED(name, type)                                                            \
+    static void unpack_##name(const void *row, size_t cols, void *values, float *scales, \
+                              float *minima)                                             \
+    {                                                                                    \
+        unpack(type, row, cols, values);                                                 \
+    }                                                                                    \
+    static const pj_tile_kernels many_##name = {.form = PJ_FORM_BF16,                    \
+                                                .tile = tile_bf16,                       \
+                                                .rows = ROWS,                            \
+                                                .stretch = CHUNK,                        \
+                                                .unpack = unpack_##name,                 \
+                                                .unpacked_bytes = 2};
+QUANTISED(q8_0, PJ_Q8_0)
+QUANTISED(q4_0, PJ_Q4_0)
+QUANTISED(q4_k, PJ_Q4_K)
+QUANTISED(q5_k, PJ_Q5_K)
+QUANTISED(q6_k, PJ_Q6_K)
+QUANTISED(q4_1, PJ_Q4_1)
+QUANTISED(q5_0, PJ_Q5_0)
+QUANTISED(q5_1, PJ_Q5_1)
+QUANTISED(iq4_nl, PJ_IQ4_NL)
+QUANTISED(mxfp4, PJ_MXFP4)
+QUANTISED(q2_k, PJ_Q2_K)
+QUANTISED(q3_k, PJ_Q3_K)
+QUANTISED(iq4_xs, PJ_IQ4_XS)
 
-/* The sets whose packing this depends on may be masked out. */
-static bool packs_like(const pj_kernels *kernels, pj_form form, size_t group)
-{
-    return kernels->forms[form]->lanes == 16 && kernels->forms[form]->group == group;
-}
+static const pj_tile_kernels *const many[PJ_DTYPE_COUNT] = {
+    [PJ_BF16] = &many_bf16, [PJ_F16] = &many_f16,     [PJ_Q8_0] = &many_q8_0,
+    [PJ_Q4_0] = &many_q4_0, [PJ_Q4_K] = &many_q4_k,   [PJ_Q5_K] = &many_q5_k,
+    [PJ_Q6_K] = &many_q6_k, [PJ_Q4_1] = &many_q4_1,   [PJ_Q5_0] = &many_q5_0,
+    [PJ_Q5_1] = &many_q5_1, [PJ_MXFP4] = &many_mxfp4, [PJ_IQ4_NL] = &many_iq4_nl,
+    [PJ_Q2_K] = &many_q2_k, [PJ_Q3_K] = &many_q3_k,   [PJ_IQ4_XS] = &many_iq4_xs};
+
+/* The lower sets' entries with their `many`; every apply that reaches them writes the same. */
+static pj_tile_kernels few[PJ_DTYPE_COUNT];
 
 void PJ_SET_SYMBOL(apply)(pj_kernels *kernels)
 {
-    if (packs_like(kernels, PJ_FORM_BF16, 2)) {
-        if (kernels->linear[PJ_BF16]->tile != tile_bf16)
-            lower_bf16 = kernels->linear[PJ_BF16]->tile;
-        replace(kernels, PJ_BF16, tile_bf16, NULL);
-        kernels->peak[PJ_FORM_BF16] = peak_bf16;
-    }
-    if (packs_like(kernels, PJ_FORM_Q8, 4)) {
-        kernels->peak[PJ_FORM_Q8] = peak_bytes;
-        replace(kernels, PJ_Q8_0, tile_bytes, unpack_q8_0);
-        replace(kernels, PJ_Q4_0, tile_bytes, unpack_q4_0);
-        replace(kernels, PJ_Q4_K, tile_bytes_minima, unpack_q4_k);
-        replace(kernels, PJ_Q5_K, tile_bytes_minima, unpack_q5_k);
-        replace(kernels, PJ_Q6_K, tile_bytes, unpack_q6_k);
-        replace(kernels, PJ_Q4_1, tile_bytes_minima, unpack_q4_1);
-        replace(kernels, PJ_Q5_0, tile_bytes, unpack_q5_0);
-        replace(kernels, PJ_Q5_1, tile_bytes_minima, unpack_q5_1);
-        replace(kernels, PJ_IQ4_NL, tile_bytes, unpack_iq4_nl);
-        replace(kernels, PJ_MXFP4, tile_bytes, unpack_mxfp4);
-        replace(kernels, PJ_Q2_K, tile_bytes, unpack_q2_k);
-        replace(kernels, PJ_Q3_K, tile_bytes, unpack_q3_k);
-        replace(kernels, PJ_IQ4_XS, tile_bytes, unpack_iq4_xs);
+    /* the sets whose packing this depends on may be masked out */
+    const pj_form_kernels *bf16 = kernels->forms[PJ_FORM_BF16];
+    if (bf16->lanes != 16 || bf16->group != 2) return;
+    form_bf16 = *bf16;
+    form_bf16.pass_bytes = PASS_BYTES;
+    lower_bf16 = kernels->linear[PJ_BF16]->tile;
+    many_bf16.unpack = kernels->linear[PJ_BF16]->unpack;
+    kernels->forms[PJ_FORM_BF16] = &form_bf16;
+    kernels->forms[PJ_FORM_SPLIT] = &form_split;
+    kernels->peak[PJ_FORM_BF16] = peak_bf16;
+    kernels->peak[PJ_FORM_SPLIT] = peak_split;
+    for (int type = 0; type < PJ_DTYPE_COUNT; type++) {
+        /* types that share a packed form must change to it at the same number of tokens */
+        const pj_form_kernels *form = kernels->forms[kernels->linear[type]->form];
+        if (!many[type] || form->lanes != 16 || form->dot_tokens != form_bf16.dot_tokens) continue;
+        few[type] = *kernels->linear[type];
+        few[type].many = many[type];
+        kernels->linear[type] = &few[type];
     }
 }

@@ -5,7 +5,8 @@
  *
  * With PJ_AMX_MODEL the same macros are a C model of the instructions, so that the kernels can be
  * tested without AMX hardware: eight tiles of 16 rows x 64 bytes, and products as defined by the
- * architecture manual (rows and columns outside a tile's configuration stay zero).
+ * architecture manual (rows and columns outside a tile's configuration stay zero). The model counts
+ * instructions: what bounds a kernel can be tested without the hardware too.
  */
 #ifndef PJ_LLM_AMX_H
 #define PJ_LLM_AMX_H
@@ -37,11 +38,17 @@ _Static_assert(sizeof(tile_config) == 64, "must match what ldtilecfg reads");
                      : "memory")
 #define TILE_ZERO(t)       __asm__ volatile("tilezero %%tmm" #t : :)
 #define TILE_BF16(c, a, b) __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #c : :)
-#define TILE_S8(c, a, b)   __asm__ volatile("tdpbssd %%tmm" #b ", %%tmm" #a ", %%tmm" #c : :)
 
 #else
 
 #include "llm/kernels/half.h"
+
+/* Tile loads, stores and products of this thread. */
+typedef struct pj_amx_counts {
+    uint64_t loads, stores, products;
+} pj_amx_counts;
+
+extern _Thread_local pj_amx_counts pj_amx_model_counts;
 
 static _Thread_local tile_config model_config;
 static _Thread_local uint8_t model_tiles[8][16][64];
@@ -54,6 +61,7 @@ static inline void model_configure(const tile_config *config)
 
 static inline void model_load(int t, const void *at, size_t stride)
 {
+    pj_amx_model_counts.loads++;
     memset(model_tiles[t], 0, sizeof model_tiles[t]);
     for (int r = 0; r < model_config.rows[t]; r++)
         memcpy(model_tiles[t][r], (const char *)at + (size_t)r * stride, model_config.row_bytes[t]);
@@ -61,12 +69,14 @@ static inline void model_load(int t, const void *at, size_t stride)
 
 static inline void model_store(int t, void *at, size_t stride)
 {
+    pj_amx_model_counts.stores++;
     for (int r = 0; r < model_config.rows[t]; r++)
         memcpy((char *)at + (size_t)r * stride, model_tiles[t][r], model_config.row_bytes[t]);
 }
 
 static inline void model_bf16(int c, int a, int b)
 {
+    pj_amx_model_counts.products++;
     for (int m = 0; m < model_config.rows[c]; m++)
         for (int n = 0; n < model_config.row_bytes[c] / 4; n++) {
             float sum;
@@ -79,26 +89,11 @@ static inline void model_bf16(int c, int a, int b)
         }
 }
 
-static inline void model_s8(int c, int a, int b)
-{
-    for (int m = 0; m < model_config.rows[c]; m++)
-        for (int n = 0; n < model_config.row_bytes[c] / 4; n++) {
-            int32_t sum;
-            memcpy(&sum, &model_tiles[c][m][4 * n], 4);
-            for (int k = 0; k < model_config.row_bytes[a] / 4; k++)
-                for (int i = 0; i < 4; i++)
-                    sum +=
-                        (int8_t)model_tiles[a][m][4 * k + i] * (int8_t)model_tiles[b][k][4 * n + i];
-            memcpy(&model_tiles[c][m][4 * n], &sum, 4);
-        }
-}
-
 #define TILE_CONFIGURE(config)    model_configure(config)
 #define TILE_LOAD(t, at, stride)  model_load(t, at, stride)
 #define TILE_STORE(t, at, stride) model_store(t, at, stride)
 #define TILE_ZERO(t)              memset(model_tiles[t], 0, sizeof model_tiles[t])
 #define TILE_BF16(c, a, b)        model_bf16(c, a, b)
-#define TILE_S8(c, a, b)          model_s8(c, a, b)
 
 #endif
 #endif

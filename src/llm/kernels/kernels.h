@@ -75,6 +75,7 @@ typedef enum pj_form {
     PJ_FORM_BF16,
     PJ_FORM_Q8,
     PJ_FORM_Q8_WORDS, /* like Q8 for few tokens; the same codes as words for many */
+    PJ_FORM_SPLIT,    /* two bfloat16 parts, high and low; many tokens only */
     PJ_FORM_COUNT
 } pj_form;
 

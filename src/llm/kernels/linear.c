@@ -7,7 +7,8 @@
  * of columns, so that the panel's part stays in cache for all tiles of the block. Sums accumulate
  * in small [rows][48] buffers, one per panel, and are stored transposed. Long rows are split into
  * chunks of columns, so that a block has many rows: the weights are read from memory once, the
- * activations once per block.
+ * activations once per block. Where a set multiplies so fast that reading the activations from L3
+ * would slow it down, all blocks are multiplied with one pass of tokens before the next.
  */
 #include "llm/kernels/linear.h"
 
@@ -38,7 +39,8 @@ enum {
     BLOCK_BYTES = 448 << 10, /* maximum of a block, for the same reason */
     CHUNK_BYTES = 8192,      /* per row at a time: a block has 31 rows or more */
     DOT_BYTES = 1 << 20,     /* weights that a thread takes at a time */
-    SUMS_BYTES = 256 << 10   /* of a block over many panels; at least one */
+    SUMS_BYTES = 256 << 10,  /* of a block over many panels; at least one */
+    PASS_MIN_TOKENS = 96     /* fewer do not pay for reading or unpacking the weights again */
 };
 
 static size_t round_up(size_t n, size_t multiple)
@@ -51,9 +53,15 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-pj_form pj_linear_form(const pj_kernels *kernels, pj_dtype type)
+static const pj_tile_kernels *kernels_for(const pj_kernels *kernels, pj_dtype type, size_t tokens)
 {
-    return kernels->linear[type]->form;
+    const pj_tile_kernels *few = kernels->linear[type];
+    return few->many && tokens > kernels->forms[few->form]->dot_tokens ? few->many : few;
+}
+
+pj_form pj_linear_form(const pj_kernels *kernels, pj_dtype type, size_t tokens)
+{
+    return kernels_for(kernels, type, tokens)->form;
 }
 
 size_t pj_linear_pack_bytes(size_t tokens, size_t cols)
@@ -74,7 +82,7 @@ static bool has_codes(pj_form form)
 static size_t value_bytes(pj_form form, bool panels)
 {
     if (form == PJ_FORM_Q8_WORDS) return panels ? 2 : 1;
-    return form == PJ_FORM_F32 ? 4 : form == PJ_FORM_BF16 ? 2 : 1;
+    return form == PJ_FORM_F32 || form == PJ_FORM_SPLIT ? 4 : form == PJ_FORM_BF16 ? 2 : 1;
 }
 
 /* ---- packing ---------------------------------------------------------------------------- */
@@ -138,7 +146,7 @@ static void pack_some(void *context, unsigned thread)
 void pj_linear_pack(const pj_kernels *kernels, pj_team *team, pj_dtype type, const float *x,
                     size_t x_stride, size_t tokens, size_t cols, void *memory, pj_packed *packed)
 {
-    pj_form form = pj_linear_form(kernels, type);
+    pj_form form = pj_linear_form(kernels, type, tokens);
     packing p = {.form = kernels->forms[form], .team = team, .to = packed};
     *packed = (pj_packed){.form = form,
                           .tokens = tokens,
@@ -166,8 +174,8 @@ void pj_linear_pack(const pj_kernels *kernels, pj_team *team, pj_dtype type, con
 
 /* ---- multiplying ------------------------------------------------------------------------ */
 
-/* How the rows of a job are split into work units: `whole` units of `grain` rows, then up to a
- * total of `units` units of `fine` rows. */
+/* How the rows of a job are split into work units of each pass: `whole` units of `grain` rows, then
+ * up to a total of `units` units of `fine` rows. */
 typedef struct cut {
     size_t grain, whole, fine, units;
 } cut;
@@ -178,8 +186,14 @@ typedef struct product {
     const pj_packed *x;
     const pj_linear_job *jobs;
     size_t count;
+    size_t passes, pass_tokens; /* of a full pass: whole panels */
     cut cuts[PJ_LINEAR_MAX_JOBS];
 } product;
+
+static const pj_tile_kernels *tile_kernels(const product *p, const pj_matrix *w)
+{
+    return kernels_for(p->kernels, w->type, p->x->tokens);
+}
 
 /* Adds rows [begin, end) of the output of some tokens to the statistics: all of them, or the sums
  * of sampled tokens and the bounds of all. `sums`: the same values without bias in L1, transposed
@@ -245,6 +259,7 @@ typedef struct block {
     const float *scales; /* [rows][scale_stride] */
     const float *minima;
     size_t scale_stride;
+    bool in_place;
     pj_value_sums *output_sums; /* of the thread, or NULL */
     coming next;
 } block;
@@ -261,6 +276,7 @@ static size_t unpacked_stride(const pj_tile_kernels *kernels, size_t cols)
     return round_up(cols * kernels->unpacked_bytes, 64) + 64;
 }
 
+/* Unpacked rows end with a whole tile: zeros follow the last. */
 static void unpack_block(block *b, char *scratch)
 {
     const pj_tile_kernels *k = b->kernels;
@@ -268,19 +284,22 @@ static void unpack_block(block *b, char *scratch)
     const pj_dtype_info *info = pj_dtype_get(w->type);
     size_t offset = b->col / info->block_values * info->block_bytes;
     size_t rows = b->end - b->begin, cols = smaller(b->cols, w->cols - b->col);
-    if (k->direct && b->cols == cols) {
+    b->in_place = k->direct && b->cols == cols;
+    if (b->in_place) {
         b->values = (const char *)w->data + b->begin * w->row_bytes + offset;
         b->stride = w->row_bytes;
         return;
     }
     b->stride = unpacked_stride(k, b->cols);
     b->scale_stride = b->cols / PJ_Q8_BLOCK;
-    float *scales = (float *)(scratch + rows * b->stride);
+    size_t rounded = round_up(rows, k->rows);
+    float *scales = (float *)(scratch + rounded * b->stride);
     float *minima = scales + rows * b->scale_stride;
     for (size_t r = 0; r < rows; r++)
         k->unpack((const char *)w->data + (b->begin + r) * w->row_bytes + offset, cols,
                   scratch + r * b->stride, scales + r * b->scale_stride,
                   minima + r * b->scale_stride);
+    memset(scratch + rows * b->stride, 0, (rounded - rows) * b->stride);
     b->values = scratch;
     b->scales = scales;
     b->minima = minima;
@@ -324,7 +343,7 @@ static void stretch_tiles(const block *b, const pj_tile *of_panel, size_t at, fl
     size_t groups = tile.cols / b->form->group, step = (fetch->bytes + groups - 1) / groups;
     for (size_t first = 0; first < rows; first += k->rows) {
         bool whole = rows - first >= k->rows;
-        tile.stride = whole ? b->stride : 0;
+        tile.stride = whole || !b->in_place ? b->stride : 0;
         for (size_t r = 0; r < k->rows; r++) {
             size_t row = smaller(first + r, rows - 1);
             tile.weights[r] = b->values + row * b->stride + at * k->unpacked_bytes;
@@ -414,19 +433,21 @@ static coming coming_block(const product *p, const pj_matrix *w, size_t begin, s
                     cols / info->block_values * info->block_bytes, w->row_bytes, rows};
 }
 
-static void tile_unit(const product *p, const pj_linear_job *job, size_t begin, size_t end,
-                      void *scratch, pj_value_sums *output_sums)
+/* Rows [begin, end) times the tokens of a pass. */
+static void tile_unit(const product *p, const pj_linear_job *job, size_t pass, size_t begin,
+                      size_t end, void *scratch, pj_value_sums *output_sums)
 {
     const pj_form_kernels *form = p->kernels->forms[p->x->form];
-    const pj_tile_kernels *kernels = p->kernels->linear[job->weights->type];
+    const pj_tile_kernels *kernels = tile_kernels(p, job->weights);
     size_t panel = panel_tokens(form, p->x->tokens), padded = round_up(p->x->cols, form->group);
     size_t chunk = chunk_cols(kernels);
     size_t panel_floats = round_up(end - begin, kernels->rows) * PJ_TILE_MAX_TOKENS;
+    size_t pass_end = smaller((pass + 1) * p->pass_tokens, p->x->tokens);
     bool one_chunk = padded <= chunk;
     /* Tokens whose sums are kept for the next chunk; all of them if there is none. */
-    size_t group = one_chunk ? p->x->tokens : SUMS_BYTES / 4 / panel_floats * panel;
+    size_t group = one_chunk ? p->pass_tokens : SUMS_BYTES / 4 / panel_floats * panel;
     float *sums = scratch;
-    for (size_t first = 0; first < p->x->tokens; first += group)
+    for (size_t first = pass * p->pass_tokens; first < pass_end; first += group)
         for (size_t col = 0; col < padded; col += chunk) {
             block b = {.kernels = kernels,
                        .form = form,
@@ -438,7 +459,7 @@ static void tile_unit(const product *p, const pj_linear_job *job, size_t begin, 
                        .output_sums = output_sums,
                        .next = coming_block(p, job->weights, begin, end, col, chunk)};
             unpack_block(&b, (char *)scratch + SUMS_BYTES);
-            size_t last = smaller(first + group, p->x->tokens), index = 0;
+            size_t last = smaller(first + group, pass_end), index = 0;
             for (size_t token = first; token < last; token += panel, index += !one_chunk)
                 block_panel(p, &b, job, token, panel, token + panel >= last,
                             sums + index * panel_floats);
@@ -450,19 +471,24 @@ static void multiply_some(void *context, unsigned thread)
     product *p = context;
     void *scratch = pj_team_scratch(p->team, thread);
     size_t all = 0, unit, end;
-    for (size_t j = 0; j < p->count; j++) all += p->cuts[j].units;
+    for (size_t j = 0; j < p->count; j++) all += p->cuts[j].units * p->passes;
     while (pj_team_take(p->team, all, 1, &unit, &end)) {
         size_t j = 0;
-        while (unit >= p->cuts[j].units) unit -= p->cuts[j++].units;
+        while (unit >= p->cuts[j].units * p->passes) unit -= p->cuts[j++].units * p->passes;
         const cut *c = &p->cuts[j];
+        if (unit == 0 && p->jobs[j].begun_ns) *p->jobs[j].begun_ns = pj_clock_ns();
+        size_t pass = unit / c->units;
+        unit %= c->units;
         size_t first =
             unit < c->whole ? unit * c->grain : c->whole * c->grain + (unit - c->whole) * c->fine;
         size_t last =
             smaller(first + (unit < c->whole ? c->grain : c->fine), p->jobs[j].weights->rows);
         pj_thread_sums *sums = p->jobs[j].sums;
-        if (unit == 0 && p->jobs[j].begun_ns) *p->jobs[j].begun_ns = pj_clock_ns();
-        (p->x->panels ? tile_unit : dot_unit)(p, &p->jobs[j], first, last, scratch,
-                                              sums ? &sums[thread].sums : NULL);
+        pj_value_sums *output_sums = sums ? &sums[thread].sums : NULL;
+        if (p->x->panels)
+            tile_unit(p, &p->jobs[j], pass, first, last, scratch, output_sums);
+        else
+            dot_unit(p, &p->jobs[j], first, last, scratch, output_sums);
     }
 }
 
@@ -476,7 +502,7 @@ static size_t round_rows(size_t rows, const pj_tile_kernels *kernels)
 /* Rows per unit: as many as the cache holds, fewer where threads would not share evenly. */
 static size_t unit_rows(const product *p, const pj_matrix *w)
 {
-    const pj_tile_kernels *k = p->kernels->linear[w->type];
+    const pj_tile_kernels *k = tile_kernels(p, w);
     size_t share = w->rows / (pj_team_threads(p->team) * (size_t)(p->x->panels ? 4 : 2)) + 1;
     if (!p->x->panels) {
         size_t rows = DOT_BYTES / (w->row_bytes + 1) + 1;
@@ -498,17 +524,36 @@ static cut cut_job(const product *p, size_t j)
     cut c = {.grain = unit_rows(p, w)};
     size_t threads = pj_team_threads(p->team);
     bool last = p->x->panels && threads > 1 && j + 1 == p->count;
-    c.fine = last ? round_rows(c.grain / 4, p->kernels->linear[w->type]) : c.grain;
+    c.fine = last ? round_rows(c.grain / 4, tile_kernels(p, w)) : c.grain;
     c.whole = w->rows / c.grain;
     if (last) c.whole -= smaller(c.whole, threads);
     c.units = c.whole + (w->rows - c.whole * c.grain + c.fine - 1) / c.fine;
     return c;
 }
 
+/* Passes of nearly equal numbers of panels. */
+static void cut_passes(product *p)
+{
+    const pj_form_kernels *form = p->kernels->forms[p->x->form];
+    p->passes = 1;
+    p->pass_tokens = p->x->tokens;
+    if (!p->x->panels || !form->pass_bytes) return;
+    size_t panel = panel_tokens(form, p->x->tokens);
+    size_t panels = (p->x->tokens + panel - 1) / panel;
+    size_t token_bytes = round_up(p->x->cols, form->group) * value_bytes(p->x->form, true);
+    size_t most = form->pass_bytes / token_bytes;
+    most = (most > PASS_MIN_TOKENS ? most : PASS_MIN_TOKENS) / panel;
+    if (most == 0) most = 1;
+    size_t passes = (panels + most - 1) / most, of_pass = (panels + passes - 1) / passes;
+    p->passes = (panels + of_pass - 1) / of_pass;
+    p->pass_tokens = of_pass * panel;
+}
+
 void pj_linear_run(const pj_kernels *kernels, pj_team *team, const pj_packed *packed,
                    const pj_linear_job *jobs, size_t count)
 {
     product p = {.kernels = kernels, .team = team, .x = packed, .jobs = jobs, .count = count};
+    cut_passes(&p);
     for (size_t j = 0; j < count; j++) p.cuts[j] = cut_job(&p, j);
     pj_team_offer(team, multiply_some, &p);
 }

@@ -8,8 +8,9 @@
  * The number of tokens selects the algorithm: few (decode) stream each weight row once past all
  * tokens and are memory-bound; many (prefill) are blocked matrix products.
  *
- * The form depends only on the weight type and the kernel set, not on the number of tokens, so a
- * batch gives the same results as single tokens, up to the order of summation.
+ * The form depends only on the weight type and the kernel set, so a batch gives the same results as
+ * single tokens, up to the order of summation; except with AMX, where many tokens of F16 and of
+ * quantised types are multiplied in bfloat16.
  */
 #ifndef PJ_LLM_LINEAR_H
 #define PJ_LLM_LINEAR_H
@@ -17,8 +18,8 @@
 #include "llm/kernels/kernels.h"
 #include "llm/team.h"
 
-/* The form in which kernels read activations for weights of this type. */
-pj_form pj_linear_form(const pj_kernels *kernels, pj_dtype type);
+/* The form in which kernels read this many activations for weights of this type. */
+pj_form pj_linear_form(const pj_kernels *kernels, pj_dtype type, size_t tokens);
 /* Size of the caller's buffer (64-byte aligned) for packed activations of any form; 0 on
  * overflow. */
 size_t pj_linear_pack_bytes(size_t tokens, size_t cols);

@@ -396,7 +396,8 @@ const pj_kernels pj_kernels_c = {
     .forms = {[PJ_FORM_F32] = &form_f32,
               [PJ_FORM_BF16] = &form_f32,
               [PJ_FORM_Q8] = &form_q8,
-              [PJ_FORM_Q8_WORDS] = &form_q8},
-    .peak = {peak, peak, peak, peak},
+              [PJ_FORM_Q8_WORDS] = &form_q8,
+              [PJ_FORM_SPLIT] = &form_f32},
+    .peak = {peak, peak, peak, peak, peak},
     .tile_store = tile_store,
 };

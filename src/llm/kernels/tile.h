@@ -14,7 +14,8 @@
  * some weight rows with one panel over a stretch of columns. Q8_WORDS is like Q8 except for its
  * panels: a code takes a word, a vector has every other column of a group, and `scales` and `sums`
  * are valid only in the first of the neighbouring blocks that share a scale; the entries for a
- * row's minimum and for the sum are the integers that products start from (words_avx2.h).
+ * row's minimum and for the sum are the integers that products start from (words_avx2.h). SPLIT has
+ * two bfloat16 parts of a value (amx.c), and panels only.
  *
  * Q8 sums hold -128 times the sum of a block's codes: 8-bit dot products need one unsigned operand,
  * which weight codes become by adding 128, and the sum corrects for that.
@@ -36,8 +37,9 @@ struct pj_form_kernels {
     size_t dot_tokens;    /* maximum number of tokens for `dot`; SIZE_MAX: all (no panels) */
     size_t lanes;         /* tokens per vector: 16, 8 or 4; 0 without panels */
     size_t vectors;       /* per panel, maximum; vectors x lanes <= PJ_TILE_MAX_TOKENS */
-    size_t group;         /* neighbouring columns of one token: f32 1, bf16 2, q8 4 */
+    size_t group;         /* neighbouring columns of one token: f32 1, bf16 2, q8 4, split 32 */
     size_t shared_blocks; /* codes: neighbouring blocks with one scale; 0 means 1 */
+    size_t pass_bytes; /* packed activations that all weights are multiplied with first; 0: all */
     /* Packs one token; not for F32. `n` columns; BF16 pads to a multiple of 32. */
     void (*pack_row)(const float *x, size_t n, void *values, float *scales, int32_t *sums);
     /* Packs `tokens` rows of x into a panel of `width` tokens. */
@@ -89,6 +91,8 @@ struct pj_tile_kernels {
     void (*unpack)(const void *row, size_t cols, void *values, float *scales, float *minima);
     size_t unpacked_bytes; /* per column */
     bool direct, minima;
+    /* The kernels for more tokens than `dot` takes, where those read another form; else NULL. */
+    const pj_tile_kernels *many;
 };
 
 #endif
