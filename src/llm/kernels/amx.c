@@ -13,7 +13,7 @@
  */
 #include "llm/kernels/amx.h"
 
-#include "llm/kernels/codes.h"
+#include "llm/kernels/bf16_weights.h"
 #include "llm/kernels/sets.h"
 #include "llm/kernels/vector.h"
 
@@ -22,7 +22,7 @@ enum {
     TILE = 16,
     STEP = 32, /* columns of a product */
     LOWER_ROWS = 8,
-    CHUNK = 4096, /* columns that are unpacked at a time, at most */
+    CHUNK = PJ_BF16_WEIGHTS_MAX, /* columns in one call of a tile, at most */
     SPLIT_VECTORS = 2,
     /* Activations of a pass, which stay in the L2 cache (2 MiB) beside a block of weights. */
     PASS_BYTES = 1280 << 10
@@ -199,24 +199,6 @@ static void tile_split(const pj_tile *t)
         split_tiles(t, 1);
 }
 
-/* Rounded to bfloat16, still as a float. */
-INLINE __m512 high_part(__m512 x)
-{
-    __m512i bits = _mm512_add_epi32(_mm512_castps_si512(x), _mm512_set1_epi32(0x8000));
-    return _mm512_castsi512_ps(_mm512_and_si512(bits, _mm512_set1_epi32((int)0xffff0000)));
-}
-
-/* What is left; 0 for infinities. */
-INLINE __m512 low_part(__m512 x, __m512 high)
-{
-    return _mm512_maskz_sub_ps(_mm512_cmp_ps_mask(x, high, _CMP_NEQ_UQ), x, high);
-}
-
-INLINE __m512i both_bf16(__m512 first, __m512 second)
-{
-    return (__m512i)_mm512_cvtne2ps_pbh(second, first);
-}
-
 INLINE __mmask16 first_lanes(size_t n)
 {
     return n >= 16 ? 0xffff : (__mmask16)((1u << n) - 1);
@@ -249,53 +231,6 @@ static void pack_split(const float *x, size_t x_stride, size_t tokens, size_t wi
                 vec_store(pair + width, low[p]);
             }
         }
-}
-
-static void unpack_f16(const void *row, size_t cols, void *values, float *scales, float *minima)
-{
-    const uint16_t *from = row;
-    char *to = values;
-    for (size_t i = 0; i < cols; i += STEP, to += 128) {
-        uint16_t last[STEP] = {0};
-        const void *at = from + i;
-        if (cols - i < STEP) at = memcpy(last, at, (cols - i) * 2);
-        __m512 a = _mm512_cvtph_ps(_mm256_loadu_si256(at));
-        __m512 b = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)at + 1));
-        __m512 a_high = high_part(a), b_high = high_part(b);
-        _mm512_storeu_si512(to, both_bf16(a_high, b_high));
-        _mm512_storeu_si512(to + 64, both_bf16(low_part(a, a_high), low_part(b, b_high)));
-    }
-}
-
-/* ---- quantised -------------------------------------------------------------------------- */
-
-/* Sixteen codes as floats, less their offset. */
-INLINE __m512 floats_of(const uint8_t *codes)
-{
-    __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)codes);
-    __m512i words = _mm512_cvtepu8_epi32(bytes);
-    return _mm512_cvtepi32_ps(_mm512_sub_epi32(words, _mm512_set1_epi32(128)));
-}
-
-INLINE void unpack(pj_dtype type, const void *row, size_t cols, void *values)
-{
-    uint8_t codes[CHUNK];
-    float scales[CHUNK / PJ_Q8_BLOCK], minima[CHUNK / PJ_Q8_BLOCK];
-    char *to = values;
-    pj_codes_row(type, row, cols, codes, scales, minima);
-    for (size_t i = 0; i < cols; i += PJ_Q8_BLOCK, to += 64) {
-        __m512 scale = _mm512_set1_ps(scales[i / PJ_Q8_BLOCK]);
-        __m512 a = floats_of(codes + i), b = floats_of(codes + i + 16);
-        if (pj_codes_have_minima(type)) {
-            __m512 minimum = _mm512_set1_ps(minima[i / PJ_Q8_BLOCK]);
-            a = _mm512_fmsub_ps(a, scale, minimum);
-            b = _mm512_fmsub_ps(b, scale, minimum);
-        } else {
-            a = _mm512_mul_ps(a, scale);
-            b = _mm512_mul_ps(b, scale);
-        }
-        _mm512_storeu_si512(to, both_bf16(a, b));
-    }
 }
 
 /* ---- the table -------------------------------------------------------------------------- */
@@ -343,34 +278,29 @@ static const pj_tile_kernels many_f16 = {.form = PJ_FORM_SPLIT,
                                          .tile = tile_split,
                                          .rows = ROWS,
                                          .stretch = CHUNK,
-                                         .unpack = unpack_f16,
+                                         .unpack = bf16_weights_f16,
                                          .unpacked_bytes = 4};
 
-#define QUANTISED(name, type)                                                            \
-    static void unpack_##name(const void *row, size_t cols, void *values, float *scales, \
-                              float *minima)                                             \
-    {                                                                                    \
-        unpack(type, row, cols, values);                                                 \
-    }                                                                                    \
-    static const pj_tile_kernels many_##name = {.form = PJ_FORM_BF16,                    \
-                                                .tile = tile_bf16,                       \
-                                                .rows = ROWS,                            \
-                                                .stretch = CHUNK,                        \
-                                                .unpack = unpack_##name,                 \
+#define QUANTISED(name)                                                        \
+    static const pj_tile_kernels many_##name = {.form = PJ_FORM_BF16,          \
+                                                .tile = tile_bf16,             \
+                                                .rows = ROWS,                  \
+                                                .stretch = CHUNK,              \
+                                                .unpack = bf16_weights_##name, \
                                                 .unpacked_bytes = 2};
-QUANTISED(q8_0, PJ_Q8_0)
-QUANTISED(q4_0, PJ_Q4_0)
-QUANTISED(q4_k, PJ_Q4_K)
-QUANTISED(q5_k, PJ_Q5_K)
-QUANTISED(q6_k, PJ_Q6_K)
-QUANTISED(q4_1, PJ_Q4_1)
-QUANTISED(q5_0, PJ_Q5_0)
-QUANTISED(q5_1, PJ_Q5_1)
-QUANTISED(iq4_nl, PJ_IQ4_NL)
-QUANTISED(mxfp4, PJ_MXFP4)
-QUANTISED(q2_k, PJ_Q2_K)
-QUANTISED(q3_k, PJ_Q3_K)
-QUANTISED(iq4_xs, PJ_IQ4_XS)
+QUANTISED(q8_0)
+QUANTISED(q4_0)
+QUANTISED(q4_k)
+QUANTISED(q5_k)
+QUANTISED(q6_k)
+QUANTISED(q4_1)
+QUANTISED(q5_0)
+QUANTISED(q5_1)
+QUANTISED(iq4_nl)
+QUANTISED(mxfp4)
+QUANTISED(q2_k)
+QUANTISED(q3_k)
+QUANTISED(iq4_xs)
 
 static const pj_tile_kernels *const many[PJ_DTYPE_COUNT] = {
     [PJ_BF16] = &many_bf16, [PJ_F16] = &many_f16,     [PJ_Q8_0] = &many_q8_0,

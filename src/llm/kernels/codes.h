@@ -25,10 +25,9 @@ static inline void pj_codes_q8_0(const uint8_t *block, uint8_t *codes, float *sc
 static inline void pj_codes_q4_0(const uint8_t *block, uint8_t *codes, float *scale)
 {
     *scale = pj_float_of_f16(pj_load_u16(block));
-    for (int i = 0; i < 16; i++) {
-        codes[i] = (uint8_t)((block[2 + i] & 15) + 120);
-        codes[i + 16] = (uint8_t)((block[2 + i] >> 4) + 120);
-    }
+    uint8_t table[16];
+    for (int i = 0; i < 16; i++) table[i] = (uint8_t)(120 + i);
+    pj_codes_nibbles(block + 2, table, codes);
 }
 
 /* Q4_K (high NULL) and Q5_K. */

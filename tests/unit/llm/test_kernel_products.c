@@ -121,7 +121,8 @@ static void product(const pj_kernels *k, const product_case *c)
     multiply(k, team, x, x_stride, c->tokens, &job, memory);
     bool words = form == PJ_FORM_Q8_WORDS;
     /* As bytes, Q6_K and Q2_K are coded anew, see codes.h and codes_lookup.h. */
-    bool anew = (c->type == PJ_Q6_K && !words) || c->type == PJ_Q2_K;
+    bool anew =
+        form == PJ_FORM_Q8 ? c->type == PJ_Q6_K || c->type == PJ_Q2_K : words && c->type == PJ_Q2_K;
     bool to_bf16 = form == PJ_FORM_BF16 && c->type != PJ_BF16; /* weights are rounded too */
     double slack = anew                    ? 6e-3
                    : to_bf16               ? 0x1p-9 + 2e-5
