@@ -88,15 +88,6 @@ void pj_seam_take_sums(pj_seam *r, size_t job, pj_value_sums *sums)
     }
 }
 
-/* Computes the sums of an output that has no statistics yet. */
-static void sum_output(pj_seam *r, const pj_done *done)
-{
-    if (done->rows * done->cols < TEAM_VALUES || done->rows == 1)
-        pj_seam_look(r, done, 0, done->rows, pj_seam_sums(r, 0));
-    else
-        pj_team_run(r->team, sum_share, &(sums_task){r, done});
-}
-
 pj_stats pj_stats_of_sums(const pj_value_sums *s)
 {
     double finite = (double)(s->count - s->skipped);
@@ -136,6 +127,18 @@ void pj_seam_keep(pj_seam *r, const pj_done *done, const pj_value_sums *sums)
     *slot = (pj_kept_stats){done->x, done->rows, done->cols, looked, true, pj_stats_of_sums(sums)};
 }
 
+void pj_seam_keep_output(pj_seam *r, const pj_done *done)
+{
+    pj_value_sums sums = {0};
+    if (done->rows * done->cols < TEAM_VALUES || done->rows == 1) {
+        pj_seam_look(r, done, 0, done->rows, &sums);
+    } else {
+        pj_team_run(r->team, sum_share, &(sums_task){r, done});
+        pj_seam_take_sums(r, 0, &sums);
+    }
+    pj_seam_keep(r, done, &sums);
+}
+
 /* Statistics of a span's output: those kept when the buffer was last written in this component,
  * else computed now. If they cover only some rows, an extra says how many. */
 static const pj_stats *stats_of(pj_seam *r, const pj_done *done)
@@ -143,8 +146,7 @@ static const pj_stats *stats_of(pj_seam *r, const pj_done *done)
     pj_kept_stats *slot = find_kept(r, done->x);
     bool same = slot && slot->rows == done->rows && slot->cols == done->cols;
     if (!same || (r->operation_open && !slot->fresh)) {
-        sum_output(r, done);
-        pj_seam_keep_sums(r, 0, done);
+        pj_seam_keep_output(r, done);
         slot = find_kept(r, done->x);
     }
     slot->fresh = false;

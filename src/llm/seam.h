@@ -138,6 +138,13 @@ static inline pj_value_sums *pj_seam_sums(pj_seam *r, unsigned thread)
     return &r->sums[thread].sums;
 }
 void pj_seam_take_sums(pj_seam *r, size_t job, pj_value_sums *sums); /* and resets them */
+/* An output so short that the caller sums it faster alone after the dispatch than it fetches the
+ * other threads' sums: it reads the output next anyway. */
+static inline bool pj_seam_short(size_t rows, size_t cols)
+{
+    enum { ALONE = 4096 };
+    return rows * cols <= ALONE;
+}
 void pj_seam_keep(pj_seam *r, const pj_done *done, const pj_value_sums *sums);
 static inline void pj_seam_keep_sums(pj_seam *r, size_t job, const pj_done *done)
 {
@@ -145,6 +152,8 @@ static inline void pj_seam_keep_sums(pj_seam *r, size_t job, const pj_done *done
     pj_seam_take_sums(r, job, &sums);
     pj_seam_keep(r, done, &sums);
 }
+/* Sums an output that is complete: the caller alone or, if it is long, with the team. */
+void pj_seam_keep_output(pj_seam *r, const pj_done *done);
 /* Ends an operation, with the extras recorded since the last end. */
 void pj_seam_end_work(pj_seam *r, pj_work *work, int64_t now_ns);
 pj_stats pj_stats_of_sums(const pj_value_sums *sums);

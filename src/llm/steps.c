@@ -59,12 +59,22 @@ void pj_steps_rows(const pj_steps *s, size_t rows, size_t work, pj_row_fn *run, 
     run_task(&(rows_task){s, rows, run, context, NULL}, work);
 }
 
+/* Statistics of an output whose dispatch has ended. */
+static void keep_summed(const pj_steps *s, size_t job, const pj_done *done)
+{
+    if (pj_seam_short(done->rows, done->cols))
+        pj_seam_keep_output(s->seam, done);
+    else
+        pj_seam_keep_sums(s->seam, job, done);
+}
+
 void pj_steps_rows_summed(const pj_steps *s, size_t rows, size_t work, pj_row_fn *run,
                           void *context, const pj_done *done)
 {
     bool summed = s->seam->statistics && rows > 0;
-    run_task(&(rows_task){s, rows, run, context, summed ? done : NULL}, work);
-    if (summed) pj_seam_keep_sums(s->seam, 0, done);
+    bool after = pj_seam_short(done->rows, done->cols);
+    run_task(&(rows_task){s, rows, run, context, summed && !after ? done : NULL}, work);
+    if (summed) keep_summed(s, 0, done);
 }
 
 /* ---- norms -------------------------------------------------------------------------------- */
@@ -239,11 +249,12 @@ static void add_bias_row(void *context, size_t row)
 static pj_linear_job job_of(const pj_steps *s, const pj_product *p, size_t rows, size_t index,
                             bool summed)
 {
+    bool during = summed && !pj_seam_short(rows, p->projection->w.rows);
     return (pj_linear_job){.weights = &p->projection->w,
                            .bias = p->projection->bias,
                            .y = p->y,
                            .y_stride = p->y_stride,
-                           .sums = summed ? pj_seam_job_sums(s->seam, index) : NULL,
+                           .sums = during ? pj_seam_job_sums(s->seam, index) : NULL,
                            .look_step = pj_seam_step(s->seam, rows),
                            .tau = PJ_SPARSITY_TAU};
 }
@@ -256,7 +267,7 @@ static void product_alone(const pj_steps *s, const pj_product *p, const float *b
     pj_linear_job job = job_of(s, p, packed->tokens, 0, summed);
     job.bias = bias;
     pj_linear_run(s->kernels, s->team, packed, &job, 1);
-    if (summed) pj_seam_keep_sums(s->seam, 0, done);
+    if (summed) keep_summed(s, 0, done);
 }
 
 /* One product with its operations as separate spans. */
@@ -320,7 +331,7 @@ static void record_together(const pj_steps *s, const pj_rows *rows, const pj_pro
         /* threads may have read the clock in a different order from that of taking rows */
         if (begun[i + 1] < r->ended_ns) begun[i + 1] = r->ended_ns;
         pj_seam_operation(r, PJ_N_OP_MATMUL);
-        if (r->statistics) pj_seam_keep_sums(r, i, &done);
+        if (r->statistics) keep_summed(s, i, &done);
         if (r->deep) pj_seam_end_done(r, &done, begun[i + 1]);
         pj_seam_end_done(r, &done, begun[i + 1]);
     }
