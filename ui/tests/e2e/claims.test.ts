@@ -269,7 +269,7 @@ scenarios('every claim of an analysis holds', () => {
       expect(box && cell && box.x + box.width <= cell.x + cell.width + 1).toBe(true);
       expect(box?.width).toBeGreaterThan(10);
     }
-    expect(query().get('q')).toBe('A prompt that goes on');
+    await expect.poll(() => query().get('q')).toBe('A prompt that goes on');
     await panel('Throughput against energy').waitFor();
   });
 });

@@ -321,10 +321,10 @@ describe.skipIf(why)('the page says what is so', () => {
     await expect.poll(() => query().get('pane')).toBe('heatmap');
     await page.goBack();
     await expect.poll(() => query().get('pane')).toBe(null);
-    expect(query().get('t')).toBe(t);
+    await expect.poll(() => query().get('t')).toBe(t);
     await page.goBack();
     await expect.poll(() => query().get('t')).toBe(null);
-    expect(query().get('view')).toBe('analysis');
+    await expect.poll(() => query().get('view')).toBe('analysis');
   });
 
   test('10: the unit is in the URL, and no two figures overlap in watt-hours', async () => {

@@ -117,7 +117,7 @@ describe.skipIf(why)('experiments', () => {
       .getByRole('link', { name: /^Run 2 of/ })
       .click();
     await expect.poll(() => query().get('run')).toBe(least.ids[1]);
-    expect(query().get('view')).toBe('analysis');
+    await expect.poll(() => query().get('view')).toBe('analysis');
     await page.goBack();
     await panel('Result').getByRole('link', { name: 'Its runs' }).click();
     await page.getByText('12 runs', { exact: true }).waitFor();
@@ -142,7 +142,7 @@ describe.skipIf(why)('experiments', () => {
     await page.getByRole('link', { name: /cut short/ }).click();
     await page.getByText(`${d.done} of ${d.total} runs`).waitFor();
     await panel('Result').getByRole('button', { name: 'Go on' }).waitFor();
-    expect(query().get('experiment')).toBe('cut short');
+    await expect.poll(() => query().get('experiment')).toBe('cut short');
   });
 
   test('one is planned in the page, watched, stopped, and resumed', async () => {

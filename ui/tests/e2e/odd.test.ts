@@ -45,7 +45,7 @@ describe.skipIf(why)('the dashboard on odd data', () => {
     await expect.poll(() => page.locator('.runs tbody tr').count()).toBe(50);
     await page.getByRole('button', { name: 'Next' }).click();
     await page.getByText('51 to 100 of 10,000').waitFor();
-    expect(new URL(page.url()).searchParams.get('page')).toBe('2');
+    await expect.poll(() => new URL(page.url()).searchParams.get('page')).toBe('2');
     // A page number beyond the end shows the last page.
     await page.goto(at(server.url, { view: 'history', page: '99999' }));
     await page.getByText('9951 to 10000 of 10,000').waitFor();

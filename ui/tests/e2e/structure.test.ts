@@ -96,7 +96,7 @@ scenarios('the structure of a run', () => {
     await expect.poll(() => Number(query().get('token')), { timeout: 20_000 }).toBeGreaterThan(5);
     await page.keyboard.press(' ');
     await button('Play the tokens').waitFor();
-    expect(Number(query().get('token'))).toBeGreaterThan(3);
+    await expect.poll(() => Number(query().get('token'))).toBeGreaterThan(3);
   });
 
   test('the icicle merges or separates layers; a click zooms in, breadcrumbs zoom out', async () => {
