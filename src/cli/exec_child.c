@@ -25,17 +25,51 @@
 
 enum { LOWEST_FD = 3, HIGHEST_FD = 9, PIPE_BYTES = 1 << 20, READ_BYTES = 1 << 16 };
 
-static volatile sig_atomic_t child_pid, early_signal; /* for the handlers */
+static volatile sig_atomic_t child_pid; /* for the handlers */
 static int wake_fd = -1;
 
 /* ---- signals ------------------------------------------------------------------------------- */
 
+/* Signals whose disposition perjoule changes, and which of them its caller had ignored (nohup, a
+ * shell's background job): the program starts with the caller's. */
+static const int changed[] = {SIGPIPE, SIGXFSZ, SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGCHLD};
+enum { CHANGED = sizeof changed / sizeof *changed };
+static bool ignored_by_caller[CHANGED];
+
+void pj_child_note_signals(void)
+{
+    for (size_t i = 0; i < CHANGED; i++) {
+        struct sigaction now;
+        ignored_by_caller[i] = sigaction(changed[i], NULL, &now) == 0 && now.sa_handler == SIG_IGN;
+    }
+}
+
+/* Signals that are handled while a program runs, and perjoule's own way with them otherwise. */
+static const int handled[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGCHLD};
+enum { HANDLED = sizeof handled / sizeof *handled };
+static struct sigaction before_program[HANDLED];
+
+/* An experiment is cancelled by the signal that also ends its present program. */
+static void handle_own(int number)
+{
+    for (size_t i = 0; i < HANDLED; i++)
+        if (handled[i] == number && before_program[i].sa_handler != SIG_DFL &&
+            before_program[i].sa_handler != SIG_IGN)
+            before_program[i].sa_handler(number);
+}
+
+/* SIGINT and SIGQUIT: the terminal sends these to the program too. */
+static void outlive(int number)
+{
+    handle_own(number);
+}
+
 static void forward(int number)
 {
-    if (child_pid > 0)
-        kill((pid_t)child_pid, number);
-    else
-        early_signal = number; /* for the program that is about to start */
+    int kept = errno;
+    if (child_pid > 0) kill((pid_t)child_pid, number);
+    handle_own(number);
+    errno = kept;
 }
 
 static void wake(int number)
@@ -48,13 +82,31 @@ static void wake(int number)
 
 static void take_signals(void)
 {
-    signal(SIGINT, SIG_IGN); /* the terminal sends these signals to the program too */
-    signal(SIGQUIT, SIG_IGN);
-    struct sigaction action = {.sa_handler = forward, .sa_flags = SA_RESTART};
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
-    struct sigaction child = {.sa_handler = wake, .sa_flags = SA_RESTART | SA_NOCLDSTOP};
-    sigaction(SIGCHLD, &child, NULL);
+    void (*const handlers[HANDLED])(int) = {outlive, outlive, forward, forward, wake};
+    for (size_t i = 0; i < HANDLED; i++) {
+        struct sigaction action = {.sa_handler = handlers[i], .sa_flags = SA_RESTART};
+        if (handled[i] == SIGCHLD) action.sa_flags |= SA_NOCLDSTOP;
+        sigaction(handled[i], NULL, &before_program[i]);
+        /* what the caller ignored is ignored by perjoule and the program alike */
+        if (handled[i] == SIGCHLD || before_program[i].sa_handler != SIG_IGN)
+            sigaction(handled[i], &action, NULL);
+    }
+}
+
+static void return_signals(void)
+{
+    for (size_t i = 0; i < HANDLED; i++) sigaction(handled[i], &before_program[i], NULL);
+}
+
+/* After the fork, with signals still blocked: one that arrived before it reached perjoule alone.
+ * (One that arrived after it is pending in the program too, and does not count twice.) */
+static void hand_over_pending(pid_t program)
+{
+    static const int of_terminal[] = {SIGINT, SIGQUIT};
+    sigset_t pending;
+    if (program <= 0 || sigpending(&pending) != 0) return;
+    for (size_t i = 0; i < sizeof of_terminal / sizeof *of_terminal; i++)
+        if (sigismember(&pending, of_terminal[i]) == 1) kill(program, of_terminal[i]);
 }
 
 /* ---- cgroup -------------------------------------------------------------------------------- */
@@ -223,13 +275,13 @@ static bool make_pipe(int ends[2])
     return true;
 }
 
-/* In the child: restores default signals and the signal mask, and executes the program; on failure
- * sends errno through the pipe. */
+/* In the child: restores the caller's signals and the signal mask, and executes the program; on
+ * failure sends errno through the pipe. */
 static void become(const pj_child *c, const char *const *variables, const sigset_t *mask,
                    int failure_pipe)
 {
-    static const int defaults[] = {SIGPIPE, SIGXFSZ, SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGCHLD};
-    for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++) signal(defaults[i], SIG_DFL);
+    for (size_t i = 0; i < CHANGED; i++)
+        signal(changed[i], ignored_by_caller[i] ? SIG_IGN : SIG_DFL);
     sigprocmask(SIG_SETMASK, mask, NULL);
     if (c->cgroup[0]) write_text(c->cgroup, "cgroup.procs", "0");
     if (c->reserved_fd >= 0) dup2(c->markers[1], c->reserved_fd);
@@ -263,19 +315,18 @@ pj_status pj_child_start(pj_child *c, const char *const *variables, pj_error *er
 #endif
     fflush(NULL);
     wake_fd = c->wake[1];
+    /* Blocked until the program's process is known here and has the caller's dispositions there: a
+     * handler of ours in either would swallow a signal that is meant for the program. */
+    sigset_t blocked, before;
+    sigemptyset(&blocked);
+    for (size_t i = 0; i < HANDLED; i++) sigaddset(&blocked, handled[i]);
+    pthread_sigmask(SIG_BLOCK, &blocked, &before);
     take_signals();
-    /* Until it has its default handlers, the child must not run ours, which would swallow a signal
-     * that is meant for the program. */
-    sigset_t forwarded, before;
-    sigemptyset(&forwarded);
-    sigaddset(&forwarded, SIGTERM);
-    sigaddset(&forwarded, SIGHUP);
-    pthread_sigmask(SIG_BLOCK, &forwarded, &before);
     c->begin_ns = pj_clock_ns();
     c->pid = fork();
     if (c->pid == 0) become(c, variables, &before, ends[1]);
     child_pid = c->pid;
-    if (early_signal && c->pid > 0) kill(c->pid, early_signal);
+    hand_over_pending(c->pid);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     close(ends[1]);
     ssize_t got = c->pid > 0 ? read(ends[0], &why, sizeof why) : 0;
@@ -348,7 +399,7 @@ void pj_child_wait(pj_child *c, void (*take)(void *, const char *, size_t), void
 void pj_child_close(pj_child *c)
 {
     remove_cgroup(c);
-    signal(SIGCHLD, SIG_DFL);
+    if (wake_fd >= 0) return_signals();
     wake_fd = -1;
     for (int i = 0; i < 2; i++) {
         if (c->markers[i] >= 0) close(c->markers[i]);

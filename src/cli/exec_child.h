@@ -27,6 +27,8 @@ typedef struct pj_child {
 
 enum { PJ_CHILD_NOT_FOUND = 127, PJ_CHILD_NOT_RUNNABLE = 126, PJ_CHILD_SIGNAL = 128 };
 
+/* Called before anything changes the disposition of a signal: notes what the caller had ignored. */
+void pj_child_note_signals(void);
 /* Called before anything else is opened: reserves a single-digit descriptor for the markers,
  * because some shells can only redirect to those. */
 void pj_child_reserve(pj_child *child);

@@ -1,6 +1,7 @@
 /* perjoule: the command line. Finds and runs the command; each has its own file. */
 #include "base/nearest.h"
 #include "base/thread.h"
+#include "cli/exec_child.h"
 #include "cli/fold.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
@@ -142,27 +143,36 @@ enum { LEAST_STACK_BYTES = 1 << 20 };
 typedef struct program {
     char **argv;
     int argc, code;
+    sigset_t mask;
 } program;
 
 static void *run_in_thread(void *context)
 {
     program *p = context;
+    pthread_sigmask(SIG_SETMASK, &p->mask, NULL);
     p->code = run_program(p->argc, p->argv);
     return NULL;
 }
 
-/* Under a small `ulimit -s` everything runs in a thread, whose stack is large enough. */
+/* Under a small `ulimit -s` everything runs in a thread, whose stack is large enough, and which
+ * gets all signals. */
 int main(int argc, char **argv)
 {
     pthread_t thread;
     struct rlimit stack;
+    sigset_t all;
     program p = {argv, argc, PJ_EXIT_FAILED};
+    pj_child_note_signals();
     signal(SIGPIPE, SIG_IGN); /* a closed pipe becomes an error of write() */
     signal(SIGXFSZ, SIG_IGN); /* and so does the file size limit */
     if (getrlimit(RLIMIT_STACK, &stack) != 0 || stack.rlim_cur >= LEAST_STACK_BYTES)
         return run_program(argc, argv);
-    if (pj_thread_start(&thread, "main", run_in_thread, &p, NULL) != PJ_OK)
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &p.mask);
+    if (pj_thread_start(&thread, "main", run_in_thread, &p, NULL) != PJ_OK) {
+        pthread_sigmask(SIG_SETMASK, &p.mask, NULL);
         return run_program(argc, argv);
+    }
     pthread_join(thread, NULL);
     return p.code;
 }
