@@ -25,6 +25,8 @@ export interface RunSummary {
   level?: 'coarse' | 'fine' | null;
   created_at: string;
   status: Status;
+  /** Why a failed run failed. */
+  failure?: string | null;
   profiling_depth: 'off' | 'module' | 'deep';
   batch_size: number;
   dtype: string | null;

@@ -3,6 +3,7 @@ import { minMax } from '../core/decimate';
 import { lowerBound } from '../core/ring';
 import { ticks } from '../core/stats';
 import { type Arrow, CanvasChart } from './canvas';
+import { polyline } from './polyline';
 import type { Colours } from './theme';
 import type { Tip } from './tip';
 
@@ -45,7 +46,8 @@ export class Lines extends CanvasChart<number> {
       }
       for (const v of s.y) if (v > this.top) this.top = v;
     }
-    this.xs = hi > lo ? [lo, hi] : [0, 1];
+    // A single position stands in the middle.
+    this.xs = hi > lo ? [lo, hi] : hi === lo && hi > 0 ? [0, 2 * hi] : [0, 1];
     this.invalidate();
   }
 
@@ -88,20 +90,12 @@ export class Lines extends CanvasChart<number> {
     const thin = minMax(s.x, [s.y], 0, Math.max(50, this.width));
     g.strokeStyle = s.colour;
     g.lineWidth = 1.5;
+    g.fillStyle = s.colour;
     g.globalAlpha = 0.9;
-    g.beginPath();
-    let open = false;
-    for (let i = 0; i < thin.length; i++) {
-      const v = thin.y[0][i];
-      if (Number.isNaN(v)) {
-        open = false;
-        continue;
-      }
-      if (open) g.lineTo(this.x(thin.x[i]), this.y(v));
-      else g.moveTo(this.x(thin.x[i]), this.y(v));
-      open = true;
-    }
-    g.stroke();
+    const y = thin.y[0];
+    polyline(g, 0, thin.length, (i) =>
+      Number.isNaN(y[i]) ? null : [this.x(thin.x[i]), this.y(y[i])],
+    );
     g.globalAlpha = 1;
   }
 

@@ -2,6 +2,7 @@
 // line, then lanes of slices (phases, sections, tokens), conditions of the devices, then anomalies.
 // Width is duration, and colour is energy within a lane; of several slices within one pixel the one with the
 // highest value is drawn.
+
 import { energyInterval, known, power, powerScale, time } from '../core/format';
 import { css, inkOn, level, ramp } from '../core/ramp';
 import { lowerBound } from '../core/ring';
@@ -11,6 +12,7 @@ import { cursor, type Range } from '../state/selection';
 import { rampName, unit } from '../state/settings';
 import { type Arrow, fitText, type Rect } from './canvas';
 import { drawGauge, GAUGE, type Gauge, gaugeRows, readingAt } from './gauges';
+import { polyline } from './polyline';
 import { type Colours, hatch, phaseLabel, RAIL_LABEL, RAILS, type Rail } from './theme';
 import { LEFT, RIGHT, TimeChart } from './time_chart';
 import type { Tip } from './tip';
@@ -270,18 +272,8 @@ export class Tracks extends TimeChart<number> {
   ): void {
     g.strokeStyle = colour;
     g.lineWidth = to - from > 700 ? 1 : width;
-    g.beginPath();
-    let open = false;
-    for (let i = from; i < to; i++) {
-      if (Number.isNaN(y[i])) {
-        open = false;
-        continue;
-      }
-      if (open) g.lineTo(this.x(t[i]), this.powerY(y[i]));
-      else g.moveTo(this.x(t[i]), this.powerY(y[i]));
-      open = true;
-    }
-    g.stroke();
+    g.fillStyle = colour;
+    polyline(g, from, to, (i) => (Number.isNaN(y[i]) ? null : [this.x(t[i]), this.powerY(y[i])]));
   }
 
   // ---- lanes

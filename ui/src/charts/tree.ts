@@ -10,6 +10,7 @@ import {
 } from 'd3-hierarchy';
 import type { TreeNode } from '../api/types';
 import { known } from '../core/format';
+import { blend, inkOn } from '../core/ramp';
 import { type Arrow, CanvasChart, fitText, type Rect } from './canvas';
 import { nodePart, partColour } from './parts';
 import { type Colours, hatch, phaseLabel } from './theme';
@@ -223,7 +224,7 @@ export class Treemap extends TreeChart {
           g.fillRect(n.x0, n.y0, w, 2);
         }
       } else {
-        g.globalAlpha = 0.88;
+        g.globalAlpha = BOX;
         g.fillStyle = this.colour(n, c);
         g.fillRect(n.x0, n.y0, w, h);
         g.globalAlpha = 1;
@@ -245,7 +246,7 @@ export class Treemap extends TreeChart {
     const text = fitText(g, labelOf(n.data), w - 10);
     if (!text) return;
     const plain = head || n.data.rest;
-    g.fillStyle = plain ? c.text2 : inkFor(this.colour(n, c));
+    g.fillStyle = plain ? c.text2 : inkOn(blend(this.colour(n, c), BOX, c.surface));
     g.fillText(text, n.x0 + 5, n.y0 + 10);
     const value = this.show(n.value ?? 0);
     if (head) {
@@ -272,11 +273,10 @@ export class Treemap extends TreeChart {
   }
 }
 
-function inkFor(colour: string): string {
-  const v = Number.parseInt(colour.slice(1), 16);
-  const y = 0.299 * (v >> 16) + 0.587 * ((v >> 8) & 255) + 0.114 * (v & 255);
-  return y > 140 ? '#111' : '#fff';
-}
+/** Opacity of the treemap's boxes, and of the icicle's by kind. */
+const BOX = 0.88;
+const opacity = (kind: string): number =>
+  kind === 'operation' ? 0.6 : kind === 'component' ? 0.85 : 0.75;
 
 /** Row height grows if there are few levels, so that a shallow run fills its pane. */
 const ROW = 40;
@@ -312,13 +312,14 @@ export class Icicle extends TreeChart {
     for (const n of this.root?.descendants() ?? []) {
       const w = n.x1 - n.x0;
       if (w < 0.6) continue;
-      const part = n.data.node.kind === 'component' || n.data.node.kind === 'operation';
-      g.fillStyle = n.data.rest ? stripes : this.colour(n, c);
-      g.globalAlpha = n.data.rest ? 1 : n.data.node.kind === 'operation' ? 0.6 : part ? 0.85 : 0.75;
+      const colour = this.colour(n, c);
+      const alpha = opacity(n.data.node.kind);
+      g.fillStyle = n.data.rest ? stripes : colour;
+      g.globalAlpha = n.data.rest ? 1 : alpha;
       g.fillRect(n.x0, n.y0, Math.max(0.6, w - (w > 3 ? 1 : 0)), this.row);
       g.globalAlpha = 1;
       if (w < 40) continue;
-      g.fillStyle = n.data.rest || !part ? c.text : inkFor(this.colour(n, c));
+      g.fillStyle = n.data.rest ? c.text : inkOn(blend(colour, alpha, c.surface));
       const value = this.show(n.value ?? 0);
       const text = fitText(g, labelOf(n.data), w - 12);
       g.fillText(text, n.x0 + 6, n.y0 + this.row / 2 + 0.5);

@@ -43,6 +43,21 @@ export function level(v: number, lo: number, hi: number): number {
   return i < 0 ? 0 : i > 255 ? 255 : i;
 }
 
+/** #rrggbb, or #rgb, as which the build writes #ffffff. */
+const hex = (colour: string): number =>
+  Number.parseInt(
+    colour.length === 4 ? colour.slice(1).replace(/./g, '$&$&') : colour.slice(1),
+    16,
+  );
+
+/** The pixel of a colour drawn with this opacity over a background. */
+export function blend(colour: string, alpha: number, background: string): number {
+  const [top, below] = [hex(colour), hex(background)];
+  const mix = (shift: number) =>
+    Math.round(((top >> shift) & 255) * alpha + ((below >> shift) & 255) * (1 - alpha));
+  return ((255 << 24) | (mix(0) << 16) | (mix(8) << 8) | mix(16)) >>> 0;
+}
+
 /** Black or white, whichever reads better on the pixel (WCAG relative luminance). */
 export function inkOn(pixel: number): string {
   const lin = (c: number) => {

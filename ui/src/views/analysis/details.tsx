@@ -107,7 +107,7 @@ export function ScopeBar({ data }: { data: RunData }) {
           />
           <span class="slider-text mono">
             {token === null
-              ? `${n} tokens`
+              ? `${n} ${n === 1 ? 'token' : 'tokens'}`
               : `${token}/${n - 1} ${JSON.stringify(row?.text ?? '')}`}
           </span>
         </div>

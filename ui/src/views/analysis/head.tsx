@@ -155,11 +155,13 @@ function Facts({ s }: { s: Summary }) {
 function Remarks({ s }: { s: Summary }) {
   return (
     <>
-      {s.warnings.map((w) => (
-        <Notice key={w.code + w.text}>
-          <Sentence text={w.text} />
-        </Notice>
-      ))}
+      {s.warnings
+        .filter((w) => w.code !== 'run_failed') // its text is `failure`
+        .map((w) => (
+          <Notice key={w.code + w.text}>
+            <Sentence text={w.text} />
+          </Notice>
+        ))}
       {s.energy_source === 'unavailable' &&
         s.unavailable_reason !== 'below_resolution' &&
         s.warnings.length === 0 && (
@@ -169,8 +171,8 @@ function Remarks({ s }: { s: Summary }) {
         )}
       {s.status !== 'completed' && s.status !== 'running' && (
         <Notice>
-          This run {s.status === 'failed' ? 'failed' : `was ${s.status}`}. What had been recorded up
-          to then is shown.
+          This run {s.status === 'failed' ? 'failed' : `was ${s.status}`}
+          {s.failure ? `: ${s.failure}` : ''}. What had been recorded up to then is shown.
         </Notice>
       )}
     </>
@@ -179,7 +181,7 @@ function Remarks({ s }: { s: Summary }) {
 
 export function EfficiencyPanel({ data }: { data: RunData }) {
   const s = data.summary.value.data;
-  const top = data.power.value.data ? peak(data.power.value.data) : null;
+  const top = data.power.value.data ? peak(data.power.value.data, s?.mean_power_mw ?? null) : null;
   const rows = s ? efficiency(s, top) : [];
   return (
     <Panel

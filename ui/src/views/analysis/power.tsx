@@ -35,17 +35,16 @@ export function baseline(p: PowerSeries, r: Rail, totalRails?: string[] | null):
   return rails.reduce((a, x) => a + (x.baseline_mw ?? 0), 0);
 }
 
-/** Peak of the total, with its time. */
-export function peak(p: PowerSeries): { t: number; mw: number } | null {
+/** Peak of the total, with its time; none if the readings missed so much that the run's mean lies above them. */
+export function peak(p: PowerSeries, mean: number | null): { t: number; mw: number } | null {
   let best: { t: number; mw: number } | null = null;
-  (p.total_power_mw ?? []).forEach((v, i) => {
+  for (const [i, v] of (p.total_power_mw ?? []).entries())
     if (v !== null && (!best || v > best.mw)) best = { t: p.t_ms[i], mw: v };
-  });
-  return best;
+  return best && mean !== null && mean > best.mw ? null : best;
 }
 
-export function describePower(p: PowerSeries): string {
-  const top = peak(p);
+export function describePower(p: PowerSeries, mean: number | null): string {
+  const top = peak(p, mean);
   const rails = RAILS.filter((r) => column(p, r)).map((r) => RAIL_LABEL[r]);
   return `Power over ${time(p.t_ms[p.t_ms.length - 1])} on ${rails.join(', ') || 'no rail'}: ${p.samples_total} samples, peak ${top ? `${power(top.mw)} at ${time(top.t)}` : 'unavailable'}.`;
 }

@@ -108,7 +108,8 @@ export function TimelinePanel({ data, full }: { data: RunData; full: Range }) {
     else if (x && x.token !== null) select({ token: s.token === x.token ? null : x.token });
     else if (x) select({ range: [x.start, x.start + x.duration] });
   };
-  const top = whole ? peak(whole) : null;
+  const mean = data.summary.value.data?.mean_power_mw ?? null;
+  const top = whole ? peak(whole, mean) : null;
   const idle = whole ? baseline(whole, 'total', totalRails) : null;
   return (
     <Panel
@@ -166,7 +167,7 @@ export function TimelinePanel({ data, full }: { data: RunData; full: Range }) {
         <Canvas
           name="timeline"
           class="fill"
-          label={`${describePhases(phases ?? [])} ${whole ? describePower(whole) : ''}`}
+          label={`${describePhases(phases ?? [])} ${whole ? describePower(whole, mean) : ''}`}
           make={(host) => {
             const made = new Tracks(host);
             made.onPick = pickThrough;
