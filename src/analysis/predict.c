@@ -7,7 +7,11 @@
 #include <math.h>
 #include <string.h>
 
-enum { TERMS = PJ_PREDICT_TERMS, SWEEPS = 400, BOUNDS = 5 };
+enum { TERMS = PJ_PREDICT_TERMS, SWEEPS = 400, BOUNDS = 5, ROUNDS = 20 };
+
+/* Errors up to this count by their square, larger ones by their size: runs differ by some percent
+ * for many reasons, by factors only if something else was measured. */
+static const double usual_error = 0.1;
 
 /* How far beyond the runs a prediction may lie, as a factor. */
 static const double reach = 1.3;
@@ -75,18 +79,43 @@ static double quantile(const double *sorted, size_t n, double share)
     return sorted[i] + (at - (double)i) * (sorted[i + 1] - sorted[i]);
 }
 
-/* Predicts `at` from all, and the errors of each run from the others; `work` holds 2 n doubles. */
+/* Weight of a relative error with which least squares do the next step of a fit to the errors'
+ * logarithms (Huber's loss). With relative errors themselves, a single run of a tenth of the energy
+ * would outweigh eighty others: its prediction is wrong by 900 %, theirs by 90 % at most. */
+static double weight_of(double y, double predicted)
+{
+    double error = log(predicted / y), off = predicted / y - 1;
+    if (!isfinite(error)) return 1; /* nothing is predicted yet */
+    double slope = fabs(off) > 1e-6 ? error / off : 1;
+    return slope * y / predicted / fmax(fabs(error) / usual_error, 1);
+}
+
+/* Reweighted until the weights agree with the coefficients; returns the sums that gave them. */
+static fit fit_robustly(const double (*x)[TERMS], const double *y, size_t n, double *weights,
+                        double c[TERMS])
+{
+    fit all = {0};
+    for (size_t i = 0; i < n; i++) weights[i] = 1;
+    for (int round = 0; round < ROUNDS; round++) {
+        all = (fit){0};
+        for (size_t i = 0; i < n; i++) add(&all, x[i], y[i], weights[i]);
+        solve(&all, c);
+        if (round + 1 == ROUNDS) break;
+        for (size_t i = 0; i < n; i++) weights[i] = weight_of(y[i], value_of(c, x[i]));
+    }
+    return all;
+}
+
+/* Predicts `at` from all, and the errors of each run from the others; `work` holds 3 n doubles. */
 static void predict_one(const double (*x)[TERMS], const double *y, size_t n, const double *at,
                         double *work, double out[3], double *median_error)
 {
-    fit all = {0};
-    double *lo = work, *errors = work + n, c[TERMS] = {0}, left[TERMS];
-    for (size_t i = 0; i < n; i++) add(&all, x[i], y[i], 1);
-    solve(&all, c);
+    double *lo = work, *errors = work + n, *weights = work + 2 * n, c[TERMS] = {0}, left[TERMS];
+    fit all = fit_robustly(x, y, n, weights, c);
     out[0] = value_of(c, at);
     for (size_t i = 0; i < n; i++) {
         fit without = all;
-        add(&without, x[i], y[i], -1);
+        add(&without, x[i], y[i], -weights[i]);
         memcpy(left, c, sizeof left);
         solve(&without, left);
         double error = log(y[i] / value_of(left, x[i]));
@@ -177,7 +206,7 @@ void pj_predict(const pj_known_run *runs, size_t count, const pj_request_work *w
     if (p->refusal) return;
     x = pj_alloc(count, sizeof *x);
     y = pj_alloc(count, sizeof *y);
-    scratch = pj_alloc(2 * count, sizeof *scratch);
+    scratch = pj_alloc(3 * count, sizeof *scratch);
     terms_of(work, at);
     for (size_t i = 0; i < count && x && y; i++) {
         terms_of(&runs[i].work, x[i]);

@@ -49,20 +49,30 @@ static bool is_comparable(pj_likeness *all, const pj_run_info *info)
     return true;
 }
 
+/* Two models of power may differ by any factor, unlike two measurements of the same devices. */
+static bool of_another_model(const pj_run_info *first, const pj_run_info *info)
+{
+    return first && info->quality == PJ_MODELLED &&
+           !same(first->power_sources, info->power_sources);
+}
+
 static size_t choose(const pj_run_list *list, const pj_known_query *query,
                      pj_source_quality quality, pj_known_run *runs)
 {
     size_t n = 0;
     uint32_t threads = query->threads;
     pj_likeness all = {.first = query->like};
+    const pj_run_info *first = query->like;
     for (uint32_t i = 0; i < list->count && n < MOST_RUNS; i++) {
         const pj_run_info *info = &list->runs[i];
         if (info->quality != quality || !same(info->engine, "perjoule") ||
             !same(info->machine, query->machine) || pj_run_is_disturbed(info))
             continue;
         if (threads && info->threads != threads) continue;
+        if (of_another_model(first, info)) continue;
         if (!pj_known_run_of(info, &runs[n]) || !is_comparable(&all, info)) continue;
         threads = info->threads;
+        first = first ? first : info;
         n++;
     }
     return n;

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -68,6 +69,32 @@ static void runs_left_out_are_predicted(void **state)
     assert_true(refused < MACHINES * RUNS / 10);
 }
 
+/* Runs whose energy is a twentieth or twenty times that of their likes (another sensor, a disturbed
+ * machine): the prediction of the others stays where it was. */
+static void some_wrong_runs_change_little(void **state)
+{
+    static const double factors[] = {0.05, 20};
+    static pj_known_run runs[RUNS], spoilt[RUNS];
+    pj_random random = {11};
+    for (size_t f = 0; f < 2; f++)
+        for (int repeat = 0; repeat < 20; repeat++) {
+            double errors[RUNS];
+            int predicted = 0;
+            for (int i = 0; i < RUNS; i++) make_run_of(&random, &runs[i]);
+            memcpy(spoilt, runs, sizeof spoilt);
+            for (int wrong = 0; wrong < 3; wrong++)
+                spoilt[(int)(pj_random_unit(&random) * RUNS)].joules *= factors[f];
+            for (int i = 0; i < RUNS; i++) {
+                pj_prediction p;
+                pj_predict(spoilt, RUNS, &runs[i].work, &p);
+                if (!p.refusal) errors[predicted++] = fabs(log(p.joules / runs[i].joules));
+            }
+            qsort(errors, (size_t)predicted, sizeof *errors, ascending);
+            assert_true(errors[predicted / 2] < 0.08);
+            assert_true(errors[predicted * 9 / 10] < 0.4);
+        }
+}
+
 static void nothing_is_said_outside_of_what_was_seen(void **state)
 {
     static pj_known_run runs[RUNS];
@@ -102,6 +129,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(runs_left_out_are_predicted),
+        cmocka_unit_test(some_wrong_runs_change_little),
         cmocka_unit_test(nothing_is_said_outside_of_what_was_seen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
