@@ -12,6 +12,7 @@ alike; the figures are medians of the differences within a round, in CPU time.
 whose sensors are sampled (simulated ones) and which is stored. Needs torch and transformers.
 """
 import argparse
+import inspect
 import math
 import os
 import statistics
@@ -25,6 +26,10 @@ import transformers
 import perjoule
 from perjoule.names import plan_of
 from perjoule.watch import Watch
+
+
+CACHE = next(name for name in ("cache", "past_key_values")  # as this version of transformers calls it
+             if name in inspect.signature(transformers.LlamaForCausalLM.forward).parameters)
 
 
 def make(layers, hidden):
@@ -44,8 +49,8 @@ class Loop:
         """CPU seconds of a step, which exclude what other programs do meanwhile."""
         with torch.no_grad():
             begin = time.thread_time()
-            out = self.model(self.ids, past_key_values=self.cache, use_cache=True)
-            self.cache, self.ids = out.past_key_values, out.logits[:, -1:].argmax(-1)
+            out = self.model(self.ids, use_cache=True, **{CACHE: self.cache})
+            self.cache, self.ids = out[CACHE], out.logits[:, -1:].argmax(-1)
             return time.thread_time() - begin
 
 

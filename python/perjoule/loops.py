@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import threading
 import weakref
-from typing import Any, Callable, List, Optional
+from collections.abc import Mapping
+from typing import Any, Callable, Dict, Iterable, List, Optional
 
 from .steps import Request
 
 LIMIT = 64  # texts remembered, the latest first
-CACHES = ("past_key_values", "cache_params", "state")  # names of a model's argument and result
+# Names of a model's argument and result: of transformers since 5.24, of earlier ones, of Mamba's and of RWKV's.
+CACHES = ("cache", "past_key_values", "cache_params", "state")
 
 
 def reference(cache: Any) -> Optional[Callable[[], Any]]:
@@ -25,9 +27,24 @@ def reference(cache: Any) -> Optional[Callable[[], Any]]:
         return None
 
 
-def cache_in(named: Callable[[str], Any]) -> Any:
-    """The cache among the named arguments or results of a pass: of keys and values, or the state of a recurrent model."""
-    return next((cache for cache in map(named, CACHES) if cache is not None), None)
+def _cache_among(named: Callable[[str], Any], values: Iterable[Any]) -> Any:
+    """The cache by its name, otherwise the value that can tell how many positions it has cached."""
+    known = next((cache for cache in map(named, CACHES) if cache is not None), None)
+    return known if known is not None else next((v for v in values if hasattr(v, "get_seq_length")), None)
+
+
+def cache_given(args: Iterable[Any], kwargs: Dict[str, Any]) -> Any:
+    """The cache that a pass was called with: of keys and values, or the state of a recurrent model."""
+    return _cache_among(kwargs.get, (*args, *kwargs.values()))
+
+
+def cache_returned(out: Any) -> Any:
+    """The cache in what a pass returned. The results of transformers warn of deprecated names when asked for them, so
+    their items are copied first."""
+    if isinstance(out, Mapping):
+        items = dict(out.items())
+        return _cache_among(items.get, items.values())
+    return _cache_among(lambda name: getattr(out, name, None), out if isinstance(out, (tuple, list)) else ())
 
 
 def cached_in(cache: Any) -> Optional[int]:
@@ -42,7 +59,7 @@ def cached_in(cache: Any) -> Optional[int]:
     try:
         first = cache[0]
         return int(first[0].shape[-2]) if isinstance(first, (tuple, list)) else None
-    except (TypeError, IndexError, AttributeError):
+    except (TypeError, LookupError, AttributeError):
         return 0
 
 

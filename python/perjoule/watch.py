@@ -25,7 +25,7 @@ from .calls import entry_points, has_generate, watch_calls
 from .devices import clock_for
 from .errors import CoarseRecording
 from .generating import Call, as_list, is_encoder_decoder, rows_of
-from .loops import Text, Texts, cache_in, cached_in, reference
+from .loops import Text, Texts, cache_given, cache_returned, cached_in, reference
 from .names import Module, Plan
 from .patching import Replacement, attaching
 from .recorder import Recorder, Step, never
@@ -220,7 +220,7 @@ class Watch:
         if size is None and number < self.last_generator:
             return  # not token ids yet: an inner model reads those
         rows, query = size or (1, 1)
-        cache = cache_in(kwargs.get)
+        cache = cache_given(args, kwargs)
         cached = cached_in(cache)
         if cached is None:
             request = self.request if self.generating and not aside else None
@@ -295,7 +295,7 @@ class Watch:
             self.texts.read(self.text, cache, cached, query, ids)
 
     def _after(self, number: int, out: Any) -> None:
-        cache = cache_in(lambda name: getattr(out, name, None))
+        cache = cache_returned(out)
         if threading.get_ident() != self.thread or self.passing != number:
             self.aside.end_pass(number, cache)
             return

@@ -3,7 +3,7 @@ import gc
 import threading
 import unittest
 
-from perjoule.loops import LIMIT, Texts
+from perjoule.loops import LIMIT, Texts, cache_given, cache_returned, cached_in
 from perjoule.statistics import Schedule
 from perjoule.steps import Request, count_until_end
 
@@ -95,6 +95,39 @@ class Phases(unittest.TestCase):
 
 class Cache:
     """Something that a weak reference can be made to."""
+
+
+class Counting(Cache):
+    """A cache as transformers has them, by whatever name it is handed on."""
+
+    def get_seq_length(self):
+        return 7
+
+
+class Caches(unittest.TestCase):
+    def test_by_every_name_that_is_known(self):
+        for name in ("cache", "past_key_values", "cache_params", "state"):
+            cache = Cache()
+            self.assertIs(cache_given((), {"use_cache": True, name: cache}), cache)
+            self.assertIs(cache_returned({"logits": 1, name: cache}), cache)
+            self.assertIs(cache_returned(type("Output", (), {name: cache})()), cache)
+
+    def test_by_what_it_can_tell(self):
+        cache = Counting()
+        self.assertIs(cache_given((1, None, cache), {}), cache)
+        self.assertIs(cache_given((1,), {"memory": cache}), cache)
+        self.assertIs(cache_returned((1, cache)), cache)
+        self.assertIs(cache_returned({"logits": 1, "memory": cache}), cache)
+        self.assertEqual(cached_in(cache), 7)
+
+    def test_none(self):
+        self.assertIsNone(cache_given((1, "text"), {"past_key_values": None}))
+        for out in (1, (1, 2), {"logits": 1}, None):
+            self.assertIsNone(cache_returned(out))
+
+    def test_something_else_of_that_name_has_no_positions(self):
+        for other in ({}, {"a": 1}, True, [], 3):
+            self.assertEqual(cached_in(other), 0)
 
 
 class TextsOfLoops(unittest.TestCase):

@@ -4,6 +4,7 @@ Skipped, with the reason, where torch and transformers can't be imported.
 """
 import copy
 import gc
+import inspect
 import os
 import pathlib
 import subprocess
@@ -37,6 +38,14 @@ def make(cls="Llama", **more):
 
 
 PROMPT = torch.tensor([[5, 9, 20, 33, 7]])
+CACHE = next(name for name in ("cache", "past_key_values")  # as this version of transformers calls it
+             if name in inspect.signature(transformers.LlamaForCausalLM.forward).parameters)
+
+
+def read_on(model, ids, cache):
+    """One pass with a cache. Returns the next ids and the cache that it left."""
+    out = model(ids, use_cache=True, **{CACHE: cache})
+    return out.logits[:, -1:].argmax(-1), out[CACHE]
 
 
 class Profiling(StoredCase):
@@ -78,14 +87,18 @@ class Profiling(StoredCase):
                 self.assertFalse(module._forward_hooks or module._forward_pre_hooks)
 
     def test_parts_sum_and_planted_energies_come_back(self):
+        """Over several runs: the errors of one run's tokens are not independent of each other."""
         model = make(hidden_size=256, intermediate_size=512, num_hidden_layers=3)
-        profiler = self.profiler(model, session=self.session(power="sim:seed=3,period_ms=1,noise=0.01"))
-        with profiler.run():
-            self.generate(model, count=20)
-        run = profiler.result.run_id
+        rows = []
+        for seed in range(8):
+            profiler = self.profiler(model, session=self.session(power=f"sim:seed={seed},period_ms=1,noise=0.01"))
+            with profiler.run():
+                self.generate(model, count=20)
+            rows += self.rows("SELECT energy_mj, planted_mj, energy_sd_mj FROM tokens WHERE run_id = ?",
+                              profiler.result.run_id)
         for row in self.rows("SELECT * FROM conservation"):
             self.assertAlmostEqual(row["whole_mj"], row["parts_mj"], delta=1e-6 * max(1, abs(row["whole_mj"])))
-        rows = self.rows("SELECT energy_mj, planted_mj, energy_sd_mj FROM tokens WHERE run_id = ?", run)
+        self.assertEqual(len(rows), 8 * 20)
         inside = sum(abs(r["energy_mj"] - r["planted_mj"]) <= 1.96 * r["energy_sd_mj"] + 1e-9 for r in rows)
         self.assertGreaterEqual(inside, 0.8 * len(rows))
 
@@ -139,12 +152,30 @@ class Profiling(StoredCase):
         with profiler.run(), torch.no_grad():
             cache, ids = None, PROMPT
             for _ in range(4):
-                out = model(ids, past_key_values=cache, use_cache=True)
-                cache, ids = out.past_key_values, out.logits[:, -1:].argmax(-1)
+                ids, cache = read_on(model, ids, cache)
         summary = profiler.get_summary()
         self.assertEqual((summary["input_tokens"], summary["output_tokens"]), (5, 4))
         self.assertEqual([t["phase"] for t in self.rows("SELECT phase FROM tokens ORDER BY position")],
                          ["prefill"] + ["decode"] * 3)
+
+    def test_a_cache_by_position_and_results_as_a_tuple(self):
+        model = make()
+        profiler = self.profiler(model)
+        with profiler.run(), torch.no_grad():
+            cache, ids = None, PROMPT
+            for _ in range(4):
+                logits, cache = model(ids, None, None, cache, use_cache=True, return_dict=False)[:2]
+                ids = logits[:, -1:].argmax(-1)
+        self.assertEqual((profiler.result.input_tokens, profiler.result.output_tokens), (5, 4))
+
+    def test_nothing_is_read_by_a_name_that_its_user_is_warned_of(self):
+        model = make()
+        profiler = self.profiler(model)
+        with unittest.mock.patch("logging.Logger.warning_once", create=True) as warning, \
+                profiler.run(), torch.no_grad():
+            model(PROMPT, use_cache=False)
+        warning.assert_not_called()
+        self.assertEqual((profiler.result.input_tokens, profiler.result.output_tokens), (5, 1))
 
     def test_two_requests_in_one_run(self):
         model = make()
@@ -335,8 +366,7 @@ class Profiling(StoredCase):
         before = model._compiled_call_impl
         profiler = self.profiler(model)
         with profiler.run(), torch.no_grad():
-            out = model(PROMPT, use_cache=True)
-            model(out.logits[:, -1:].argmax(-1), past_key_values=out.past_key_values, use_cache=True)
+            read_on(model, *read_on(model, PROMPT, None))
         self.assertIs(model._compiled_call_impl, before)
         self.assertEqual(profiler.get_summary()["level"], "coarse")
         self.assertEqual((profiler.result.input_tokens, profiler.result.output_tokens), (5, 2))

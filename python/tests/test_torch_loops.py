@@ -16,7 +16,7 @@ import perjoule
 from perjoule.watch import WHY_ALTERNATING
 from profiling.pipeline_profiler import InferencePipelineProfiler
 from support import StoredCase, recorded_warnings
-from test_torch import make
+from test_torch import CACHE, make, read_on
 
 LONG, SHORT = torch.tensor([[5, 9, 20, 33, 7, 8, 11]]), torch.tensor([[6, 12, 40]])
 
@@ -24,8 +24,7 @@ LONG, SHORT = torch.tensor([[5, 9, 20, 33, 7, 8, 11]]), torch.tensor([[6, 12, 40
 def loop(model, ids, count, cache=None):
     """One pass at each step; the last one's cache and next ids are what StopIteration holds."""
     for _ in range(count):
-        out = model(ids, past_key_values=cache, use_cache=True)
-        cache, ids = out.past_key_values, out.logits[:, -1:].argmax(-1)
+        ids, cache = read_on(model, ids, cache)
         yield
     return cache, ids
 
@@ -109,7 +108,7 @@ class Loops(StoredCase):
 
     def test_branches_from_copies_of_a_cached_prefix(self):
         def body():
-            prefix = self.model(LONG, use_cache=True).past_key_values
+            _, prefix = read_on(self.model, LONG, None)
             for _ in range(3):
                 run_through(loop(self.model, SHORT, 4, copy.deepcopy(prefix)))
         # each branch has the prefix and its own three tokens as its prompt
@@ -125,7 +124,7 @@ class Loops(StoredCase):
 
     def test_a_prompt_in_parts(self):
         def body():
-            cache = self.model(LONG[:, :3], use_cache=True).past_key_values
+            _, cache = read_on(self.model, LONG[:, :3], None)
             run_through(loop(self.model, LONG[:, 3:], 4, cache))
         result = self.record(body)
         self.check(result, 7, 4)
@@ -140,18 +139,18 @@ class Loops(StoredCase):
 
     def test_drafts_that_a_loop_rejects(self):
         def body():
-            out = self.model(LONG, use_cache=True)
+            ids, cache = read_on(self.model, LONG, None)
             for _ in range(3):  # five tokens read, two kept
-                ids = torch.cat([out.logits[:, -1:].argmax(-1), torch.full((1, 4), 50)], 1)
-                out = self.model(ids, past_key_values=out.past_key_values, use_cache=True)
-                out.past_key_values.crop(-3)
+                ids, cache = read_on(self.model, torch.cat([ids, torch.full((1, 4), 50)], 1), cache)
+                cache.crop(-3)
         # one token of the prompt's pass, two of each pass that a later one follows, one of the last
         self.check(self.record(body), 7, 6)
 
     def test_recurrent_states_do_not_tell_their_length(self):
         """Models whose cache is a state of fixed size: positions are counted pass by pass."""
         small = dict(vocab_size=64, hidden_size=32, num_hidden_layers=2)
-        for model, name in ((transformers.MambaForCausalLM(transformers.MambaConfig(state_size=8, **small)), "cache_params"),
+        for model, name in ((transformers.MambaForCausalLM(transformers.MambaConfig(state_size=8, **small)),
+                             "cache" if CACHE == "cache" else "cache_params"),
                             (transformers.RwkvForCausalLM(transformers.RwkvConfig(attention_hidden_size=32, **small)), "state")):
             self.model = model.eval()
 
@@ -159,7 +158,7 @@ class Loops(StoredCase):
                 state = {}
                 for _ in range(3):
                     out = self.model(ids, use_cache=True, **state)
-                    state, ids = {name: getattr(out, name)}, out.logits[:, -1:].argmax(-1)
+                    state, ids = {name: out[name]}, out.logits[:, -1:].argmax(-1)
                     yield
 
             for body in (lambda: self.model.generate(LONG, max_new_tokens=3, min_new_tokens=3, do_sample=False),

@@ -20,7 +20,7 @@ from perjoule.statistics import Look
 from perjoule.watch import WHY_BROKEN, WHY_SHARED
 from profiling.pipeline_profiler import InferencePipelineProfiler
 from support import StoredCase, in_threads, recorded_warnings
-from test_torch import PROMPT, make
+from test_torch import PROMPT, make, read_on
 
 
 def options(count):
@@ -112,8 +112,7 @@ class Threads(StoredCase):
             cache, ids = None, PROMPT
             with torch.no_grad():
                 for _ in range(count):
-                    out = model(ids, past_key_values=cache, use_cache=True)
-                    cache, ids = out.past_key_values, out.logits[:, -1:].argmax(-1)
+                    ids, cache = read_on(model, ids, cache)
         with profiler.run():
             in_threads(lambda: loop(20), lambda: loop(30))
         self.check_shared(profiler.result, 10, 50)
