@@ -43,7 +43,9 @@ export function RatiosPanel({ d }: { d: Compare }) {
   const reach = Math.max(1.25, ...all.map((v) => Math.max(v, 1 / v))) * 1.08;
   const x = (v: number) => 50 + (50 * Math.log(v)) / Math.log(reach);
   const c = colours();
-  const marks = labelled(logTicks(1 / reach, reach), x);
+  // Logarithmic ticks below a factor of 2 are ×1 alone.
+  const near = reach > 1.65 ? 1.5 : 1.2;
+  const marks = reach < 2 ? [1 / near, 1, near] : labelled(logTicks(1 / reach, reach), x);
   return (
     <Panel
       class="span-6"
