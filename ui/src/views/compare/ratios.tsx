@@ -71,7 +71,7 @@ export function RatiosPanel({ d }: { d: Compare }) {
               <div class="ratio-marks" aria-hidden="true">
                 {marks.map((t) => (
                   <span key={t} style={{ left: `${x(t)}%` }}>
-                    ×{plain(t, 1)}
+                    ×{plain(t, reach < 2 ? 2 : 1)}
                   </span>
                 ))}
               </div>
