@@ -39,8 +39,8 @@ def cache_given(args: Iterable[Any], kwargs: Dict[str, Any]) -> Any:
 
 
 def cache_returned(out: Any) -> Any:
-    """The cache in what a pass returned. The results of transformers warn of deprecated names when asked for them, so
-    their items are copied first."""
+    """The cache in what a pass returned. Asking a result of transformers for a deprecated name prints a warning, so its
+    items are copied into a plain dictionary first."""
     if isinstance(out, Mapping):
         items = dict(out.items())
         return _cache_among(items.get, items.values())

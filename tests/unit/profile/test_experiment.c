@@ -1,7 +1,6 @@
 /* An experiment with ablation on simulated sensors: the part is really skipped, attribution holds
  * the energy that the simulation planted for it, and the difference of runs what was planted less
- * without it. The two truths differ where skipping a part makes the others faster: the head can
- * evict their weights from the caches. */
+ * without it. The two differ where the others run faster without the part. */
 #include "profile/run.h"
 #include "profile/sim_experiment.h"
 
@@ -22,7 +21,7 @@ enum { PARTS = 4, BLOCKS = 6 };
 /* Sums over the runs of the whole model, joules per token. */
 typedef struct truth {
     double parts[PARTS];
-    double whole, without[PARTS]; /* all of the run's phases */
+    double whole, without[PARTS]; /* prefill and decode */
     uint32_t runs, ablated_runs;
 } truth;
 

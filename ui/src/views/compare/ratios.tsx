@@ -43,9 +43,10 @@ export function RatiosPanel({ d }: { d: Compare }) {
   const reach = Math.max(1.25, ...all.map((v) => Math.max(v, 1 / v))) * 1.08;
   const x = (v: number) => 50 + (50 * Math.log(v)) / Math.log(reach);
   const c = colours();
-  // Logarithmic ticks below a factor of 2 are ×1 alone.
-  const near = reach > 1.65 ? 1.5 : 1.2;
-  const marks = reach < 2 ? [1 / near, 1, near] : labelled(logTicks(1 / reach, reach), x);
+  // Within a factor of 2 the only logarithmic tick would be ×1.
+  const isNarrow = reach < 2;
+  const end = reach > 1.65 ? 1.5 : 1.2;
+  const marks = isNarrow ? [1 / end, 1, end] : labelled(logTicks(1 / reach, reach), x);
   return (
     <Panel
       class="span-6"
@@ -71,7 +72,7 @@ export function RatiosPanel({ d }: { d: Compare }) {
               <div class="ratio-marks" aria-hidden="true">
                 {marks.map((t) => (
                   <span key={t} style={{ left: `${x(t)}%` }}>
-                    ×{plain(t, reach < 2 ? 2 : 1)}
+                    ×{plain(t, isNarrow ? 2 : 1)}
                   </span>
                 ))}
               </div>
