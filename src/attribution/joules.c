@@ -234,7 +234,10 @@ void pj_joules_free(pj_joules *j)
 {
     if (!j) return;
     pj_free(j->findings);
-    for (int r = 0; r < PJ_MAX_RAILS; r++) pj_curve_free(j->curves[r]);
+    for (int r = 0; r < PJ_MAX_RAILS; r++) {
+        pj_curve_free(j->curves[r]);
+        pj_curve_free(j->steps[r]);
+    }
     for (uint32_t i = 0; i < j->result_count; i++) pj_joules_rail_fini(&j->results[i]);
     pj_free(j->class_names);
     pj_free(j->sim_mw);

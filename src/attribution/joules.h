@@ -67,6 +67,7 @@ struct pj_joules {
     const pj_build_options *options;
     pj_run_data *d;
     pj_curve *curves[PJ_MAX_RAILS];
+    pj_curve *steps[PJ_MAX_RAILS]; /* of slow counters, as powers: they may be late; else NULL */
     char (*class_names)[128];
     double *sim_mw; /* [class] simulated net power, NULL: no simulation */
     /* Leaves for the fit: with pooled classes, plus one leaf before and one after the run. */
@@ -138,10 +139,11 @@ pj_status pj_joules_scale(pj_joules *j, pj_rail_result *result, pj_error *err);
 /* Of the time of a leaf; 1: the run was alone. */
 double pj_joules_share_of(const pj_joules *j, uint32_t leaf);
 
-/* Timing hypotheses for a rail's windows, likeliest first; returns how many. */
+/* Timing hypotheses for a rail's windows, likeliest first; returns how many. `log_against` is by
+ * how much the likeliest explains the readings better than the declared timing. */
 uint32_t pj_joules_timings(pj_joules *j, const pj_rail_result *result, const pj_window *windows,
                            size_t count, int64_t period_ns, pj_timing timings[PJ_MAX_TIMINGS],
-                           bool *settled);
+                           bool *settled, double *log_against);
 
 /* Uncertainties of all nodes of the tree; below, of any other set of leaves. */
 pj_status pj_joules_judge(pj_joules *j, pj_error *err);

@@ -21,6 +21,9 @@
 
 /* At an edge an update may be missing (up to three periods) and a delay is tried (up to 2.5). */
 enum { MARGIN_PERIODS = 3, EDGE_PERIODS = 6 };
+/* log of how much likelier another timing makes the readings of a counter, for it to be considered:
+ * where the declared one holds after all, the figures are the same */
+#define REFUTED      1.0
 #define SEES_ROWS    6.0  /* max. leaves per window of a sensor that resolves how they vary */
 #define LEAST_SPREAD 1e-4 /* of power within a class */
 #define MOST_SPREAD  0.5
@@ -523,8 +526,9 @@ static pj_status try_timings(pj_joules *j, pj_rail_result *result, int64_t perio
 {
     pj_timing timings[PJ_MAX_TIMINGS];
     set_reach(j, result, period);
+    double against;
     uint32_t count = pj_joules_timings(j, result, result->windows, result->window_count, period,
-                                       timings, &result->settled);
+                                       timings, &result->settled, &against);
     pj_window *given = NULL;
     pj_status status = PJ_OK;
     if (count > 1 || timings[0].shift_ns || timings[0].window_ns) {
@@ -553,8 +557,39 @@ static uint32_t gain_group(const pj_joules *j, uint32_t rail)
     return group;
 }
 
+static void swap_curves(pj_joules *j, uint32_t rail)
+{
+    pj_curve *curve = j->curves[rail];
+    j->curves[rail] = j->steps[rail];
+    j->steps[rail] = curve;
+}
+
+/* A slow counter's steps are the energies of its periods, as declared, unless the readings refute
+ * that: then they are readings of power, whose delay and window are inferred. */
+static pj_status choose_curve(pj_joules *j, uint32_t rail, pj_error *err)
+{
+    if (!j->steps[rail]) return PJ_OK;
+    pj_rail_result probe = {.rail = rail, .idle_sd_mw = j->d->baseline_sd_mw[rail]};
+    swap_curves(j, rail);
+    pj_status status = get_windows(j, &probe, err);
+    if (status == PJ_OK) {
+        pj_timing timings[PJ_MAX_TIMINGS];
+        double against;
+        bool settled;
+        int64_t period = period_of(j, &probe);
+        drop_busy_margins(j, &probe, period);
+        pj_joules_timings(j, &probe, probe.windows, probe.window_count, period, timings, &settled,
+                          &against);
+        if (against < REFUTED) swap_curves(j, rail);
+    }
+    pj_joules_rail_fini(&probe);
+    return status;
+}
+
 pj_status pj_joules_rail(pj_joules *j, uint32_t rail, pj_error *err)
 {
+    pj_status chosen = choose_curve(j, rail, err);
+    if (chosen != PJ_OK) return chosen;
     pj_rail_result *result = &j->results[j->result_count++];
     const pj_rail *r = &j->d->rails[rail];
     double idle_sd = j->d->baseline_sd_mw[rail];

@@ -24,6 +24,9 @@ enum { CLIMB_ROUNDS = 8, MOST_REFINED = 100 };
 #define AGREED   0.9  /* weight above which one window length is accepted as the only one */
 #define CLEAR    7    /* range of readings, in standard deviations of their noise */
 
+/* of windows, in periods; 0: as declared */
+static const double lengths[MOST_LENGTHS] = {0, 0.25, 0.5, 1, 10};
+
 typedef struct candidate {
     int64_t shift_ns, window_ns;
     double log_prior, log_weight;
@@ -164,12 +167,13 @@ static void add_candidates(search *s, int64_t period, int64_t window, double win
 
 static void list_candidates(search *s, int64_t period)
 {
-    static const double lengths[] = {0.25, 0.5, 1, 10};
     const pj_rail *rail = &s->j->d->rails[s->result->rail];
     double declared = rail->window_ns > 0 ? (double)rail->window_ns / (double)period : 1;
     double sure = rail->window_ns > 0 ? SURE : UNSURE;
+    /* each step of a counter is a period's */
+    int count = rail->kind == PJ_RAIL_COUNTER ? MOST_LENGTHS - 1 : MOST_LENGTHS;
     add_candidates(s, period, 0, sure);
-    for (int i = 0; i < 4; i++)
+    for (int i = 1; i < count; i++)
         if (fabs(log(lengths[i] / declared)) > 0.2)
             add_candidates(s, period, (int64_t)(lengths[i] * (double)period), (1 - sure) / 3);
 }
@@ -216,14 +220,13 @@ static uint32_t add_timing(pj_timing *timings, uint32_t count, double shift, int
  * window length, and for the likeliest one a standard deviation to both sides. */
 static uint32_t choose(const search *s, int64_t period, pj_timing *timings)
 {
-    static const double lengths[] = {0, 0.25, 0.5, 1, 10};
-    double weights[5], means[5], sds[5], declared = 0;
+    double weights[MOST_LENGTHS], means[MOST_LENGTHS], sds[MOST_LENGTHS], declared = 0;
     int best = 0;
     uint32_t count = 0;
     for (size_t i = 0; i < s->item_count; i++)
         if (s->items[i].shift_ns == 0 && s->items[i].window_ns == 0)
             declared = exp(s->items[i].log_weight);
-    for (int k = 0; k < 5; k++) {
+    for (int k = 0; k < MOST_LENGTHS; k++) {
         sum_up(s, (int64_t)(lengths[k] * (double)period), &weights[k], &means[k], &sds[k]);
         if (weights[k] > weights[best]) best = k;
     }
@@ -239,7 +242,7 @@ static uint32_t choose(const search *s, int64_t period, pj_timing *timings)
     if (keep) sd = hypot(sd, means[best]);
     count = add_timing(timings, count, middle + 1.22 * sd, window, weights[best] / 3);
     count = add_timing(timings, count, middle - 1.22 * sd, window, weights[best] / 3);
-    for (int k = 0; k < 5; k++)
+    for (int k = 0; k < MOST_LENGTHS; k++)
         if (k != best)
             count = add_timing(timings, count, means[k], (int64_t)(lengths[k] * (double)period),
                                weights[k]);
@@ -370,19 +373,22 @@ static bool agree_on_window(const pj_timing *timings, uint32_t count)
     return alike >= AGREED * sum;
 }
 
-uint32_t pj_joules_timings(pj_joules *j, const pj_rail_result *result, const pj_window *windows,
-                           size_t count, int64_t period_ns, pj_timing timings[PJ_MAX_TIMINGS],
-                           bool *settled)
+static void end_search(search *s)
 {
-    timings[0] = (pj_timing){0, 0, 1};
-    const pj_rail *rail = &j->d->rails[result->rail];
-    /* computed from the clock: nothing to infer */
-    bool computed = strcmp(rail->source, "estimate") == 0;
-    *settled = computed || result->counter || rail->lag_ns > 0 || j->options->trusted;
-    if (*settled || count < 2 || period_ns <= 0 || !has_edges(windows, count)) return 1;
+    if (!s) return;
+    pj_free(s->windows);
+    pj_free(s->priors);
+    pj_free(s->leaves);
+    pj_free(s);
+}
+
+/* Weighs every delay and window by phases; NULL: the readings cannot tell, or no memory. */
+static search *begin_search(const pj_joules *j, const pj_rail_result *result,
+                            const pj_window *windows, size_t count, int64_t period_ns)
+{
+    if (count < 2 || period_ns <= 0 || !has_edges(windows, count)) return NULL;
     search *s = pj_alloc(1, sizeof *s);
-    uint32_t chosen = 1;
-    if (!s) return 1;
+    if (!s) return NULL;
     *s = (search){.j = j,
                   .result = result,
                   .given = windows,
@@ -391,21 +397,51 @@ uint32_t pj_joules_timings(pj_joules *j, const pj_rail_result *result, const pj_
                   .idle_mw = j->d->baseline_mw[result->rail]};
     s->windows = pj_alloc(s->count, sizeof *s->windows);
     s->priors = pj_alloc(PJ_PHASE_COUNT, sizeof *s->priors);
-    if (s->windows && s->priors && merge_leaves(s)) {
-        for (int p = 0; p < PJ_PHASE_COUNT; p++) s->priors[p] = (pj_class_prior){NAN, NAN};
-        s->priors[PJ_PHASE_IDLE] = idle_prior(s);
-        list_candidates(s, period_ns);
-        weigh(s);
+    if (!s->windows || !s->priors || !merge_leaves(s)) {
+        end_search(s);
+        return NULL;
+    }
+    for (int p = 0; p < PJ_PHASE_COUNT; p++) s->priors[p] = (pj_class_prior){NAN, NAN};
+    s->priors[PJ_PHASE_IDLE] = idle_prior(s);
+    list_candidates(s, period_ns);
+    weigh(s);
+    return s;
+}
+
+/* Log of how much likelier the readings are at the likeliest timing than as declared. */
+static double doubt(const search *s)
+{
+    double declared = -INFINITY, best = -INFINITY;
+    for (size_t i = 0; i < s->item_count; i++) {
+        const candidate *c = &s->items[i];
+        double likelihood = c->log_weight - c->log_prior;
+        if (c->shift_ns == 0 && c->window_ns == 0) declared = likelihood;
+        best = fmax(best, likelihood);
+    }
+    return best - declared;
+}
+
+uint32_t pj_joules_timings(pj_joules *j, const pj_rail_result *result, const pj_window *windows,
+                           size_t count, int64_t period_ns, pj_timing timings[PJ_MAX_TIMINGS],
+                           bool *settled, double *log_against)
+{
+    timings[0] = (pj_timing){0, 0, 1};
+    *log_against = 0;
+    const pj_rail *rail = &j->d->rails[result->rail];
+    /* computed from the clock: nothing to infer */
+    bool computed = strcmp(rail->source, "estimate") == 0;
+    uint32_t chosen = 1;
+    *settled = computed || result->counter || rail->lag_ns > 0 || j->options->trusted;
+    search *s = *settled ? NULL : begin_search(j, result, windows, count, period_ns);
+    if (s) {
         chosen = choose(s, period_ns, timings);
         if (chosen > 1 || timings[0].shift_ns || timings[0].window_ns)
             chosen = refine(s, j, period_ns, timings, chosen);
+        *log_against = doubt(s);
         keep_within(rail, timings, chosen, period_ns);
         *settled =
             (rail->window_ns > 0 || agree_on_window(timings, chosen)) && stands_out(windows, count);
     }
-    pj_free(s->windows);
-    pj_free(s->priors);
-    pj_free(s->leaves);
-    pj_free(s);
+    end_search(s);
     return chosen;
 }

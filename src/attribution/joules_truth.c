@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { SLOW_NS = 20000000 };
+
 static bool is_simulated(const pj_joules *j, uint32_t rail)
 {
     return j->options->sim && strcmp(j->d->rails[rail].source, "sim") == 0;
@@ -81,31 +83,34 @@ static pj_sim_segment *make_truth(const pj_joules *j, size_t *count)
     return segments;
 }
 
-static pj_status feed(pj_curve *curve, const pj_reading *readings, size_t count, pj_error *err)
+static pj_status feed(const pj_joules *j, uint32_t rail, const pj_reading *readings, size_t count,
+                      pj_error *err)
 {
-    for (size_t i = 0; i < count; i++) {
-        pj_status status = pj_curve_add(curve, &readings[i], err);
-        if (status != PJ_OK) return status;
+    pj_status status = PJ_OK;
+    for (size_t i = 0; i < count && status == PJ_OK; i++) {
+        status = pj_curve_add(j->curves[rail], &readings[i], err);
+        if (status == PJ_OK && j->steps[rail])
+            status = pj_curve_add(j->steps[rail], &readings[i], err);
     }
-    return PJ_OK;
+    return status;
 }
 
 /* Coarsens simulated readings to `--interval`, which made the rail's period longer than the
  * sensor's.
  */
-static pj_status feed_coarsened(pj_curve *curve, const pj_rail *sensor, int64_t interval_ns,
+static pj_status feed_coarsened(const pj_joules *j, uint32_t rail, const pj_rail *sensor,
                                 const pj_reading *readings, size_t count, pj_error *err)
 {
     pj_coarsen coarsen;
     pj_reading out[PJ_COARSEN_MOST];
     pj_status status = PJ_OK;
-    pj_coarsen_init(&coarsen, sensor, true, interval_ns);
-    if (!coarsen.active) return feed(curve, readings, count, err);
+    pj_coarsen_init(&coarsen, sensor, true, j->d->rails[rail].period_ns);
+    if (!coarsen.active) return feed(j, rail, readings, count, err);
     for (size_t i = 0; i < count && status == PJ_OK; i++)
-        status = feed(curve, out, (size_t)pj_coarsen_take(&coarsen, &readings[i], out), err);
+        status = feed(j, rail, out, (size_t)pj_coarsen_take(&coarsen, &readings[i], out), err);
     if (status != PJ_OK || count == 0) return status;
     int64_t seen_ns = readings[count - 1].fresh_ns;
-    return feed(curve, out, (size_t)pj_coarsen_flush(&coarsen, seen_ns, out), err);
+    return feed(j, rail, out, (size_t)pj_coarsen_flush(&coarsen, seen_ns, out), err);
 }
 
 static pj_status feed_simulated(pj_joules *j, uint32_t rail, uint32_t sim_rail,
@@ -124,9 +129,17 @@ static pj_status feed_simulated(pj_joules *j, uint32_t rail, uint32_t sim_rail,
     if (status != PJ_OK) return status;
     pj_rail sensors[PJ_SIM_MAX_RAILS];
     pj_sim_rails(sim, sensors, PJ_SIM_MAX_RAILS);
-    status = feed_coarsened(j->curves[rail], &sensors[sim_rail], r->period_ns, readings, n, err);
+    status = feed_coarsened(j, rail, &sensors[sim_rail], readings, n, err);
     pj_free(readings);
     return status;
+}
+
+/* Whether a counter's steps may have to be shifted: one that declares that it sees all of each
+ * period, which is so long that a delay would show. */
+static bool may_be_late(const pj_joules *j, const pj_rail *rail)
+{
+    return rail->kind == PJ_RAIL_COUNTER && rail->window_ns > 0 && !pj_rail_steps_are_power(rail) &&
+           rail->period_ns >= SLOW_NS && !j->options->trusted;
 }
 
 pj_status pj_joules_curves(pj_joules *j, const pj_readings *readings, pj_error *err)
@@ -137,17 +150,21 @@ pj_status pj_joules_curves(pj_joules *j, const pj_readings *readings, pj_error *
     pj_status status = PJ_OK;
     uint32_t sim_rail = 0;
     for (uint32_t r = 0; r < d->rail_count && status == PJ_OK; r++) {
+        bool slow = may_be_late(j, &d->rails[r]);
         j->curves[r] = pj_curve_new(&d->rails[r]);
-        if (!j->curves[r]) status = pj_fail_memory(err, "an energy curve");
+        if (slow) j->steps[r] = pj_curve_new_of_steps(&d->rails[r]);
+        if (!j->curves[r] || (slow && !j->steps[r]))
+            status = pj_fail_memory(err, "an energy curve");
         if (status == PJ_OK && is_simulated(j, r)) {
             if (!truth && (!plant_powers(j) || !(truth = make_truth(j, &truth_count))))
                 status = pj_fail_memory(err, "the simulated truth");
             if (status == PJ_OK) status = feed_simulated(j, r, sim_rail++, truth, truth_count, err);
         } else if (status == PJ_OK) {
-            status = feed(j->curves[r], readings->items + readings->begin[r],
+            status = feed(j, r, readings->items + readings->begin[r],
                           readings->begin[r + 1] - readings->begin[r], err);
         }
         if (status == PJ_OK) status = pj_curve_finish(j->curves[r], err);
+        if (status == PJ_OK && slow) status = pj_curve_finish(j->steps[r], err);
     }
     pj_free(truth);
     return status;

@@ -58,6 +58,8 @@ static const table_row rows[] = {
     {"counter sees 25 of 100", "preset=nvml-counter,window_ms=25,sees=window", 0, true},
     {"25 of 100 not declared", "preset=nvml-counter,window_ms=25,sees=window,declare_window_ms=0",
      0, false},
+    {"counter, window not declared", "preset=nvml-counter,declare_window_ms=0", 0, false},
+    {"counter, delay 30 ms", "preset=nvml-counter,delay_ms=30,declare_delay_ms=0", 0, false},
     {"counter, heat +20 %", "preset=nvml-counter,drift=0.2", 0, false},
     {"ampere, heat +20 %", "preset=nvml-ampere,noise=0.005,drift=0.2", 0, false},
     {"rapl, +-20 % in a class", "preset=rapl,class_jitter=0.2", 0, false},

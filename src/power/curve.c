@@ -48,40 +48,45 @@ struct pj_curve {
     double spread_mw2; /* running mean square of power differences between neighbours / 2 */
     double gain;       /* readings are divided by it */
     double debt_mj;    /* energy still to be subtracted without making a piece negative */
-    /* A counter that adds up what a sensor saw in part of each period; `rail` is then the power
-     * whose readings its steps are. */
-    bool is_blind, has_count;
+    /* The steps of a counter, as readings of power: what its sensor saw in part of each period;
+     * `rail` is then that power. */
+    bool of_steps, has_count;
     double last_count_uj;
     int64_t last_count_ns;
 };
 
 enum { MAX_FILL_PERIODS = 3 };          /* longer gaps are unknown time */
-enum { MAX_BRIDGED_PERIODS = 4096 };    /* of a blind counter that was not polled */
+enum { MAX_BRIDGED_PERIODS = 4096 };    /* of a counter's steps that were not polled */
 static const double MAX_MISSING = 0.05; /* with more of an interval uncovered its energy is NAN */
 /* part of filled energy's error that does not average out */
 static const double FILL_BIAS = 0.1;
 
 /* ---- building ------------------------------------------------------------------------------ */
 
-/* A counter behind a sensor that does not see all of the time is no better than that sensor. */
-static bool is_blind_counter(const pj_rail *rail)
-{
-    return rail->kind == PJ_RAIL_COUNTER && pj_rail_sees_part(rail);
-}
-
-pj_curve *pj_curve_new(const pj_rail *rail)
+static pj_curve *new_curve(const pj_rail *rail, bool of_steps)
 {
     pj_curve *curve = pj_alloc(1, sizeof *curve);
     if (!curve) return NULL;
     curve->rail = *rail;
     curve->period_ns = rail->period_ns;
     curve->gain = rail->gain > 0 ? rail->gain : 1;
-    curve->is_blind = is_blind_counter(rail);
-    if (curve->is_blind) {
+    curve->of_steps = of_steps;
+    if (of_steps) {
         curve->rail.kind = PJ_RAIL_INSTANT;
         curve->rail.resolution = rail->resolution * 1e-3 / ((double)rail->period_ns * 1e-9);
     }
     return curve;
+}
+
+/* A counter behind a sensor that does not see all of the time is no better than that sensor. */
+pj_curve *pj_curve_new(const pj_rail *rail)
+{
+    return new_curve(rail, pj_rail_steps_are_power(rail));
+}
+
+pj_curve *pj_curve_new_of_steps(const pj_rail *rail)
+{
+    return new_curve(rail, true);
 }
 
 void pj_curve_free(pj_curve *curve)
@@ -345,7 +350,7 @@ static pj_status add_power_of_step(pj_curve *c, const pj_reading *r, double step
     return status;
 }
 
-static pj_status add_blind_counter(pj_curve *c, const pj_reading *r, pj_error *err)
+static pj_status add_step(pj_curve *c, const pj_reading *r, pj_error *err)
 {
     int64_t tick = tick_of(c, r);
     double step = NAN;
@@ -363,7 +368,7 @@ static pj_status add_as_power(pj_curve *c, const pj_reading *r, pj_error *err)
 {
     switch ((pj_reading_status)r->status) {
     case PJ_READING_OK:
-    case PJ_READING_RESET: return isfinite(r->value) ? add_blind_counter(c, r, err) : PJ_OK;
+    case PJ_READING_RESET: return isfinite(r->value) ? add_step(c, r, err) : PJ_OK;
     case PJ_READING_LOST: c->armed = c->has_count = false; return PJ_OK;
     default: return PJ_OK;
     }
@@ -371,7 +376,7 @@ static pj_status add_as_power(pj_curve *c, const pj_reading *r, pj_error *err)
 
 pj_status pj_curve_add(pj_curve *curve, const pj_reading *given, pj_error *err)
 {
-    if (curve->is_blind) return add_as_power(curve, given, err);
+    if (curve->of_steps) return add_as_power(curve, given, err);
     bool counter = curve->rail.kind == PJ_RAIL_COUNTER;
     pj_reading calibrated = *given, *reading = &calibrated;
     if (!counter) calibrated.value /= curve->gain;

@@ -24,6 +24,8 @@ typedef struct pj_curve pj_curve;
 
 /* Copies the rail. NULL when out of memory. */
 pj_curve *pj_curve_new(const pj_rail *rail);
+/* The same for a counter whose steps are to be taken as readings of power; it needs a period. */
+pj_curve *pj_curve_new_of_steps(const pj_rail *rail);
 void pj_curve_free(pj_curve *curve); /* NULL is allowed */
 /* Adds a reading of this rail (its index is ignored). Fails only with PJ_E_NO_MEMORY. */
 pj_status pj_curve_add(pj_curve *curve, const pj_reading *reading, pj_error *err);

@@ -353,7 +353,7 @@ static pj_status nvml_open(void *state, const pj_power_env *env, const char *arg
     return pj_fail(err, PJ_E_UNAVAILABLE, "%s; %s", report.reason, report.remedy);
 }
 
-enum { BLIND_WINDOW_NS = 25 * MS };
+enum { BLIND_WINDOW_NS = 25 * MS, HALF_WINDOW_NS = 10 * MS };
 
 /* Milliseconds between updates, and the length of the averaging window. */
 static void instant_timing(const gpu *g, int64_t *period_ns, int64_t *window_ns)
@@ -363,7 +363,7 @@ static void instant_timing(const gpu *g, int64_t *period_ns, int64_t *window_ns)
     if (g->architecture == NVML_HOPPER || (g->architecture == NVML_AMPERE && ga100))
         *window_ns = BLIND_WINDOW_NS;
     if (g->architecture == NVML_VOLTA || g->architecture == NVML_PASCAL)
-        *period_ns = 20 * MS, *window_ns = 10 * MS;
+        *period_ns = 20 * MS, *window_ns = HALF_WINDOW_NS;
 }
 
 static bool usage_is_average(const gpu *g)
@@ -392,8 +392,10 @@ static void describe(const nvml *n, const gpu_rail *r, pj_rail *rail)
     instant_timing(g, &rail->period_ns, &rail->window_ns);
     if (average) rail->window_ns = 1000 * (int64_t)MS, rail->delay_ns = 0;
     /* Whether the counter of a board whose sensor sees 25 of 100 ms adds up more than that is not
-     * documented; assuming it does would make intervals surer than they may be. */
-    if (counter && rail->window_ns != BLIND_WINDOW_NS) rail->window_ns = 0;
+     * documented; assuming it does would make intervals surer than they may be. Of boards that see
+     * half of 20 ms, and of later ones, even less is known. */
+    if (counter && (rail->window_ns == HALF_WINDOW_NS || g->architecture > NVML_HOPPER))
+        rail->window_ns = PJ_WINDOW_UNKNOWN;
     snprintf(rail->name, sizeof rail->name, "gpu%u%s", r->gpu,
              r->primary                      ? ""
              : r->scope == NVML_SCOPE_MEMORY ? "-memory"

@@ -450,9 +450,10 @@ uint32_t pj_sim_rails(const pj_sim_spec *spec, pj_rail *rails, uint32_t max)
     uint32_t count = spec->rail_count < max ? spec->rail_count : max;
     bool counter = spec->kind == PJ_RAIL_COUNTER;
     bool told_gain = !isnan(spec->told_gain);
-    bool whole_period = !counter && spec->window_ns == 0 && spec->lag_ns == 0;
+    bool whole_period = spec->window_ns == 0 && spec->lag_ns == 0;
     int64_t window_ns = whole_period ? spec->period_ns : spec->window_ns;
     if (spec->told_window_ns >= 0) window_ns = spec->told_window_ns;
+    if (counter && spec->told_window_ns == 0) window_ns = PJ_WINDOW_UNKNOWN;
     pj_rail_kind kind = spec->kind;
     if (!counter) kind = window_ns > spec->period_ns ? PJ_RAIL_AVERAGE : PJ_RAIL_INSTANT;
     for (uint32_t i = 0; i < count; i++) {

@@ -109,7 +109,9 @@ void pj_column_get(const pj_row_table *table, const pj_column *column, const voi
     case PJ_COLUMN_DOUBLE: give_double(v, AT(double)); break;
     case PJ_COLUMN_FLOAT: give_double(v, (double)AT(float)); break;
     case PJ_COLUMN_NJ: give_double(v, pj_mj_of_nj(AT(int64_t))); break;
-    case PJ_COLUMN_NS: give_double(v, (double)AT(int64_t) * 1e-6); break;
+    case PJ_COLUMN_NS:
+        if (AT(int64_t) != -1) give_double(v, (double)AT(int64_t) * 1e-6);
+        break;
     case PJ_COLUMN_I64: give_int(v, AT(int64_t)); break;
     case PJ_COLUMN_U64: give_int(v, (int64_t)AT(uint64_t)); break;
     case PJ_COLUMN_U32: give_int(v, AT(uint32_t)); break;
@@ -256,7 +258,7 @@ bool pj_column_set(const pj_row_table *table, const pj_column *column, void *row
         PUT(int64_t, integer);
         break;
     case PJ_COLUMN_NS:
-        fits = as_millionths(v, 0, &integer);
+        fits = as_millionths(v, -1, &integer);
         PUT(int64_t, integer);
         break;
     case PJ_COLUMN_I64:

@@ -35,6 +35,12 @@ bool pj_rail_sees_part(const pj_rail *rail)
     return rail->window_ns > 0 && rail->window_ns * 10 < rail->period_ns * 9;
 }
 
+bool pj_rail_steps_are_power(const pj_rail *rail)
+{
+    return rail->kind == PJ_RAIL_COUNTER && rail->period_ns > 0 &&
+           (rail->window_ns == PJ_WINDOW_UNKNOWN || pj_rail_sees_part(rail));
+}
+
 double pj_rail_class_most_mw(pj_rail_class c)
 {
     return (unsigned)c < PJ_RAIL_CLASS_COUNT ? classes[c].most_mw

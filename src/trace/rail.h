@@ -7,6 +7,8 @@
 #include <perjoule.h>
 
 enum { PJ_MAX_RAILS = 64, PJ_RAIL_NAME_BYTES = 32 };
+/* Of a counter: nobody says whether its sensor sees all of the time or a part of each period. */
+enum { PJ_WINDOW_UNKNOWN = -1 };
 
 /* The sample column that a rail counts for. PLATFORM rails (package, psys, module, and others
  * stored only for reference) have no column. */
@@ -45,7 +47,7 @@ typedef struct pj_rail {
     pj_source_quality quality; /* PJ_MEASURED or PJ_MODELLED */
     int parent;                /* index of the rail that contains this one, or -1 */
     int64_t period_ns;         /* update period as declared or measured here; 0: unknown */
-    int64_t window_ns;         /* averaging window; 0: as the period */
+    int64_t window_ns;         /* averaging window; 0: as the period; PJ_WINDOW_UNKNOWN */
     int64_t delay_ns;          /* how long after the end of its window a value appears */
     int64_t lag_ns;            /* time constant of a first-order (capacitor-like) lag; 0: none */
     double resolution;         /* smallest step of the value, in the value's unit; 0: unknown */
@@ -90,6 +92,9 @@ int pj_rail_class_parse(const char *name); /* from the class's own name; -1: unk
 const char *pj_rail_class_column(pj_rail_class rail_class);
 /* Whether the sensor sees less than nine tenths of the time. */
 bool pj_rail_sees_part(const pj_rail *rail);
+/* Whether the steps of a counter are what its sensor saw in a part of each period, or may be: they
+ * are readings of power then, no energies. */
+bool pj_rail_steps_are_power(const pj_rail *rail);
 /* Plausibility limit for rails whose device reports none. */
 double pj_rail_class_most_mw(pj_rail_class rail_class);
 /* The class that a recorded rail of this name counts for: "cpu", "cpu1", "gpu0", ...; else

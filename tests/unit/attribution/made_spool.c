@@ -91,9 +91,9 @@ void put_text(writer *w, uint32_t serial, uint32_t sequence, int32_t id, const c
     pj_spool_append(&w->spool, PJ_RECORD_TOKEN_TEXT, payload, sizeof head + strlen(text), NULL);
 }
 
-void put_run(writer *w, int steps, uint32_t sequences)
+static void put_long_run(writer *w, int steps, uint32_t sequences, int64_t ns)
 {
-    int64_t t = 1000, each = 10000000 / (steps + 1);
+    int64_t t = 1000, each = ns / (steps + 1);
     for (int step = 0; step <= steps; step++) {
         pj_phase phase = step ? PJ_PHASE_DECODE : PJ_PHASE_PREFILL;
         int64_t begin = 1000 + step * each, end = begin + each;
@@ -132,6 +132,11 @@ void put_run(writer *w, int steps, uint32_t sequences)
             put_span(w, make(PJ_SPAN_PHASE, phase, phase, -1, -1, step ? 1000 + each : begin, end),
                      step ? 1 + 1 + 10 : phase_serial);
     }
+}
+
+void put_run(writer *w, int steps, uint32_t sequences)
+{
+    put_long_run(w, steps, sequences, 10000000);
 }
 
 pj_status build(writer *w, const pj_sim_spec *sim, pj_run_data *data)
@@ -240,6 +245,13 @@ void build_steps(writer *w, const pj_sim_spec *sim, int steps, pj_run_data *data
 {
     put_run(w, steps, 1);
     put_end(w, 10001000);
+    assert_int_equal(build(w, sim, data), PJ_OK);
+}
+
+void build_slow_steps(writer *w, const pj_sim_spec *sim, int steps, int64_t ns, pj_run_data *data)
+{
+    put_long_run(w, steps, 1, ns);
+    put_end(w, 1000 + ns);
     assert_int_equal(build(w, sim, data), PJ_OK);
 }
 

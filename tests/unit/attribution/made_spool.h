@@ -30,6 +30,8 @@ void put_run(writer *w, int steps, uint32_t sequences);
 pj_status build(writer *w, const pj_sim_spec *sim, pj_run_data *data);
 /* The run of `steps` by put_run, ended and built. */
 void build_steps(writer *w, const pj_sim_spec *sim, int steps, pj_run_data *data);
+/* The same in `ns` instead of 10 ms. */
+void build_slow_steps(writer *w, const pj_sim_spec *sim, int steps, int64_t ns, pj_run_data *data);
 /* children + self = parent, to the nanojoule, at every level. */
 void assert_conserved(const pj_run_data *d);
 void put_rails(writer *w, const pj_sim_spec *sim);

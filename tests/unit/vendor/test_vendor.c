@@ -440,6 +440,21 @@ static void nvml_timing_follows_the_card(void **state)
     assert_int_equal(rails[0].period_ns, 20000000);
     assert_int_equal(rails[0].window_ns, 10000000);
     close_source("nvml", s);
+    static const struct {
+        const char *card;
+        int64_t window_ns;
+    } counters[] = {{"arch=5,name=Tesla V100", PJ_WINDOW_UNKNOWN},
+                    {"arch=7,name=NVIDIA GeForce RTX 3090", 100000000},
+                    {"arch=7,name=NVIDIA A100-SXM4-40GB", 25000000},
+                    {"arch=9,name=NVIDIA H100", 25000000},
+                    {"arch=10,name=NVIDIA B200", PJ_WINDOW_UNKNOWN}};
+    for (size_t i = 0; i < sizeof counters / sizeof *counters; i++) {
+        s = open_nvml(counters[i].card, NULL, PJ_OK, &err);
+        rails_of("nvml", s, rails);
+        assert_int_equal(rails[0].kind, PJ_RAIL_COUNTER);
+        assert_int_equal(rails[0].window_ns, counters[i].window_ns);
+        close_source("nvml", s);
+    }
 }
 
 static void nvml_faults_are_said(void **state)
