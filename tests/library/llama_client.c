@@ -182,7 +182,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < generated - 1; i++) decode(c, 20 + i, 1);
     decode_last(c, 19 + generated);
     fputs("generated\n", stderr);
-    usleep(400000);
+    usleep(1000000);
     decode_two(c, 5);
     decode_two(c, 2);
 #ifndef OLD
