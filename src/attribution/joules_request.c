@@ -1,4 +1,4 @@
-/* The request's energy within a run (trace/request.h), and its standard deviation: that of the
+/* The request's energy within a run (trace/request.h), and its standard deviations: those of the
  * leaves that remain without model loading and idle gaps. */
 #include "attribution/joules.h"
 
@@ -36,7 +36,10 @@ pj_status pj_joules_request(pj_joules *j, pj_error *err)
     pj_sd gross, net;
     if (count < tree->leaf_count) {
         status = pj_joules_judge_leaves(j, leaves, count, PJ_ALL_RAILS, &gross, &net, err);
-        info->request_sd_mj = pj_sd_total(&gross);
+        if (status == PJ_OK) {
+            info->request_sd_mj = pj_sd_total(&gross);
+            if (!isnan(info->request_net_mj)) info->request_net_sd_mj = pj_sd_total(&net);
+        }
     }
     pj_free(leaves);
     return status;

@@ -386,6 +386,40 @@ static void a_phase_has_the_energy_of_its_own_time(void **state)
     end_run(&w, &d);
 }
 
+/* What a request costs has intervals of its own, gross and net: idle time beside it is not known as
+ * a share of the run's error. */
+static void a_request_beside_idle_time_is_covered(void **state)
+{
+    enum { MACHINES = 60 };
+    int covered = 0, covered_net = 0;
+    (void)state;
+    for (int seed = 1; seed <= MACHINES; seed++) {
+        char text[128];
+        writer w;
+        pj_run_data d;
+        pj_sim_spec sim;
+        snprintf(text, sizeof text, "kind=power,period_ms=3,noise=0.01,seed=%d", seed);
+        begin_run(&w, &sim, text);
+        put_run(&w, 40, 1);
+        put_end(&w, 60001000); /* ten milliseconds of work, fifty of rest */
+        assert_int_equal(build(&w, &sim, &d), PJ_OK);
+        const pj_run_info *info = &d.info;
+        double truth = 0, idle_mj = 0;
+        for (uint32_t i = 0; i < d.phase_count; i++) {
+            if (d.phases[i].phase == PJ_PHASE_IDLE) continue;
+            truth += pj_mj_of_nj(d.phases[i].energy.planted_nj);
+            idle_mj += sim.idle_mw * d.phases[i].duration_ms * 1e-3;
+        }
+        assert_true(info->request_mj < 0.9 * info->total_mj);
+        covered += fabs(info->request_mj - truth) <= 1.96 * info->request_sd_mj;
+        covered_net +=
+            fabs(info->request_net_mj - (truth - idle_mj)) <= 1.96 * info->request_net_sd_mj;
+        end_run(&w, &d);
+    }
+    assert_in_range(covered, 52, MACHINES);
+    assert_in_range(covered_net, 52, MACHINES);
+}
+
 typedef struct made_calibration {
     double mw[8], factor; /* by name */
 } made_calibration;
@@ -487,6 +521,7 @@ int main(void)
         cmocka_unit_test(gains_of_one_make_add_up),
         cmocka_unit_test(short_idle_time_is_known),
         cmocka_unit_test(a_phase_has_the_energy_of_its_own_time),
+        cmocka_unit_test(a_request_beside_idle_time_is_covered),
         cmocka_unit_test(a_wrong_calibration_is_seen),
         cmocka_unit_test(samples_know_how_sure_their_phase_is),
     };
