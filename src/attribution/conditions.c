@@ -96,12 +96,8 @@ static double mean_mw(const pj_run_data *d, const char *device)
             mj[d->rail_energy[i].rail] = d->rail_energy[i].gross_mj;
     if (strcmp(device, "cpu") == 0)
         sum = pj_rail_column_sum(d->rails, d->rail_count, mj, PJ_RAIL_CPU);
-    for (uint32_t r = 0; isnan(sum) && r < d->rail_count; r++) {
-        size_t length = strlen(device);
-        bool same = strncmp(d->rails[r].name, device, length) == 0 &&
-                    (d->rails[r].name[length] == 0 || d->rails[r].name[length] == '-');
-        if (same && d->rails[r].rail_class == PJ_RAIL_GPU) sum = mj[r];
-    }
+    for (uint32_t r = 0; isnan(sum) && r < d->rail_count; r++)
+        if (pj_rail_is_gpu(&d->rails[r], device)) sum = mj[r];
     return sum / (d->info.total_ms * 1e-3);
 }
 

@@ -1,6 +1,7 @@
 /* Idle power: the median over slices of a quiet window, with a robust spread, so that one wake-up
  * of a background service does not matter. Whether the window was quiet is checked, not assumed: by
- * the CPU time of the whole machine, and by comparing its two halves. */
+ * the CPU time of the whole machine, by what its GPUs say of themselves, and by comparing the two
+ * halves. */
 #include "power/meter.h"
 
 #include "base/clock.h"
@@ -14,7 +15,7 @@
 
 enum { MAX_SLICES = 40, MIN_SLICES = 3 };
 static const int64_t SLICE_NS = 50 * PJ_NS_PER_MS;
-/* Busy share of all processors: a desktop at rest stays below it. */
+/* Busy share of all processors, or of a GPU: a desktop at rest stays below it. */
 static const double QUIET_BUSY = 0.05, QUIET_DRIFT = 0.05;
 
 /* ---- how busy the machine is ------------------------------------------------------------------
@@ -119,16 +120,39 @@ void pj_baseline_compute(const pj_curve *const *curves, uint32_t rail_count, pj_
     }
 }
 
+void pj_baseline_note_gpu(pj_baseline *baseline, const pj_rail *rails, const char *device,
+                          double share)
+{
+    if (!(share >= QUIET_BUSY)) return;
+    for (uint32_t i = 0; i < baseline->rail_count; i++) {
+        if (!pj_rail_is_gpu(&rails[i], device) || !looks_at_machine(&rails[i])) continue;
+        baseline->quiet = false;
+        int at = (int)i;
+        for (int hops = 0; at >= 0 && hops < PJ_MAX_RAILS; hops++, at = rails[at].parent)
+            baseline->rail_quiet[at] = false;
+        if (baseline->busy_gpu[0] && share <= baseline->gpu_share) continue;
+        snprintf(baseline->busy_gpu, sizeof baseline->busy_gpu, "%s", device);
+        baseline->gpu_share = share;
+    }
+}
+
 bool pj_baseline_text(const pj_baseline *baseline, char *text, size_t bytes)
 {
-    bool busy = false;
+    char gpu[64] = "", processors[64] = "";
+    bool busy = false, both = baseline->busy_share >= QUIET_BUSY && baseline->busy_gpu[0];
     for (uint32_t i = 0; i < baseline->rail_count; i++) busy |= !baseline->rail_quiet[i];
-    if (busy)
-        snprintf(text, bytes,
-                 "The machine was not idle while its idle power was measured (its processors were "
-                 "%.0f %% busy): net figures are unavailable.",
+    if (!busy) return false;
+    if (baseline->busy_gpu[0])
+        snprintf(gpu, sizeof gpu, "%s was %.0f %% busy", baseline->busy_gpu,
+                 baseline->gpu_share * 100);
+    if (baseline->busy_share >= QUIET_BUSY)
+        snprintf(processors, sizeof processors, "its processors were %.0f %% busy",
                  baseline->busy_share * 100);
-    return busy;
+    snprintf(text, bytes,
+             "The machine was not idle while its idle power was measured (%s%s%s): net figures are "
+             "unavailable.",
+             processors, both ? ", " : "", gpu);
+    return true;
 }
 
 /* ---- listening ---------------------------------------------------------------------------------

@@ -121,6 +121,8 @@ typedef struct pj_baseline {
     double busy_share;             /* of all CPUs during the window, NAN: unknown */
     bool quiet;                    /* nothing was busy, and no rail drifted (drift widens its sd) */
     bool rail_quiet[PJ_MAX_RAILS]; /* the machine was idle, or the rail does not depend on it */
+    char busy_gpu[24];             /* the GPU that was most busy with other work, "" for none */
+    double gpu_share;              /* how busy it was */
     uint32_t rail_count;
     double mw[PJ_MAX_RAILS];    /* median power, NAN: unknown */
     double sd_mw[PJ_MAX_RAILS]; /* 1 sigma of that figure as a baseline (robust spread) */
@@ -129,6 +131,10 @@ typedef struct pj_baseline {
 /* Measures for `duration_ns` (the meter must be started) and discards the readings. */
 pj_status pj_meter_baseline(pj_meter *meter, pj_baseline_kind kind, int64_t duration_ns,
                             pj_baseline *baseline, pj_error *err);
+/* Tells what share of the window a GPU was busy (by the device's name in conditions; NAN: unknown).
+ * If it was not idle, the idle power of its rail, and of rails that contain it, is not known. */
+void pj_baseline_note_gpu(pj_baseline *baseline, const pj_rail *rails, const char *device,
+                          double share);
 /* Why net figures based on it are unavailable, in one sentence; false: they are available. */
 bool pj_baseline_text(const pj_baseline *baseline, char *text, size_t bytes);
 /* The same from curves filled elsewhere; busy_share as measured by pj_busy_*. */

@@ -179,6 +179,20 @@ pj_status pj_session_add_sink(pj_session *session, const pj_live_sink *sink, pj_
 
 /* ---- idle power ---------------------------------------------------------------------------- */
 
+/* Idle power that was measured while a GPU worked for somebody else is not idle power. */
+static void look_at_gpus(pj_session *session, pj_baseline *baseline)
+{
+    pj_condition rows[PJ_CONDITION_DEVICES];
+    uint32_t rail_count;
+    const pj_rail *rails = pj_meter_rails(session->meter, &rail_count);
+    if (!session->conditions) return;
+    pthread_mutex_lock(&session->conditions_mutex);
+    uint32_t count = pj_conditions_read(session->conditions, rows);
+    pthread_mutex_unlock(&session->conditions_mutex);
+    for (uint32_t i = 0; i < count; i++)
+        pj_baseline_note_gpu(baseline, rails, rows[i].device, rows[i].utilisation);
+}
+
 pj_status pj_session_baseline(pj_session *session, pj_baseline_kind kind, pj_error *err)
 {
     uint32_t count = 0;
@@ -191,8 +205,10 @@ pj_status pj_session_baseline(pj_session *session, pj_baseline_kind kind, pj_err
     pj_meter_set_activity(session->meter, 0);
     /* The user already has the answer and is waiting, so a resident baseline takes half the
      * time. */
+    pj_baseline *baseline = cold ? &session->cold : &session->resident;
     status = pj_meter_baseline(session->meter, kind, session->baseline_ns / (cold ? 1 : 2),
-                               cold ? &session->cold : &session->resident, err);
+                               baseline, err);
+    if (status == PJ_OK) look_at_gpus(session, baseline);
     pj_recovery_resume(session->recovery);
     pj_meter_stop(session->meter);
     if (status == PJ_OK) *(cold ? &session->has_cold : &session->has_resident) = true;

@@ -96,6 +96,13 @@ static bool candidate(const pj_rail *rail, pj_rail_class column, bool has_total)
            (rail->rail_class == PJ_RAIL_GPU && rail->scope == PJ_SCOPE_BOARD);
 }
 
+bool pj_rail_is_gpu(const pj_rail *rail, const char *device)
+{
+    size_t length = strlen(device);
+    return rail->rail_class == PJ_RAIL_GPU && strncmp(rail->name, device, length) == 0 &&
+           (rail->name[length] == 0 || rail->name[length] == '-');
+}
+
 bool pj_rail_in_column(const pj_rail *rails, uint32_t count, uint32_t rail, pj_rail_class column)
 {
     bool has_total = false;

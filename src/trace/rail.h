@@ -101,6 +101,10 @@ double pj_rail_class_most_mw(pj_rail_class rail_class);
  * PLATFORM. */
 pj_rail_class pj_rail_class_of_name(const char *name);
 
+/* Whether this is the GPU that conditions call `device`: "gpu0" is the rail "gpu0" or "gpu0-power",
+ * "amdgpu" the rail "amdgpu-ppt". */
+bool pj_rail_is_gpu(const pj_rail *rail, const char *device);
+
 /* Whether this rail counts towards the column; a rail contained in a wider one of the same
  * column does not. The total is the sum of every CPU, GPU, ANE and DRAM rail that no other of
  * these contains; where a source reports a total itself, it is that total and the GPU boards

@@ -592,6 +592,35 @@ static void busy_baseline(void **state)
     for (int r = 0; r < 2; r++) pj_curve_free((pj_curve *)(uintptr_t)curves[r]);
 }
 
+/* A GPU that works for somebody else makes its own idle power unknown, and that of a module that
+ * contains it; not that of the CPU. */
+static void busy_gpu(void **state)
+{
+    (void)state;
+    const pj_rail rails[] = {
+        {.name = "cpu", .source = "rapl", .rail_class = PJ_RAIL_CPU, .parent = -1},
+        {.name = "module", .source = "hwmon", .rail_class = PJ_RAIL_TOTAL, .parent = -1},
+        {.name = "gpu1", .source = "nvml", .rail_class = PJ_RAIL_GPU, .parent = 1},
+        {.name = "gpu11", .source = "nvml", .rail_class = PJ_RAIL_GPU, .parent = -1},
+        {.name = "amdgpu-ppt", .source = "hwmon", .rail_class = PJ_RAIL_GPU, .parent = -1},
+        {.name = "gpu1-replay", .source = "replay", .rail_class = PJ_RAIL_GPU, .parent = -1}};
+    const pj_curve *none[6] = {0};
+    pj_baseline b;
+    char text[256];
+    pj_baseline_compute(none, 6, PJ_BASELINE_COLD, 0, PJ_NS_PER_S, 0.01, &b);
+    pj_baseline_note_gpu(&b, rails, "gpu1", NAN);
+    pj_baseline_note_gpu(&b, rails, "gpu1", 0.04);
+    assert_true(b.quiet);
+    assert_false(pj_baseline_text(&b, text, sizeof text));
+    pj_baseline_note_gpu(&b, rails, "gpu1", 0.8);
+    pj_baseline_note_gpu(&b, rails, "amdgpu", 0.2);
+    static const bool quiet[] = {true, false, false, true, false, true};
+    for (int i = 0; i < 6; i++) assert_int_equal(b.rail_quiet[i], quiet[i]);
+    assert_false(b.quiet);
+    assert_true(pj_baseline_text(&b, text, sizeof text));
+    assert_non_null(strstr(text, "(gpu1 was 80 % busy)"));
+}
+
 /* ---- conditions --------------------------------------------------------------------------------
  */
 
@@ -679,6 +708,7 @@ int main(void)
         cmocka_unit_test(nothing_to_find),
         cmocka_unit_test(parents_end),
         cmocka_unit_test(busy_baseline),
+        cmocka_unit_test(busy_gpu),
         cmocka_unit_test(conditions),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
