@@ -132,20 +132,109 @@ static void check_duplicate(look *l, uint32_t a, uint32_t b)
              x->name, y->name);
 }
 
-/* ---- a counter that never moved ----------------------------------------------------------------
- */
+/* ---- sensors that stopped -----------------------------------------------------------------------
+ * Where a driver states no update period, an unchanged value may be a device that is off or idle,
+ * and counts as such. What remains is a suspicion, which is told where the rail had never stood
+ * still for nearly as long before. */
+
+enum { EARLIER_STILLS = 4, GRID = 512, LEAST_POINTS = 16 };
+static const int64_t STILL_COUNTER_NS = PJ_NS_PER_S / 10, STILL_POWER_NS = 2 * PJ_NS_PER_S;
+static const double LEAST_EXCESS = 0.005; /* less is not worth a warning */
+
+static double energy_between(const look *l, uint32_t rail, int64_t from_ns, int64_t to_ns)
+{
+    return pj_curve_energy_mj(l->curves[rail], from_ns, to_ns);
+}
+
+/* Since when the counter has stood still at the end of the interval. */
+static int64_t counter_stopped_ns(const look *l, uint32_t rail)
+{
+    int64_t moves_ns = l->begin_ns, still_ns = l->end_ns;
+    while (still_ns - moves_ns > PJ_NS_PER_MS) {
+        int64_t middle = moves_ns + (still_ns - moves_ns) / 2;
+        bool still = energy_between(l, rail, middle, l->end_ns) == 0;
+        *(still ? &still_ns : &moves_ns) = middle;
+    }
+    return still_ns;
+}
+
+static bool paused_before(const look *l, uint32_t rail, int64_t stop_ns, int64_t pause_ns)
+{
+    for (int64_t t = l->begin_ns; t + pause_ns <= stop_ns; t += pause_ns / 2)
+        if (energy_between(l, rail, t, t + pause_ns) == 0) return true;
+    return false;
+}
+
+static void check_stopped_counter(look *l, uint32_t rail)
+{
+    const pj_rail *r = &l->rails[rail];
+    int64_t stop_ns = counter_stopped_ns(l, rail), still_ns = l->end_ns - stop_ns;
+    double mw = energy_mj(l, rail) / ((double)(stop_ns - l->begin_ns) * 1e-9);
+    double excess = (double)still_ns / (double)(stop_ns - l->begin_ns);
+    if (still_ns < STILL_COUNTER_NS || still_ns < 2 * EARLIER_STILLS * r->period_ns ||
+        !(excess > LEAST_EXCESS) || paused_before(l, rail, stop_ns, still_ns / EARLIER_STILLS))
+        return;
+    pj_finding *f = report(l, "counter_still", rail, excess);
+    snprintf(f->text, sizeof f->text,
+             "The energy counter of %s did not move in the last %.3g s, after %.3g W before: it is "
+             "off, or its sensor has stopped. That time counts as 0 J.",
+             r->name, (double)still_ns * 1e-9, mw * 1e-3);
+}
 
 static void check_still(look *l, uint32_t rail)
 {
     const pj_rail *r = &l->rails[rail];
-    if (r->kind != PJ_RAIL_COUNTER || !pj_rail_in_column(l->rails, l->count, rail, PJ_RAIL_TOTAL) ||
-        energy_mj(l, rail) != 0)
+    if (r->kind != PJ_RAIL_COUNTER || !pj_rail_in_column(l->rails, l->count, rail, PJ_RAIL_TOTAL))
         return;
+    double mj = energy_mj(l, rail);
+    if (mj > 0) check_stopped_counter(l, rail);
+    if (mj != 0) return;
     pj_finding *f = report(l, "counter_still", rail, NAN);
     snprintf(f->text, sizeof f->text,
              "The energy counter of %s did not move during the run: it is off, or its sensor has "
              "stopped. It counts as 0 J.",
              r->name);
+}
+
+/* A power reading that stands at a value of its working range; at its lowest the device is idle. */
+static void check_stopped_power(look *l, uint32_t rail)
+{
+    const pj_rail *r = &l->rails[rail];
+    if (r->kind == PJ_RAIL_COUNTER || !l->curves[rail] || r->quality != PJ_MEASURED ||
+        !pj_rail_in_column(l->rails, l->count, rail, PJ_RAIL_TOTAL))
+        return;
+    int64_t step_ns = (l->end_ns - l->begin_ns) / GRID, still_ns = 0, longest_ns = 0;
+    double last = NAN, before = NAN, least = NAN, most = NAN, sum = 0;
+    uint32_t points = 0;
+    for (int64_t t = l->end_ns - step_ns, since = t; t > l->begin_ns; t -= step_ns) {
+        double mw = pj_curve_power_mw(l->curves[rail], t);
+        if (isnan(mw)) continue;
+        if (isnan(last)) last = mw;
+        bool same = fabs(mw - before) <= 1e-9 * before;
+        if (!isnan(before) && !same) {
+            if (still_ns == 0) still_ns = l->end_ns - t;
+            since = t;
+        }
+        before = mw;
+        if (still_ns == 0) continue;
+        if (since - t > longest_ns) longest_ns = since - t;
+        least = fmin(least, mw);
+        most = fmax(most, mw);
+        sum += mw;
+        points++;
+    }
+    if (still_ns < STILL_POWER_NS || longest_ns * EARLIER_STILLS > still_ns ||
+        points < LEAST_POINTS || last < least + (most - least) / 10)
+        return;
+    double part = (double)still_ns / (double)(l->end_ns - l->begin_ns);
+    double excess = (most - least) / 2 / (sum / points) * part;
+    if (!(excess > LEAST_EXCESS)) return;
+    pj_finding *f = report(l, "sensor_still", rail, excess);
+    snprintf(
+        f->text, sizeof f->text,
+        "The power reading of %s has stood at %.4g W for the last %.3g s, after %.4g to %.4g W "
+        "before: its sensor may have stopped.",
+        r->name, last * 1e-3, (double)still_ns * 1e-9, least * 1e-3, most * 1e-3);
 }
 
 uint32_t pj_rails_check(const pj_rail *rails, uint32_t count, const pj_curve *const *curves,
@@ -156,6 +245,7 @@ uint32_t pj_rails_check(const pj_rail *rails, uint32_t count, const pj_curve *co
     for (uint32_t i = 0; i < count; i++) {
         check_children(&l, i);
         check_still(&l, i);
+        check_stopped_power(&l, i);
         for (uint32_t k = 0; k < count; k++) {
             check_pair(&l, i, k);
             check_duplicate(&l, i, k);

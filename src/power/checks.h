@@ -1,6 +1,6 @@
 /* Consistency checks at the end of every run: parts against the rail that contains them, two
- * measurements of one quantity against each other, counters that never moved. Each finding is one
- * sentence with its figures and names the rail whose uncertainty it raises. */
+ * measurements of one quantity against each other, sensors that never moved or stopped moving. Each
+ * finding is one sentence with its figures and names the rail whose uncertainty it raises. */
 #ifndef PJ_POWER_CHECKS_H
 #define PJ_POWER_CHECKS_H
 

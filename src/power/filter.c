@@ -116,9 +116,18 @@ static void place(const pj_filter *f, pj_reading *r)
     r->fresh_error_ns = since / 2;
 }
 
+/* Whether the poll came in time for an update every period: one that came later may have missed
+ * some, and says nothing about their interval. Of values with a time of their own none is missed.
+ */
+static bool in_time(const pj_filter *f, const pj_reading *r)
+{
+    return f->period_ns == 0 || r->fresh_error_ns == 0 ||
+           middle_of(r) - f->seen_ns <= f->period_ns * 3 / 2;
+}
+
 static void note_interval(pj_filter *f, const pj_reading *r, int *note, double *note_value)
 {
-    if (!f->armed || r->fresh_ns <= f->fresh_ns) return;
+    if (!f->armed || r->fresh_ns <= f->fresh_ns || !in_time(f, r)) return;
     f->intervals[f->interval_count++ % PJ_FILTER_INTERVALS] = r->fresh_ns - f->fresh_ns;
     if (f->interval_count % PJ_FILTER_INTERVALS != 0) return;
     int64_t period = pj_filter_period(f);

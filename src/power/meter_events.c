@@ -31,9 +31,14 @@ static bool is_news(pj_meter *meter, const pj_meter_event *event)
 {
     uint32_t rail = event->rail < PJ_MAX_RAILS ? event->rail : PJ_MAX_RAILS;
     if (event->kind == PJ_METER_SUSPENDED) rail = PJ_MAX_RAILS;
-    if (event->kind == PJ_METER_SOURCE_SKIPPED || event->kind == PJ_METER_SOURCE_LOST ||
-        event->kind == PJ_METER_SOURCE_RESTARTED)
-        return true; /* every one is reported */
+    if (event->kind == PJ_METER_SOURCE_SKIPPED) return true; /* every one is reported */
+    if (event->kind == PJ_METER_SOURCE_LOST || event->kind == PJ_METER_SOURCE_RESTARTED) {
+        uint32_t source = 1u << event->source;
+        bool again = event->kind == PJ_METER_SOURCE_LOST && meter->lost_sources & source;
+        meter->lost_sources = event->kind == PJ_METER_SOURCE_LOST ? meter->lost_sources | source
+                                                                  : meter->lost_sources & ~source;
+        return !again; /* one that cannot be opened for the run was lost before */
+    }
     uint32_t bit = 1u << event->kind, cause = bit;
     if (event->kind == PJ_METER_RESET) cause |= 1u << PJ_METER_REJECTED;
     bool news = (meter->said[rail] & cause) == 0;
@@ -64,6 +69,7 @@ void pj_meter_forget_events(pj_meter *meter)
 {
     memset(meter->said, 0, sizeof meter->said);
     memset(meter->unsaid, 0, sizeof meter->unsaid);
+    meter->lost_sources = 0;
 }
 
 const char *pj_meter_event_code(pj_meter_event_kind kind)
@@ -92,6 +98,8 @@ void pj_meter_event_text(const pj_meter *meter, const pj_meter_event *event, cha
     const char *source =
         event->source < meter->sampler_count ? meter->samplers[event->source]->source->name : "?";
     const char *rail = event->rail < meter->rail_count ? meter->rails[event->rail].name : source;
+    bool counter =
+        event->rail < meter->rail_count && meter->rails[event->rail].kind == PJ_RAIL_COUNTER;
     double value = event->value;
     switch (event->kind) {
     case PJ_METER_SOURCE_RESTARTED:
@@ -122,9 +130,9 @@ void pj_meter_event_text(const pj_meter *meter, const pj_meter_event *event, cha
         break;
     case PJ_METER_REJECTED:
         snprintf(text, bytes,
-                 "The rail %s gave an implausible value (%.6g), which was not used; "
+                 "The rail %s gave an implausible value (%.6g %s), which was not used; "
                  "later ones are only counted.",
-                 rail, value);
+                 rail, value * (counter ? 1e-6 : 1e-3), counter ? "J on its counter" : "W");
         break;
     case PJ_METER_DISAGREES:
         snprintf(text, bytes,

@@ -36,6 +36,7 @@ struct pj_meter {
     /* bit mask of kinds reported per rail; last: for the machine */
     uint32_t said[PJ_MAX_RAILS + 1];
     uint32_t unsaid[PJ_MAX_RAILS + 1]; /* number of suppressed repeats */
+    uint32_t lost_sources;             /* bit mask of those reported as lost */
 };
 
 void pj_meter_forget_events(pj_meter *meter); /* a run begins */

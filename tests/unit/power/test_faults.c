@@ -535,6 +535,19 @@ static void period_changes(void **state)
     finish(s, &o);
 }
 
+/* Polls that come late on a busy machine see some updates as one: the sensor is as fast as before.
+ */
+static void late_polls_change_no_period(void **state)
+{
+    (void)state;
+    script *s = steady_counter(1000);
+    for (int64_t t = 1030; t <= 4000; t += 30) put(s, t, counted(t));
+    outcome o = play(s);
+    assert_int_equal(o.events[PJ_METER_PERIOD_CHANGED], 0);
+    assert_near(energy(&o, 100, 3900), 380e3, 1e-2);
+    finish(s, &o);
+}
+
 static void process_was_stopped(void **state)
 {
     (void)state;
@@ -645,6 +658,7 @@ int main(void)
         cmocka_unit_test(zero_every_seventh),
         cmocka_unit_test(zero_from_the_start),
         cmocka_unit_test(period_changes),
+        cmocka_unit_test(late_polls_change_no_period),
         cmocka_unit_test(process_was_stopped),
         cmocka_unit_test(time_stood_still),
         cmocka_unit_test(late_ticks_are_counted),
