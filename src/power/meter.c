@@ -202,6 +202,20 @@ static void note_unread(pj_meter *m, const char *classes)
         snprintf(m->unread + used, sizeof m->unread - used, "%s%s", used ? "," : "", classes);
 }
 
+/* A part of a CPU, or what contains one, is measured: where nothing gives the CPU itself, a total
+ * lacks it. */
+static void note_unmeasured_cpu(pj_meter *m)
+{
+    static const char *const names[] = {"core", "uncore", "package", "psys"};
+    for (uint32_t i = 0; i < m->rail_count; i++)
+        for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+            if (m->rails[i].rail_class == PJ_RAIL_PLATFORM && !m->rails[i].twin_class &&
+                strncmp(m->rails[i].name, names[k], strlen(names[k])) == 0) {
+                if (!strstr(m->unread, "cpu")) note_unread(m, "cpu");
+                return;
+            }
+}
+
 /* Removes classes that another source provides after all. */
 static void settle_unread(pj_meter *m)
 {
@@ -328,6 +342,7 @@ pj_status pj_meter_open(const pj_meter_options *options, pj_meter **meter, pj_er
         status = try_choice(m, &m->list.choices[i], err);
     if (status != PJ_OK) goto fail;
     pj_rails_contain(m->rails, m->rail_count);
+    note_unmeasured_cpu(m);
     settle_unread(m);
     write_sources(m);
     write_remedy(m);

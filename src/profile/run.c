@@ -71,11 +71,29 @@ static void describe_power(pj_run *run)
     pj_run_describe_baselines(run);
 }
 
+/* Rails alone do not make a total: it needs one that is known to be a CPU, a GPU or memory. */
+static void warn_without_total(pj_run *run)
+{
+    char names[256];
+    uint32_t count = 0;
+    const pj_rail *rails = pj_meter_rails(run->session->meter, &count);
+    for (uint32_t r = 0; r < count; r++)
+        if (pj_rail_in_column(rails, count, r, PJ_RAIL_TOTAL)) return;
+    pj_rail_names(rails, count, UINT64_MAX, names, sizeof names);
+    pj_run_warn(run, "power_unavailable",
+                "energy is unavailable: of the rails that are measured (%s) none is known to be a "
+                "CPU, a GPU or memory. Timing and statistics are complete",
+                names);
+}
+
 static void warn_about_power(pj_run *run)
 {
     const pj_session *s = run->session;
-    if (!s->meter || run->info.quality != PJ_UNAVAILABLE)
-        return; /* none was requested, or it works */
+    if (!s->meter) return; /* none was requested */
+    if (run->info.quality != PJ_UNAVAILABLE) {
+        warn_without_total(run);
+        return;
+    }
     pj_run_warn(run, "power_unavailable",
                 "energy is unavailable: %s Timing and statistics are complete",
                 pj_meter_remedy(s->meter));

@@ -492,6 +492,39 @@ static void recordings(void **state)
     pj_meter_close(m.meter);
 }
 
+/* Cores or a package alone are not the CPU: a total beside them lacks it, and says so. */
+static void recorded_parts(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *columns, *unread, *text;
+    } cases[] = {{"core_mw,dram_mw", "cpu", "DRAM only, CPU missing"},
+                 {"package_mw,core_mw", "cpu", "CPU missing"},
+                 {"psys_mw,cpu_mw", "", ""},
+                 {"core_mw,total_mw", "", ""}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char header[100], list[600], names[64], text[100];
+        fresh_machine();
+        snprintf(header, sizeof header, "timestamp_ms,%s", cases[i].columns);
+        recording("c.csv", header, "30000,5000");
+        snprintf(list, sizeof list, "replay:%s/c.csv", folder);
+        pj_power_env env = env_here();
+        pj_meter *meter;
+        pj_meter_options options = {.sources = list, .env = &env};
+        assert_int_equal(pj_meter_open(&options, &meter, NULL), PJ_OK);
+        assert_string_equal(pj_meter_unread(meter), cases[i].unread);
+        uint32_t count;
+        const pj_rail *rails = pj_meter_rails(meter, &count);
+        uint64_t counts = 0;
+        for (uint32_t r = 0; r < count; r++)
+            if (pj_rail_in_column(rails, count, r, PJ_RAIL_TOTAL)) counts |= 1ull << r;
+        pj_rail_names(rails, count, counts, names, sizeof names);
+        pj_partial_text(names, pj_meter_unread(meter), text, sizeof text);
+        if (cases[i].text[0]) assert_string_equal(text, cases[i].text);
+        pj_meter_close(meter);
+    }
+}
+
 /* ---- checks ------------------------------------------------------------------------------------
  */
 
@@ -821,6 +854,7 @@ int main(void)
         cmocka_unit_test(parents_end),
         cmocka_unit_test(busy_baseline),
         cmocka_unit_test(busy_gpu),
+        cmocka_unit_test(recorded_parts),
         cmocka_unit_test(stopped_sensors),
         cmocka_unit_test(lost_is_said_once),
         cmocka_unit_test(conditions),
