@@ -22,6 +22,8 @@ struct pj_conditions {
     pj_nvml_watch *nvml;
     double tdp_mw;
     pj_busy busy;
+    char cores[2 * MOST_CORES][PJ_SYSFS_NAME_BYTES]; /* all, or an even sample of them */
+    uint32_t core_count;
     int64_t throttled; /* the CPU's throttle count at the last read; -1: not reported */
 };
 
@@ -73,19 +75,31 @@ static bool says_anything(const pj_condition *row)
 /* ---- the processor -----------------------------------------------------------------------------
  */
 
-/* Mean over cores; on a large machine, over an even sample of them. */
+static void find_cores(pj_conditions *c)
+{
+    enum { MOST = 1024 };
+    char(*all)[PJ_SYSFS_NAME_BYTES] = pj_alloc(MOST, sizeof *all);
+    uint32_t count = all ? list(c, "/sys/devices/system/cpu", "cpu", all, MOST) : 0;
+    uint32_t step = count > MOST_CORES ? count / MOST_CORES : 1;
+    for (uint32_t i = 0; i < count && c->core_count < 2 * MOST_CORES; i += step)
+        memcpy(c->cores[c->core_count++], all[i], sizeof *all);
+    pj_free(all);
+}
+
+static bool core_number(const pj_conditions *c, uint32_t core, const char *file, int64_t *value)
+{
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "/sys/devices/system/cpu/%s", c->cores[core]);
+    return number(c, path, file, value);
+}
+
 static double clock_mhz(const pj_conditions *c)
 {
-    static char cores[1024][PJ_SYSFS_NAME_BYTES];
     double sum = 0;
     int found = 0;
-    uint32_t count = list(c, "/sys/devices/system/cpu", "cpu", cores, 1024);
-    uint32_t step = count > MOST_CORES ? count / MOST_CORES : 1;
-    for (uint32_t i = 0; i < count; i += step) {
-        char folder[PATH_BYTES];
+    for (uint32_t i = 0; i < c->core_count; i++) {
         int64_t khz;
-        snprintf(folder, sizeof folder, "/sys/devices/system/cpu/%s/cpufreq", cores[i]);
-        if (!number(c, folder, "scaling_cur_freq", &khz) || khz <= 0) continue;
+        if (!core_number(c, i, "cpufreq/scaling_cur_freq", &khz) || khz <= 0) continue;
         sum += (double)khz * 1e-3;
         found++;
     }
@@ -151,14 +165,18 @@ static double processor_limit(const pj_conditions *c)
     return sum;
 }
 
-/* The kernel counts how often a core or the package overheated. */
+/* The kernel counts how often a core or its package overheated. The sum over cores counts a package
+ * more than once: only whether it grows matters. */
 static int64_t throttle_count(const pj_conditions *c)
 {
-    static const char folder[] = "/sys/devices/system/cpu/cpu0/thermal_throttle";
-    int64_t core, package = 0;
-    if (!number(c, folder, "core_throttle_count", &core)) return -1;
-    number(c, folder, "package_throttle_count", &package);
-    return core + package;
+    int64_t sum = -1;
+    for (uint32_t i = 0; i < c->core_count; i++) {
+        int64_t core, package = 0;
+        if (!core_number(c, i, "thermal_throttle/core_throttle_count", &core)) continue;
+        core_number(c, i, "thermal_throttle/package_throttle_count", &package);
+        sum = (sum < 0 ? 0 : sum) + core + package;
+    }
+    return sum;
 }
 
 static pj_condition processor(pj_conditions *c)
@@ -228,6 +246,7 @@ pj_conditions *pj_conditions_open(const pj_power_env *env)
     c->env = env;
     c->sysfs_root = env->sysfs_root ? env->sysfs_root : "";
     c->tdp_mw = pj_tdp_of_machine_mw(env);
+    find_cores(c);
     c->throttled = throttle_count(c);
     c->nvml = pj_nvml_watch_open(env);
     pj_busy_get(env, &c->busy);

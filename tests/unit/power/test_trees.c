@@ -796,6 +796,7 @@ static void conditions(void **state)
     file_with("sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq", "2000000\n");
     file_with("sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq", "3000000\n");
     file_with("sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count", "7\n");
+    file_with("sys/devices/system/cpu/cpu1/thermal_throttle/core_throttle_count", "3\n");
     file_with("sys/class/hwmon/hwmon0/name", "k10temp\n");
     file_with("sys/class/hwmon/hwmon0/temp1_input", "61500\n");
     file_with("sys/class/hwmon/hwmon0/temp2_input", "48000\n");
@@ -826,6 +827,10 @@ static void conditions(void **state)
     }
     count = pj_conditions_read(c, rows); /* nothing grew too hot since */
     assert_int_equal(condition(rows, count, "cpu")->throttle, 0);
+    /* any core may be the hot one */
+    file_with("sys/devices/system/cpu/cpu1/thermal_throttle/core_throttle_count", "4\n");
+    count = pj_conditions_read(c, rows);
+    assert_int_equal(condition(rows, count, "cpu")->throttle, PJ_THROTTLE_THERMAL);
     pj_conditions_close(c);
     unsetenv("FAKE_NVML");
     fresh_machine(); /* a machine that reports nothing has no conditions */
