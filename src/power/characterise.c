@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/utsname.h>
 
-enum { ENOUGH_CHANGES = 12, MAX_CACHE_BYTES = 64 << 10 };
+enum { ENOUGH_CHANGES = 12, ENOUGH_READS = 100, MAX_CACHE_BYTES = 64 << 10 };
 static const int64_t LIMIT_NS = 3 * PJ_NS_PER_S;
 
 /* ---- measuring ------------------------------------------------------------------------------- */
@@ -49,10 +49,16 @@ static void watch_take(watch *w, pj_reading *r)
     w->last_value = r->value;
 }
 
+static bool is_silent(const watch *w)
+{
+    return w->first_ns == 0 && w->reads >= ENOUGH_READS;
+}
+
 static bool enough(const watch *watches, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
-        if (watches[i].filter.interval_count < ENOUGH_CHANGES && !watches[i].filter.lost)
+        if (watches[i].filter.interval_count < ENOUGH_CHANGES && !watches[i].filter.lost &&
+            !is_silent(&watches[i]))
             return false;
     return true;
 }

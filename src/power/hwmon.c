@@ -35,12 +35,14 @@ typedef struct channel {
     bool apu;        /* the GPU shares its package with the CPU, and this reading covers both */
     bool second_die; /* reads 0: another die of the board reports for both */
     bool multi_die;  /* a board with several dies */
+    bool silent;     /* gave no value when it was opened, as a GPU that sleeps; fd may be -1 */
     double max_mw, window_ms;
 } channel;
 
 typedef struct hwmon {
     channel channels[MAX_CHANNELS];
     uint32_t count;
+    uint32_t silent; /* of these */
 } hwmon;
 
 typedef struct chip {
@@ -170,7 +172,7 @@ static void add_channel(hwmon *h, const chip *c, channel_kind kind, int fd, int 
                         const char *label_kind, int number)
 {
     if (h->count == MAX_CHANNELS) {
-        pj_sysfs_close(fd);
+        if (fd >= 0) pj_sysfs_close(fd);
         if (second_fd >= 0) pj_sysfs_close(second_fd);
         return;
     }
@@ -189,7 +191,8 @@ static void add_channel(hwmon *h, const chip *c, channel_kind kind, int fd, int 
     find_label(c, label_kind, number, ch->label, sizeof ch->label);
     ch->socket = socket_of(ch->label);
     int64_t now;
-    ch->second_die = strcmp(c->name, "amdgpu") == 0 && pj_sysfs_read(fd, &now) == PJ_OK && now == 0;
+    ch->second_die =
+        fd >= 0 && strcmp(c->name, "amdgpu") == 0 && pj_sysfs_read(fd, &now) == PJ_OK && now == 0;
 }
 
 /* The best reading of each channel of one chip. */
@@ -247,6 +250,25 @@ static bool is_apu(const chip *c, const char *base)
     return is_one_of(base, mi300a);
 }
 
+/* Keeps a GPU whose power cannot be read now, or not at all, so that totals say that they lack it.
+ * An APU's power is part of its processor's; of a board with several dies one reports for all. */
+static void add_silent(hwmon *h, chip *c, const char *folder)
+{
+    static const char *const suffixes[] = {"average", "input"};
+    char path[PATH_BYTES];
+    snprintf(c->folder, sizeof c->folder, "%s", folder);
+    if (known[row_of(c->name, "")].rail_class != PJ_RAIL_GPU || is_apu(c, folder) || c->multi_die ||
+        h->count == MAX_CHANNELS)
+        return;
+    int fd = chip_path(c, path, "energy", 1, "input") ? pj_sysfs_open(path) : -1;
+    channel_kind kind = fd >= 0 ? ENERGY : POWER;
+    for (size_t i = 0; fd < 0 && i < sizeof suffixes / sizeof *suffixes; i++)
+        if (chip_path(c, path, "power", 1, suffixes[i])) fd = pj_sysfs_open(path);
+    add_channel(h, c, kind, fd, -1, kind == ENERGY ? "energy" : "power", 1);
+    h->channels[h->count - 1].silent = true;
+    h->silent++;
+}
+
 /* Adds the channels found in `folder`; false when there are none. */
 static bool scan_folder(hwmon *h, chip *c, const char *folder, const char *base)
 {
@@ -288,23 +310,25 @@ static void scan(hwmon *h, const pj_power_env *env)
         for (uint32_t k = 0; k < chips; k++) c.order += strcmp(seen[k], c.name) == 0;
         memcpy(seen[chips++], c.name, sizeof c.name);
         find_device(&c, hwmon_path);
-        if (!scan_folder(h, &c, hwmon_path, hwmon_path)) scan_folder(h, &c, device, hwmon_path);
+        if (!scan_folder(h, &c, hwmon_path, hwmon_path) && !scan_folder(h, &c, device, hwmon_path))
+            add_silent(h, &c, hwmon_path);
     }
 }
 
 static void close_channels(hwmon *h)
 {
     for (uint32_t i = 0; i < h->count; i++) {
-        pj_sysfs_close(h->channels[i].fd);
+        if (h->channels[i].fd >= 0) pj_sysfs_close(h->channels[i].fd);
         if (h->channels[i].second_fd >= 0) pj_sysfs_close(h->channels[i].second_fd);
     }
-    h->count = 0;
+    h->count = h->silent = 0;
 }
 
 /* ---- the source ---------------------------------------------------------------------------- */
 
-static void explain(pj_source_report *report)
+static void explain(const hwmon *h, pj_source_report *report)
 {
+    report->unread = h->silent > 0;
     pj_source_report_set(report, PJ_SOURCE_ABSENT,
                          "load the device's driver (amdgpu, i915, xe, ina3221); on Grace boot with "
                          "acpi_power_meter.force_cap_on=y",
@@ -316,7 +340,7 @@ static void hwmon_probe(const pj_power_env *env, const char *argument, pj_source
     hwmon h = {0};
     *report = (pj_source_report){PJ_SOURCE_USABLE, "", ""};
     scan(&h, env);
-    if (h.count == 0) explain(report);
+    if (h.count == h.silent) explain(&h, report);
     close_channels(&h);
 }
 
@@ -324,9 +348,11 @@ static pj_status hwmon_open(void *state, const pj_power_env *env, const char *ar
                             pj_error *err)
 {
     pj_source_report report;
-    scan(state, env);
-    if (((hwmon *)state)->count > 0) return PJ_OK;
-    explain(&report);
+    hwmon *h = state;
+    scan(h, env);
+    if (h->count > h->silent) return PJ_OK;
+    explain(h, &report);
+    close_channels(h);
     return pj_fail(err, PJ_E_UNAVAILABLE, "%s; %s", report.reason, report.remedy);
 }
 
@@ -413,6 +439,7 @@ static uint32_t hwmon_rails(const void *state, pj_rail *rails, uint32_t max)
 static pj_status read_channel(const channel *c, double *value)
 {
     int64_t first, second;
+    if (c->fd < 0) return PJ_E_UNAVAILABLE;
     pj_status status = pj_sysfs_read(c->fd, &first);
     if (status != PJ_OK) return status;
     *value = c->kind == ENERGY ? (double)first : (double)first * 1e-3; /* uJ; uW to mW */
@@ -434,6 +461,10 @@ static pj_status hwmon_read(void *state, pj_reading *readings, uint32_t max, uin
         if (status == PJ_OK) continue;
         bool gone = status == PJ_E_NOT_FOUND; /* ENODEV: unplugged, or the driver was removed */
         r->value = NAN;
+        if (h->channels[i].silent) { /* no value is no news */
+            r->reason = PJ_REASON_NOT_A_NUMBER;
+            continue;
+        }
         r->status = gone ? PJ_READING_LOST : PJ_READING_GAP;
         r->reason = gone                     ? PJ_REASON_GONE
                     : status == PJ_E_INVALID ? PJ_REASON_NOT_A_NUMBER
@@ -450,6 +481,7 @@ static void hwmon_close(void *state)
 const pj_power_source pj_source_hwmon = {
     .version = PJ_POWER_SOURCE_VERSION,
     .name = "hwmon",
+    .counts_for = "gpu",
     .state_bytes = sizeof(hwmon),
     .probe = hwmon_probe,
     .open = hwmon_open,

@@ -314,6 +314,33 @@ static void two_dies(void **state)
     }
 }
 
+/* A GPU that gives no power, as one that sleeps, is missing from the total; an APU's is in its
+ * processor's. */
+static void silent_gpu(void **state)
+{
+    (void)state;
+    enum { ALONE, BESIDE_ANOTHER, IN_AN_APU, CASES };
+    for (int i = 0; i < CASES; i++) {
+        fresh_machine();
+        zone("intel-rapl:0", "package-0\n", 100);
+        amdgpu("hwmon3", "95", NULL);
+        file_with("sys/class/hwmon/hwmon3/power1_average", "");
+        if (i == BESIDE_ANOTHER) amdgpu("hwmon4", "60", NULL);
+        if (i == IN_AN_APU) file_with("sys/class/hwmon/hwmon3/in1_label", "vddnb\n");
+        machine m = listen_once("auto", 0, 300);
+        assert_string_equal(m.events, "");
+        assert_string_equal(pj_meter_unread(m.meter), i == ALONE ? "gpu" : "");
+        near(column(&m, PJ_RAIL_CPU), 100);
+        if (i == BESIDE_ANOTHER) {
+            near(m.mw[rail_named(&m, "amdgpu1-ppt")], 60);
+            assert_true(isnan(m.mw[rail_named(&m, "amdgpu-ppt")]));
+            assert_true(isnan(column(&m, PJ_RAIL_GPU)));
+            assert_true(isnan(column(&m, PJ_RAIL_TOTAL)));
+        }
+        pj_meter_close(m.meter);
+    }
+}
+
 static void power_meter(const char *place, const char *name, const char *label_file,
                         const char *label, const char *watts)
 {
@@ -860,6 +887,7 @@ int main(void)
         cmocka_unit_test(busy_baseline),
         cmocka_unit_test(busy_gpu),
         cmocka_unit_test(recorded_parts),
+        cmocka_unit_test(silent_gpu),
         cmocka_unit_test(stopped_sensors),
         cmocka_unit_test(lost_is_said_once),
         cmocka_unit_test(conditions),
