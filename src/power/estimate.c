@@ -44,18 +44,22 @@ static const double KNOWN_SD = 0.25, UNKNOWN_SD = 0.5, BY_HAND_SD = 0.15;
 /* ---- which CPU -------------------------------------------------------------------------- */
 
 #ifdef __APPLE__
-static void read_model(const pj_power_env *env, char *model, size_t bytes, int *threads)
+static void read_model(const pj_power_env *env, char *model, size_t bytes, int *threads,
+                       int *sockets)
 {
     size_t size = bytes, count_size = sizeof *threads;
     (void)env;
+    *sockets = 1;
     if (sysctlbyname("machdep.cpu.brand_string", model, &size, NULL, 0) != 0) model[0] = 0;
     if (sysctlbyname("hw.logicalcpu", threads, &count_size, NULL, 0) != 0) *threads = 1;
 }
 #else
-static void read_model(const pj_power_env *env, char *model, size_t bytes, int *threads)
+static void read_model(const pj_power_env *env, char *model, size_t bytes, int *threads,
+                       int *sockets)
 {
     char path[1024], *text = NULL;
     size_t length = 0;
+    uint64_t seen = 0; /* numbers of sockets, a bit each */
     model[0] = 0;
     *threads = 0;
     if (pj_power_path(path, sizeof path, env->procfs_root, "/proc/cpuinfo") &&
@@ -63,12 +67,15 @@ static void read_model(const pj_power_env *env, char *model, size_t bytes, int *
         for (char *line = text; line && *line; line = strchr(line, '\n'), line += line != NULL) {
             *threads += strncmp(line, "processor", 9) == 0;
             char *colon = strchr(line, ':');
+            if (colon && strncmp(line, "physical id", 11) == 0)
+                seen |= UINT64_C(1) << (strtoul(colon + 1, NULL, 10) & 63);
             if (model[0] || !colon || strncmp(line, "model name", 10) != 0) continue;
             colon += 1 + strspn(colon + 1, " \t");
             snprintf(model, bytes, "%.*s", (int)strcspn(colon, "\n"), colon);
         }
     }
     pj_free(text);
+    for (*sockets = 0; seen; seen &= seen - 1) ++*sockets;
     if (*threads < 1) *threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
     if (*threads < 1) *threads = 1;
 }
@@ -76,8 +83,8 @@ static void read_model(const pj_power_env *env, char *model, size_t bytes, int *
 
 static void model_power(const pj_power_env *env, estimate_state *s)
 {
-    int threads;
-    read_model(env, s->model, sizeof s->model, &threads);
+    int threads, sockets;
+    read_model(env, s->model, sizeof s->model, &threads, &sockets);
     const pj_tdp *known = pj_tdp_find(s->model);
     double watts = threads * WATTS_PER_THREAD;
     if (known) {
@@ -90,13 +97,18 @@ static void model_power(const pj_power_env *env, estimate_state *s)
     s->gain_sd = known ? KNOWN_SD : UNKNOWN_SD;
 }
 
+/* Without simultaneous multithreading two sockets have as many threads as one with it. Some virtual
+ * machines show each thread as a socket, hence the bound by the number of threads. */
 double pj_tdp_of_machine_mw(const pj_power_env *env)
 {
     char model[64];
-    int threads;
-    read_model(env, model, sizeof model, &threads);
+    int threads, sockets;
+    read_model(env, model, sizeof model, &threads, &sockets);
     const pj_tdp *known = pj_tdp_find(model);
-    return known ? known->watts * 1e3 * ceil((double)threads / known->threads) : NAN;
+    if (!known) return NAN;
+    double least = ceil((double)threads / known->threads);
+    double most = ceil(2.0 * threads / known->threads);
+    return known->watts * 1e3 * fmin(fmax(least, sockets), most);
 }
 
 static pj_status take_argument(estimate_state *s, const char *argument, pj_error *err)

@@ -13,6 +13,7 @@
 #include "power/conditions.h"
 #include "power/containment.h"
 #include "power/meter.h"
+#include "power/tdp.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -860,6 +861,14 @@ static void conditions(void **state)
     assert_int_equal(condition(rows, count, "cpu")->throttle, PJ_THROTTLE_THERMAL);
     pj_conditions_close(c);
     unsetenv("FAKE_NVML");
+    char cpuinfo[16384] = ""; /* two sockets of 64 cores, one thread each */
+    for (int i = 0; i < 128; i++)
+        snprintf(cpuinfo + strlen(cpuinfo), sizeof cpuinfo - strlen(cpuinfo),
+                 "processor : %d\nmodel name\t: AMD EPYC 7763 64-Core Processor\n"
+                 "physical id\t: %d\n",
+                 i, i / 64);
+    file_with("proc/cpuinfo", cpuinfo);
+    assert_true(about(pj_tdp_of_machine_mw(&env), 560000));
     fresh_machine(); /* a machine that reports nothing has no conditions */
     env.nvml_library = "/nonexistent";
     c = pj_conditions_open(&env);
