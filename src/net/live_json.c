@@ -414,11 +414,13 @@ static void flush_power(pj_live_json *live, const char *run_id)
     bool anew = !live->quality_told || live->quality != newest->quality;
     live->quality_told = true;
     live->quality = newest->quality;
+    /* The frame goes first: a reader of both would take its rows, older than the message's, for
+     * repeated ones. */
+    power_frame(live, run_id);
     if (anew)
         power_message(live, run_id, newest, PJ_FOR_ALL);
     else if (pj_hub_wants(live->hub, false))
         power_message(live, run_id, newest, PJ_FOR_JSON);
-    power_frame(live, run_id);
     live->batch_rows = 0;
 }
 

@@ -115,6 +115,13 @@ class Live(unittest.TestCase):
         self.assertTrue(all(v >= 0 for i, v in enumerate(layers) if i % 6 != 1))  # energy may not be known yet
         kinds = [m["type"] for m in told if isinstance(m, dict)]
         self.assertEqual(kinds.count("power_sample"), 1)  # it names the source of the energy
+        # Its reading is the last of a frame that came before: a page that has seen it skips what is older.
+        at = next(i for i, m in enumerate(told) if isinstance(m, dict) and m["type"] == "power_sample")
+        first = next(m for m in told if isinstance(m, bytes) and m[0] == 1)
+        self.assertLess(told.index(first), at)
+        t0, rows = struct.unpack("<BBHIdII", first[:24])[4:6]
+        steps = struct.unpack(f"<{rows}f", first[24:24 + 4 * rows])
+        self.assertAlmostEqual(t0 + steps[-1], told[at]["t_ms"], delta=0.01)
         self.assertFalse({"layer_metrics", "component_metrics"} & set(kinds))
 
     def test_no_energy_is_no_energy(self):
