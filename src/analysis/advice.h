@@ -31,6 +31,7 @@ typedef struct pj_advice_neighbour {
 typedef struct pj_advice_facts {
     const char *run_id, *model, *engine, *dtype;
     const char *prompt; /* quoted for a shell; NULL: too long, or private */
+    bool prompt_is_ids; /* token ids, as in "1,2,3" */
     bool own_engine;    /* the run used perjoule's own engine, so that its commands can change the
                            settings */
     bool has_energy;
@@ -59,6 +60,7 @@ typedef struct pj_advice_facts {
     uint32_t prefix_runs;
     double window_ms,
         window_busy_ms; /* from the first to the last of the hour's runs on this machine */
+    double window_mj;   /* energy of these runs */
     uint32_t window_runs,
         window_prompts;        /* number of changes of prompt among them, a sign of real traffic */
     const char *smaller_model; /* smaller models with the same vocabulary */

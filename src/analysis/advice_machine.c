@@ -93,8 +93,7 @@ static void idle(const pj_advice_facts *f, pj_advice *a)
     double idle_ms = f->window_ms - f->window_busy_ms, share = idle_ms / f->window_ms;
     if (lacks(a, share > 0.3, "the machine idled for less than 30 % of the window")) return;
     double idle_mj = f->idle_mw * idle_ms / 1000;
-    double all =
-        idle_mj + f->request_mj * f->window_runs; /* assuming that all runs were like this one */
+    double all = idle_mj + f->window_mj;
     pj_advice_evidence(a, "idle_share", "share", share, "of the window between runs");
     pj_advice_evidence(a, "idle_power_mw", "mW", f->idle_mw, "idle");
     pj_advice_evidence(a, "window_runs", "", f->window_runs, "runs in the window");

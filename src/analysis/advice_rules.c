@@ -65,7 +65,8 @@ void pj_advice_experiment(const pj_advice_facts *f, pj_advice *a, const char *se
 
 void pj_advice_run(const pj_advice_facts *f, pj_advice *a, const char *options)
 {
-    snprintf(a->test, sizeof a->test, "perjoule run -m %s -n %llu --repeat 5 --warmup 1 %s%s%s",
+    snprintf(a->test, sizeof a->test, "perjoule run -m %s -n %llu --repeat 5 --warmup 1 %s%s%s%s",
              f->model, (unsigned long long)f->output_tokens / (f->batch ? f->batch : 1), options,
-             *options ? " " : "", f->prompt ? f->prompt : "-f prompt.txt");
+             *options ? " " : "", f->prompt && f->prompt_is_ids ? "--ids " : "",
+             f->prompt ? f->prompt : "-f prompt.txt");
 }

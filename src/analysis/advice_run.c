@@ -310,7 +310,7 @@ static void speculate(const pj_advice_facts *f, pj_advice *a)
         "it draft tokens in a server that can (attach measures it).",
         f->smaller_model, 100 * f->smaller_parameters / f->parameters);
     snprintf(a->test, sizeof a->test, "perjoule attach --url http://127.0.0.1:8080/v1 %s",
-             f->prompt ? f->prompt : "-f prompt.txt");
+             f->prompt && !f->prompt_is_ids ? f->prompt : "-f prompt.txt");
 }
 
 const pj_advice_rule pj_advice_run_rules[] = {

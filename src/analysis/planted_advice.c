@@ -172,6 +172,7 @@ static void idle(pj_advice_facts *f)
     f->window_ms = 3000e3;
     f->window_busy_ms = 100e3;
     f->window_runs = 20;
+    f->window_mj = 20 * f->request_mj;
     f->window_prompts = 15;
 }
 

@@ -120,6 +120,12 @@ static const char *shell_word(const char *text, size_t longest, pj_arena *arena)
     return word;
 }
 
+/* Prompts given as token ids are kept as "1,2,3". */
+static bool is_ids(const char *prompt)
+{
+    return prompt && strchr(prompt, ',') && prompt[strspn(prompt, "0123456789,")] == 0;
+}
+
 static double spread_without_gain(const pj_run_info *info)
 {
     double gain = (double)info->total_sd.gain_mj / info->total_mj;
@@ -138,6 +144,7 @@ static void read_info(const pj_run_info *info, pj_arena *arena, pj_advice_facts 
         .engine = info->engine,
         .dtype = info->dtype,
         .prompt = shell_word(info->prompt, PROMPT_MAX, arena),
+        .prompt_is_ids = is_ids(info->prompt),
         .own_engine = info->engine && strcmp(info->engine, "perjoule") == 0,
         .has_energy = info->quality != PJ_UNAVAILABLE && isfinite(info->request_mj),
         .input_tokens = info->input_tokens,

@@ -117,6 +117,7 @@ static void look_at_hour(pj_advice_facts *f, const pj_run_list *list, const pj_r
 {
     int64_t first = INT64_MAX, last = INT64_MIN;
     const char *prompt = NULL;
+    double known_ms = 0; /* of the runs whose energy is known */
     for (uint32_t i = 0; i < list->count; i++) {
         const pj_run_info *other = &list->runs[i];
         int64_t before = info->created_wall_ns - other->created_wall_ns;
@@ -126,6 +127,10 @@ static void look_at_hour(pj_advice_facts *f, const pj_run_list *list, const pj_r
         if (other->created_wall_ns < first) first = other->created_wall_ns;
         if (end > last) last = end;
         f->window_busy_ms += isnan(other->total_ms) ? 0 : other->total_ms;
+        if (isfinite(other->total_mj) && !isnan(other->total_ms)) {
+            f->window_mj += other->total_mj;
+            known_ms += other->total_ms;
+        }
         f->window_runs++;
         f->window_prompts += other->prompt && !same_text(other->prompt, prompt);
         prompt = other->prompt;
@@ -136,6 +141,8 @@ static void look_at_hour(pj_advice_facts *f, const pj_run_list *list, const pj_r
         f->loads_last_hour += other->model_load_mj > 0;
     }
     if (f->window_runs) f->window_ms = (double)(last - first) / 1e6;
+    /* Runs without energy are taken to draw what the others do. */
+    if (known_ms > 0) f->window_mj *= f->window_busy_ms / known_ms;
 }
 
 static size_t common_prefix(const char *a, const char *b)

@@ -176,6 +176,20 @@ static void a_machine_that_waits(void **state)
     f.window_prompts = 15;
     f.window_busy_ms = 2800e3;
     only(&f, NULL);
+    /* The saving is a share of what the window's runs took, not of so many runs like this one. */
+    f = planted("idle");
+    double few = only(&f, "idle")->hi;
+    f.window_mj *= 50;
+    assert_true(only(&f, "idle")->hi < few);
+}
+
+static void ids_stay_ids(void **state)
+{
+    pj_advice_facts f = planted("disturbed");
+    f.prompt = "1,2,3";
+    assert_non_null(strstr(only(&f, "disturbed")->test, " --warmup 1 1,2,3"));
+    f.prompt_is_ids = true;
+    assert_non_null(strstr(only(&f, "disturbed")->test, " --warmup 1 --ids 1,2,3"));
 }
 
 static void grams_only_when_asked(void **state)
@@ -230,6 +244,7 @@ int main(void)
         cmocka_unit_test(a_large_vocabulary),
         cmocka_unit_test(threads_beyond_the_bandwidth),
         cmocka_unit_test(prompts_that_repeat),
+        cmocka_unit_test(ids_stay_ids),
         cmocka_unit_test(a_wide_cache),
         cmocka_unit_test(a_smaller_model_of_the_same_words),
         cmocka_unit_test(machines_that_spoil_figures),
