@@ -176,24 +176,41 @@ static void write_condition_caveats(const pj_sides *s, pj_json *json)
     }
 }
 
+/* One sentence for all sides that kept disturbed runs. */
+static void write_kept_disturbed(const pj_sides *s, pj_json *json)
+{
+    char names[512] = "", text[720];
+    uint32_t left = 0, listed = 0;
+    for (uint32_t i = 0; i < s->count; i++)
+        left += s->sides[i].kept_disturbed && !s->sides[i].left_out;
+    for (uint32_t i = 0; i < s->count && left; i++) {
+        if (!s->sides[i].kept_disturbed || s->sides[i].left_out) continue;
+        size_t used = strlen(names);
+        const char *before = !listed ? "" : left == 1 ? " and " : ", ";
+        snprintf(names + used, sizeof names - used, "%s%s", before, s->sides[i].name);
+        listed++;
+        left--;
+    }
+    if (!listed) return;
+    snprintf(text, sizeof text,
+             "The machine was busy during runs of %s, and too few others are there to leave them "
+             "out: measure again when it is quiet.",
+             names);
+    write_caveat(json, "disturbed_kept", text);
+}
+
 static void write_disturbed_caveats(const pj_sides *s, pj_json *json)
 {
     char text[320];
     for (uint32_t i = 0; i < s->count; i++) {
         const pj_side *side = &s->sides[i];
-        if (side->left_out) {
-            snprintf(
-                text, sizeof text, "%u disturbed or throttled run%s of %s left out; the rest: %u.",
-                side->left_out, side->left_out == 1 ? " is" : "s are", side->name, side->run_count);
-            write_caveat(json, "disturbed_left_out", text);
-        } else if (side->kept_disturbed) {
-            snprintf(text, sizeof text,
-                     "The machine was busy during runs of %s, and too few others are there to "
-                     "leave them out: measure again when it is quiet.",
-                     side->name);
-            write_caveat(json, "disturbed_kept", text);
-        }
+        if (!side->left_out) continue;
+        snprintf(text, sizeof text, "%u disturbed or throttled run%s of %s left out; the rest: %u.",
+                 side->left_out, side->left_out == 1 ? " is" : "s are", side->name,
+                 side->run_count);
+        write_caveat(json, "disturbed_left_out", text);
     }
+    write_kept_disturbed(s, json);
 }
 
 static void write_caveats(const pj_sides *s, char (*texts)[TEXT_BYTES], pj_json *json)
