@@ -192,6 +192,9 @@ export function promptOf(run: { prompt: string | null; prompt_private?: unknown 
   return run.prompt ?? (run.prompt_private ? '(private)' : '');
 }
 
+/** With a capital first letter: the server's words as a sentence. */
+export const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
+
 export function clip(text: string, length: number): string {
   const flat = text.replace(/\s+/g, ' ').trim();
   return flat.length > length ? `${flat.slice(0, length - 1).trimEnd()}…` : flat;

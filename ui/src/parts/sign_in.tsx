@@ -2,6 +2,7 @@
 import { signal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import { signedOut, signIn } from '../api/client';
+import { capital } from '../core/format';
 import { Notice } from './notice';
 
 const typed = signal('');
@@ -23,7 +24,7 @@ export function SignIn() {
       // Repeats all rejected requests.
       location.reload();
     } catch (e) {
-      error.value = e instanceof Error ? e.message : String(e);
+      error.value = capital(e instanceof Error ? e.message : String(e));
     }
   };
   return (

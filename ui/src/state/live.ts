@@ -63,7 +63,8 @@ function gridUnit(m: Record<string, unknown>): GridUnit | null {
 
 export const link = signal<LinkState>('connecting');
 export const run = signal<LiveRun | null>(null);
-export const queue = signal<{ id: string; position: number }[]>([]);
+/** `prompt`: undefined until it was asked for; the live stream does not carry it. */
+export const queue = signal<{ id: string; position: number; prompt?: string }[]>([]);
 export const summary = signal<RunSummary | null>(null);
 export const warnings = signal<(Warning & { run: string })[]>([]);
 export interface Place {
@@ -317,16 +318,21 @@ function end(m: Record<string, unknown>, status: string): void {
     here = { ...here, phase: 'idle', section: '', layer: -1 };
     finished.value++;
   });
-  void finalGrid(r.id);
-  const made = num(summary.value?.output_tokens);
-  if (made !== null && made > tokens.length) void refetch(r.id);
+  void atEnd(r.id);
+}
+
+/** Replaces what was lost on the live stream, then shows the last token's final heatmap. */
+async function atEnd(id: string): Promise<void> {
+  const made = num(summary.peek()?.output_tokens) ?? tokens.length;
+  if (made > tokens.length) await refetch(id);
+  await finalGrid(id, made - 1);
 }
 
 /** The final heatmap of the last token: live heatmaps come at most 20 times per second, and before all sensor
  * readings. */
-async function finalGrid(id: string): Promise<void> {
-  const token = tokens.length - 1;
-  if (token < 0 || !grid.peek() || !summary.peek()) return;
+async function finalGrid(id: string, token: number): Promise<void> {
+  const r = run.peek();
+  if (token < 0 || r?.id !== id || r.depth === 'off' || !summary.peek()) return;
   try {
     const metric = summary.peek()?.energy_source === 'unavailable' ? 'time' : 'energy';
     const h = await api.heatmap(id, { metric, token });
@@ -395,7 +401,7 @@ function message(m: Record<string, unknown> & { type: string }): void {
     case 'run_queued':
       queue.value = [
         ...queue.value.filter((q) => q.id !== id),
-        { id, position: num(m.position) ?? 0 },
+        { ...queue.value.find((q) => q.id === id), id, position: num(m.position) ?? 0 },
       ].sort((a, b) => a.position - b.position);
       break;
     case 'run_started':

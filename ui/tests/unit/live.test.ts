@@ -6,6 +6,7 @@ vi.stubGlobal('requestAnimationFrame', (f: (t: number) => void) => {
   return 0;
 });
 const live = await import('../../src/state/live.ts');
+const { api } = await import('../../src/api/client.ts');
 const { mostOf } = await import('../../src/views/live/now.tsx');
 const say = (type: string, more: object = {}): void =>
   live.feed.message({ type, run_id: 'r1', t_ms: 0, ...more });
@@ -190,6 +191,30 @@ test('messages of unknown types and shapes are ignored', () => {
   say('component_metrics', { components: 7 });
   live.feed.binary(new ArrayBuffer(3));
   expect(live.run.value?.state).toBe('running');
+});
+
+test('the last heatmap is that of the last token, though live updates were lost', async () => {
+  const row = (position: number) => ({ position, sequence: 0, text: 'a', phase: 'decode' });
+  const tokens = vi
+    .spyOn(api, 'tokens')
+    .mockResolvedValue({ tokens: [0, 1, 2, 3, 4].map(row), energy_source: 'measured' } as never);
+  const heatmap = vi.spyOn(api, 'heatmap').mockResolvedValue({
+    layers: [0, 1],
+    components: ['q_proj'],
+    values: [[1], [2]],
+    metric: 'energy',
+    unit: 'mJ',
+    energy_source: 'measured',
+  } as never);
+  start();
+  token(0); // and nothing more: not even one heatmap
+  const summary = { id: 'r1', output_tokens: 5, energy_source: 'measured' };
+  say('inference_complete', { status: 'completed', summary });
+  await vi.waitFor(() => expect(live.grid.value).toMatchObject({ token: 4, layers: 2 }));
+  expect(heatmap.mock.calls[0]).toEqual(['r1', { metric: 'energy', token: 4 }]);
+  expect(live.tokens).toHaveLength(5);
+  tokens.mockRestore();
+  heatmap.mockRestore();
 });
 
 test('the layer with the highest value comes from the heatmap, if there is one', () => {

@@ -3,7 +3,7 @@ import { batch, effect, type Signal, signal, untracked } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { ApiError, api } from '../../api/client';
 import type { GenerateRequest } from '../../api/types';
-import { count } from '../../core/format';
+import { capital, count, promptOf, shortId } from '../../core/format';
 import { Icon } from '../../parts/icon';
 import { Notice, Sentence } from '../../parts/notice';
 import { Segmented } from '../../parts/segmented';
@@ -191,15 +191,30 @@ async function start(): Promise<void> {
   sending.value = false;
 }
 
-/** What was queued before this page was opened; later runs are announced. */
-async function fetchQueue(): Promise<void> {
+/** The runs that wait, oldest first. */
+async function waiting(): Promise<{ id: string; position: number; prompt: string }[]> {
   const ask = { status: 'queued', sort: 'date', order: 'asc', limit: 50 };
   const { runs } = await api.runs(ask).catch(() => ({ runs: [] }));
+  return runs
+    .filter((r) => r.status === 'queued')
+    .map((r, i) => ({ id: r.id, position: i + 1, prompt: promptOf(r) }));
+}
+
+/** What was queued before this page was opened; later runs are announced. */
+async function fetchQueue(): Promise<void> {
+  const found = await waiting();
   const known = new Set([run.peek()?.id, ...queue.peek().map((q) => q.id)]);
-  const more = runs
-    .filter((r) => r.status === 'queued' && !known.has(r.id))
-    .map((r, i) => ({ id: r.id, position: i + 1 }));
+  const more = found.filter((q) => !known.has(q.id));
   if (more.length) queue.value = [...queue.peek(), ...more].sort((a, b) => a.position - b.position);
+}
+
+/** The prompts of the runs that were announced. */
+async function fetchPrompts(): Promise<void> {
+  const found = await waiting();
+  // '' where there is none, so that it is not asked for again.
+  queue.value = queue
+    .peek()
+    .map((q) => ({ ...q, prompt: q.prompt ?? found.find((r) => r.id === q.id)?.prompt ?? '' }));
 }
 
 async function stop(id: string): Promise<void> {
@@ -232,6 +247,10 @@ export function StartForm() {
       if (models.value.error) models.retry();
     }
   }, [there]);
+  const unnamed = queue.value.some((q) => q.prompt === undefined);
+  useEffect(() => {
+    if (there && unnamed) void fetchPrompts();
+  }, [there, unnamed]);
   const chosen = list.find((m) => m.name === f.model);
   const state = stateOf(models);
   return (
@@ -446,7 +465,7 @@ export function StartForm() {
       </div>
       {error.value && (
         <Notice bad>
-          <Sentence text={error.value} />
+          <Sentence text={capital(error.value)} />
         </Notice>
       )}
       {queue.value.length > 0 && (
@@ -455,7 +474,13 @@ export function StartForm() {
           <ul class="queue">
             {queue.value.map((q) => (
               <li key={q.id}>
-                <span class="mono">{q.id.slice(-8)}</span>
+                {q.prompt ? (
+                  <span class="queued-prompt" title={q.prompt}>
+                    {q.prompt}
+                  </span>
+                ) : (
+                  <span class="mono">{shortId(q.id)}</span>
+                )}
                 <button
                   type="button"
                   class="tool"

@@ -6,7 +6,7 @@ import { api } from '../../api/client';
 import type { Sensors } from '../../api/types';
 import { Heatmap } from '../../charts/heatmap';
 import { Canvas, Panel, register } from '../../charts/panel';
-import { energy, time } from '../../core/format';
+import { capital, energy, time } from '../../core/format';
 import { paced } from '../../core/frame';
 import { amountOf } from '../../core/quantity';
 import { scaleOf } from '../../core/stats';
@@ -100,7 +100,7 @@ function Warnings() {
       {sensors && <NoPower {...sensors} />}
       {list.map((w) => (
         <Notice key={w.code + w.text}>
-          <Sentence text={w.text} />
+          <Sentence text={capital(w.text)} />
         </Notice>
       ))}
     </>
@@ -108,6 +108,7 @@ function Warnings() {
 }
 
 let heatRange: [number, number] = [0, 1];
+let heatClipped = false;
 let heatRun: string | null = null;
 
 function LiveHeatmap() {
@@ -152,7 +153,13 @@ function LiveHeatmap() {
             ? { kind: 'empty', text: 'At depth off a run records no layers.' }
             : { kind: 'empty', text: 'The heatmap fills with the first token.' }
       }
-      legend={<RampKey label={g ? `Token ${g.token}` : ''} lo={text(lo)} hi={text(hi)} />}
+      legend={
+        <RampKey
+          label={g ? `Token ${g.token}` : ''}
+          lo={text(lo)}
+          hi={`${heatClipped ? '≥ ' : ''}${text(hi)}`}
+        />
+      }
       table={() => gridTable(g)}
       png={async () => (await chart.current?.png()) ?? null}
     >
@@ -183,7 +190,8 @@ function show(chart: Heatmap, g: live.LiveGrid): void {
   const id = live.run.peek()?.id ?? null;
   const scale = scaleOf(g.values);
   const e: [number, number] | null = scale && [scale.lo, scale.hi];
-  const fresh = id !== heatRun || g.token <= 1;
+  // Nor has the last heatmap of a run one to be compared with.
+  const fresh = id !== heatRun || g.token <= 1 || live.run.peek()?.state === 'ended';
   heatRun = id;
   if (e) {
     heatRange = fresh
@@ -191,6 +199,7 @@ function show(chart: Heatmap, g: live.LiveGrid): void {
       : [Math.min(e[0], heatRange[0] / FALL), Math.max(e[1], FALL * heatRange[1])];
   }
   const [lo, hi] = heatRange;
+  heatClipped = !!scale && g.values.some((v) => v > hi);
   chart.set({
     layers: Array.from({ length: g.layers }, (_, i) => i),
     components: g.components,

@@ -4,7 +4,7 @@ import { signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { follow } from '../../app';
 import { phaseLabel } from '../../charts/theme';
-import { clip, plain, time } from '../../core/format';
+import { capital, clip, plain, time } from '../../core/format';
 import { isKnown, type Quantity, quantity, text } from '../../core/quantity';
 import { energyPerToken, runEnergy } from '../../core/run_energy';
 import { Figure, PartialBadge } from '../../parts/badge';
@@ -125,7 +125,7 @@ export function NowBar() {
       )}
       {r.error && (
         <Notice bad>
-          <Sentence text={r.error} />
+          <Sentence text={capital(r.error)} />
         </Notice>
       )}
       <NowFigures />
@@ -197,11 +197,15 @@ function NowFigures() {
         }
       />
       <Figure
-        label={s ? 'Mean token' : 'Mean token so far'}
+        label="Mean token"
         of="per_token"
         value={s ? energyPerToken(s, unit.value) : provisional(perToken)}
-        sub={s ? 'of the request' : 'provisional'}
-        title="Energy over the output tokens, without loading the model."
+        sub={s ? 'of the request' : 'so far'}
+        title={
+          s
+            ? 'Energy of the request over its output tokens, without loading the model.'
+            : 'Provisional: energy of the tokens so far over their number, without loading the model.'
+        }
       />
       <Figure
         label="Tokens per second"
