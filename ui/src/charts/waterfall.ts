@@ -1,7 +1,8 @@
 // Energy per token with its 95 % interval as a whisker, anomalies marked, and the cumulative
-// energy as a line on the right-hand axis.
+// energy as a line on the right-hand axis. The scale is that of the decode tokens: the prompt, or a token
+// that the machine held up, can take a thousand times as much, and its bar is cut.
 import { energy, energyInterval, energyScale, known, time, timeScale, Z95 } from '../core/format';
-import { ticks } from '../core/stats';
+import { fenceOf, ticks } from '../core/stats';
 import { type Arrow, CanvasChart, type Rect, step } from './canvas';
 import { type Colours, hatch } from './theme';
 import type { Tip } from './tip';
@@ -17,6 +18,22 @@ export interface TokenBar {
   sd: number | null;
   cumulative: number | null;
   anomaly: string | null;
+}
+
+/** Fewer decode tokens do not say what is usual. */
+const FEW = 6;
+/** How far beyond the usual a bar must reach for the scale to end before it. */
+const FAR = 3;
+
+/** The end of the scale, and whether bars reach beyond it. */
+export function scaleEnd(bars: readonly TokenBar[]): { top: number; cut: boolean } {
+  const reach = (b: TokenBar) => (b.value ?? 0) + Z95 * Math.max(0, b.sd ?? 0);
+  const most = Math.max(1e-9, ...bars.map(reach));
+  const decode = bars.flatMap((b) => (b.phase === 'decode' && known(b.value) ? [b.value] : []));
+  const fence = decode.length >= FEW ? fenceOf(decode) : null;
+  return fence && fence.hi > 0 && most > FAR * fence.hi
+    ? { top: fence.hi, cut: true }
+    : { top: most, cut: false };
 }
 
 const LEFT = 64;
@@ -43,12 +60,9 @@ export class Waterfall extends CanvasChart<number> {
     this.bars = bars;
     this.picked = picked;
     this.inRange = inRange;
-    this.top = 1e-9;
+    this.top = scaleEnd(bars).top;
     this.sum = 0;
-    for (const b of bars) {
-      if (known(b.value)) this.top = Math.max(this.top, b.value + Z95 * Math.max(0, b.sd ?? 0));
-      if (known(b.cumulative)) this.sum = Math.max(this.sum, b.cumulative);
-    }
+    for (const b of bars) if (known(b.cumulative)) this.sum = Math.max(this.sum, b.cumulative);
     this.invalidate();
   }
 
@@ -69,7 +83,11 @@ export class Waterfall extends CanvasChart<number> {
   }
 
   private y(mj: number): number {
-    return TOP + (1 - mj / (this.top * 1.05)) * (this.height - TOP - BOTTOM);
+    return TOP + (1 - Math.min(1, mj / (this.top * 1.05))) * (this.height - TOP - BOTTOM);
+  }
+
+  private isCut(b: TokenBar): boolean {
+    return (b.value ?? 0) > this.top * 1.05;
   }
 
   private cumY(mj: number): number {
@@ -94,7 +112,8 @@ export class Waterfall extends CanvasChart<number> {
       g.fillStyle = i === this.picked ? c.accent : (c.phase[b.phase] ?? c.text3);
       const y = this.y(Math.max(0, b.value));
       g.fillRect(x, y, wide, bottom - y);
-      if (w >= 3 && known(b.sd) && b.sd > 0) {
+      if (this.isCut(b)) this.cutMark(g, c, x, wide);
+      else if (w >= 3 && known(b.sd) && b.sd > 0) {
         const m = Math.round(x + wide / 2) + 0.5;
         g.strokeStyle = c.text2;
         g.lineWidth = 1;
@@ -115,6 +134,17 @@ export class Waterfall extends CanvasChart<number> {
       }
     });
     this.cumulative(g, c);
+  }
+
+  /** A slanted gap near the top of a bar that goes on beyond the scale. */
+  private cutMark(g: CanvasRenderingContext2D, c: Colours, x: number, wide: number): void {
+    g.fillStyle = c.surface;
+    g.beginPath();
+    g.moveTo(x, TOP + 12);
+    g.lineTo(x + wide, TOP + 8);
+    g.lineTo(x + wide, TOP + 11);
+    g.lineTo(x, TOP + 15);
+    g.fill();
   }
 
   private axes(g: CanvasRenderingContext2D, c: Colours): void {

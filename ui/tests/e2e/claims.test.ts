@@ -221,6 +221,16 @@ scenarios('every claim of an analysis holds', () => {
       const text = await page.locator('main').innerText();
       expect(text).not.toMatch(/Pre-inference|Typical token|Model load|profiling cost [\d.]+ %/);
       expect(await page.getByLabel('Token', { exact: true }).count()).toBe(0);
+      // Without layers no view waits for those that will never come.
+      for (const [pane, how] of [
+        ['icicle', { net: '1' }],
+        ['treemap', { t: '0-100000' }],
+        ['map', {}],
+      ] as const) {
+        await page.goto(at(own.url, { view: 'analysis', pane, ...how }));
+        await page.locator('#pane').getByText('exec reported no layers.').waitFor();
+        await expect.poll(() => page.locator('[aria-busy=true]').count()).toBe(0);
+      }
     } finally {
       await page?.close();
       await own.close();

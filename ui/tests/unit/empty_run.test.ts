@@ -16,6 +16,10 @@ test('only a run of depth off is said to have depth off', () => {
   }
 });
 
+test('of another engine it is not said that it made no token', () => {
+  expect(noLayers(run({ engine: 'toy', level: 'coarse' }))).toBe('toy reported no layers.');
+});
+
 test('depth deep is recommended only where it would help', () => {
   expect(noOperations(run({ profiling_depth: 'module', engine: 'perjoule', level: null }))).toMatch(
     /at depth deep/,

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import type { Cube } from '../../src/api/binary.ts';
 import type { Summary, TreeNode } from '../../src/api/types.ts';
 import { amountOf, isKnown } from '../../src/core/quantity.ts';
-import { medianInterval, segments } from '../../src/views/analysis/findings.ts';
+import { medianInterval, repeat, segments } from '../../src/views/analysis/findings.ts';
 import {
   type Cubes,
   figures,
@@ -89,6 +89,27 @@ test('disturbed tokens are no hotspots: they are excluded on request', () => {
   const slowed = listed({ ...NONE, range: [from, from + length] });
   expect(slowed.calm).toBe(false);
   expect(slowed.parts.length).toBeGreaterThan(0);
+});
+
+test('the hottest components are shares of the scope, not of each other', () => {
+  const share = (r: RunRows, scope: Scope, net = false) => {
+    const h = hottestCalm(r, cubes, scope, sums(r, cubes, scope, 'energy', net), net);
+    return { whole: h.whole, parts: h.parts.reduce((a, p) => a + (p.energy ?? 0), 0) };
+  };
+  const calm = { ...rows, tokens: run.tokens.map((t) => ({ ...t, disturbed: false })) };
+  const all = share(calm, NONE);
+  expect(all.whole).toBeCloseTo(summary.total_energy_mj ?? 0, 4);
+  expect(all.parts).toBeLessThan(all.whole ?? 0); // loading belongs to no component
+  const odd = { ...rows, tokens: run.tokens.map((t, i) => ({ ...t, disturbed: i === 9 })) };
+  expect(share(odd, NONE).whole).toBeCloseTo(
+    (summary.total_energy_mj ?? 0) - (run.tokens[9].energy_mj ?? 0),
+    4,
+  );
+  expect(share(calm, { ...NONE, token: 7 }).whole).toBeCloseTo(run.tokens[7].energy_mj ?? 0, 4);
+  const net = figures(calm, NONE).net;
+  expect(share(calm, NONE, true).whole).toBeCloseTo(amountOf(net) ?? 0, 4);
+  const layer = share(calm, { ...NONE, layer: 2 });
+  expect(layer.whole).toBeCloseTo(layer.parts, 6);
 });
 
 const cellsIn = (s: Partial<Scope>) => held(sums(rows, cubes, { ...NONE, ...s }, 'energy'));
@@ -237,11 +258,22 @@ test('disturbed tokens are separate from decode', () => {
 test('what another engine did around its tokens is not called tokenization', () => {
   const label = (engine: string, tokens: typeof rows.tokens) =>
     segments({ ...summary, engine }, { ...rows, tokens }, null, false)?.find(
-      (x) => x.key === 'other',
+      (x) => x.key === 'other' || x.key === 'program',
     )?.label;
   expect(label('perjoule', rows.tokens)).toBe('Other');
   expect(label('llama.cpp', rows.tokens)).toBe('Around the tokens');
   expect(label('exec', [])).toBe('Program');
+});
+
+test('the command that repeats a run has its prompt, if it can', () => {
+  const of = (prompt: string | null) =>
+    repeat({ ...summary, prompt, model_path: '/models/a b', batch_size: 1, output_tokens: 8 }, 3);
+  expect(of("Don't stop")).toBe(
+    "perjoule run -m '/models/a b' -n 8 --repeat 3 --warmup 1 -p 'Don'\\''t stop'",
+  );
+  expect(of('1,2,3')).toMatch(/ --ids 1,2,3$/);
+  for (const other of [null, 'two\nlines', 'x'.repeat(300)])
+    expect(of(other)).toMatch(/ -f prompt\.txt$/);
 });
 
 test('the interval of a median is wide for few and narrow for many', () => {

@@ -1,5 +1,6 @@
 // Descriptions of anomalous tokens and samples.
 import type { Anomaly, TokenRow } from '../../api/types';
+import { digits } from '../../core/format';
 
 /** Descriptions of the causes reported by the server; none for an unknown cause. */
 const CAUSES: Record<string, string> = {
@@ -10,9 +11,15 @@ const CAUSES: Record<string, string> = {
   real: 'a property of the token itself',
 };
 
+/** From here on a factor tells more than a number of deviations. */
+const PLAINLY = 2;
+
 export const whyOdd = (a: Anomaly): string => {
   const cause = a.cause ? CAUSES[a.cause] : undefined;
-  return cause ? `${a.reason}; likely cause: ${cause}` : a.reason;
+  const factor = a.kind === 'token' && a.expected ? (a.value ?? 0) / a.expected : 0;
+  const reason =
+    factor >= PLAINLY ? `${digits(factor, 2)} times what the tokens around it took` : a.reason;
+  return cause ? `${reason}; likely cause: ${cause}` : reason;
 };
 
 /** Why a token is marked; null if it is not. */

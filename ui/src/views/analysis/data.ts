@@ -49,9 +49,17 @@ export function useRun(id: string) {
   const s = summary.value.data;
   const cells =
     ((s?.layers.length ?? 0) + 1) * (s?.components.length ?? 0) * (tokens.value.data?.length ?? 0);
-  const wanted = calm.value && s && s.layers.length > 0 && cells > 0 && cells <= CUBE_CELLS;
+  /** Why there are no cubes and will be none; null: they are there, or to come. */
+  const uncubed =
+    calm.value && s
+      ? cells <= 0 || !s.layers.length
+        ? 'none'
+        : cells > CUBE_CELLS
+          ? 'large'
+          : null
+      : null;
   const cubes = useResource(
-    wanted ? `cubes ${id}` : null,
+    calm.value && s && !uncubed ? `cubes ${id}` : null,
     (x) => fetchCubes(id, s?.energy_source !== 'unavailable', x),
     'drop',
   );
@@ -62,7 +70,7 @@ export function useRun(id: string) {
     const { size, net } = selection.value;
     return sums(r, c, scopeOf(selection.value), c.energy ? size : 'time', net && !!c.energy);
   });
-  return { id, summary, pipeline, power, tokens, calm, rows, cubes, inScope };
+  return { id, summary, pipeline, power, tokens, calm, rows, cubes, uncubed, inScope };
 }
 
 export const scopeOf = (s: Scope): Scope => ({

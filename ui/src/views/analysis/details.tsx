@@ -15,7 +15,7 @@ import { whyToken } from './anomalies';
 import { type RunData, scopeOf } from './data';
 import { medianInterval } from './findings';
 import { Bar, OperationsPanel, playing, togglePlay } from './heatmap';
-import { figures, hottest, hottestCalm, type RunRows, type Scope } from './scope';
+import { figures, hottest, hottestCalm, isTimed, type RunRows, type Scope } from './scope';
 
 /** Names of the parts of a scope, for its breadcrumbs. */
 function crumbs(s: Scope): { label: string; off: Partial<Scope> }[] {
@@ -116,11 +116,13 @@ export function ScopeBar({ data }: { data: RunData }) {
   );
 }
 
-/** Energy of a part of the model within the scope; its interval scales that of its class, assuming fully
- * correlated errors. */
+/** Energy of a part of the model within the scope. Its interval is known for a component over the whole run only:
+ * that of a single layer or token is much wider, and the panel of the cell has it. */
 function partFigures(data: RunData, rows: RunRows): { energy: Quantity<'mJ'>; ms: number } | null {
   const held = data.inScope.value;
   if (!held) return null;
+  const s = scopeOf(selection.value);
+  const whole = s.layer === null && s.phase === null && !isTimed(s);
   let [mj, sd, ms] = [0, 0, 0];
   let any = false;
   for (const p of hottest(held)) {
@@ -134,7 +136,10 @@ function partFigures(data: RunData, rows: RunRows): { energy: Quantity<'mJ'>; ms
   }
   const energyKnown = any && hottest(held).some((p) => p.energy !== null);
   return {
-    energy: quantity('mJ', energyKnown ? mj : null, rows.source, { sd, missing: rows.missing }),
+    energy: quantity('mJ', energyKnown ? mj : null, rows.source, {
+      sd: whole ? sd : null,
+      missing: rows.missing,
+    }),
     ms,
   };
 }
@@ -294,6 +299,13 @@ function ScopeFigures(props: {
 const meanToken = (f: ReturnType<typeof figures>, part: Quantity<'mJ'> | null): number | null =>
   part ? (isKnown(part) ? part.value / f.tokens : null) : f.mean;
 
+/** Explains the column of shares. */
+const shareOf = (timed: boolean, calm: boolean): Explanation => ({
+  title: 'Share of the scope',
+  text: `${timed ? 'Time' : 'Energy'} of the component over that of the scope (the whole run, unless narrowed)${calm ? ', both without disturbed tokens' : ''}. Loading the model and what no component did is the rest.`,
+  term: 'share',
+});
+
 const SHOWN = 8;
 
 function HottestList({ data }: { data: RunData }) {
@@ -303,17 +315,20 @@ function HottestList({ data }: { data: RunData }) {
   // A stall is no hotspot.
   const rows = data.rows.value;
   const cubes = data.cubes.value.data;
-  const { parts: list, calm } = useMemo(
+  const {
+    parts: list,
+    calm,
+    whole,
+  } = useMemo(
     () =>
       held && rows && cubes
         ? hottestCalm(rows, cubes, scopeOf(s), held, s.net && cubes.energy !== null)
-        : { parts: [], calm: false },
+        : { parts: [], calm: false, whole: null },
     [held],
   );
   if (!list.length || s.component !== null) return null;
   const timed = !list.some((p) => p.energy !== null);
   const of = (p: (typeof list)[number]) => (timed ? p.ms : (p.energy ?? 0));
-  const whole = list.reduce((a, p) => a + Math.max(0, of(p)), 0) || 1;
   return (
     <table class="ops hottest" aria-label="Hottest components">
       <thead>
@@ -331,7 +346,7 @@ function HottestList({ data }: { data: RunData }) {
             <Explain of={timed ? HELP.time : HELP.energy}>{timed ? 'Time' : 'Energy'}</Explain>
           </th>
           <th scope="col" class="num">
-            <Explain of="share">Share</Explain>
+            <Explain of={shareOf(timed, calm)}>Share</Explain>
           </th>
         </tr>
       </thead>
@@ -348,7 +363,7 @@ function HottestList({ data }: { data: RunData }) {
               />
             </td>
             <td class="num">{timed ? time(p.ms) : energy(p.energy, unit.value)}</td>
-            <td class="num">{percent(of(p) / whole)}</td>
+            <td class="num">{percent(whole && of(p) / whole)}</td>
           </tr>
         ))}
       </tbody>

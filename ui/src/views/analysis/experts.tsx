@@ -67,7 +67,7 @@ export function ExpertsPane({ data }: { data: RunData }) {
       </dl>
       {list.length > 0 && scale ? (
         <Canvas
-          class="h-map"
+          class="h-map below-facts"
           name="experts"
           label={`Load of ${experts} experts in ${list.length} layers over the run.`}
           make={(host) => new Heatmap(host)}

@@ -16,6 +16,7 @@ export type SegmentKey =
   | 'decode'
   | 'disturbed'
   | 'idle'
+  | 'program'
   | 'other';
 
 export interface Segment {
@@ -125,7 +126,7 @@ export function segments(
     null,
   );
   const rest = outsideTokens(s, rows);
-  add('other', rest.label, pre - load + phase('post_inference'), rest.help, null);
+  add(rest.key, rest.label, pre - load + phase('post_inference'), rest.help, null);
   const held = list.reduce((a, x) => a + x.mj, 0);
   const idle = total - held;
   const help = net
@@ -143,12 +144,23 @@ export function segments(
 }
 
 /** What pre- and post-inference hold besides the model load: known of the own engine, not of others. */
-function outsideTokens(s: Summary, rows: RunRows): { label: string; help: string } {
+function outsideTokens(
+  s: Summary,
+  rows: RunRows,
+): { key: 'other' | 'program'; label: string; help: string } {
   if (!s.engine || s.engine === 'perjoule')
-    return { label: 'Other', help: 'Tokenization, cache set-up, clean-up.' };
+    return { key: 'other', label: 'Other', help: 'Tokenization, cache set-up, clean-up.' };
   return rows.tokens.length
-    ? { label: 'Around the tokens', help: 'Before the prompt and after the last token.' }
-    : { label: 'Program', help: 'It reported no phases, so that its energy is one piece.' };
+    ? {
+        key: 'other',
+        label: 'Around the tokens',
+        help: 'Before the prompt and after the last token.',
+      }
+    : {
+        key: 'program',
+        label: 'Program',
+        help: 'It reported no phases, so that its energy is one piece.',
+      };
 }
 
 /** The 95 % interval of a median by order statistics; null below six values. */
@@ -181,6 +193,26 @@ export interface Finding {
 
 const share = (part: number, of: number): string => percent(part / of);
 
+/** A word for a shell. */
+const quoted = (word: string): string =>
+  /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+
+const LONGEST_PROMPT = 200;
+
+/** The command that repeats the run, warm. Prompts that are long, private or of several lines are put into a
+ * file by the user. */
+export function repeat(s: Summary, times: number): string {
+  const n = s.output_tokens ? ` -n ${Math.ceil(s.output_tokens / Math.max(1, s.batch_size))}` : '';
+  const { prompt } = s;
+  const how =
+    !prompt || prompt.length > LONGEST_PROMPT || /\p{Cc}/u.test(prompt)
+      ? '-f prompt.txt'
+      : /^\d+(,\d+)+$/.test(prompt)
+        ? `--ids ${prompt}`
+        : `-p ${quoted(prompt)}`;
+  return `perjoule run -m ${quoted(s.model_path ?? s.model_name ?? 'MODEL')}${n} --repeat ${times} --warmup 1 ${how}`;
+}
+
 /** The page's own rules, for servers without advice. */
 export function findings(s: Summary, list: Segment[]): Finding[] {
   const total = s.total_energy_mj ?? 0;
@@ -195,7 +227,7 @@ export function findings(s: Summary, list: Segment[]): Finding[] {
       title: `Loading the model took ${share(load, total)} of the energy`,
       evidence: 'It is paid once for each start, however many tokens follow.',
       saving: `${share(load, total)} of every further run`,
-      command: `perjoule run -m ${model} --repeat 5 "…"`,
+      command: repeat(s, 5),
       weight: load,
       scope: { phase: 'pre_inference' },
     });
@@ -206,7 +238,7 @@ export function findings(s: Summary, list: Segment[]): Finding[] {
       evidence:
         'Their steps took over 3 times as long as their neighbours without more work: another program was running.',
       saving: null,
-      command: `perjoule run -m ${model} --repeat 3 --warmup 1 "…"`,
+      command: repeat(s, 3),
       weight: disturbed,
       scope: null,
     });

@@ -334,9 +334,22 @@ const AGGREGATE_LABEL = { sum: 'sum over', mean: 'mean of', median: 'median of' 
 
 /** Why there are no layers: the run may have failed before the first token, or have depth off. */
 export function noLayers(s: Summary | null): string {
+  if (s?.level && s.engine !== 'perjoule')
+    return `${s.engine ?? 'This engine'} reported no layers.`;
   if (s && s.profiling_depth !== 'off')
     return `This run recorded no layers: it ${s.status === 'completed' ? 'made no token' : `${s.status === 'failed' ? 'failed' : 'ended'} before its first token`}.`;
   return 'This run recorded no layers (depth off).';
+}
+
+/** Of what is summed from the cubes, which a run without layers does not have. */
+export function cubesState(data: RunData, empty: () => string | null = () => null): PanelState {
+  if (data.uncubed === 'none') return { kind: 'empty', text: noLayers(data.summary.value.data) };
+  if (data.uncubed === 'large')
+    return {
+      kind: 'empty',
+      text: 'This run has too many tokens to be narrowed here; without a scope its whole is shown.',
+    };
+  return stateOf(data.cubes, empty);
 }
 
 /** Why there are no operations; another engine's runs have them only if it reports them. */

@@ -302,17 +302,39 @@ export function hottest(m: Sums): PartSum[] {
 
 const ADDS = 1e-9;
 
+export interface Hottest {
+  parts: PartSum[];
+  /** The parts and `whole` leave disturbed tokens out. */
+  calm: boolean;
+  /** What the scope holds (mJ; ms without energy), of which the parts are shares: more than their sum, because
+   * loading and what no component did belong to it too. */
+  whole: number | null;
+}
+
 /** Without the tokens that other programs slowed, where there are several tokens and some of them were not slowed. */
-export function hottestCalm(
-  rows: RunRows,
-  cubes: Cubes,
-  s: Scope,
-  m: Sums,
-  net: boolean,
-): { parts: PartSum[]; calm: boolean } {
+export function hottestCalm(rows: RunRows, cubes: Cubes, s: Scope, m: Sums, net: boolean): Hottest {
   const odd = s.token === null && rows.tokens.some((t) => t.disturbed);
-  const parts = odd ? hottest(sums(rows, cubes, s, m.metric, net, true)) : [];
-  return parts.length ? { parts, calm: true } : { parts: hottest(m), calm: false };
+  const quiet = odd ? hottest(sums(rows, cubes, s, m.metric, net, true)) : [];
+  const calm = quiet.length > 0;
+  const parts = calm ? quiet : hottest(m);
+  const timed = !parts.some((p) => p.energy !== null);
+  // A phase outside the scope has no energy, as opposed to an unavailable one.
+  const held = m.phases.flatMap((p) => (p.ms > 0 ? [timed ? p.ms : p.energy] : []));
+  if (m.partial || held.some((v) => v === null)) {
+    const sum = parts.reduce((a, p) => a + Math.max(0, timed ? p.ms : (p.energy ?? 0)), 0);
+    return { parts, calm, whole: sum > 0 ? sum : null };
+  }
+  let whole = held.reduce<number>((a, v) => a + (v ?? 0), 0);
+  if (calm) {
+    const w = weigh(rows, s);
+    rows.tokens.forEach((t, i) => {
+      if (!t.disturbed) return;
+      const ofStep = t.step === null ? 1 : (t.share ?? 1);
+      const value = timed ? ofStep * t.duration_ms : net ? t.net_energy_mj : t.energy_mj;
+      whole -= w[i] * (value ?? 0);
+    });
+  }
+  return { parts, calm, whole: whole > 0 ? whole : null };
 }
 
 /** The sums as a tree: run, phase, (layer,) component. With `merged`, components are summed over all layers,

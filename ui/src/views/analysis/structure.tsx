@@ -16,6 +16,7 @@ import { hasSelection, select, selection } from '../../state/selection';
 import { dark, unit } from '../../state/settings';
 import type { RunData } from './data';
 import { flows, sankeyPng, sankeyRows } from './flows';
+import { cubesState } from './heatmap';
 import { isTimed, mergeLayers, type Scope, tree, within } from './scope';
 
 /** Icicle and treemap zoom to a phase and what lies in it; any other part of the model is cut out instead. */
@@ -91,7 +92,7 @@ function useTree(data: RunData) {
         return none ? { kind: 'empty', text: none } : { kind: 'ready' };
       })()
     : narrow
-      ? stateOf(data.cubes)
+      ? cubesState(data)
       : there
         ? stateOf(res)
         : { kind: 'loading' };

@@ -1,10 +1,11 @@
 // Tokens of the scope: distribution of their energy, individual tokens, and token × layer.
 import { useMemo, useRef } from 'preact/hooks';
+import type { Anomaly } from '../../api/types';
 import { Heatmap } from '../../charts/heatmap';
 import { Histogram } from '../../charts/histogram';
 import { Canvas, Legend, Panel } from '../../charts/panel';
 import { colours, phaseLabel } from '../../charts/theme';
-import { type TokenBar, Waterfall } from '../../charts/waterfall';
+import { scaleEnd, type TokenBar, Waterfall } from '../../charts/waterfall';
 import { energy, known, plain, power, time } from '../../core/format';
 import { fenceOf } from '../../core/stats';
 import { RampKey } from '../../parts/ramp_key';
@@ -13,7 +14,7 @@ import { at, select, selection } from '../../state/selection';
 import { dark, unit } from '../../state/settings';
 import { whyOdd } from './anomalies';
 import { type RunData, scopeOf } from './data';
-import { noLayers } from './heatmap';
+import { cubesState } from './heatmap';
 import { tokenLayers, weigh } from './scope';
 
 export function TokensPane({ data }: { data: RunData }) {
@@ -123,6 +124,7 @@ function WaterfallPanel({ data }: { data: RunData }) {
   dark.value;
   const c = colours();
   const decode = bars.filter((b) => b.phase === 'decode' && known(b.value));
+  const cut = useMemo(() => scaleEnd(bars).cut, [bars]);
   const dearest = decode.reduce<TokenBar | null>(
     (a, b) => (!a || (b.value ?? 0) > (a.value ?? 0) ? b : a),
     null,
@@ -137,11 +139,7 @@ function WaterfallPanel({ data }: { data: RunData }) {
         unit: timed ? 'ms' : 'mJ',
         term: 'per_token',
       }}
-      note={
-        timed
-          ? 'Time of each token, as energy is unavailable; the line is the sum so far (right scale).'
-          : 'Energy of each token with its 95 % interval; the line is the sum so far (right scale).'
-      }
+      note={`${timed ? 'Time of each token, as energy is unavailable' : 'Energy of each token with its 95 % interval'}; the line is the sum so far (right scale).${cut ? ' Bars with a gap go on beyond the scale.' : ''}`}
       state={stateOf(data.tokens, (t) => (t.length === 0 ? 'This run made no tokens.' : null))}
       legend={
         <>
@@ -178,7 +176,7 @@ function WaterfallPanel({ data }: { data: RunData }) {
           b.start,
           b.duration,
           ...(timed ? [null, null, null] : [b.value, b.sd, b.cumulative]),
-          b.anomaly,
+          b.anomaly ?? '',
         ]),
       })}
       png={async () => (await chart.current?.png()) ?? null}
@@ -235,11 +233,7 @@ export function MapPane({ data }: { data: RunData }) {
       class="bare"
       title="Tokens and layers"
       note={`${timed ? 'Time' : 'Energy'} of each layer at each token${s.component ? `, of ${s.component}` : ''}. Click a cell to narrow to it.`}
-      state={
-        data.summary.value.data?.layers.length === 0
-          ? { kind: 'empty', text: noLayers(data.summary.value.data) }
-          : stateOf(data.cubes, () => (grid?.tokens.length ? null : 'No token lies in the scope.'))
-      }
+      state={cubesState(data, () => (grid?.tokens.length ? null : 'No token lies in the scope.'))}
       legend={
         fence && (
           <RampKey
@@ -296,6 +290,10 @@ export function MapPane({ data }: { data: RunData }) {
   );
 }
 
+/** A token can be odd in its power while it took as much as others. */
+const alike = (a: Anomaly): boolean =>
+  a.value !== null && a.expected !== null && Math.abs(a.value - a.expected) < 0.05 * a.expected;
+
 /** The highest values; the table and the CSV have all. */
 const ANOMALIES = 8;
 
@@ -313,13 +311,13 @@ export function AnomalyPanel({ data }: { data: RunData }) {
         columns: ['kind', 'token', 't_ms', 'value', 'expected', 'score', 'reason', 'cause'],
         rows: list.map((a) => [
           a.kind,
-          a.token,
+          a.token ?? '',
           a.t_ms,
           a.value,
           a.expected,
           a.score,
           a.reason,
-          a.cause ?? null,
+          a.cause ?? '',
         ]),
       })}
     >
@@ -343,6 +341,7 @@ export function AnomalyPanel({ data }: { data: RunData }) {
                   {' '}
                   {a.kind === 'token' ? energy(a.value, unit.value) : power(a.value)}
                   {a.expected !== null &&
+                    !alike(a) &&
                     `, expected ${a.kind === 'token' ? energy(a.expected, unit.value) : power(a.expected)}`}
                 </span>
                 <br />

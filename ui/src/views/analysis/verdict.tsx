@@ -53,6 +53,7 @@ function colourOf(key: SegmentKey): string {
   const c = colours();
   switch (key) {
     case 'load':
+    case 'program': // as the timeline has it, where it is the phase before the (missing) prompt
       return c.phase.pre_inference;
     case 'prefill':
       return c.phase.prefill;
