@@ -149,6 +149,8 @@ describe.skipIf(why)('experiments', () => {
     await visit({});
     await page.getByRole('button', { name: 'New experiment' }).click();
     const form = page.getByRole('form', { name: 'New experiment' });
+    // Under the name of one that is there it would go on with that.
+    expect(await form.getByLabel('Name', { exact: true }).inputValue()).toBe('sweep-2');
     await form.getByLabel('Name').fill('from the page');
     for (const w of ['bf16', 'q8_0']) await form.getByLabel(w, { exact: true }).check();
     await form.getByLabel('Batch sizes').fill('1, two');

@@ -114,6 +114,27 @@ describe('the verdict of an experiment', () => {
     expect(text).toContain('200 ± 20 mJ');
     expect(text).toContain('not distinguishable');
   });
+  test('an interval without 1 is not called indistinguishable, but what chance makes of many cells', () => {
+    const text = verdict(
+      experiment({
+        optimum: { cell: 1, name: 'cell 1', joules_per_token: 0.2, token_latency_ms: 2 },
+        comparisons: [
+          {
+            a: 0,
+            b: 1,
+            ratio: 0.35,
+            ratio_lo: 0.2,
+            ratio_hi: 0.6,
+            method: 'paired_log',
+            p_adjusted: 0.052,
+            different: false,
+          },
+        ],
+      }),
+    ).join(' ');
+    expect(text).toMatch(/0\.350 times .* not told from chance .*p 0\.052 after correction/);
+    expect(text).not.toContain('not distinguishable');
+  });
   test('without energy there is no optimum and no figure', () => {
     const text = verdict(
       experiment({ optimum: null, cells: cells.map((c) => ({ ...c, joules_per_token: null })) }),

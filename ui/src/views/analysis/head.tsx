@@ -30,8 +30,9 @@ import { OriginBadges, PartialBadge, SourceBadge, StatusBadge } from '../../part
 import { Explain } from '../../parts/explain';
 import { ExportMenu } from '../../parts/export';
 import { Icon } from '../../parts/icon';
-import { Notice, Sentence } from '../../parts/notice';
+import { Notice } from '../../parts/notice';
 import { Rates } from '../../parts/rates';
+import { Remarks } from '../../parts/remarks';
 import { finished } from '../../state/live';
 import { stateOf, useResource } from '../../state/resource';
 import { COMPARED, go, href, type Selection, select, selection } from '../../state/selection';
@@ -147,34 +148,6 @@ function Facts({ s }: { s: Summary }) {
           {t}
         </span>
       ))}
-    </>
-  );
-}
-
-/** Caveats about the figures. */
-function Remarks({ s }: { s: Summary }) {
-  return (
-    <>
-      {s.warnings
-        .filter((w) => w.code !== 'run_failed') // its text is `failure`
-        .map((w) => (
-          <Notice key={w.code + w.text}>
-            <Sentence text={w.text} />
-          </Notice>
-        ))}
-      {s.energy_source === 'unavailable' &&
-        s.unavailable_reason !== 'below_resolution' &&
-        s.warnings.length === 0 && (
-          <Notice>
-            <Sentence text="Energy is unavailable in this run: no power source was read. Timing and statistics are complete. `perjoule sensors` says what this machine has and how to allow it." />
-          </Notice>
-        )}
-      {s.status !== 'completed' && s.status !== 'running' && (
-        <Notice>
-          This run {s.status === 'failed' ? 'failed' : `was ${s.status}`}
-          {s.failure ? `: ${s.failure}` : ''}. What had been recorded up to then is shown.
-        </Notice>
-      )}
     </>
   );
 }

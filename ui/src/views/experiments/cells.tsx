@@ -19,6 +19,7 @@ interface Column {
   help?: string;
   term?: Term;
   value: (d: Experiment, c: ExperimentCell) => number | null;
+  /** After a line break what is less important, in small print. */
   show: (d: Experiment, c: ExperimentCell) => string;
   wide?: boolean;
 }
@@ -58,7 +59,7 @@ const COLUMNS: Column[] = [
       if (c.cell === 0) return '1';
       if (!x || !known(x.ratio)) return 'unavailable';
       return known(x.ratio_lo) && known(x.ratio_hi)
-        ? `${plain(x.ratio)} (${plain(x.ratio_lo)} to ${plain(x.ratio_hi)})`
+        ? `${plain(x.ratio)}\n${plain(x.ratio_lo)} to ${plain(x.ratio_hi)}`
         : plain(x.ratio);
     },
   },
@@ -119,7 +120,7 @@ const COLUMNS: Column[] = [
     label: 'Context',
     help: 'Share of the context of the model that the longest sequence takes, and the size of its keys and values.',
     value: (_, c) => c.context_share ?? null,
-    show: (_, c) => `${percent(c.context_share)}, ${plain(c.kv_megabytes)} MB`,
+    show: (_, c) => `${percent(c.context_share)}\n${plain(c.kv_megabytes)} MB`,
     wide: true,
   },
   {
@@ -164,7 +165,7 @@ export function CellsPanel({ d }: { d: Experiment }) {
     <Panel title="Cells" table={() => tableOf(d)}>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a scrolling region must be reachable by keyboard */}
       <section class="scroll-x" tabIndex={0} aria-label="Cells, table">
-        <table class="ops cells">
+        <table class="ops cells reflow">
           <thead>
             <tr>
               {columns.map((c) => (
@@ -233,10 +234,20 @@ function Cell({ d, c, x, knee }: { d: Experiment; c: ExperimentCell; x: Column; 
       </th>
     );
   const text = x.show(d, c);
+  const [figure, small] = text.split('\n');
   const strong = x.key === 'ratio' && against(d, c.cell)?.different;
   return (
-    <td class={`num ${x.wide ? 'wide' : ''} ${text === 'unavailable' ? 'na hatched' : ''}`}>
-      {strong ? <strong>{text}</strong> : text}
+    <td
+      class={`num ${x.wide ? 'wide' : ''} ${text === 'unavailable' ? 'na hatched' : ''}`}
+      data-label={x.label}
+    >
+      {strong ? <strong>{figure}</strong> : figure}
+      {small && (
+        <>
+          <br />
+          <span class="note">{small}</span>
+        </>
+      )}
     </td>
   );
 }

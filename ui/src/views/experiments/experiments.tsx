@@ -62,6 +62,7 @@ export function ExperimentsView() {
       {selection.value.whatIf && <WhatIfPanel ask={selection.value.whatIf} />}
       {starting.value && (
         <PlanForm
+          taken={(all ?? []).map((e) => e.name)}
           onBegun={(begun) => {
             starting.value = false;
             asked.value++;
@@ -320,10 +321,16 @@ export function verdict(d: Experiment): string[] {
         known(x.ratio_lo) && known(x.ratio_hi)
           ? ` (95 %: ${plain(x.ratio_lo)} to ${plain(x.ratio_hi)})`
           : '';
+      // The interval is that of this pair alone; with many cells some pair differs by chance.
+      const alone = known(x.ratio_lo) && known(x.ratio_hi) && (x.ratio_hi < 1 || x.ratio_lo > 1);
+      const first = d.cells[0].name;
+      const than = `${plain(x.ratio)} times the energy of ${first}${range}`;
       out.push(
         x.different
-          ? `That is ${plain(x.ratio)} times the energy of ${d.cells[0].name}${range}.`
-          : `It is not distinguishable from ${d.cells[0].name}: ratio ${plain(x.ratio)}${range}. More repeats would tell.`,
+          ? `That is ${than}.`
+          : alone
+            ? `That is ${than}, but not told from chance among ${d.comparisons.length} comparisons${known(x.p_adjusted) ? ` (p ${plain(x.p_adjusted, 2)} after correction)` : ''}. More repeats would tell.`
+            : `It is not distinguishable from ${first}: ratio ${plain(x.ratio)}${range}. More repeats would tell.`,
       );
     }
   }

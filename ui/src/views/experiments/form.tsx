@@ -1,8 +1,9 @@
 // The plan of a new experiment: lists of settings whose every combination is run.
 import { signal } from '@preact/signals';
+import { useEffect } from 'preact/hooks';
 import { api } from '../../api/client';
 import type { Plan } from '../../api/types';
-import { count } from '../../core/format';
+import { capital, count } from '../../core/format';
 import { Icon } from '../../parts/icon';
 import { Notice, Sentence } from '../../parts/notice';
 import { useResource } from '../../state/resource';
@@ -85,7 +86,17 @@ export const cellsOf = (p: Plan): number =>
     1,
   );
 
-export function PlanForm({ onBegun }: { onBegun: (name: string) => void }) {
+/** The name, with a number where it is taken: one that has begun goes on instead of starting anew. */
+export function freeName(name: string, taken: readonly string[]): string {
+  const stem = name.replace(/-\d+$/, '');
+  let free = name;
+  for (let i = 2; taken.includes(free); i++) free = `${stem}-${i}`;
+  return free;
+}
+
+export function PlanForm(props: { taken: readonly string[]; onBegun: (name: string) => void }) {
+  const { taken, onBegun } = props;
+  useEffect(() => put('name', freeName(form.peek().name, taken)), []);
   const found = useResource('models of a plan', (s) => api.models(s));
   const plan = planOf();
   const cells = typeof plan === 'string' ? 0 : cellsOf(plan);
@@ -96,7 +107,7 @@ export function PlanForm({ onBegun }: { onBegun: (name: string) => void }) {
     try {
       onBegun(await api.beginExperiment(plan));
     } catch (e) {
-      error.value = e instanceof Error ? e.message : String(e);
+      error.value = capital(e instanceof Error ? e.message : String(e));
     }
     sending.value = false;
   };

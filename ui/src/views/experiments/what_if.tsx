@@ -164,23 +164,21 @@ function byRefusal(list: Prediction[]): Prediction[][] {
 
 function Answers({ list }: { list: Prediction[] }) {
   const first = list[0];
-  const perToken = (p: Prediction, v: Num): Num =>
-    known(v) && known(p.joules) && known(p.joules_per_token) && p.joules > 0
-      ? (v / p.joules) * p.joules_per_token
-      : null;
+  const head = (i: number) => {
+    const [label] = HEADS[i];
+    return label === 'Against batch' ? `${label} ${first?.batch}` : label;
+  };
   return (
     <div class="scroll-x">
-      <table class="ops" aria-label="Predictions by batch">
+      <table class="ops reflow" aria-label="Predictions by batch">
         <thead>
           <tr>
             <th scope="col">
               <Explain of="predicted">Batch</Explain>
             </th>
-            {HEADS.map(([label, help]) => (
+            {HEADS.map(([label, help], i) => (
               <th scope="col" class="num" key={label}>
-                <Explain of={help}>
-                  {label === 'Against batch' ? `${label} ${first?.batch}` : label}
-                </Explain>
+                <Explain of={help}>{head(i)}</Explain>
               </th>
             ))}
           </tr>
@@ -197,13 +195,11 @@ function Answers({ list }: { list: Prediction[] }) {
             ) : (
               <tr key={p.batch}>
                 <th scope="row">{p.batch}</th>
-                <td class="num">{joules(p.joules_per_token)}</td>
-                <td class="num muted">
-                  {joules(perToken(p, p.joules_lo))} to {joules(perToken(p, p.joules_hi))}
-                </td>
-                <td class="num">{saved(p, first)}</td>
-                <td class="num">{joules(p.joules)}</td>
-                <td class="num">{seconds(p.seconds)}</td>
+                {figuresOf(p, first).map((text, i) => (
+                  <td class={`num ${i === 1 ? 'muted' : ''}`} data-label={head(i)} key={head(i)}>
+                    {text}
+                  </td>
+                ))}
               </tr>
             ),
           )}
@@ -218,6 +214,21 @@ function Answers({ list }: { list: Prediction[] }) {
     </div>
   );
 }
+
+/** An end of the interval of the request, per token. */
+const perToken = (p: Prediction, v: Num): Num =>
+  known(v) && known(p.joules) && known(p.joules_per_token) && p.joules > 0
+    ? (v / p.joules) * p.joules_per_token
+    : null;
+
+/** In the order of `HEADS`. */
+const figuresOf = (p: Prediction, first: Prediction | null): string[] => [
+  joules(p.joules_per_token),
+  `${joules(perToken(p, p.joules_lo))} to ${joules(perToken(p, p.joules_hi))}`,
+  first ? saved(p, first) : '–',
+  joules(p.joules),
+  seconds(p.seconds),
+];
 
 /** A batch size's saving per token relative to the first. */
 function saved(p: Prediction, first: Prediction): string {

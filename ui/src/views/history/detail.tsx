@@ -29,8 +29,8 @@ import { OriginBadges, PartialBadge, SourceBadge, StatusBadge } from '../../part
 import { Explain, type Explanation } from '../../parts/explain';
 import { ExportMenu } from '../../parts/export';
 import { Icon } from '../../parts/icon';
-import { Notice, Sentence } from '../../parts/notice';
 import { Rates } from '../../parts/rates';
+import { Remarks } from '../../parts/remarks';
 import { stateOf, useResource } from '../../state/resource';
 import { href, rates, select } from '../../state/selection';
 import { unit } from '../../state/settings';
@@ -80,11 +80,7 @@ export function RunDetailPanel({
               <Icon name="trash" /> Delete
             </button>
           </div>
-          {d.warnings.map((w) => (
-            <Notice key={w.code + w.text}>
-              <Sentence text={w.text} />
-            </Notice>
-          ))}
+          <Remarks s={d} />
           <h2>Prompt</h2>
           <p class="text-block">{promptOf(d) || 'No prompt was recorded.'}</p>
           {d.output_text && (
