@@ -111,7 +111,9 @@ export class Points extends CanvasChart<number> {
     for (const t of xs) {
       const x = Math.round(this.x(t)) + 0.5;
       stroke(g, x, TOP, x, bottom);
-      g.fillText(m.x.show(t), x, bottom + 10);
+      const label = m.x.show(t);
+      const half = g.measureText(label).width / 2;
+      g.fillText(label, Math.min(x, this.width - half), bottom + 10);
     }
     g.textAlign = 'right';
     for (const t of ys) {

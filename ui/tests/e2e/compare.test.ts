@@ -1,5 +1,6 @@
 // Compare: runs side by side, and which conclusions are shown.
 import { expect, test } from 'vitest';
+import { at } from './browser.ts';
 import { button, page, panel, query, runs, scenarios, target, urlHas, visit } from './stage.ts';
 import { FIXTURE, generate } from './target.ts';
 
@@ -104,6 +105,27 @@ scenarios('Compare', () => {
     ).toContain('Sides');
   });
 
+  test.skipIf(FIXTURE)('prompts given as token ids are as narrow as a phone', async () => {
+    const prompt_ids = Array.from({ length: 60 }, (_, i) => 300 + i);
+    const ids: string[] = [];
+    for (const dtype of ['bf16', 'q8_0'])
+      ids.push((await generate(target.url, { prompt_ids, dtype, max_length: 8 })).run_id);
+    const wide = () => page.evaluate(() => document.documentElement.scrollWidth);
+    await visit({ view: 'compare' }, { width: 390, height: 844 });
+    await page.locator('.choice', { hasText: '60 token ids' }).first().waitFor();
+    expect(await wide()).toBeLessThanOrEqual(390);
+    await page.goto(at(target.url, { view: 'compare', ids: `${ids[0]},${runs[0]}` }));
+    const settings = panel('Settings that differ');
+    await settings.getByText(/^token ids 300,301/).waitFor();
+    expect(await wide()).toBeLessThanOrEqual(390);
+    const table = settings.locator('table');
+    const [inner, outer] = await table.evaluate((t) => [
+      t.scrollWidth,
+      (t.parentElement as HTMLElement).clientWidth,
+    ]);
+    expect(inner).toBeLessThanOrEqual(outer);
+  });
+
   test('groups of runs are compared by any setting, with one verdict', async () => {
     await visit({ view: 'compare' });
     await page.getByLabel('Group runs by').selectOption('tag');
@@ -112,6 +134,11 @@ scenarios('Compare', () => {
     await panel('Groups').getByText('pair').first().waitFor();
     await page.getByRole('region', { name: 'Verdict' }).waitFor();
     await panel('Ratios').waitFor();
+    // What differs comes first, as it does for two runs.
+    const titles = await page
+      .locator('section.panel')
+      .evaluateAll((l) => l.map((e) => e.getAttribute('aria-label')));
+    expect(titles.indexOf('Settings that differ')).toBeLessThan(titles.indexOf('Verdict'));
   });
 
   test.skipIf(FIXTURE)(

@@ -6,7 +6,7 @@ import { known } from '../../core/format';
 import { stateOf, useResource } from '../../state/resource';
 import { select, selection } from '../../state/selection';
 import { TestsPanel } from './differences';
-import { Metric, show } from './metric_text';
+import { Metric, showWithin } from './metric_text';
 import { RatiosPanel } from './ratios';
 import { StepsPanel } from './steps';
 import { SettingsPanel, VerdictPanel } from './verdict';
@@ -88,8 +88,8 @@ export function GroupComparison() {
     );
   return (
     <>
-      <VerdictPanel d={d} />
       <SettingsPanel d={d} />
+      <VerdictPanel d={d} />
       <div class="grid">
         <SidesPanel d={d} />
         <RatiosPanel d={d} />
@@ -100,6 +100,12 @@ export function GroupComparison() {
       ))}
     </>
   );
+}
+
+/** Of the 95 % interval of a group's mean; null for a group of one run. */
+function halfWidth(m: Compare['metrics'][number], i: number): number | null {
+  const [lo, hi] = [m.lo?.[i], m.hi?.[i]];
+  return known(lo) && known(hi) && (m.n?.[i] ?? 0) > 1 ? (hi - lo) / 2 : null;
 }
 
 function SidesPanel({ d }: { d: Compare }) {
@@ -114,7 +120,7 @@ function SidesPanel({ d }: { d: Compare }) {
       })}
     >
       <div class="scroll-x">
-        <table class="ops compare-table">
+        <table class="ops compare-table reflow">
           <thead>
             <tr>
               <th scope="col">Metric</th>
@@ -132,14 +138,12 @@ function SidesPanel({ d }: { d: Compare }) {
                   <Metric of={m.metric} />
                 </th>
                 {m.values.map((v, i) => (
-                  <td key={d.sides[i].name} class={`num ${known(v) ? '' : 'na hatched'}`}>
-                    {show(v, m.unit)}
-                    {known(m.lo?.[i]) && known(m.hi?.[i]) && known(v) && (m.n?.[i] ?? 0) > 1 && (
-                      <small class="muted">
-                        {' '}
-                        ± {show(((m.hi?.[i] ?? 0) - (m.lo?.[i] ?? 0)) / 2, m.unit)}
-                      </small>
-                    )}
+                  <td
+                    key={d.sides[i].name}
+                    class={`num ${known(v) ? '' : 'na hatched'}`}
+                    data-label={d.sides[i].name}
+                  >
+                    {showWithin(v, halfWidth(m, i), m.unit)}
                   </td>
                 ))}
               </tr>

@@ -1,5 +1,17 @@
 // Names, values and differences of metrics as the tables of the view write them.
-import { digits, energy, known, plain, power, time } from '../../core/format';
+import {
+  digits,
+  energy,
+  energyInterval,
+  known,
+  pair,
+  plain,
+  power,
+  powerScale,
+  time,
+  timeScale,
+  Z95,
+} from '../../core/format';
 import type { Term } from '../../core/glossary';
 import { Explain } from '../../parts/explain';
 import { unit } from '../../state/settings';
@@ -107,6 +119,23 @@ export function show(v: number | null, u: string): string {
   }
   const text = Number.isInteger(v) ? v.toLocaleString('en-US') : plain(v);
   return `${text} ${UNIT[u] ?? u}`.trimEnd();
+}
+
+/** A figure with the half width of its 95 % interval, both with the digits that the half width deserves. */
+export function showWithin(v: number | null, half: number | null, u: string): string {
+  if (!known(v) || !known(half)) return show(v, u);
+  if (u === 'J' || u === 'mJ') {
+    const mj = u === 'J' ? 1000 : 1;
+    return energyInterval(v * mj, (half * mj) / Z95, unit.value);
+  }
+  const most = Math.max(Math.abs(v), half);
+  const scale =
+    u === 'ms'
+      ? timeScale(most)
+      : u === 'mW'
+        ? powerScale(most)
+        : { factor: 1, unit: UNIT[u] ?? u };
+  return `${pair(v * scale.factor, half * scale.factor)} ${scale.unit}`.trimEnd();
 }
 
 export const signed = (v: number, u: string): string =>

@@ -1,7 +1,8 @@
 // The result of a comparison: which settings differ, what limits it, and one sentence per pair.
+import { Fragment } from 'preact';
 import type { Compare } from '../../api/types';
 import { Panel } from '../../charts/panel';
-import { known, percent, plain } from '../../core/format';
+import { capital, clip, known, percent, plain } from '../../core/format';
 import { Icon } from '../../parts/icon';
 import { Notice, Sentence } from '../../parts/notice';
 import { Side } from './letters';
@@ -19,6 +20,13 @@ const word = (setting: string): string => {
   return text[0].toUpperCase() + text.slice(1);
 };
 
+/** Longer values, such as prompts, are cut; the table of the panel has all of them. */
+const LONGEST = 90;
+
+/** Prompts given as token ids tell little by their numbers. */
+const settingText = (value: string): string =>
+  /^\d+(,\d+){3}[\d, ]*/.test(value) ? `token ids ${clip(value, 30)}` : clip(value, LONGEST);
+
 export function SettingsPanel({ d }: { d: Compare }) {
   return (
     <Panel
@@ -35,7 +43,7 @@ export function SettingsPanel({ d }: { d: Compare }) {
     >
       {d.differences.length > 0 && (
         <div class="scroll-x">
-          <table class="ops compare-table reflow">
+          <table class="ops compare-table settings reflow">
             <thead>
               <tr>
                 <th scope="col">Setting</th>
@@ -51,8 +59,12 @@ export function SettingsPanel({ d }: { d: Compare }) {
                 <tr key={x.setting}>
                   <th scope="row">{word(x.setting)}</th>
                   {x.values.map((v, i) => (
-                    <td key={d.sides[i]?.name ?? i} data-label={d.sides[i]?.name}>
-                      {v === null ? '–' : String(v)}
+                    <td
+                      key={d.sides[i]?.name ?? i}
+                      data-label={d.sides[i]?.name}
+                      title={String(v ?? '')}
+                    >
+                      {v === null ? '–' : settingText(String(v))}
                     </td>
                   ))}
                 </tr>
@@ -67,7 +79,7 @@ export function SettingsPanel({ d }: { d: Compare }) {
           <ul class="caveats">
             {[...new Set(d.caveats.map((c) => c.text))].map((text) => (
               <li key={text}>
-                <Sentence text={text} />
+                <Sentence text={capital(text)} />
               </li>
             ))}
           </ul>
@@ -137,8 +149,11 @@ function Best({ d, b }: { d: Compare; b: Compare['best'][number] }) {
       {title}: not decided
       {single && others.every((i) => d.sides[i]?.runs === 1) ? ' by one run on each side' : ''} (
       <Side d={d} i={b.side} /> has {figure}; {single ? 'not tested against' : 'not told from'}{' '}
-      {others.map((t) => (
-        <Side key={t} d={d} i={t} />
+      {others.map((t, k) => (
+        <Fragment key={t}>
+          {k > 0 && (k === others.length - 1 ? ' and ' : ', ')}
+          <Side d={d} i={t} />
+        </Fragment>
       ))}
       )
     </span>
