@@ -199,7 +199,7 @@ void pj_predict(const pj_known_run *runs, size_t count, const pj_request_work *w
                          .runs = count};
     find_nearest(runs, count, work, p);
     if (count < PJ_PREDICT_LEAST) {
-        p->refusal = "fewer than eight runs of this machine to go by";
+        p->refusal = "fewer than eight runs of this machine";
         return;
     }
     p->refusal = outside(runs, count, work);
