@@ -56,7 +56,7 @@ type Ends = { lo: number; hi: number; clipped: boolean };
 
 /** The limits of the colour scale. "Auto" is logarithmic if values span decades, otherwise clipped at the
  * bulk of the values. */
-function endsOf(values: Float32Array, scale: Scale): Ends & { log: boolean } {
+export function endsOf(values: Float32Array, scale: Scale): Ends & { log: boolean } {
   const robust = scaleOf(values) ?? { lo: 0, hi: 1, clipped: false };
   const all = extent(values) ?? [0, 1];
   const least = smallestAbove(values, 0);

@@ -17,6 +17,7 @@ import { TokenStream } from '../../parts/token_stream';
 import * as live from '../../state/live';
 import { useResource } from '../../state/resource';
 import { rampName, unit } from '../../state/settings';
+import { endsOf } from '../analysis/heatmap';
 import { StartForm } from './form';
 import { Meters } from './meters';
 import { NowBar } from './now';
@@ -109,6 +110,7 @@ function Warnings() {
 
 let heatRange: [number, number] = [0, 1];
 let heatClipped = false;
+let heatLog = false;
 let heatRun: string | null = null;
 
 function LiveHeatmap() {
@@ -155,7 +157,7 @@ function LiveHeatmap() {
       }
       legend={
         <RampKey
-          label={g ? `Token ${g.token}` : ''}
+          label={g ? `Token ${g.token}${heatLog ? ', logarithmic' : ''}` : ''}
           lo={text(lo)}
           hi={`${heatClipped ? '≥ ' : ''}${text(hi)}`}
         />
@@ -188,10 +190,15 @@ const FALL = 0.9;
 
 function show(chart: Heatmap, g: live.LiveGrid): void {
   const id = live.run.peek()?.id ?? null;
-  const scale = scaleOf(g.values);
+  // At the end as in Analysis: logarithmic where the values span decades. Before, the kind of scale does not change
+  // from token to token.
+  const ended = live.run.peek()?.state === 'ended';
+  const last = ended ? endsOf(g.values, 'auto') : null;
+  const scale = last ?? scaleOf(g.values);
+  heatLog = last?.log ?? false;
   const e: [number, number] | null = scale && [scale.lo, scale.hi];
   // Nor has the last heatmap of a run one to be compared with.
-  const fresh = id !== heatRun || g.token <= 1 || live.run.peek()?.state === 'ended';
+  const fresh = id !== heatRun || g.token <= 1 || ended;
   heatRun = id;
   if (e) {
     heatRange = fresh
@@ -206,6 +213,7 @@ function show(chart: Heatmap, g: live.LiveGrid): void {
     values: g.values,
     lo,
     hi,
+    log: heatLog,
     show: (v) => (g.what.metric === 'time' ? time(v) : energy(v, unit.peek())),
     unit: g.what.metric === 'time' ? 'Time' : 'Energy',
   });
