@@ -87,7 +87,7 @@ static jv g_range(jv_run *run, jv self, const jv_arguments *a)
         jv_list_add(run, list, jv_int(i));
         if (__builtin_add_overflow(i, step, &i)) break;
     }
-    return list;
+    return jv_list_as(list, JV_VIEW);
 }
 
 static jv g_dict(jv_run *run, jv self, const jv_arguments *a)
@@ -97,6 +97,16 @@ static jv g_dict(jv_run *run, jv self, const jv_arguments *a)
     if (a->count && a->items[0].kind == JV_DICT)
         for (size_t i = 0; i < a->items[0].dict->count && !run->failed; i++)
             jv_dict_set(run, dict, a->items[0].dict->keys[i], a->items[0].dict->values[i]);
+    else if (a->count) {
+        const jv_list *pairs = jv_iterate(run, a->items[0]);
+        for (size_t i = 0; i < pairs->count && !run->failed; i++) {
+            const jv_list *pair = jv_iterate(run, pairs->items[i]);
+            if (pair->count == 2)
+                jv_dict_set(run, dict, pair->items[0], pair->items[1]);
+            else if (!run->failed)
+                jv_fail(run, PJ_E_INVALID, "dict takes pairs");
+        }
+    }
     for (size_t i = 0; i < a->name_count && !run->failed; i++)
         jv_dict_set(run, dict, jv_text(run, a->names[i]), a->named[i]);
     return dict;
@@ -159,6 +169,10 @@ static jv look_up(machine *m, const char *name)
             return make_callable(m, &(jv_callable){.kind = CALL_GLOBAL,
                                                    .name = globals[i].name,
                                                    .function = globals[i].function});
+    static const char *const missing[] = {"lipsum", "cycler", "joiner", "self", "kwargs"};
+    for (size_t i = 0; i < sizeof missing / sizeof *missing; i++)
+        if (strcmp(missing[i], name) == 0)
+            return jv_fail(m->run, PJ_E_UNSUPPORTED, "\"%s\" is not supported", name);
     return jv_undefined(name);
 }
 
@@ -203,7 +217,7 @@ static jv call_loop(machine *m, const jv_callable *callee, const jv_arguments *a
                         : jv_fail(m->run, PJ_E_INVALID, "no items for cycling given");
     jv now = jv_list_new(m->run, a->count);
     for (size_t i = 0; i < a->count; i++) jv_list_add(m->run, now, a->items[i]);
-    bool changed = loop->changed.kind == JV_UNDEFINED || !jv_equal(loop->changed, now);
+    bool changed = loop->changed.kind == JV_UNDEFINED || !jv_equal(m->run, loop->changed, now);
     loop->changed = now;
     return jv_bool(changed);
 }
@@ -237,9 +251,28 @@ static jv list_rest(machine *m, const jv_arguments *a, size_t from)
     return rest;
 }
 
+/* Whether a macro has parameters for all arguments. One that mentions `varargs` takes any number.
+ */
+static bool takes(machine *m, const ji_node *macro, const jv_arguments *a)
+{
+    size_t count = macro->count / 2;
+    if (a->count > count && !macro->integer)
+        jv_fail(m->run, PJ_E_INVALID, "macro '%s' takes not more than %zu arguments", macro->text,
+                count);
+    for (size_t i = 0; i < a->name_count && !m->run->failed; i++) {
+        size_t at = 0;
+        while (at < count && strcmp(macro->items[2 * at]->text, a->names[i]) != 0) at++;
+        if (at == count || at < a->count)
+            jv_fail(m->run, PJ_E_INVALID, "macro '%s' %s the argument '%s'", macro->text,
+                    at == count ? "does not have" : "gets twice", a->names[i]);
+    }
+    return !m->run->failed;
+}
+
 static jv call_macro(machine *m, const jv_callable *callee, const jv_arguments *a, const jv *caller)
 {
     const ji_node *macro = callee->macro;
+    if (!takes(m, macro, a)) return jv_undefined(NULL);
     scope *saved = m->scope, *inner = push_scope(m, callee->closure);
     jv_builder *out = m->out, text;
     if (!inner) return jv_undefined(NULL);
@@ -337,6 +370,21 @@ static jv repeat(machine *m, jv text, int64_t count)
     return jv_built(&out);
 }
 
+static bool plain_list(jv value)
+{
+    return value.kind == JV_LIST && value.list->is == JV_PLAIN;
+}
+
+static jv repeat_list(machine *m, jv value, int64_t count)
+{
+    jv list = jv_list_new(m->run, 0);
+    for (int64_t i = 0; i < count && jv_step(m->run, 1 + value.list->count); i++)
+        for (size_t k = 0; k < value.list->count; k++)
+            jv_list_add(m->run, list, value.list->items[k]);
+    if (list.kind == JV_LIST) list.list->tuple = value.list->tuple;
+    return list;
+}
+
 static jv operands(machine *m, char op, jv a, jv b)
 {
     jv culprit = a.kind == JV_UNDEFINED ? a : b;
@@ -400,7 +448,9 @@ static jv binary(machine *m, char op, jv a, jv b)
     if (op == '~') return concatenate(m, a, b);
     if (jv_is_number(a) && jv_is_number(b)) return arithmetic(m, op, a, b);
     if (op == '+' && a.kind == JV_STRING && b.kind == JV_STRING) return add_strings(m, a, b);
-    if (op == '+' && a.kind == JV_LIST && b.kind == JV_LIST && a.list->tuple == b.list->tuple)
+    if (op == '*' && plain_list(a) && jv_integer(b, &count)) return repeat_list(m, a, count);
+    if (op == '*' && plain_list(b) && jv_integer(a, &count)) return repeat_list(m, b, count);
+    if (op == '+' && plain_list(a) && plain_list(b) && a.list->tuple == b.list->tuple)
         return join_lists(m, a.list, b.list);
     if (op == '*' && a.kind == JV_STRING && jv_integer(b, &count)) return repeat(m, a, count);
     if (op == '*' && b.kind == JV_STRING && jv_integer(a, &count)) return repeat(m, b, count);
@@ -412,8 +462,8 @@ static jv binary(machine *m, char op, jv a, jv b)
 static bool compare(machine *m, char op, jv a, jv b)
 {
     switch (op) {
-    case '=': return jv_equal(a, b);
-    case '!': return !jv_equal(a, b);
+    case '=': return jv_equal(m->run, a, b);
+    case '!': return !jv_equal(m->run, a, b);
     case 'i': return jv_contains(m->run, b, a);
     case 'n': return !jv_contains(m->run, b, a);
     case '<': return jv_compare(m->run, a, b) < 0;
@@ -474,11 +524,10 @@ static jv evaluate_slice(machine *m, const ji_node *node)
     jv self = evaluate(m, node->a);
     int64_t begin, end, step;
     if (m->run->failed) return self;
-    if (self.kind != JV_LIST && self.kind != JV_STRING)
-        return self.kind == JV_UNDEFINED
-                   ? jv_fail(m->run, PJ_E_INVALID, "'%s' is undefined",
-                             self.name ? self.name : "what is sliced")
-                   : jv_fail(m->run, PJ_E_INVALID, "a %s cannot be sliced", jv_type_name(self));
+    if ((self.kind != JV_LIST || jv_is_generator(self)) && self.kind != JV_STRING)
+        return self.kind == JV_UNDEFINED ? jv_fail(m->run, PJ_E_INVALID, "'%s' is undefined",
+                                                   self.name ? self.name : "what is sliced")
+                                         : jv_undefined("a slice"); /* as in the reference */
     const jv_list *items = jv_iterate(m->run, self);
     int64_t count = (int64_t)items->count;
     slice_bound(m, node, 2, 1, &step);
@@ -540,6 +589,15 @@ static jv apply_chain(machine *m, const ji_node *chain, jv content)
     return apply(m, chain, value, jv_filter(chain->text), "filter");
 }
 
+/* obj[key]: a member, or else a method of that name, as in the reference. */
+static jv subscript(machine *m, jv self, jv key)
+{
+    jv found = jv_member(m->run, self, key);
+    if (found.kind != JV_UNDEFINED || key.kind != JV_STRING || m->run->failed) return found;
+    const char *name = pj_arena_strndup(&m->run->arena, key.string->text, key.string->bytes);
+    return name && jv_method(self, name) ? attribute(m, self, name) : found;
+}
+
 static jv evaluate_node(machine *m, const ji_node *node)
 {
     jv a;
@@ -558,7 +616,7 @@ static jv evaluate_node(machine *m, const ji_node *node)
     case JI_ITEM: {
         a = evaluate(m, node->a);
         jv key = evaluate(m, node->b);
-        return m->run->failed ? a : jv_member(m->run, a, key);
+        return m->run->failed ? a : subscript(m, a, key);
     }
     case JI_SLICE: return evaluate_slice(m, node);
     case JI_CALL: return evaluate_call(m, node, NULL);

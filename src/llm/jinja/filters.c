@@ -83,6 +83,11 @@ static jv t_iterable(jv_run *run, jv self, const jv_arguments *a)
                    self.kind == JV_UNDEFINED);
 }
 
+static jv t_sequence(jv_run *run, jv self, const jv_arguments *a)
+{
+    return jv_bool(t_iterable(run, self, a).boolean && !jv_is_generator(self));
+}
+
 static jv t_callable(jv_run *run, jv self, const jv_arguments *a)
 {
     (void)run, (void)a;
@@ -92,17 +97,17 @@ static jv t_callable(jv_run *run, jv self, const jv_arguments *a)
 static jv t_sameas(jv_run *run, jv self, const jv_arguments *a)
 {
     jv other = jv_needed(run, a, 0, "other");
-    return jv_bool(self.kind == other.kind && jv_equal(self, other));
+    return jv_bool(self.kind == other.kind && jv_equal(run, self, other));
 }
 
 static jv t_eq(jv_run *run, jv self, const jv_arguments *a)
 {
-    return jv_bool(jv_equal(self, jv_needed(run, a, 0, "other")));
+    return jv_bool(jv_equal(run, self, jv_needed(run, a, 0, "other")));
 }
 
 static jv t_ne(jv_run *run, jv self, const jv_arguments *a)
 {
-    return jv_bool(!jv_equal(self, jv_needed(run, a, 0, "other")));
+    return jv_bool(!jv_equal(run, self, jv_needed(run, a, 0, "other")));
 }
 
 static jv t_lt(jv_run *run, jv self, const jv_arguments *a)
@@ -182,7 +187,7 @@ static const jv_entry test_table[] = {
     {"false", t_false},
     {"mapping", t_mapping},
     {"iterable", t_iterable},
-    {"sequence", t_iterable},
+    {"sequence", t_sequence},
     {"callable", t_callable},
     {"sameas", t_sameas},
     {"eq", t_eq},
@@ -285,7 +290,9 @@ static jv f_escape(jv_run *run, jv self, const jv_arguments *a)
 /* Indents all lines but the first by a number of blanks or a string. */
 static jv f_indent(jv_run *run, jv self, const jv_arguments *a)
 {
-    const jv_string *s = text_of(run, self);
+    if (self.kind != JV_STRING)
+        return jv_fail(run, PJ_E_INVALID, "indent takes a string, not %s", jv_type_name(self));
+    const jv_string *s = self.string;
     jv width = jv_argument(a, 0, "width", jv_int(4));
     bool first = jv_true(jv_argument(a, 1, "first", jv_bool(false)));
     bool blank = jv_true(jv_argument(a, 2, "blank", jv_bool(false)));
@@ -312,7 +319,7 @@ static jv f_wordcount(jv_run *run, jv self, const jv_arguments *a)
     int64_t words = 0;
     bool inside = false;
     (void)a;
-    if (run->failed) return text;
+    if (run->failed || !jv_step(run, text.string->bytes)) return text;
     for (size_t at = 0, used; at < text.string->bytes; at += used) {
         uint32_t code = 0;
         used = pj_utf8_next(text.string->text + at, text.string->bytes - at, &code);
@@ -329,8 +336,13 @@ static jv f_wordcount(jv_run *run, jv self, const jv_arguments *a)
 static jv f_int(jv_run *run, jv self, const jv_arguments *a)
 {
     jv missing = jv_argument(a, 0, "default", jv_int(0));
+    if (self.kind == JV_UNDEFINED)
+        return jv_fail(run, PJ_E_INVALID, "'%s' is undefined", self.name ? self.name : "a number");
     int64_t integer;
-    (void)run;
+    int64_t base = needed_integer(run, jv_argument(a, 1, "base", jv_int(10)));
+    if (base < 2 || base > 36)
+        return jv_fail(run, PJ_E_UNSUPPORTED, "int with base %lld is not supported",
+                       (long long)base);
     if (jv_integer(self, &integer)) return jv_int(integer);
     if (self.kind == JV_FLOAT)
         return fabs(self.number) < 9e18 ? jv_int((int64_t)self.number) : missing;
@@ -339,7 +351,7 @@ static jv f_int(jv_run *run, jv self, const jv_arguments *a)
     char text[64], *end;
     memcpy(text, self.string->text, self.string->bytes);
     text[self.string->bytes] = 0;
-    long long whole = strtoll(text, &end, 10);
+    long long whole = strtoll(text, &end, (int)base);
     if (end[strspn(end, " \t\n\r")] == 0) return jv_int(whole);
     double number = strtod(text, &end);
     return end != text && end[strspn(end, " \t\n\r")] == 0 && fabs(number) < 9e18
@@ -350,7 +362,8 @@ static jv f_int(jv_run *run, jv self, const jv_arguments *a)
 static jv f_float(jv_run *run, jv self, const jv_arguments *a)
 {
     jv missing = jv_argument(a, 0, "default", jv_float(0));
-    (void)run;
+    if (self.kind == JV_UNDEFINED)
+        return jv_fail(run, PJ_E_INVALID, "'%s' is undefined", self.name ? self.name : "a number");
     if (jv_is_number(self)) return jv_float(jv_number(self));
     if (self.kind != JV_STRING || self.string->bytes == 0 || self.string->bytes > 60)
         return missing;
@@ -379,10 +392,14 @@ static jv f_round(jv_run *run, jv self, const jv_arguments *a)
         return jv_fail(run, PJ_E_INVALID, "round takes a number, not %s", jv_type_name(self));
     bool plain = method.kind == JV_NONE || jv_is_text(method, "common");
     if (plain && self.kind == JV_INT && digits >= 0) return self; /* round(3) is 3 */
+    if (plain && digits >= 0) { /* half to even of the exact value, as in Python */
+        char text[400];
+        snprintf(text, sizeof text, "%.*f", (int)digits, jv_number(self));
+        return jv_float(strtod(text, NULL));
+    }
     double scale = pow(10, (double)digits), value = jv_number(self) * scale;
     double rounded = jv_is_text(method, "floor")  ? floor(value)
                      : jv_is_text(method, "ceil") ? ceil(value)
-                                                  /* half to even, as in Python */
                                                   : nearbyint(value);
     return jv_float(rounded / scale);
 }
@@ -392,6 +409,9 @@ static jv f_round(jv_run *run, jv self, const jv_arguments *a)
 static jv f_length(jv_run *run, jv self, const jv_arguments *a)
 {
     (void)a;
+    if (self.kind == JV_STRING && !jv_look(run, self.string->bytes)) return self;
+    if (jv_is_generator(self))
+        return jv_fail(run, PJ_E_INVALID, "object of type 'generator' has no len()");
     switch (self.kind) {
     case JV_STRING: return jv_int((int64_t)jv_length(self.string));
     case JV_LIST: return jv_int((int64_t)self.list->count);
@@ -475,16 +495,22 @@ static jv f_reverse(jv_run *run, jv self, const jv_arguments *a)
     jv list = jv_list_new(run, items->count);
     (void)a;
     for (size_t i = items->count; i-- > 0;) jv_list_add(run, list, items->items[i]);
-    if (self.kind != JV_STRING || run->failed) return list;
+    if (run->failed || jv_is_generator(self)) return list; /* the reference gives a list, too */
+    if (self.kind != JV_STRING) return jv_list_as(list, JV_GENERATOR);
     return jv_join(run, list.list, &(jv_string){"", NULL, 0, false});
 }
 
-static jv f_items(jv_run *run, jv self, const jv_arguments *a)
+static jv pairs_of(jv_run *run, jv self, const jv_arguments *a)
 {
     if (self.kind == JV_UNDEFINED) return jv_list_new(run, 0);
     if (self.kind != JV_DICT)
         return jv_fail(run, PJ_E_INVALID, "items takes a mapping, not %s", jv_type_name(self));
     return jv_method(self, "items")(run, self, a);
+}
+
+static jv f_items(jv_run *run, jv self, const jv_arguments *a)
+{
+    return jv_list_as(pairs_of(run, self, a), JV_GENERATOR);
 }
 
 /* Sort key: lower-cased strings unless case-sensitive. */
@@ -505,7 +531,9 @@ static jv sorted(jv_run *run, const jv_list *items, jv attribute, bool case_sens
         jv_list_add(run, list, items->items[i]);
         jv_list_add(run, keys, key);
         for (size_t at = i; at > 0 && jv_step(run, 1); at--) {
-            int order = jv_compare(run, keys.list->items[at - 1], key);
+            /* equal keys need no order: those of two items that lack the attribute have none */
+            jv before = keys.list->items[at - 1];
+            int order = jv_equal(run, before, key) ? 0 : jv_compare(run, before, key);
             if (backwards ? order >= 0 : order <= 0) break;
             list.list->items[at] = list.list->items[at - 1];
             keys.list->items[at] = keys.list->items[at - 1];
@@ -526,7 +554,7 @@ static jv f_sort(jv_run *run, jv self, const jv_arguments *a)
 static jv f_dictsort(jv_run *run, jv self, const jv_arguments *a)
 {
     bool by_value = jv_is_text(jv_argument(a, 1, "by", jv_none()), "value");
-    jv pairs = f_items(run, self, &(jv_arguments){0});
+    jv pairs = pairs_of(run, self, &(jv_arguments){0});
     if (run->failed) return pairs;
     return sorted(run, pairs.list, jv_int(by_value),
                   jv_true(jv_argument(a, 0, "case_sensitive", jv_bool(false))),
@@ -545,7 +573,7 @@ static jv f_unique(jv_run *run, jv self, const jv_arguments *a)
         jv_list_add(run, keys, key);
         jv_list_add(run, list, items->items[i]);
     }
-    return list;
+    return jv_list_as(list, JV_GENERATOR);
 }
 
 static jv extreme(jv_run *run, jv self, const jv_arguments *a, int sign)
@@ -605,7 +633,7 @@ static jv f_batch(jv_run *run, jv self, const jv_arguments *a)
     while (fill.kind != JV_NONE && row.kind == JV_LIST && row.list->count < (size_t)size &&
            jv_step(run, 1))
         jv_list_add(run, row, fill);
-    return list;
+    return jv_list_as(list, JV_GENERATOR);
 }
 
 /* ---- map, select, reject ---- */
@@ -625,7 +653,8 @@ static jv f_map(jv_run *run, jv self, const jv_arguments *a)
 {
     jv attribute = a->count ? jv_none() : jv_argument(a, 99, "attribute", jv_none());
     jv missing = jv_argument(a, 99, "default", jv_undefined(NULL));
-    if (!jv_true(self)) return jv_list_new(run, 0); /* also for none, as in the reference */
+    if (!jv_true(self)) /* also for none, as in the reference */
+        return jv_list_as(jv_list_new(run, 0), JV_GENERATOR);
     const jv_list *items = jv_iterate(run, self);
     jv list = jv_list_new(run, items->count);
     jv_arguments rest = rest_of(a, 1);
@@ -639,7 +668,7 @@ static jv f_map(jv_run *run, jv self, const jv_arguments *a)
         }
         jv_list_add(run, list, item);
     }
-    return list;
+    return jv_list_as(list, JV_GENERATOR);
 }
 
 static bool passes(jv_run *run, jv value, const jv_arguments *a, size_t test_index)
@@ -665,7 +694,8 @@ static bool passes(jv_run *run, jv value, const jv_arguments *a, size_t test_ind
 
 static jv filtered(jv_run *run, jv self, const jv_arguments *a, bool keep, bool by_attribute)
 {
-    if (!jv_true(self)) return jv_list_new(run, 0); /* also for none, as in the reference */
+    if (!jv_true(self)) /* also for none, as in the reference */
+        return jv_list_as(jv_list_new(run, 0), JV_GENERATOR);
     const jv_list *items = jv_iterate(run, self);
     jv list = jv_list_new(run, 0);
     jv attribute = by_attribute ? jv_needed(run, a, 0, "attribute") : jv_none();
@@ -673,7 +703,7 @@ static jv filtered(jv_run *run, jv self, const jv_arguments *a, bool keep, bool 
         jv value = by_attribute ? attribute_of(run, items->items[i], attribute) : items->items[i];
         if (passes(run, value, a, by_attribute) == keep) jv_list_add(run, list, items->items[i]);
     }
-    return list;
+    return jv_list_as(list, JV_GENERATOR);
 }
 
 static jv f_select(jv_run *run, jv self, const jv_arguments *a)

@@ -108,7 +108,8 @@ static jv split_words(jv_run *run, const jv_string *s, int64_t max)
 {
     static const jv_arguments none = {0};
     jv list = jv_list_new(run, 0), rest = jv_bytes(run, s->text, s->marks, s->bytes);
-    while (!run->failed) {
+    if (!jv_look(run, s->bytes)) return list;
+    while (jv_step(run, 1)) {
         rest = s_lstrip(run, rest, &none);
         if (run->failed || rest.string->bytes == 0) break;
         const jv_string *r = rest.string;
@@ -134,6 +135,7 @@ static jv split_at(jv_run *run, const jv_string *s, const jv_string *separator, 
     jv list = jv_list_new(run, 0);
     size_t at = 0;
     if (separator->bytes == 0) return jv_fail(run, PJ_E_INVALID, "empty separator");
+    if (!jv_look(run, s->bytes)) return list;
     while (jv_step(run, 1) && max != 0) {
         const char *hit = memmem(s->text + at, s->bytes - at, separator->text, separator->bytes);
         if (!hit) break;
@@ -153,10 +155,11 @@ static jv s_split(jv_run *run, jv self, const jv_arguments *a)
                      : split_words(run, self.string, max);
 }
 
-static size_t find_last(const jv_string *s, size_t end, const jv_string *part)
+static size_t find_last(jv_run *run, const jv_string *s, size_t end, const jv_string *part)
 {
     for (size_t at = end; at >= part->bytes && at <= end; at--)
-        if (memcmp(s->text + at - part->bytes, part->text, part->bytes) == 0)
+        if (jv_step(run, at % 16 == 0) && jv_step(run, part->bytes / 64) &&
+            memcmp(s->text + at - part->bytes, part->text, part->bytes) == 0)
             return at - part->bytes;
     return SIZE_MAX;
 }
@@ -171,7 +174,7 @@ static jv s_rsplit(jv_run *run, jv self, const jv_arguments *a)
     jv backwards = jv_list_new(run, 0), list = jv_list_new(run, 0);
     size_t end = s->bytes;
     for (size_t at; jv_step(run, 1 + end / 64) && max != 0; end = at, max -= max > 0) {
-        at = find_last(s, end, separator);
+        at = find_last(run, s, end, separator);
         if (at == SIZE_MAX) break;
         jv_list_add(run, backwards, jv_slice(run, s, at + separator->bytes, end));
     }
@@ -186,6 +189,7 @@ static jv s_splitlines(jv_run *run, jv self, const jv_arguments *a)
     bool keep = jv_true(jv_argument(a, 0, "keepends", jv_bool(false)));
     const jv_string *s = self.string;
     jv list = jv_list_new(run, 0);
+    if (!jv_look(run, s->bytes)) return list;
     for (size_t at = 0, end; at < s->bytes && jv_step(run, 1); at = end) {
         end = at;
         while (end < s->bytes && s->text[end] != '\n' && s->text[end] != '\r') end++;
@@ -210,16 +214,42 @@ static bool edge_is(const jv_string *s, const jv_string *part, bool front)
            memcmp(s->text + (front ? 0 : s->bytes - part->bytes), part->text, part->bytes) == 0;
 }
 
+/* The part of a string that optional arguments 1 and 2, start and end, select; `before` is the
+ * number of characters before it. False: the start is beyond the end, where nothing is found. */
+static bool part_of(jv_run *run, const jv_string *s, const jv_arguments *a, jv_string *part,
+                    int64_t *before)
+{
+    *part = *s;
+    *before = 0;
+    if (!jv_look(run, s->bytes)) return false;
+    if (a->count < 2) return true;
+    int64_t count = (int64_t)jv_length(s), begin = 0, end = count;
+    if (a->items[1].kind != JV_NONE) begin = optional_integer(run, a, 1, "start", 0);
+    if (a->count > 2 && a->items[2].kind != JV_NONE)
+        end = optional_integer(run, a, 2, "end", count);
+    if (begin < 0) begin = begin + count < 0 ? 0 : begin + count;
+    if (end < 0) end = end + count < 0 ? 0 : end + count;
+    if (end > count) end = count;
+    if (run->failed || begin > end) return false;
+    size_t first = jv_offset(s, (size_t)begin), last = jv_offset(s, (size_t)end);
+    *part = (jv_string){s->text + first, NULL, last - first, false};
+    *before = begin;
+    return true;
+}
+
 /* Tests for a prefix or suffix: a string or a tuple of strings. */
 static jv edge(jv_run *run, jv self, const jv_arguments *a, bool front)
 {
     jv parts = jv_needed(run, a, 0, "prefix");
-    if (parts.kind == JV_STRING) return jv_bool(edge_is(self.string, parts.string, front));
+    jv_string s = *self.string;
+    int64_t before;
+    bool inside = a->count < 2 || part_of(run, self.string, a, &s, &before);
+    if (parts.kind == JV_STRING) return jv_bool(inside && edge_is(&s, parts.string, front));
     if (parts.kind != JV_LIST || !parts.list->tuple)
         return jv_fail(run, PJ_E_INVALID, "startswith and endswith take str or a tuple of str");
-    for (size_t i = 0; i < parts.list->count; i++)
+    for (size_t i = 0; i < parts.list->count && inside; i++)
         if (parts.list->items[i].kind == JV_STRING &&
-            edge_is(self.string, parts.list->items[i].string, front))
+            edge_is(&s, parts.list->items[i].string, front))
             return jv_bool(true);
     return jv_bool(false);
 }
@@ -246,25 +276,32 @@ static jv s_removesuffix(jv_run *run, jv self, const jv_arguments *a)
     return edge_is(s, part, false) ? jv_slice(run, s, 0, s->bytes - part->bytes) : self;
 }
 
-/* Converts a byte offset to a character index; -1 for "not found". */
-static jv position(jv_run *run, const jv_string *s, size_t at)
+/* The character index of a byte offset within a part that begins at character `before`; -1 for
+ * "not found". */
+static jv position(jv_run *run, const jv_string *part, size_t at, int64_t before)
 {
     if (at == SIZE_MAX) return jv_int(-1);
-    jv front = jv_slice(run, s, 0, at);
-    return run->failed ? front : jv_int((int64_t)jv_length(front.string));
+    jv front = jv_slice(run, part, 0, at);
+    return run->failed ? front : jv_int(before + (int64_t)jv_length(front.string));
 }
 
 static jv s_find(jv_run *run, jv self, const jv_arguments *a)
 {
-    const jv_string *part = jv_needed_string(run, a, 0, "sub"), *s = self.string;
-    const char *hit = memmem(s->text, s->bytes, part->text, part->bytes);
-    return position(run, s, hit ? (size_t)(hit - s->text) : SIZE_MAX);
+    const jv_string *sub = jv_needed_string(run, a, 0, "sub");
+    jv_string part;
+    int64_t before;
+    if (!part_of(run, self.string, a, &part, &before)) return jv_int(-1);
+    const char *hit = memmem(part.text, part.bytes, sub->text, sub->bytes);
+    return position(run, &part, hit ? (size_t)(hit - part.text) : SIZE_MAX, before);
 }
 
 static jv s_rfind(jv_run *run, jv self, const jv_arguments *a)
 {
-    const jv_string *part = jv_needed_string(run, a, 0, "sub");
-    return position(run, self.string, find_last(self.string, self.string->bytes, part));
+    const jv_string *sub = jv_needed_string(run, a, 0, "sub");
+    jv_string part;
+    int64_t before;
+    if (!part_of(run, self.string, a, &part, &before)) return jv_int(-1);
+    return position(run, &part, find_last(run, &part, part.bytes, sub), before);
 }
 
 static jv s_index(jv_run *run, jv self, const jv_arguments *a)
@@ -277,13 +314,15 @@ static jv s_index(jv_run *run, jv self, const jv_arguments *a)
 
 static jv s_count(jv_run *run, jv self, const jv_arguments *a)
 {
-    const jv_string *part = jv_needed_string(run, a, 0, "sub"), *s = self.string;
-    int64_t count = 0;
-    if (part->bytes == 0) return jv_int((int64_t)jv_length(s) + 1);
-    for (size_t at = 0; jv_step(run, 1); at += part->bytes, count++) {
-        const char *hit = memmem(s->text + at, s->bytes - at, part->text, part->bytes);
+    const jv_string *sub = jv_needed_string(run, a, 0, "sub");
+    jv_string s;
+    int64_t count = 0, before;
+    if (!part_of(run, self.string, a, &s, &before)) return jv_int(0);
+    if (sub->bytes == 0) return jv_int((int64_t)jv_length(&s) + 1);
+    for (size_t at = 0; jv_step(run, 1); at += sub->bytes, count++) {
+        const char *hit = memmem(s.text + at, s.bytes - at, sub->text, sub->bytes);
         if (!hit) break;
-        at = (size_t)(hit - s->text);
+        at = (size_t)(hit - s.text);
     }
     return jv_int(count);
 }
@@ -298,9 +337,9 @@ static jv s_join(jv_run *run, jv self, const jv_arguments *a)
     return jv_join(run, items, self.string);
 }
 
-static jv all_characters(const jv_string *s, bool (*is)(uint32_t code))
+static jv all_characters(jv_run *run, const jv_string *s, bool (*is)(uint32_t code))
 {
-    if (s->bytes == 0) return jv_bool(false);
+    if (s->bytes == 0 || !jv_step(run, s->bytes)) return jv_bool(false);
     for (size_t at = 0, used; at < s->bytes; at += used) {
         uint32_t code;
         used = pj_utf8_next(s->text + at, s->bytes - at, &code);
@@ -316,33 +355,33 @@ static bool is_alphanumeric(uint32_t code)
 
 static jv s_isdigit(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)run, (void)a;
-    return all_characters(self.string, pj_unicode_is_numeric);
+    (void)a;
+    return all_characters(run, self.string, pj_unicode_is_numeric);
 }
 
 static jv s_isalpha(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)run, (void)a;
-    return all_characters(self.string, pj_unicode_is_letter);
+    (void)a;
+    return all_characters(run, self.string, pj_unicode_is_letter);
 }
 
 static jv s_isalnum(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)run, (void)a;
-    return all_characters(self.string, is_alphanumeric);
+    (void)a;
+    return all_characters(run, self.string, is_alphanumeric);
 }
 
 static jv s_isspace(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)run, (void)a;
-    return all_characters(self.string, pj_unicode_is_space);
+    (void)a;
+    return all_characters(run, self.string, pj_unicode_is_space);
 }
 
 static jv is_case(jv_run *run, jv self, jv_case to, jv_case other)
 {
     jv same = jv_change_case(run, self.string, to),
        changed = jv_change_case(run, self.string, other);
-    return jv_bool(!run->failed && jv_equal(self, same) && !jv_equal(self, changed));
+    return jv_bool(!run->failed && jv_equal(run, self, same) && !jv_equal(run, self, changed));
 }
 
 static jv s_isupper(jv_run *run, jv self, const jv_arguments *a)
@@ -411,7 +450,7 @@ static jv d_items(jv_run *run, jv self, const jv_arguments *a)
         if (pair.kind == JV_LIST) pair.list->tuple = true;
         jv_list_add(run, list, pair);
     }
-    return list;
+    return jv_list_as(list, JV_VIEW);
 }
 
 static jv d_keys(jv_run *run, jv self, const jv_arguments *a)
@@ -419,7 +458,7 @@ static jv d_keys(jv_run *run, jv self, const jv_arguments *a)
     (void)a;
     jv list = jv_list_new(run, self.dict->count);
     for (size_t i = 0; i < self.dict->count; i++) jv_list_add(run, list, self.dict->keys[i]);
-    return list;
+    return jv_list_as(list, JV_VIEW);
 }
 
 static jv d_values(jv_run *run, jv self, const jv_arguments *a)
@@ -427,12 +466,12 @@ static jv d_values(jv_run *run, jv self, const jv_arguments *a)
     (void)a;
     jv list = jv_list_new(run, self.dict->count);
     for (size_t i = 0; i < self.dict->count; i++) jv_list_add(run, list, self.dict->values[i]);
-    return list;
+    return jv_list_as(list, JV_VIEW);
 }
 
 static jv d_get(jv_run *run, jv self, const jv_arguments *a)
 {
-    const jv *found = jv_dict_find(self.dict, jv_needed(run, a, 0, "key"));
+    const jv *found = jv_dict_find(run, self.dict, jv_needed(run, a, 0, "key"));
     return found ? *found : jv_argument(a, 1, "default", jv_none());
 }
 
@@ -447,9 +486,11 @@ static jv d_copy(jv_run *run, jv self, const jv_arguments *a)
 
 static jv l_index(jv_run *run, jv self, const jv_arguments *a)
 {
+    if (a->count > 1)
+        return jv_fail(run, PJ_E_UNSUPPORTED, "index with a start in a list is not supported");
     jv item = jv_needed(run, a, 0, "value");
     for (size_t i = 0; i < self.list->count; i++)
-        if (jv_equal(self.list->items[i], item)) return jv_int((int64_t)i);
+        if (jv_equal(run, self.list->items[i], item)) return jv_int((int64_t)i);
     return jv_fail(run, PJ_E_INVALID, "the list does not hold the value");
 }
 
@@ -457,7 +498,7 @@ static jv l_count(jv_run *run, jv self, const jv_arguments *a)
 {
     jv item = jv_needed(run, a, 0, "value");
     int64_t count = 0;
-    for (size_t i = 0; i < self.list->count; i++) count += jv_equal(self.list->items[i], item);
+    for (size_t i = 0; i < self.list->count; i++) count += jv_equal(run, self.list->items[i], item);
     return jv_int(count);
 }
 
@@ -513,7 +554,7 @@ jv_function *jv_method(jv self, const char *name)
 {
     if (self.kind == JV_STRING) return find(string_methods, name);
     if (self.kind == JV_DICT) return find(dict_methods, name);
-    if (self.kind == JV_LIST) return find(list_methods, name);
+    if (self.kind == JV_LIST && self.list->is == JV_PLAIN) return find(list_methods, name);
     return NULL;
 }
 
@@ -521,6 +562,8 @@ jv_function *jv_method(jv self, const char *name)
 
 static jv element(jv_run *run, jv self, int64_t index)
 {
+    if (jv_is_generator(self)) return jv_undefined(NULL);
+    if (self.kind == JV_STRING && !jv_look(run, self.string->bytes)) return self;
     int64_t count = (int64_t)(self.kind == JV_LIST ? self.list->count : jv_length(self.string));
     if (index < 0) index += count;
     if (index < 0 || index >= count) return jv_undefined(NULL);
@@ -536,7 +579,7 @@ jv jv_member(jv_run *run, jv self, jv key)
     if (self.kind == JV_UNDEFINED)
         return jv_fail(run, PJ_E_INVALID, "'%s' is undefined", self.name ? self.name : "a value");
     if (self.kind == JV_DICT || self.kind == JV_NAMESPACE) {
-        const jv *found = jv_dict_find(self.dict, key);
+        const jv *found = jv_dict_find(run, self.dict, key);
         if (found) return *found;
     } else if ((self.kind == JV_LIST || self.kind == JV_STRING) && jv_integer(key, &index))
         return element(run, self, index);

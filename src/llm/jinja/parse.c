@@ -14,6 +14,7 @@ typedef struct parser {
     const char *name;
     pj_arena *arena;
     int depth, loops;
+    bool varargs; /* the macro being parsed mentions them */
     pj_error *err;
     pj_status status;
 } parser;
@@ -342,6 +343,7 @@ static ji_node *parse_word(parser *p)
             advance(p);
             return constant;
         }
+    p->varargs |= is_word(p, "varargs");
     ji_node *name = node(p, JI_NAME);
     if (name) name->text = expect_name(p);
     return name;
@@ -633,9 +635,13 @@ static ji_node *parse_macro(parser *p)
     parse_parameters(p, made);
     expect_block_end(p);
     int loops = p->loops;
+    bool varargs = p->varargs;
     p->loops = 0;
+    p->varargs = false;
     made->a = parse_body(p, stops);
+    made->integer = p->varargs;
     p->loops = loops;
+    p->varargs = varargs;
     advance(p);
     expect_block_end(p);
     return made;

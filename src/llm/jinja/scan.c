@@ -190,12 +190,14 @@ static bool scan_number(scanner *s)
 {
     char text[64];
     size_t used = 0;
+    /* "x.1.0": two subscripts, no fraction */
+    bool after_point = s->at && s->text[s->at - 1] == '.';
     bool whole = true, hex = peek(s, 0) == '0' && (peek(s, 1) == 'x' || peek(s, 1) == 'X');
     for (char c; (c = peek(s, 0)) && used < sizeof text - 1; s->at++) {
         bool exponent =
             !hex && (c == 'e' || c == 'E') &&
             ((peek(s, 1) >= '0' && peek(s, 1) <= '9') || peek(s, 1) == '-' || peek(s, 1) == '+');
-        bool point = c == '.' && whole && peek(s, 1) >= '0' && peek(s, 1) <= '9';
+        bool point = c == '.' && whole && !after_point && peek(s, 1) >= '0' && peek(s, 1) <= '9';
         bool sign = (c == '-' || c == '+') && used && (text[used - 1] | 32) == 'e' && !hex;
         bool digit = (c >= '0' && c <= '9') ||
                      (hex && ((c | 32) == 'x' || ((c | 32) >= 'a' && (c | 32) <= 'f')));

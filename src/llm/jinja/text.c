@@ -14,10 +14,11 @@ static size_t decode(const jv_string *s, size_t at, uint32_t *code)
     return 1;
 }
 
-static bool is_stripped(const jv_string *s, size_t at, size_t used, uint32_t code,
+static bool is_stripped(jv_run *run, const jv_string *s, size_t at, size_t used, uint32_t code,
                         const jv_string *characters)
 {
     if (!characters) return pj_unicode_is_space(code) || (code >= 0x1c && code <= 0x1f);
+    if (!jv_look(run, characters->bytes)) return false;
     return memmem(characters->text, characters->bytes, s->text + at, used) != NULL;
 }
 
@@ -28,14 +29,14 @@ jv jv_strip(jv_run *run, const jv_string *s, const jv_string *characters, bool l
     if (!jv_step(run, s->bytes / 16)) return jv_undefined(NULL);
     for (size_t used; left && begin < end; begin += used) {
         used = decode(s, begin, &code);
-        if (!is_stripped(s, begin, used, code, characters)) break;
+        if (!is_stripped(run, s, begin, used, code, characters)) break;
     }
     while (right && end > begin) {
         size_t at = end - 1;
         while (at > begin && ((unsigned char)s->text[at] & 0xc0) == 0x80) at--;
         size_t used = decode(s, at, &code);
         if (at + used != end) break; /* invalid bytes are not whitespace */
-        if (!is_stripped(s, at, used, code, characters)) break;
+        if (!is_stripped(run, s, at, used, code, characters)) break;
         end = at;
     }
     return jv_slice(run, s, begin, end);
@@ -47,6 +48,7 @@ jv jv_replace(jv_run *run, const jv_string *s, const jv_string *old, const jv_st
     jv_builder b;
     jv_build(&b, run);
     size_t at = 0;
+    if (!jv_look(run, s->bytes)) return jv_undefined(NULL);
     while (!run->failed && at <= s->bytes && count != 0) {
         size_t found, next;
         if (old->bytes) {

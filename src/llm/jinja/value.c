@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MAX_EQUAL_DEPTH = 400 }; /* beyond the evaluator's own */
+
 /* ---- failing and allocating ---- */
 
 jv jv_fail(jv_run *run, pj_status status, const char *format, ...)
@@ -41,6 +43,11 @@ bool jv_step(jv_run *run, size_t count)
     }
     run->steps -= count;
     return true;
+}
+
+bool jv_look(jv_run *run, size_t bytes)
+{
+    return jv_step(run, 1 + bytes / 16);
 }
 
 /* ---- making ---- */
@@ -113,16 +120,27 @@ void jv_list_add(jv_run *run, jv value, jv item)
     list->items[list->count++] = item;
 }
 
+jv jv_list_as(jv list, jv_list_kind kind)
+{
+    if (list.kind == JV_LIST) list.list->is = kind;
+    return list;
+}
+
+bool jv_is_generator(jv value)
+{
+    return value.kind == JV_LIST && value.list->is == JV_GENERATOR;
+}
+
 jv jv_dict_new(jv_run *run)
 {
     jv_dict *dict = jv_alloc(run, 1, sizeof *dict);
     return dict ? (jv){.kind = JV_DICT, .dict = dict} : jv_undefined(NULL);
 }
 
-const jv *jv_dict_find(const jv_dict *dict, jv key)
+const jv *jv_dict_find(jv_run *run, const jv_dict *dict, jv key)
 {
     for (size_t i = 0; i < dict->count; i++)
-        if (jv_equal(dict->keys[i], key)) return &dict->values[i];
+        if (jv_equal(run, dict->keys[i], key)) return &dict->values[i];
     return NULL;
 }
 
@@ -149,12 +167,21 @@ static bool dict_grow(jv_run *run, jv_dict *dict)
     return true;
 }
 
+/* Lists and dictionaries are no keys; nor are tuples that hold one, which is not checked. */
+static bool jv_hashable(jv_run *run, jv key)
+{
+    bool good = key.kind != JV_DICT && (key.kind != JV_LIST || key.list->tuple);
+    if (!good) jv_fail(run, PJ_E_INVALID, "unhashable type: '%s'", jv_type_name(key));
+    return good;
+}
+
 void jv_dict_set(jv_run *run, jv value, jv key, jv item)
 {
     if (run->failed) return;
     jv_dict *dict = value.dict;
-    if (!jv_step(run, 1 + dict->count / 16)) return;
-    jv *old = (jv *)(uintptr_t)jv_dict_find(dict, key);
+    if (!jv_hashable(run, key)) return;
+    jv *old = (jv *)(uintptr_t)jv_dict_find(run, dict, key);
+    if (run->failed) return;
     if (old) {
         *old = item;
         return;
@@ -232,7 +259,11 @@ const char *jv_type_name(jv value)
     case JV_INT: return "int";
     case JV_FLOAT: return "float";
     case JV_STRING: return "str";
-    case JV_LIST: return value.list->tuple ? "tuple" : "list";
+    case JV_LIST:
+        return value.list->is == JV_GENERATOR ? "generator"
+               : value.list->is == JV_VIEW    ? "range or view"
+               : value.list->tuple            ? "tuple"
+                                              : "list";
     case JV_DICT: return "dict";
     case JV_NAMESPACE: return "Namespace";
     case JV_LOOP: return "LoopContext";
@@ -250,7 +281,7 @@ bool jv_true(jv value)
     case JV_INT: return value.integer != 0;
     case JV_FLOAT: return value.number != 0;
     case JV_STRING: return value.string->bytes > 0;
-    case JV_LIST: return value.list->count > 0;
+    case JV_LIST: return value.list->is == JV_GENERATOR || value.list->count > 0;
     case JV_DICT: return value.dict->count > 0;
     default: return true;
     }
@@ -280,26 +311,42 @@ bool jv_is_text(jv value, const char *text)
            memcmp(value.string->text, text, value.string->bytes) == 0;
 }
 
-static bool lists_equal(const jv_list *a, const jv_list *b)
+static bool lists_equal(jv_run *run, const jv_list *a, const jv_list *b)
 {
+    if (a == b) return true;
+    if (a->is == JV_GENERATOR || b->is == JV_GENERATOR) return false;
     if (a->count != b->count || a->tuple != b->tuple) return false;
     for (size_t i = 0; i < a->count; i++)
-        if (!jv_equal(a->items[i], b->items[i])) return false;
+        if (!jv_equal(run, a->items[i], b->items[i])) return false;
     return true;
 }
 
-static bool dicts_equal(const jv_dict *a, const jv_dict *b)
+static bool dicts_equal(jv_run *run, const jv_dict *a, const jv_dict *b)
 {
     if (a->count != b->count) return false;
     for (size_t i = 0; i < a->count; i++) {
-        const jv *other = jv_dict_find(b, a->keys[i]);
-        if (!other || !jv_equal(a->values[i], *other)) return false;
+        const jv *other = jv_dict_find(run, b, a->keys[i]);
+        if (!other || !jv_equal(run, a->values[i], *other)) return false;
     }
     return true;
 }
 
-bool jv_equal(jv a, jv b)
+/* Containers may be nested deeply, and hold the same value many times over. */
+static bool containers_equal(jv_run *run, jv a, jv b)
 {
+    bool equal = false;
+    if (++run->depth > MAX_EQUAL_DEPTH)
+        jv_fail(run, PJ_E_FULL, "values are nested too deeply");
+    else
+        equal =
+            a.kind == JV_LIST ? lists_equal(run, a.list, b.list) : dicts_equal(run, a.dict, b.dict);
+    run->depth--;
+    return equal && !run->failed;
+}
+
+bool jv_equal(jv_run *run, jv a, jv b)
+{
+    if (!jv_step(run, 1)) return false;
     if (jv_is_number(a) && jv_is_number(b)) {
         int64_t x, y;
         if (jv_integer(a, &x) && jv_integer(b, &y)) return x == y;
@@ -310,10 +357,10 @@ bool jv_equal(jv a, jv b)
     case JV_UNDEFINED:
     case JV_NONE: return true;
     case JV_STRING:
-        return a.string->bytes == b.string->bytes &&
+        return a.string->bytes == b.string->bytes && jv_step(run, a.string->bytes / 64) &&
                memcmp(a.string->text, b.string->text, a.string->bytes) == 0;
-    case JV_LIST: return lists_equal(a.list, b.list);
-    case JV_DICT: return dicts_equal(a.dict, b.dict);
+    case JV_LIST:
+    case JV_DICT: return containers_equal(run, a, b);
     case JV_NAMESPACE: return a.dict == b.dict;
     case JV_LOOP: return a.loop == b.loop;
     default: return a.callable == b.callable;
@@ -338,9 +385,11 @@ int jv_compare(jv_run *run, jv a, jv b)
         return p < q ? -1 : p > q;
     }
     if (a.kind == JV_STRING && b.kind == JV_STRING) return compare_bytes(a.string, b.string);
-    if (a.kind == JV_LIST && b.kind == JV_LIST && a.list->tuple == b.list->tuple) {
+    if (a.kind == JV_LIST && b.kind == JV_LIST && a.list->tuple == b.list->tuple &&
+        a.list->is == JV_PLAIN && b.list->is == JV_PLAIN) {
         for (size_t i = 0; i < a.list->count && i < b.list->count; i++)
-            if (!jv_equal(a.list->items[i], b.list->items[i])) {
+            if (!jv_equal(run, a.list->items[i], b.list->items[i])) {
+                if (run->failed) return 0;
                 if (++run->depth > 64) break;
                 int order = jv_compare(run, a.list->items[i], b.list->items[i]);
                 run->depth--;
@@ -382,7 +431,15 @@ const jv_list *jv_iterate(jv_run *run, jv value)
 {
     static const jv_list empty = {0};
     jv list;
-    if (value.kind == JV_LIST) return value.list;
+    if (value.kind == JV_LIST) {
+        if (value.list->used) {
+            jv_fail(run, PJ_E_UNSUPPORTED,
+                    "going twice through what map, select or reverse gave is not supported");
+            return &empty;
+        }
+        value.list->used = value.list->is == JV_GENERATOR;
+        return value.list;
+    }
     if (value.kind == JV_UNDEFINED) return &empty;
     if (value.kind == JV_DICT) {
         list = jv_list_new(run, value.dict->count);
@@ -411,14 +468,14 @@ bool jv_contains(jv_run *run, jv container, jv item)
             return false;
         }
         const jv_string *a = container.string, *b = item.string;
+        if (!jv_look(run, a->bytes)) return false;
         return b->bytes == 0 || memmem(a->text, a->bytes, b->text, b->bytes) != NULL;
     }
     if (container.kind == JV_DICT || container.kind == JV_NAMESPACE)
-        return jv_dict_find(container.dict, item) != NULL;
+        return jv_hashable(run, item) && jv_dict_find(run, container.dict, item) != NULL;
     const jv_list *list = jv_iterate(run, container);
-    if (!jv_step(run, list->count)) return false;
     for (size_t i = 0; i < list->count; i++)
-        if (jv_equal(list->items[i], item)) return true;
+        if (jv_equal(run, list->items[i], item)) return true;
     return false;
 }
 
@@ -485,6 +542,11 @@ static void add_repr(jv_builder *b, jv value);
 static void add_container(jv_builder *b, jv value)
 {
     bool list = value.kind == JV_LIST, tuple = list && value.list->tuple;
+    if (list && value.list->is != JV_PLAIN) {
+        jv_fail(b->run, PJ_E_UNSUPPORTED, "a %s cannot be printed; \"| list\" is missing",
+                jv_type_name(value));
+        return;
+    }
     size_t count = list ? value.list->count : value.dict->count;
     jv_add_text(b, tuple ? "(" : list ? "[" : "{");
     for (size_t i = 0; i < count && !b->run->failed; i++) {
@@ -618,6 +680,11 @@ static void json_key(jv_builder *out, jv key, const jv_json_style *style)
 static void json_container(jv_builder *out, jv value, const jv_json_style *style, int level)
 {
     bool list = value.kind == JV_LIST;
+    if (list && value.list->is != JV_PLAIN) {
+        jv_fail(out->run, PJ_E_INVALID, "a value of type %s cannot be written as JSON",
+                jv_type_name(value));
+        return;
+    }
     size_t count = list ? value.list->count : value.dict->count;
     const size_t *order = list ? NULL : json_order(out->run, value.dict, style->sort_keys);
     jv_add_text(out, list ? "[" : "{");

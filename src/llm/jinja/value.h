@@ -50,10 +50,20 @@ typedef struct jv {
     };
 } jv;
 
+/* What Python's value is, where not a list. Filters such as `map` give generators: true even if
+ * empty, without length or members, and gone once iterated over. */
+typedef enum jv_list_kind {
+    JV_PLAIN = 0,
+    JV_VIEW /* range(), dict.items() */,
+    JV_GENERATOR
+} jv_list_kind;
+
 typedef struct jv_list {
     jv *items;
     size_t count, capacity;
     bool tuple;
+    bool used; /* a generator that was iterated over */
+    jv_list_kind is;
 } jv_list;
 
 typedef struct jv_dict {
@@ -100,6 +110,8 @@ jv jv_fail(jv_run *run, pj_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void *jv_alloc(jv_run *run, size_t count, size_t size); /* NULL: failed */
 bool jv_step(jv_run *run, size_t count);                /* false: failed, or too many steps */
+/* Steps for looking at this many bytes. */
+bool jv_look(jv_run *run, size_t bytes);
 
 jv jv_none(void);
 jv jv_undefined(const char *name);
@@ -111,9 +123,11 @@ jv jv_bytes(jv_run *run, const char *text, const uint8_t *marks, size_t n); /* b
 jv jv_slice(jv_run *run, const jv_string *of, size_t begin, size_t end);    /* by bytes */
 jv jv_list_new(jv_run *run, size_t capacity);
 void jv_list_add(jv_run *run, jv list, jv item);
+jv jv_list_as(jv list, jv_list_kind kind); /* the list, marked as this kind */
+bool jv_is_generator(jv value);
 jv jv_dict_new(jv_run *run);
 void jv_dict_set(jv_run *run, jv dict, jv key, jv value);
-const jv *jv_dict_find(const jv_dict *dict, jv key); /* NULL: not there */
+const jv *jv_dict_find(jv_run *run, const jv_dict *dict, jv key); /* NULL: not there */
 const jv *jv_dict_get(const jv_dict *dict, const char *key);
 
 void jv_build(jv_builder *builder, jv_run *run);
@@ -125,7 +139,7 @@ jv jv_built(jv_builder *builder);
 
 const char *jv_type_name(jv value); /* Python's: "str", "NoneType" */
 bool jv_true(jv value);
-bool jv_equal(jv a, jv b);
+bool jv_equal(jv_run *run, jv a, jv b); /* false also when it fails */
 bool jv_is_text(jv value, const char *text);
 /* -1, 0, 1; fails for types without an order. */
 int jv_compare(jv_run *run, jv a, jv b);

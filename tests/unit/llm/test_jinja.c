@@ -82,7 +82,7 @@ static void test_refused_by_name(void **state)
     assert_refused("{{ x is frobnicated }}", PJ_E_UNSUPPORTED, "the test \"frobnicated\"");
     assert_refused("{{ x.encode('x') }}", PJ_E_UNSUPPORTED, "the method \"encode\"");
     assert_refused("{{ '%s' % x }}", PJ_E_UNSUPPORTED, "formatting");
-    assert_refused("{{ lipsum() }}", PJ_E_INVALID, "'lipsum' is undefined");
+    assert_refused("{{ lipsum() }}", PJ_E_UNSUPPORTED, "\"lipsum\" is not supported");
     assert_refused("{{ raise_exception('roles must alternate') }}", PJ_E_INVALID,
                    "refuses this conversation: roles must alternate");
     assert_refused("{{ y.z }}", PJ_E_INVALID, "'y' is undefined");
@@ -104,6 +104,34 @@ static void test_bounds(void **state)
     assert_refused("{{ 'abcdefgh' * 100000000 }}", PJ_E_FULL, "too");
     assert_refused("{{ range(9223372036854775807) }}", PJ_E_FULL, "too");
     assert_refused("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", PJ_E_FULL, "too deeply");
+    /* looking through a long text, or comparing values that hold others many times over, costs
+     * steps, too */
+    static const char *const looks[] = {"'b' in s",
+                                        "s | length == 3",
+                                        "s[999999] == 'b'",
+                                        "s.find('b') > 0",
+                                        "s.rfind('ab') > 0",
+                                        "s.count('b')",
+                                        "s.isdigit()",
+                                        "s | wordcount",
+                                        "s.split('b') == 1",
+                                        "s.splitlines() == 1",
+                                        "s == t"};
+    for (size_t i = 0; i < sizeof looks / sizeof *looks; i++) {
+        char text[300];
+        snprintf(text, sizeof text,
+                 "{%% set s = 'a' * 1000000 %%}{%% set t = 'a' * 1000000 %%}"
+                 "{%% for k in range(1000000) %%}{%% if %s %%}{%% endif %%}{%% endfor %%}",
+                 looks[i]);
+        assert_refused(text, PJ_E_FULL, "too");
+    }
+    assert_refused("{% set ns = namespace(a=[1], b=[1]) %}{% for i in range(60) %}"
+                   "{% set ns.a = [ns.a, ns.a] %}{% set ns.b = [ns.b, ns.b] %}{% endfor %}"
+                   "{{ ns.a == ns.b }}",
+                   PJ_E_FULL, "too many steps");
+    assert_refused("{% set ns = namespace(a=1, b=1) %}{% for i in range(10000) %}"
+                   "{% set ns.a = [ns.a] %}{% set ns.b = [ns.b] %}{% endfor %}{{ ns.a == ns.b }}",
+                   PJ_E_FULL, "too deeply");
     assert_refused("{{ 9223372036854775807 + 1 }}", PJ_E_INVALID, "too large");
     char deep[2006];
     memset(deep, '(', 1002);
