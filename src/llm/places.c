@@ -153,6 +153,22 @@ static unsigned count_files(const char *folder, const char *end)
     return count;
 }
 
+/* Whether a snapshot has all weights: one file, or as many as the names of a split set say. A file
+ * gets its name there once it is complete. */
+static bool has_weights(const char *snapshot)
+{
+    unsigned count = 0, parts = 1;
+    DIR *dir = opendir(snapshot);
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        const char *of = strstr(e->d_name, "-of-");
+        if (!ends_with(e->d_name, ".safetensors")) continue;
+        if (of) parts = (unsigned)strtoul(of + 4, NULL, 10);
+        count++;
+    }
+    if (dir) closedir(dir);
+    return count > 0 && count >= parts;
+}
+
 /* Describes what a repository lacks; false if its weights seem complete. */
 static bool hub_problem(const char *repository, const char *snapshot, const char *name, char *text,
                         size_t bytes)
@@ -161,7 +177,8 @@ static bool hub_problem(const char *repository, const char *snapshot, const char
     unsigned unfinished = 0;
     if (pj_path_join(blobs, sizeof blobs, repository, "blobs"))
         unfinished = count_files(blobs, ".incomplete");
-    if (unfinished > 0) {
+    /* that of another file, or of a newer revision, does not matter */
+    if (unfinished > 0 && !(snapshot && looks_like_model(snapshot) && has_weights(snapshot))) {
         snprintf(text, bytes,
                  "its download is not finished (%u incomplete file%s); hf download %s resumes it",
                  unfinished, unfinished == 1 ? "" : "s", name);
@@ -430,6 +447,21 @@ static bool name_of_snapshot(const char *path, char *name, size_t bytes)
     return true;
 }
 
+/* "…/.lmstudio/models/PUBLISHER/REPOSITORY[/FILE]" */
+static bool name_in_lm_studio(const char *path, char *name, size_t bytes)
+{
+    static const char *const folders[] = {"/.lmstudio/models/", "/.cache/lm-studio/models/"};
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        const char *at = strstr(path, folders[i]);
+        const char *rest = at ? at + strlen(folders[i]) : "";
+        if (*rest) {
+            snprintf(name, bytes, "%s", rest);
+            return true;
+        }
+    }
+    return false;
+}
+
 typedef struct blob_search {
     const char *path;
     char *name;
@@ -460,7 +492,9 @@ static bool name_of_blob(const char *path, char *name, size_t bytes)
 
 void pj_model_name_of_path(const char *path, char *name, size_t bytes)
 {
-    if (name_of_snapshot(path, name, bytes) || name_of_blob(path, name, bytes)) return;
+    if (name_of_snapshot(path, name, bytes) || name_of_blob(path, name, bytes) ||
+        name_in_lm_studio(path, name, bytes))
+        return;
     size_t end = strlen(path);
     while (end > 1 && path[end - 1] == '/') end--;
     size_t begin = end;

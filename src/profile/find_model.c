@@ -97,8 +97,12 @@ static bool has_quantisation(const char *file, const char *quantisation)
 
 static void keep_file(search *s, const pj_model_spot *spot, const char *file)
 {
-    if (s->quantisation && !has_quantisation(file, s->quantisation)) return;
-    if (s->files++ == 0) keep(&s->file, spot);
+    bool fits = !s->quantisation || has_quantisation(file, s->quantisation);
+    if (fits && s->files++ == 0) {
+        keep(&s->file, spot);
+        if (s->quantisation) s->file_names[0] = 0; /* of those that do not fit */
+    }
+    if (!fits && s->files > 0) return;
     size_t used = strlen(s->file_names);
     if (used + strlen(file) + 3 < sizeof s->file_names)
         snprintf(s->file_names + used, sizeof s->file_names - used, "%s%s", used ? ", " : "", file);
@@ -150,10 +154,14 @@ static pj_status not_found(const search *s, const char *name, const char *folder
 {
     char hint[512] = "", nearest[256] = "";
     pj_nearest_write(s->nearest.word ? &s->nearest : &s->nearest_base, "", nearest, sizeof nearest);
+    if (s->quantisation && s->file_names[0])
+        return pj_fail(err, PJ_E_NOT_FOUND, "%.*s has no %s here; its files are %s",
+                       (int)s->wanted_bytes, name, s->quantisation, s->file_names);
     if (starts_with(name, "ollama:"))
         snprintf(hint, sizeof hint, "; ollama pull %.200s fetches it", name + 7);
     else if (is_repository(name))
-        snprintf(hint, sizeof hint, "; hf download %.200s fetches it from Hugging Face", name);
+        snprintf(hint, sizeof hint, "; hf download %.*s fetches it from Hugging Face",
+                 (int)(s->wanted_bytes < 200 ? s->wanted_bytes : 200), name);
     return pj_fail(err, PJ_E_NOT_FOUND,
                    "there is no model %.200s: not a path, and not in %s or what Hugging Face, "
                    "Ollama, LM Studio and llama.cpp keep%s%s",

@@ -146,7 +146,8 @@ static void hugging_face(void **state)
     finds("org/files-GGUF:q4_k", "tiny-Q4_K.gguf", NULL);
     finds("org/files-GGUF:Q4_K_M", "tiny-Q4_K_M.gguf", NULL);
     finds("org/files-GGUF/tiny-Q4_K.gguf", "1/tiny-Q4_K.gguf", NULL);
-    refuses("org/files-GGUF:Q8_0", "there is no model");
+    refuses("org/files-GGUF:Q8_0", "org/files-GGUF has no Q8_0 here; its files are tiny-Q4_K");
+    refuses("org/other-GGUF:Q8_0", "hf download org/other-GGUF fetches");
     is_called("org/files-GGUF:Q4_K", "org/files-GGUF/tiny-Q4_K.gguf");
 }
 
@@ -159,6 +160,14 @@ static void what_is_missing(void **state)
     refuses("org/half", "no weights in safetensors");
     write_text(HUB "models--org--half/blobs/abc.incomplete", "");
     refuses("org/half", "1 incomplete file");
+    /* what is missing is not of this model's weights */
+    link_into(HUB "models--org--whole/snapshots/1");
+    write_text(HUB "models--org--whole/blobs/abc.incomplete", "");
+    finds("org/whole", "snapshots/1", NULL);
+    write_text(HUB "models--org--part/snapshots/1/config.json", "{}");
+    write_text(HUB "models--org--part/snapshots/1/model-00001-of-00002.safetensors", "");
+    write_text(HUB "models--org--part/blobs/abc.incomplete", "");
+    refuses("org/part", "1 incomplete file");
     /* an index that names a shard which is not there */
     link_into(HUB "models--org--shards/snapshots/1");
     assert_int_equal(unlink(at(HUB "models--org--shards/snapshots/1/model.safetensors")), 0);
@@ -228,6 +237,7 @@ static void others(void **state)
     write_gguf(".lmstudio/models/maker/repo-GGUF/studio-Q8_0.gguf");
     finds("maker/repo-GGUF", "studio-Q8_0.gguf", NULL);
     finds("maker/repo-GGUF:q8_0", "studio-Q8_0.gguf", NULL);
+    is_called("maker/repo-GGUF", "maker/repo-GGUF/studio-Q8_0.gguf");
     write_gguf(".cache/llama.cpp/maker_two-GGUF_two-Q4_0.gguf");
     write_text(".cache/llama.cpp/maker_two-GGUF_mmproj-two.gguf.downloadInProgress", "");
     finds("maker/two-GGUF", "two-Q4_0.gguf", NULL);
