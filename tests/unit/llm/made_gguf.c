@@ -814,7 +814,7 @@ bool made_gguf_carries(const pj_model_config *c)
         if (c->layer_rotates[i] != ((i + 1) % 4 != 0)) return false;
     for (uint32_t i = 0; c->layer_is_linear && i < c->layers; i++)
         if (c->layer_is_linear[i] != ((i + 1) % 4 != 0)) return false;
-    for (uint32_t i = 0; c->arch == PJ_ARCH_QWEN2 && c->window && i < c->layers; i++)
+    for (uint32_t i = 0; c->arch < PJ_ARCH_OLMO3 && c->window && i < c->layers; i++)
         if (c->layer_is_windowed && !c->layer_is_windowed[i]) return false;
     return c->arch != PJ_ARCH_GPT_OSS || !c->rope.truncate;
 }
