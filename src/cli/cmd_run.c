@@ -214,6 +214,7 @@ static void print_json(const run_state *s, const pj_profile_result *result)
     pj_json_object_begin(&json);
     pj_summary_write_members(&json, &result->data.info, NULL);
     pj_run_report_write_text(&json, &result->generated);
+    pj_run_report_write_draft(&json, &result->data);
     pj_run_report_write_start(&json, started ? &start : NULL);
     pj_run_report_write_resident(&json, &memory);
     pj_json_key(&json, "warnings");

@@ -159,7 +159,21 @@ static void print_rates(FILE *out, const pj_run_info *info)
     print_disturbed(out, info);
 }
 
-/* Rounds both numbers to the digits that the interval justifies. */
+/* Time and energy of the draft model's passes; energy is NAN where it is unknown. */
+static pj_run_part draft_part(const pj_run_data *d)
+{
+    pj_run_part part = {"draft", 0, 0, NAN, NAN};
+    double known_mj = 0;
+    for (uint32_t i = 0; i < d->section_count; i++) {
+        if (strcmp(d->sections[i].name, "draft") != 0) continue;
+        int64_t nj = d->sections[i].energy.gross_nj;
+        part.ms += d->sections[i].duration_ms;
+        known_mj += nj == PJ_NJ_UNKNOWN ? (double)NAN : pj_mj_of_nj(nj);
+        part.gross_mj = known_mj;
+    }
+    return part;
+}
+
 /* Acceptance rate and cost of speculative decoding's draft model. */
 static void print_draft(FILE *out, const pj_run_data *d)
 {
@@ -167,13 +181,7 @@ static void print_draft(FILE *out, const pj_run_data *d)
     const json_t *draft = json_object_get(model, "draft");
     double proposed = json_number_value(json_object_get(draft, "proposed"));
     double accepted = json_number_value(json_object_get(draft, "accepted"));
-    pj_run_part part = {"draft", 0, 0, NAN, NAN};
-    for (uint32_t i = 0; i < d->section_count; i++) {
-        if (strcmp(d->sections[i].name, "draft") != 0) continue;
-        part.ms += d->sections[i].duration_ms;
-        int64_t nj = d->sections[i].energy.gross_nj;
-        part.gross_mj += nj == PJ_NJ_UNKNOWN ? (double)NAN : pj_mj_of_nj(nj);
-    }
+    pj_run_part part = draft_part(d);
     if (draft) {
         char time[32], energy[32];
         pj_format_time(part.ms, time, sizeof time);
@@ -187,6 +195,21 @@ static void print_draft(FILE *out, const pj_run_data *d)
     json_decref(model);
 }
 
+void pj_run_report_write_draft(pj_json *json, const pj_run_data *d)
+{
+    pj_run_part part = draft_part(d);
+    pj_json_key(json, "draft");
+    if (part.ms <= 0) {
+        pj_json_null(json);
+        return;
+    }
+    pj_json_object_begin(json);
+    pj_json_kv_double(json, "duration_ms", part.ms);
+    pj_json_kv_double(json, "energy_mj", part.gross_mj);
+    pj_json_object_end(json);
+}
+
+/* Rounds both numbers to the digits that the interval justifies. */
 static void print_cost(FILE *out, const char *before, double value, double sd, const char *unit)
 {
     double half = 1.96 * sd;
