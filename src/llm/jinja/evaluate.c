@@ -525,9 +525,10 @@ static jv evaluate_slice(machine *m, const ji_node *node)
     int64_t begin, end, step;
     if (m->run->failed) return self;
     if ((self.kind != JV_LIST || jv_is_generator(self)) && self.kind != JV_STRING)
-        return self.kind == JV_UNDEFINED ? jv_fail(m->run, PJ_E_INVALID, "'%s' is undefined",
-                                                   self.name ? self.name : "what is sliced")
-                                         : jv_undefined("a slice"); /* as in the reference */
+        return self.kind == JV_UNDEFINED
+                   ? jv_fail(m->run, PJ_E_INVALID, "'%s' is undefined",
+                             self.name ? self.name : "what is sliced")
+                   : jv_fail(m->run, PJ_E_INVALID, "a %s cannot be sliced", jv_type_name(self));
     const jv_list *items = jv_iterate(m->run, self);
     int64_t count = (int64_t)items->count;
     slice_bound(m, node, 2, 1, &step);

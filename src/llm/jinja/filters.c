@@ -391,7 +391,8 @@ static jv f_round(jv_run *run, jv self, const jv_arguments *a)
     if (!jv_is_number(self) || digits < -15 || digits > 15)
         return jv_fail(run, PJ_E_INVALID, "round takes a number, not %s", jv_type_name(self));
     bool plain = method.kind == JV_NONE || jv_is_text(method, "common");
-    if (plain && self.kind == JV_INT && digits >= 0) return self; /* round(3) is 3 */
+    int64_t whole;
+    if (plain && digits >= 0 && jv_integer(self, &whole)) return jv_int(whole); /* round(3) is 3 */
     if (plain && digits >= 0) { /* half to even of the exact value, as in Python */
         char text[400];
         snprintf(text, sizeof text, "%.*f", (int)digits, jv_number(self));
