@@ -500,8 +500,11 @@ static void read_rope(reader *r, pj_model_config *c)
     rope->divisors = read_factors(r, "rope_freqs.weight", rope->factor_count);
     if (rope->type != PJ_ROPE_YARN) return;
     if (rope->original_context == 0) rope->original_context = c->context;
-    /* here it multiplies the scaling's own factor instead of replacing it */
-    if (!isnan(attention)) rope->attention_factor = attention * (0.1 * log(rope->factor) + 1);
+    if (isnan(attention)) return;
+    /* It multiplies the scaling's own factor; but files of OLMo 3 hold the published one, which
+     * replaces it. */
+    bool whole = c->arch == PJ_ARCH_OLMO2 || c->arch == PJ_ARCH_OLMO3;
+    rope->attention_factor = attention * (whole ? 1 : 0.1 * log(rope->factor) + 1);
 }
 
 /* ---- ends --------------------------------------------------------------------------------- */

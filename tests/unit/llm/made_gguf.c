@@ -770,6 +770,9 @@ static void write_rope(const copy *k)
     if (r->type == PJ_ROPE_YARN) {
         real(k, "rope.scaling.yarn_beta_fast", r->beta_fast);
         real(k, "rope.scaling.yarn_beta_slow", r->beta_slow);
+        if (!isnan(r->attention_factor)) /* OLMo's is the whole factor, the others' multiplies */
+            real(k, "rope.scaling.attn_factor",
+                 r->attention_factor / (c->arch == PJ_ARCH_OLMO3 ? 1 : 0.1 * log(r->factor) + 1));
     }
     if (r->type != PJ_ROPE_LONGROPE) return;
     real(k, "rope.scaling.attn_factor", sqrt(1 + log(r->factor) / log(r->original_context)));

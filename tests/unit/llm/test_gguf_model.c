@@ -312,6 +312,47 @@ static void refusals(void **state)
     }
 }
 
+/* ---- rope --------------------------------------------------------------------------------- */
+
+static double yarn_factor(const char *shape, double stored)
+{
+    tiny_model m;
+    made_gguf g;
+    pj_checkpoint *from, *copy;
+    pj_error err = {0};
+    char path[80], key[80];
+    tiny_make(&m, tiny_find(shape), 42);
+    tiny_write(&m, TINY_F32);
+    snprintf(path, sizeof path, "%s/yarn.gguf", m.folder);
+    assert_int_equal(pj_checkpoint_open(m.folder, &from, &err), PJ_OK);
+    made_gguf_init(&g);
+    made_gguf_copy(&g, from, &(made_gguf_options){.type = -1});
+    snprintf(key, sizeof key, "%s.rope.scaling.type", shape);
+    made_gguf_string(&g, key, "yarn");
+    snprintf(key, sizeof key, "%s.rope.scaling.factor", shape);
+    made_gguf_f32(&g, key, 8);
+    snprintf(key, sizeof key, "%s.rope.scaling.attn_factor", shape);
+    made_gguf_f32(&g, key, (float)stored);
+    made_gguf_write(&g, path);
+    made_gguf_fini(&g);
+    pj_checkpoint_close(from);
+    if (pj_checkpoint_open(path, &copy, &err) != PJ_OK) fail_msg("%s", err.text);
+    double factor = pj_checkpoint_config(copy)->rope.attention_factor;
+    pj_checkpoint_close(copy);
+    unlink(path);
+    tiny_free(&m);
+    return factor;
+}
+
+/* The key multiplies YaRN's own factor; in files of OLMo it is the published factor itself. */
+static void yarn_factors(void **state)
+{
+    double own = 0.1 * log(8) + 1;
+    (void)state;
+    assert_true(fabs(yarn_factor("llama", 1.5) - 1.5 * own) < 1e-6);
+    assert_true(fabs(yarn_factor("olmo2", own) - own) < 1e-6);
+}
+
 /* ---- sets of files ------------------------------------------------------------------------ */
 
 /* A model in two files: keys in the first, tensors in both. */
@@ -393,13 +434,10 @@ static void parts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_architecture),
-        cmocka_unit_test(sixteen_bits),
-        cmocka_unit_test(older_spellings),
-        cmocka_unit_test(blocks),
-        cmocka_unit_test(converted),
-        cmocka_unit_test(refusals),
-        cmocka_unit_test(parts),
+        cmocka_unit_test(every_architecture), cmocka_unit_test(sixteen_bits),
+        cmocka_unit_test(older_spellings),    cmocka_unit_test(blocks),
+        cmocka_unit_test(converted),          cmocka_unit_test(refusals),
+        cmocka_unit_test(yarn_factors),       cmocka_unit_test(parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
