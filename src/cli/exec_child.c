@@ -32,7 +32,8 @@ static int wake_fd = -1;
 
 /* Signals whose disposition perjoule changes, and which of them its caller had ignored (nohup, a
  * shell's background job): the program starts with the caller's. */
-static const int changed[] = {SIGPIPE, SIGXFSZ, SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGCHLD};
+static const int changed[] = {SIGPIPE, SIGXFSZ, SIGINT,  SIGQUIT, SIGTERM,
+                              SIGHUP,  SIGUSR1, SIGUSR2, SIGCHLD};
 enum { CHANGED = sizeof changed / sizeof *changed };
 static bool ignored_by_caller[CHANGED];
 
@@ -45,7 +46,7 @@ void pj_child_note_signals(void)
 }
 
 /* Signals that are handled while a program runs, and perjoule's own way with them otherwise. */
-static const int handled[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGCHLD};
+static const int handled[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD};
 enum { HANDLED = sizeof handled / sizeof *handled };
 static struct sigaction before_program[HANDLED];
 
@@ -58,33 +59,55 @@ static void handle_own(int number)
             before_program[i].sa_handler(number);
 }
 
-/* SIGINT and SIGQUIT: the terminal sends these to the program too. */
-static void outlive(int number)
-{
-    handle_own(number);
-}
-
-static void forward(int number)
+static void forward(int number, siginfo_t *from, void *context)
 {
     int kept = errno;
+    (void)from, (void)context;
     if (child_pid > 0) kill((pid_t)child_pid, number);
     handle_own(number);
     errno = kept;
 }
 
-static void wake(int number)
+/* Signals that the terminal sends to its whole process group, hence to the program too, and that
+ * hand_over_pending sent it already. */
+static const int of_terminal[] = {SIGINT, SIGQUIT};
+enum { OF_TERMINAL = sizeof of_terminal / sizeof *of_terminal };
+static volatile sig_atomic_t handed_over[OF_TERMINAL];
+
+/* One that a process sent to perjoule alone is forwarded. A sender in our own process group
+ * (timeout, a shell's `kill 0`) sends to the whole group. */
+static void forward_unless_told(int number, siginfo_t *from, void *context)
 {
     int kept = errno;
-    (void)number;
+    bool sent = from->si_code == SI_USER || from->si_code == SI_QUEUE; /* else: the terminal */
+    bool told = !sent || getpgid(from->si_pid) == getpgrp();
+    for (size_t i = 0; i < OF_TERMINAL; i++)
+        if (of_terminal[i] == number && handed_over[i]) {
+            handed_over[i] = 0;
+            told = true;
+        }
+    if (told)
+        handle_own(number);
+    else
+        forward(number, from, context);
+    errno = kept;
+}
+
+static void wake(int number, siginfo_t *from, void *context)
+{
+    int kept = errno;
+    (void)number, (void)from, (void)context;
     if (write(wake_fd, "", 1) < 0) errno = 0; /* a full pipe wakes us anyway */
     errno = kept;
 }
 
 static void take_signals(void)
 {
-    void (*const handlers[HANDLED])(int) = {outlive, outlive, forward, forward, wake};
+    void (*const handlers[HANDLED])(int, siginfo_t *, void *) = {
+        forward_unless_told, forward_unless_told, forward, forward, forward, forward, wake};
     for (size_t i = 0; i < HANDLED; i++) {
-        struct sigaction action = {.sa_handler = handlers[i], .sa_flags = SA_RESTART};
+        struct sigaction action = {.sa_sigaction = handlers[i],
+                                   .sa_flags = SA_RESTART | SA_SIGINFO};
         if (handled[i] == SIGCHLD) action.sa_flags |= SA_NOCLDSTOP;
         sigaction(handled[i], NULL, &before_program[i]);
         /* what the caller ignored is ignored by perjoule and the program alike */
@@ -102,11 +125,13 @@ static void return_signals(void)
  * (One that arrived after it is pending in the program too, and does not count twice.) */
 static void hand_over_pending(pid_t program)
 {
-    static const int of_terminal[] = {SIGINT, SIGQUIT};
     sigset_t pending;
     if (program <= 0 || sigpending(&pending) != 0) return;
-    for (size_t i = 0; i < sizeof of_terminal / sizeof *of_terminal; i++)
-        if (sigismember(&pending, of_terminal[i]) == 1) kill(program, of_terminal[i]);
+    for (size_t i = 0; i < OF_TERMINAL; i++)
+        if (sigismember(&pending, of_terminal[i]) == 1) {
+            handed_over[i] = 1;
+            kill(program, of_terminal[i]);
+        }
 }
 
 /* ---- cgroup -------------------------------------------------------------------------------- */
@@ -372,11 +397,16 @@ static void count_cpu(pj_child *c)
         c->cpu_s += seconds_of_the_living();
 }
 
+/* At most what the pipe can hold: a process that writes without end must not keep us from noticing
+ * that the program has ended, nor go on after it. */
 static void drain_markers(pj_child *c, void (*take)(void *, const char *, size_t), void *context)
 {
     char bytes[READ_BYTES];
-    for (ssize_t got; (got = read(c->markers[0], bytes, sizeof bytes)) > 0;)
+    size_t taken = 0;
+    for (ssize_t got; taken < PIPE_BYTES && (got = read(c->markers[0], bytes, sizeof bytes)) > 0;) {
         take(context, bytes, (size_t)got);
+        taken += (size_t)got;
+    }
 }
 
 void pj_child_wait(pj_child *c, void (*take)(void *, const char *, size_t), void *context)

@@ -89,10 +89,68 @@ def held(where, number, to_group):
 
 
 for place in ("before", "after", "exec"):
-    for name in ("SIGTERM", "SIGHUP"):
+    for name in ("SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP"):
         setattr(Held, f"test_{name}_to_perjoule_{place}", held(place, getattr(signal, name), False))
     for name in ("SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP"):
         setattr(Held, f"test_{name}_to_the_group_{place}", held(place, getattr(signal, name), True))
+
+
+class Running(Folder):
+    """Signals while the program runs, which counts them until SIGTERM."""
+    COUNTER = "import signal, time\n" \
+        "got = {}\n" \
+        "def count(number, _): got[number] = got.get(number, 0) + 1; print(number, flush=True)\n" \
+        "def leave(*_): print('end', *(f'{n}:{c}' for n, c in sorted(got.items())), flush=True); raise SystemExit(7)\n" \
+        "for n in (1, 2, 3, 10, 12): signal.signal(n, count)\n" \
+        "signal.signal(15, leave)\n" \
+        "print('ready', flush=True)\n" \
+        "end = time.monotonic() + 60\n" \
+        "while time.monotonic() < end: time.sleep(1)"
+
+    def test_every_signal_to_perjoule_reaches_the_program_once(self):
+        numbers = [signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2]
+        with self.start(sys.executable, "-S", "-c", self.COUNTER) as perjoule:
+            try:
+                self.assertEqual(perjoule.stdout.readline(), "ready\n")
+                for number in numbers:
+                    os.kill(perjoule.pid, number)
+                    self.assertEqual(perjoule.stdout.readline(), f"{int(number)}\n")
+                os.kill(perjoule.pid, signal.SIGTERM)
+                out, _ = perjoule.communicate(timeout=60)
+            finally:
+                try:
+                    os.killpg(perjoule.pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+        self.assertEqual(out, "end " + " ".join(f"{int(n)}:1" for n in sorted(numbers)) + "\n")
+        self.assertEqual(perjoule.returncode, 7)
+        self.assertEqual([r["status"] for r in self.runs()], ["failed"])
+
+
+class Endless(Folder):
+    def test_a_writer_of_markers_that_outlives_the_program(self):
+        """perjoule ends with its program, whatever a grandchild goes on writing."""
+        stop, begun = (os.path.join(self.folder.name, n) for n in ("stop", "begun"))
+        os.mkfifo(begun)
+        writer = "import os, sys, time\n" \
+            "fd, end = int(os.environ['PERJOULE_MARKERS']), time.monotonic() + 300\n" \
+            "lines, begun = b'begin section x\\nend\\n' * 3000, False\n" \
+            "while time.monotonic() < end and not os.path.exists(sys.argv[1]):\n" \
+            "    try: os.write(fd, lines)\n" \
+            "    except BlockingIOError: pass\n" \
+            "    if not begun: begun = True; open(sys.argv[2], 'w').close()\n" \
+            "open(sys.argv[1] + '.seen', 'w').close()"
+        script = f"'{sys.executable}' -S -c \"$1\" {stop} {begun} >/dev/null 2>&1 & read nothing <{begun}; exit 3"
+        perjoule = self.start("sh", "-c", script, "sh", writer)
+        try:
+            perjoule.communicate(timeout=120)
+            self.assertEqual(perjoule.returncode, 3)
+            self.assertFalse(os.path.exists(stop + ".seen"), "the writer had ended")
+        finally:
+            open(stop, "w", encoding="ascii").close()
+            perjoule.kill()
+            perjoule.wait()
+        self.assertEqual(len(self.runs()), 1)
 
 
 class Inherited(Folder):
