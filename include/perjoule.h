@@ -293,7 +293,8 @@ PJ_API void pj_span_begin(pj_lane *lane, pj_span_kind kind, uint32_t id);
 /* Closes the innermost span; `work` may be NULL. Never blocks or allocates: a full buffer counts a
  * loss, which is stored with the run. */
 PJ_API void pj_span_end(pj_lane *lane, const pj_work *work);
-/* As pj_span_begin and pj_span_end, at a time that the caller has read from pj_clock_ns. */
+/* As pj_span_begin and pj_span_end, at a time that the caller has read from pj_clock_ns. Spans are
+ * clipped to the run's time. */
 PJ_API void pj_span_begin_at(pj_lane *lane, pj_span_kind kind, uint32_t id, int64_t now_ns);
 PJ_API void pj_span_end_at(pj_lane *lane, const pj_work *work, int64_t now_ns);
 /* Ends one span and begins a sibling with one clock reading between them. */

@@ -704,17 +704,27 @@ pj_status pj_tree_init(pj_tree *tree, pj_spool_reader *reader, pj_arena *arena, 
         tree->nodes ? read_spans(&r, reader, err) : pj_fail_memory(err, "the spans of a run");
     for (uint32_t i = 0; i < r.lane_count; i++) pj_free(r.lanes[i].pending);
     pj_free(r.lanes);
-    if (tree->end_ns < r.last_ns) tree->end_ns = r.last_ns;
+    if (!tree->end_ns) tree->end_ns = r.last_ns;
     if (status != PJ_OK) pj_tree_fini(tree);
     return status;
 }
 
+static int64_t clipped(const pj_tree *tree, int64_t at_ns)
+{
+    return at_ns < tree->begin_ns ? tree->begin_ns : at_ns > tree->end_ns ? tree->end_ns : at_ns;
+}
+
+/* A program's own times may be wrong: the run has energy from its begin to its end only. */
 void pj_tree_begin(pj_tree *tree, int64_t begin_ns)
 {
     tree->begin_ns = sound_time(begin_ns);
     if (tree->end_ns < tree->begin_ns) tree->end_ns = tree->begin_ns;
     tree->nodes[0].begin_ns = tree->begin_ns;
     tree->nodes[0].end_ns = tree->end_ns;
+    for (uint32_t i = 1; i < tree->node_count; i++) {
+        tree->nodes[i].begin_ns = clipped(tree, tree->nodes[i].begin_ns);
+        tree->nodes[i].end_ns = clipped(tree, tree->nodes[i].end_ns);
+    }
 }
 
 static int64_t stretched(const pj_tree *tree, int64_t at_ns, double factor)

@@ -10,10 +10,11 @@ pj_status pj_sized_read(void *ours, size_t our_size, size_t first_size, const vo
     memset(ours, 0, our_size);
     if (!theirs) return pj_fail(err, PJ_E_INVALID, "%s may not be NULL", name);
     memcpy(&size, theirs, sizeof size);
-    if (size == 0) size = first_size;
-    if (size < sizeof size || size > 1 << 16)
+    /* one that ends inside a member would give half a pointer */
+    if (size % sizeof size != 0 || size > 1 << 16)
         return pj_fail(err, PJ_E_INVALID, "%s has a size of %zu bytes: set it with sizeof", name,
                        size);
+    if (!size) size = first_size;
     for (size_t i = our_size; i < size; i++)
         if (((const unsigned char *)theirs)[i])
             return pj_fail(err, PJ_E_UNSUPPORTED,

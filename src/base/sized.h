@@ -10,7 +10,7 @@
  * members that we do not know are set. */
 pj_status pj_sized_read(void *ours, size_t our_size, size_t first_size, const void *theirs,
                         const char *name, pj_error *err);
-#define PJ_SIZED_READ(ours, theirs, first_size, err) \
-    pj_sized_read(ours, sizeof *(ours), first_size, theirs, "the options given (" #theirs ")", err)
+#define PJ_SIZED_READ(type, ours, theirs, first_size, err) \
+    pj_sized_read(ours, sizeof(type), first_size, theirs, #type, err)
 
 #endif

@@ -229,7 +229,7 @@ bool pj_run_is_weight(double weight)
 static pj_status check_options(const pj_run_options *from, pj_run_options *options, pj_error *err)
 {
     enum { SIZE_0_1 = offsetof(pj_run_options, settings_json) + sizeof(const char *) };
-    pj_status status = PJ_SIZED_READ(options, from, SIZE_0_1, err);
+    pj_status status = PJ_SIZED_READ(pj_run_options, options, from, SIZE_0_1, err);
     if (status == PJ_OK && (unsigned)options->depth > PJ_DEPTH_DEEP)
         status = pj_fail(err, PJ_E_INVALID, "%d is no depth: use PJ_DEPTH_OFF, MODULE or DEEP",
                          (int)options->depth);
@@ -288,6 +288,7 @@ pj_status pj_run_begin(pj_session *session, const pj_run_options *from, pj_run *
     pj_recorder_lane(&run->recorder); /* touches the caller's lane before the run's time starts */
     start_metering(run);
     run->start_ns = start_time(run, options->weight);
+    run->recorder.begun_ns = run->start_ns; /* spans with times of their own are clipped to it */
     set_origin(run);
     if (!run->start_ns) {
         status = pj_fail_memory(err, "a run");

@@ -9,6 +9,7 @@
 
 void pj_run_set_prompts(pj_run *run, const uint32_t *tokens, uint32_t count)
 {
+    if (!run || (count && !tokens)) return;
     uint32_t *copy = pj_arena_alloc(&run->arena, (size_t)count + 1, sizeof *copy);
     uint64_t sum = 0;
     if (!copy) return; /* shared steps are then split as if lengths were unknown */
@@ -75,7 +76,7 @@ pj_status pj_run_describe(pj_run *run, const pj_run_facts *from, pj_error *err)
     bool failed = false;
     pj_run_facts checked, *facts = &checked;
     if (!run) return pj_fail(err, PJ_E_INVALID, "pj_run_describe needs an open run");
-    pj_status status = PJ_SIZED_READ(&checked, from, SIZE_0_1, err);
+    pj_status status = PJ_SIZED_READ(pj_run_facts, &checked, from, SIZE_0_1, err);
     if (status != PJ_OK) return status;
     if (facts->model_json && !pj_run_is_json_object(facts->model_json))
         return pj_fail(err, PJ_E_INVALID, "model_json is not a JSON object");

@@ -99,7 +99,7 @@ static pj_status check_options(const pj_session_options *from, pj_session_option
                                pj_error *err)
 {
     enum { SIZE_0_1 = offsetof(pj_session_options, baseline_seconds) + sizeof(double) };
-    pj_status status = PJ_SIZED_READ(options, from, SIZE_0_1, err);
+    pj_status status = PJ_SIZED_READ(pj_session_options, options, from, SIZE_0_1, err);
     if (status == PJ_OK && options->interval_ns < 0)
         status = pj_fail(err, PJ_E_INVALID, "the sampling interval is negative: %lld ns",
                          (long long)options->interval_ns);

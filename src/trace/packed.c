@@ -46,8 +46,8 @@ static pj_status check_span(const pj_span_batch *b, size_t i, pj_error *err)
     if (s->kind == PJ_SPAN_PHASE && s->id >= (uint32_t)PJ_PHASE_COUNT)
         return pj_fail(err, PJ_E_INVALID, "span %zu is phase %u, which is none", i, s->id);
     if (s->end_ns < s->begin_ns)
-        return pj_fail(err, PJ_E_INVALID, "span %zu ends %lld ns before it begins", i,
-                       (long long)(s->begin_ns - s->end_ns));
+        return pj_fail(err, PJ_E_INVALID, "span %zu ends at %lld ns, before it begins at %lld ns",
+                       i, (long long)s->end_ns, (long long)s->begin_ns);
     if (s->layer > INT16_MAX)
         return pj_fail(err, PJ_E_INVALID, "span %zu is in layer %d, which is too many", i,
                        s->layer);
@@ -205,7 +205,7 @@ pj_status pj_spans_add(pj_lane *lane, const pj_span_batch *from, pj_error *err)
     enum { SIZE_0_1 = sizeof(pj_span_batch) };
     pj_span_batch batch;
     if (!lane) return pj_fail(err, PJ_E_INVALID, "pj_spans_add needs a lane");
-    pj_status status = PJ_SIZED_READ(&batch, from, SIZE_0_1, err);
+    pj_status status = PJ_SIZED_READ(pj_span_batch, &batch, from, SIZE_0_1, err);
     if (status == PJ_OK) status = check_batch(&batch, err);
     if (status != PJ_OK || !batch.span_count) return status;
     item *items = pj_alloc(batch.span_count, sizeof *items);

@@ -337,7 +337,12 @@ static bool place_in_run(const pj_recorder *recorder, const pj_device_span *span
 void pj_device_span_add(pj_lane *lane, const pj_device_span *span, const pj_clock_pair *before,
                         const pj_clock_pair *after, const pj_work *work)
 {
-    if (!lane || is_finer_than(span->kind, lane->recorder->depth)) return;
+    if (!lane) return;
+    if (!span || !before || !after || span->layer > INT16_MAX) {
+        pj_lane_misuse(lane);
+        return;
+    }
+    if (is_finer_than(span->kind, lane->recorder->depth)) return;
     pj_span s = {
         .id = span->id,
         .token = span->token,

@@ -174,7 +174,13 @@ static void bad_arguments_are_refused(void **state)
                    PJ_E_INVALID);
     ASSERT_REFUSED(pj_session_open(&(pj_session_options){.baseline_seconds = NAN}, &session, err),
                    PJ_E_INVALID);
-    ASSERT_REFUSED(pj_session_open(&(pj_session_options){.size = 3}, &session, err), PJ_E_INVALID);
+    for (size_t size = 1; size < sizeof(pj_session_options); size++)
+        if (size % sizeof size) /* half a pointer is none */
+            ASSERT_REFUSED(
+                pj_session_open(
+                    &(pj_session_options){.size = size, .power = "none", .database = "none"},
+                    &session, err),
+                PJ_E_INVALID);
     static const char *const lists[] = {"rapll", "rapl,none", "sim:perid=3", "replay",
                                         "estimate:x"};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
@@ -203,9 +209,14 @@ static void bad_arguments_are_refused(void **state)
     ASSERT_REFUSED(pj_run_end(run, PJ_RUN_COMPLETED, &(pj_result){.size = 8}, err), PJ_E_INVALID);
     ASSERT_REFUSED(pj_run_describe(run, NULL, err), PJ_E_INVALID);
     assert_int_equal(pj_run_name(run, NULL), 0);
+    pj_run_set_prompts(run, NULL, 3);
+    pj_device_span_add(pj_run_lane(run), NULL, NULL, NULL, NULL);
+    pj_device_span_add(pj_run_lane(run), &(pj_device_span){.layer = 1 << 20}, &(pj_clock_pair){0},
+                       &(pj_clock_pair){0}, NULL);
     assert_int_equal(pj_run_end(run, PJ_RUN_CANCELLED, NULL, NULL), PJ_OK);
     assert_null(pj_run_lane(NULL));
     assert_string_equal(pj_run_id(NULL), "");
+    pj_run_set_prompts(NULL, NULL, 1);
     pj_run_set_tokens(NULL, 1, 1);
     pj_result_fini(NULL);
     pj_session_close(session);

@@ -233,6 +233,39 @@ static void nonsense_is_refused_whole(void **state)
     pj_run_data_fini(&d);
 }
 
+/* Times that a program took from another clock, or that lie before its run: the run is not longer
+ * for them. */
+static void times_outside_the_run_are_clipped(void **state)
+{
+    static const int64_t hour_ns = 3600 * INT64_C(1000000000);
+    const int64_t begin_us[] = {-50000, 0, -50000, hour_ns / US};
+    const int64_t end_us[] = {0, hour_ns / US, hour_ns / US, 2 * hour_ns / US};
+    for (int i = 0; i < 5; i++) {
+        int64_t before_ns = pj_clock_ns();
+        pj_run *run = begin(PJ_DEPTH_MODULE);
+        pj_lane *lane = pj_run_lane(run);
+        uint32_t name = pj_run_name(run, "s");
+        int64_t t = pj_clock_ns() - 500 * US;
+        pj_packed_span all = {.id = name, .kind = PJ_SPAN_SECTION, .layer = -1};
+        all.begin_ns = INT64_MIN;
+        all.end_ns = INT64_MAX;
+        if (i == 4) {
+            assert_int_equal(add(run, &all, 1, NULL), PJ_OK);
+        } else {
+            pj_span_begin_at(lane, PJ_SPAN_SECTION, name, t + begin_us[i] * US);
+            pj_span_end_at(lane, NULL, t + end_us[i] * US);
+        }
+        pj_run_data d = end(run);
+        double most_ms = (double)(pj_clock_ns() - before_ns) / 1e6;
+        assert_true(d.info.total_ms >= 1 && d.info.total_ms <= most_ms);
+        assert_int_equal(d.section_count, 1);
+        const pj_section_row *s = &d.sections[0];
+        assert_true(s->start_ms >= 0 && s->duration_ms >= 0);
+        assert_true(s->start_ms + s->duration_ms <= d.info.total_ms + 1e-9);
+        pj_run_data_fini(&d);
+    }
+}
+
 /* Far more than a ring holds: the call waits for the collector instead of losing any. */
 static void a_large_batch_is_not_lost(void **state)
 {
@@ -257,9 +290,13 @@ static void a_large_batch_is_not_lost(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(times_make_the_tree),       cmocka_unit_test(they_lie_in_what_is_open),
-        cmocka_unit_test(tokens_carry_texts),        cmocka_unit_test(overlaps_are_kept),
-        cmocka_unit_test(nonsense_is_refused_whole), cmocka_unit_test(a_large_batch_is_not_lost),
+        cmocka_unit_test(times_make_the_tree),
+        cmocka_unit_test(they_lie_in_what_is_open),
+        cmocka_unit_test(tokens_carry_texts),
+        cmocka_unit_test(overlaps_are_kept),
+        cmocka_unit_test(nonsense_is_refused_whole),
+        cmocka_unit_test(a_large_batch_is_not_lost),
+        cmocka_unit_test(times_outside_the_run_are_clipped),
     };
     return cmocka_run_group_tests(tests, open_session, close_session);
 }
