@@ -366,6 +366,10 @@ pj_exchange_counts pj_exchange_count(const pj_exchange *x)
     int64_t usage = a->completion_tokens;
     if (c.input < 0 && a->progress_total >= 0) c.input = a->progress_total;
     if (c.cached < 0 && a->progress_cached >= 0) c.cached = a->progress_cached;
+    /* llama-server before August 2025 says how many prompt tokens it computed, not how many it had
+     */
+    if (c.cached < 0 && a->timings.prompt_tokens >= 1 && a->timings.prompt_tokens < (double)c.input)
+        c.cached = c.input - (int64_t)a->timings.prompt_tokens;
     if (c.cached > c.input && c.input >= 0) {
         c.contradictory = true;
         c.cached = -1;

@@ -201,7 +201,8 @@ def with_settings(folder):
 
 
 def with_peer(folder, peer, model):
-    words = [str(pathlib.Path(peer, "llama-completion")), "-m", model, "-p", "Once upon a time", "-n", "24", "--seed", "1",
+    programs = [pathlib.Path(peer, name) for name in ("llama-completion", "llama-cli")]  # the name until 2025
+    words = [str(next(p for p in programs if p.exists())), "-m", model, "-p", "Once upon a time", "-n", "24", "--seed", "1",
              "--temp", "0", "-no-cnv", "--no-perf", "-t", "2"]
     alone = subprocess.run(words, capture_output=True, env=environment, stdin=subprocess.DEVNULL)
     assert alone.returncode == 0 and alone.stdout, alone.stderr[-2000:]

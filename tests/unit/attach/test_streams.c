@@ -99,6 +99,14 @@ static const answer_case cases[] = {
      "{\"cache_n\":3,\"prompt_n\":6,\"prompt_ms\":2.5,\"predicted_n\":4,\"predicted_ms\":1.5}}\n\n"
      "data: [DONE]\n\n",
      "xyz", 9, 3, 4, 4, false, true, false, PJ_EXCHANGE_COMPLETED, NULL},
+    {"llama-server before it had cache_n: what is not computed was cached", CHAT, "{}",
+     SSE "data: {\"choices\":[{\"delta\":{\"content\":\"x\"},\"index\":0}],\"timings\":"
+         "{\"prompt_n\":38,\"prompt_ms\":110.5,\"predicted_n\":1,\"predicted_ms\":0.0}}\n\n"
+         "data: {\"choices\":[{\"delta\":{},\"index\":0,\"finish_reason\":\"stop\"}],\"usage\":"
+         "{\"completion_tokens\":1,\"prompt_tokens\":57},\"timings\":{\"prompt_n\":38,"
+         "\"prompt_ms\":110.5,\"predicted_n\":1,\"predicted_ms\":0.5}}\n\n"
+         "data: [DONE]\n\n",
+     "x", 57, 19, 1, 1, false, false, false, PJ_EXCHANGE_COMPLETED, NULL},
     {"llama-server's own completion", "/completion", "{}",
      SSE "data: {\"content\":\"a\",\"stop\":false,\"tokens\":[11],\"tokens_predicted\":1}\n\n"
          "data: {\"content\":\"b\",\"stop\":false,\"tokens\":[12],\"tokens_predicted\":2}\n\n"
