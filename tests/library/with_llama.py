@@ -201,6 +201,7 @@ def with_settings(folder):
 
 
 def with_peer(folder, peer, model):
+    environment.pop("LD_LIBRARY_PATH", None)  # where the stand-ins are, which have the same names
     programs = [pathlib.Path(peer, name) for name in ("llama-completion", "llama-cli")]  # the name until 2025
     words = [str(next(p for p in programs if p.exists())), "-m", model, "-p", "Once upon a time", "-n", "24", "--seed", "1",
              "--temp", "0", "-no-cnv", "--no-perf", "-t", "2"]
