@@ -24,6 +24,7 @@ enum {
 #define HEAD_NS   (20 * PJ_NS_PER_S)  /* to receive the head of a request */
 #define IDLE_NS   (120 * PJ_NS_PER_S) /* between requests */
 #define HOLD_NS   (20 * PJ_NS_PER_MS) /* for the rest of an incomplete chunk */
+#define ENDED_NS  (600 * PJ_NS_PER_S) /* for an answer to a client that sends nothing more */
 #define FINAL_NS  (5 * PJ_NS_PER_S)   /* for the sensors to cover the end of a request */
 #define CLOSE_NS  (10 * PJ_NS_PER_S)  /* for a client to receive the remaining bytes */
 #define LINGER_NS (2 * PJ_NS_PER_S)   /* and to close its end */
@@ -75,7 +76,10 @@ static void hang_up(proxy *x, int *fd, pj_pair_watch *watch)
 static void hang_up_server(proxy *x, pj_pair *p)
 {
     hang_up(x, &p->server, &p->at_server);
+    p->server_told = false;
 }
+
+static const char client_left[] = "the client closed the connection";
 
 static void drop_request(proxy *x, pj_pair *p, pj_exchange_outcome outcome, const char *why)
 {
@@ -157,7 +161,13 @@ static void server_failed(proxy *x, pj_pair *p, const char *what, int why)
              why ? strerror(why) : "");
     bool untold = !p->has_head;
     pj_pair_pass_what_came(x->o, p);
-    drop_request(x, p, PJ_EXCHANGE_FAILED, text);
+    /* A server that stops once it knows that the client sends nothing more takes that for leaving.
+     */
+    if (p->server_told)
+        drop_request(x, p, PJ_EXCHANGE_CANCELLED, client_left);
+    else
+        drop_request(x, p, PJ_EXCHANGE_FAILED, text);
+    untold &= !p->server_told;
     hang_up_server(x, p);
     if (untold)
         refuse(x, p, 502, text);
@@ -355,6 +365,7 @@ static bool send_queue(int fd, pj_outgoing *out)
 static bool send_to_client(pj_pair *p)
 {
     if (!send_queue(p->client, &p->to_client)) return true;
+    if (p->state == PJ_PAIR_CLOSING && !left_of(&p->to_client) && p->client_ended) return true;
     if (p->state == PJ_PAIR_CLOSING && !left_of(&p->to_client) && !p->shut) {
         p->shut = true; /* input is drained until the client closes */
         shutdown(p->client, SHUT_WR);
@@ -373,6 +384,7 @@ static void answer_done(proxy *x, pj_pair *p)
     p->server_used = true;
     enter(p, keep ? PJ_PAIR_IDLE : PJ_PAIR_CLOSING);
     if (keep) take_request(x, p);
+    if (p->state == PJ_PAIR_IDLE && p->client_ended) enter(p, PJ_PAIR_CLOSING);
 }
 
 static void after_step(proxy *x, pj_pair *p, pj_answer_step step)
@@ -459,7 +471,11 @@ static bool receive_from_client(proxy *x, pj_pair *p)
     if (room > READ_BYTES) room = READ_BYTES;
     ssize_t n = recv(p->client, x->scratch, room, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
-    if (n <= 0) return false;
+    if (n <= 0) {
+        /* What it asked for is still answered: it may have closed its sending side alone. */
+        p->client_ended = n == 0 && !p->client_ended && p->state != PJ_PAIR_IDLE && !p->shut;
+        return p->client_ended;
+    }
     p->heard_ns = pj_clock_ns();
     if (p->state == PJ_PAIR_CLOSING)
         return true; /* the input is drained so that our answer arrives */
@@ -472,6 +488,7 @@ static bool receive_from_client(proxy *x, pj_pair *p)
 
 static bool reads_client(const pj_pair *p)
 {
+    if (p->client_ended) return false;
     if (p->in.length + READ_BYTES >= IN_BYTES) return false;
     return left_of(&p->to_server) < QUEUE_BYTES;
 }
@@ -503,15 +520,25 @@ static void step_server(proxy *x, pj_pair *p, short events)
         receive_from_server(x, p);
 }
 
+/* Passes the end of what the client sends on, as a direct connection would. */
+static void tell_server(pj_pair *p)
+{
+    bool more = p->in.length || left_of(&p->to_server) || p->connecting;
+    if (!p->client_ended || p->server_told || p->server < 0 || more) return;
+    p->server_told = shutdown(p->server, SHUT_WR) == 0;
+}
+
 /* True when the pair is over. */
 static bool step_pair(proxy *x, pj_pair *p)
 {
     short client_events = p->at_client.came;
     step_server(x, p, p->at_server.came);
+    if (p->client_ended && (client_events & (POLLHUP | POLLERR))) return true;
     if ((client_events & (POLLIN | POLLHUP | POLLERR)) && !receive_from_client(x, p)) return true;
     if (p->server >= 0 && !p->connecting && left_of(&p->to_server) &&
         !send_queue(p->server, &p->to_server) && !try_again(x, p))
         server_failed(x, p, "cannot send to", errno);
+    tell_server(p);
     return send_to_client(p);
 }
 
@@ -525,6 +552,7 @@ static bool check_time(proxy *x, pj_pair *p, int64_t now_ns)
     if (p->state == PJ_PAIR_IDLE) return in_state > IDLE_NS;
     if (p->state == PJ_PAIR_CLOSING) return in_state > (p->shut ? LINGER_NS : CLOSE_NS);
     if (p->state == PJ_PAIR_REQUEST) return now_ns - p->heard_ns > IDLE_NS;
+    if (p->client_ended && now_ns - p->heard_ns > ENDED_NS) return true;
     if (p->state == PJ_PAIR_ANSWER && p->hold.length && now_ns - p->hold_ns > HOLD_NS)
         pj_pair_flush_hold(p);
     if (p->state != PJ_PAIR_WAITING) return false;
@@ -557,7 +585,7 @@ static void remove_pair(proxy *x, pj_pair *p)
     pj_pair *last = x->pairs[--x->count];
     x->pairs[p->index] = last;
     last->index = p->index;
-    free_pair(x, p, "the client closed the connection");
+    free_pair(x, p, client_left);
 }
 
 static void accept_all(proxy *x)

@@ -45,6 +45,8 @@ typedef struct pj_pair {
     int client, server; /* -1: none */
     pj_pair_watch at_client, at_server;
     bool connecting, server_used; /* used: it has carried a request before */
+    bool client_ended;            /* the client sends nothing more; it may still receive */
+    bool server_told;             /* ... and the server knows */
     pj_pair_state state;
     int64_t since_ns, heard_ns; /* start of this state; last byte in either direction */
     pj_buffer in;               /* received from the client, not processed yet */

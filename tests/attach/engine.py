@@ -71,7 +71,7 @@ class Engine:
                 pass
         else:
             body = stream.read(int(headers.get("content-length", 0)))
-        request = {"method": line[0], "path": line[1], "headers": headers, "body": body}
+        request = {"method": line[0], "path": line[1], "headers": headers, "body": body, "connection": connection}
         with self.lock:
             self.requests.append(request)
         kept = self.answer(request, connection.sendall)

@@ -57,10 +57,13 @@ class Proxy:
         except sqlite3.OperationalError:
             return []
 
-    def raw(self, data, port=None):
-        """The whole response to these bytes, until the connection closes or stays silent."""
+    def raw(self, data, port=None, half=False):
+        """The whole response to these bytes, until the connection closes or stays silent. `half`: the sending
+        side is closed after them."""
         with socket.create_connection(("127.0.0.1", port or self.port), timeout=PATIENCE) as s:
             s.sendall(data)
+            if half:
+                s.shutdown(socket.SHUT_WR)
             got = b""
             while True:
                 part = s.recv(65536)
@@ -247,6 +250,24 @@ class Transparent(unittest.TestCase):
         found = wait_until(lambda: self.proxy.rows("SELECT status, output_tokens FROM profiling_runs"))
         self.assertEqual(found[0][0], "cancelled")
         self.assertGreaterEqual(found[0][1], 3)
+
+    def test_a_client_that_sends_nothing_more_is_answered(self):
+        kept = [post(body, "/v1/chat/completions", "X-Energy: none").replace(b"Connection: close\r\n", b"")
+                for body in (STREAM, {**STREAM, "stream": False})]
+        for data in (*kept, b"".join(kept)):
+            through = self.proxy.raw(data, half=True)
+            self.assertEqual(re.sub(rb"X-Energy-Run: [0-9a-f-]{36}\r\n", b"", through),
+                             self.proxy.raw(data, self.engine.port, half=True))
+        wait_until(lambda: self.proxy.rows("SELECT status FROM profiling_runs") == [("completed",)] * 4)
+
+    def test_a_server_that_takes_the_end_of_sending_for_leaving(self):
+        """As uvicorn and net/http do: they learn of it through the proxy, and the run is cancelled."""
+        def leave(request, send):
+            self.assertEqual(request["connection"].recv(1), b"")
+        self.engine.answer = leave
+        self.assertEqual(self.proxy.raw(post(STREAM), half=True), b"")
+        found = wait_until(lambda: self.proxy.rows("SELECT status FROM profiling_runs"))
+        self.assertEqual(found[0][0], "cancelled")
 
 
 class Shared(unittest.TestCase):
