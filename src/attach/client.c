@@ -111,6 +111,7 @@ static void begin_call(client *k, call *c)
         k->ended++;
         return;
     }
+    pj_exchange_demand(c->exchange);
     c->request = o->hooks.begin(o->hooks.context, c->index, c->exchange);
     c->reused = c->fd >= 0;
     c->state = SENDING;

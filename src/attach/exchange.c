@@ -24,7 +24,7 @@ struct pj_exchange {
     pj_events events;
     int64_t sent_ns, head_ns, first_ns, last_ns, end_ns, now_ns;
     int status;
-    bool has_head, encoded;
+    bool has_head, encoded, must_be_read;
     pj_exchange_outcome outcome;
     char failure[PJ_ERROR_TEXT_BYTES];
     pj_buffer text;
@@ -247,6 +247,11 @@ void pj_exchange_free(pj_exchange *x)
     pj_free(x);
 }
 
+void pj_exchange_demand(pj_exchange *x)
+{
+    x->must_be_read = true;
+}
+
 void pj_exchange_head(pj_exchange *x, int status, const char *content_type, size_t type_bytes,
                       bool encoded, int64_t at_ns)
 {
@@ -269,12 +274,18 @@ static void judge(pj_exchange *x, const char *why)
 {
     if (x->outcome == PJ_EXCHANGE_CANCELLED) {
         if (why) snprintf(x->failure, sizeof x->failure, "%s", why);
-    } else if (x->answer.has_error || x->status >= 400) {
+    } else if (x->answer.has_error || x->status >= 300) {
         x->outcome = PJ_EXCHANGE_FAILED;
         snprintf(x->failure, sizeof x->failure, "the server answered %d%s%s", x->status,
                  x->answer.error[0] ? ": " : "", x->answer.error);
     } else if (x->outcome == PJ_EXCHANGE_FAILED) {
         snprintf(x->failure, sizeof x->failure, "%s", why ? why : "the answer broke off");
+    } else if (x->must_be_read && (x->encoded || x->answer.events <= x->answer.malformed)) {
+        x->outcome = PJ_EXCHANGE_FAILED;
+        snprintf(x->failure, sizeof x->failure, "the server answered %d with %s", x->status,
+                 x->encoded         ? "compressed data, which were not asked for"
+                 : x->answer.events ? "something that is not JSON: is this the address of its API?"
+                                    : "nothing");
     }
 }
 

@@ -50,12 +50,15 @@ typedef struct pj_exchange pj_exchange;
 pj_exchange *pj_exchange_new(const char *method, const char *target, const char *body, size_t bytes,
                              int64_t sent_ns);
 void pj_exchange_free(pj_exchange *exchange); /* NULL is allowed */
+/* A completed answer of which nothing can be read counts as failed, too: for a client of its own. (A
+ * proxy passes on more than it can read.) */
+void pj_exchange_demand(pj_exchange *exchange);
 /* The answer's head; `encoded`: its payload is compressed and cannot be parsed. */
 void pj_exchange_head(pj_exchange *exchange, int status, const char *content_type,
                       size_t type_bytes, bool encoded, int64_t at_ns);
 void pj_exchange_payload(pj_exchange *exchange, const char *bytes, size_t count, int64_t at_ns);
 /* `why` (may be NULL) is the reason of a failure when the answer contains none. A completed answer
- * that contains an error, or has a status of 400 or above, counts as failed. */
+ * that contains an error, or has a status of 300 or above, counts as failed. */
 void pj_exchange_end(pj_exchange *exchange, pj_exchange_outcome outcome, const char *why,
                      int64_t at_ns);
 

@@ -85,6 +85,25 @@ class Client(unittest.TestCase):
         self.assertEqual(self.rows("SELECT status, failure FROM profiling_runs"),
                          [("failed", "the server answered 400: the request exceeds the context")])
 
+    def test_an_answer_of_which_nothing_can_be_read_is_a_failure(self):
+        answers = {
+            ("307 Temporary Redirect", "text/plain", b"", "Location: http://127.0.0.1:1/"): "answered 307",
+            ("200 OK", "text/html", b"<html>welcome</html>"): "is this the address of its API?",
+            ("200 OK", "application/json", b"\x1f\x8b\x08\x00", "Content-Encoding: gzip"): "compressed data",
+            ("200 OK", "text/event-stream", b""): "answered 200 with nothing"}
+        for (status, kind, body, *more), words in answers.items():
+            def odd(request, send):
+                if request["method"] == "GET":
+                    return engine.chat(request, send)
+                engine.head(send, status, kind, len(body), *more)
+                send(body)
+                return True
+            with self.subTest(words):
+                engine = Engine(odd)
+                self.assertIn(words, self.attach(engine, "Hello", code=1).stderr)
+        statuses = {row for row, in self.rows("SELECT status FROM profiling_runs")}
+        self.assertEqual(statuses, {"failed"})
+
     def test_a_server_that_refuses_extras_is_asked_plainly(self):
         def strict(request, send):
             body = json.loads(request["body"] or b"{}")
