@@ -229,24 +229,30 @@ static pj_status write_end(pj_spool *spool, const pj_exchange *x, int64_t end_ns
 
 /* ---- rails and readings: the share as a counter --------------------------------------------- */
 
-/* The share of a rail is presented as a counter without noise; its uncertainty is added later
- * (widen). */
-static pj_status write_rail(const pj_request_parts *p, uint32_t r, int64_t duration_ns,
-                            pj_spool *spool, pj_error *err)
+void pj_request_rail_write(const pj_request_place *place, uint32_t r, double idle_mw, double sd_mj,
+                           pj_json *json)
 {
-    pj_rail rail = p->place->rails[r];
-    double idle_mj = p->idle_mj[r];
-    pj_buffer buffer;
-    pj_json json;
+    pj_rail rail = place->rails[r];
     rail.kind = PJ_RAIL_COUNTER;
     rail.period_ns = 20 * PJ_NS_PER_MS;
     rail.window_ns = rail.delay_ns = rail.lag_ns = 0;
-    rail.resolution = 0;
+    /* the difference of two values that are off by up to half a step each */
+    rail.resolution = sd_mj > 0 ? sd_mj * 1e3 * sqrt(6) : 0;
     rail.modulus_uj = 0;
     rail.gain = 1;
+    pj_rail_write(json, r, &rail, idle_mw, 0);
+}
+
+/* The uncertainty is added later (widen). */
+static pj_status write_rail(const pj_request_parts *p, uint32_t r, int64_t duration_ns,
+                            pj_spool *spool, pj_error *err)
+{
+    double idle_mj = p->idle_mj[r];
+    pj_buffer buffer;
+    pj_json json;
     pj_buffer_init(&buffer, 1 << 16);
     pj_json_init(&json, &buffer);
-    pj_rail_write(&json, r, &rail, idle_mj / ((double)duration_ns * 1e-9), 0);
+    pj_request_rail_write(p->place, r, idle_mj / ((double)duration_ns * 1e-9), 0, &json);
     return append(spool, PJ_RECORD_RAIL, &json, &buffer, err);
 }
 

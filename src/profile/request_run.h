@@ -44,6 +44,11 @@ pj_status pj_request_info(const pj_request_place *place, const pj_exchange *exch
                           const char *id, int64_t wall_ns, const char *allocation, pj_arena *arena,
                           pj_run_info *info, pj_error *err);
 
+/* A rail whose readings are the request's share, as a counter without noise; `sd_mj` of the share
+ * becomes the counter's resolution. */
+void pj_request_rail_write(const pj_request_place *place, uint32_t rail, double idle_mw,
+                           double sd_mj, pj_json *json);
+
 /* The finished run. */
 typedef struct pj_request_parts {
     const pj_request_place *place;

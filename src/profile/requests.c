@@ -12,9 +12,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TICK_NS      (20 * PJ_NS_PER_MS)
-#define PATIENCE_NS  (3 * PJ_NS_PER_S) /* maximum wait for a silent sensor */
-#define SIMULATED_MW 30000.0           /* simulated load above idle while a request is in flight */
+#define TICK_NS       (20 * PJ_NS_PER_MS)
+#define PATIENCE_NS   (3 * PJ_NS_PER_S)    /* maximum wait for a silent sensor */
+#define LEAST_STEP_NS (100 * PJ_NS_PER_MS) /* between recorded shares of an open request */
+#define SIMULATED_MW  30000.0 /* simulated load above idle while a request is in flight */
 enum { PENDING_MAX_BYTES = 1 << 20 };
 
 struct pj_request {
@@ -35,8 +36,9 @@ struct pj_request {
     pj_buffer writing; /* being written, without the lock, while is_writing */
     bool is_writing;
     pj_request *next_writing;
-    uint32_t serial;
+    uint32_t serial, readings;
     int64_t last_token_ns;
+    int64_t power_ns; /* until when its share has been recorded; 0: nothing of it */
     pj_request_warning warnings[PJ_REQUEST_WARNINGS];
     uint32_t warning_count;
 };
@@ -188,13 +190,76 @@ static void keep_facts(pj_request *r)
     pj_json_init(&json, &buffer);
     if (pj_request_info(&r->owner->place, r->exchange, r->id, r->wall_ns, NULL, &arena, &info,
                         NULL) == PJ_OK) {
-        info.quality = PJ_UNAVAILABLE; /* the share is known at its end */
+        if (r->owner->ledger)
+            info.allocation = pj_batch_rule_name(pj_ledger_rule(r->owner->ledger));
         pj_run_info_write(&json, &info, r->begin_ns);
         if (pj_json_finish(&json))
             put_pending(r, PJ_RECORD_INFO, buffer.data, (uint32_t)buffer.length);
     }
     pj_buffer_fini(&buffer);
     pj_arena_fini(&arena);
+}
+
+static void keep_reading(pj_request *r, const pj_ledger_series *s, size_t point, uint32_t rail,
+                         bool after_gap)
+{
+    double mj = s->mj[point * s->rail_count + rail];
+    if (isnan(mj)) return;
+    pj_reading reading = {.before_ns = s->t_ns[point],
+                          .after_ns = s->t_ns[point],
+                          .fresh_ns = s->t_ns[point],
+                          .value = mj * 1e3,
+                          .rail = (uint16_t)rail,
+                          .status = after_gap ? PJ_READING_RESET : PJ_READING_OK,
+                          .sequence = r->readings++};
+    put_pending(r, PJ_RECORD_READINGS, &reading, sizeof reading);
+}
+
+/* Unknown somewhere after what has been recorded. */
+static bool has_gap(const pj_request *r, const pj_ledger_series *s, uint32_t rail)
+{
+    for (size_t i = s->count; i-- > 0 && s->t_ns[i] > r->power_ns;)
+        if (isnan(s->mj[i * s->rail_count + rail])) return true;
+    return false;
+}
+
+static void keep_rail(pj_request *r, uint32_t rail, int64_t until_ns)
+{
+    const pj_ledger *ledger = r->owner->ledger;
+    double idle_mj = pj_ledger_idle_mj(ledger, r->entry, rail);
+    pj_buffer buffer;
+    pj_json json;
+    pj_buffer_init(&buffer, 1 << 16);
+    pj_json_init(&json, &buffer);
+    pj_request_rail_write(&r->owner->place, rail,
+                          idle_mj / ((double)(until_ns - r->begin_ns) / 1e9),
+                          pj_ledger_sd_mj(ledger, r->entry, rail), &json);
+    if (pj_json_finish(&json)) put_pending(r, PJ_RECORD_RAIL, buffer.data, (uint32_t)buffer.length);
+    pj_buffer_fini(&buffer);
+}
+
+/* The share of an open request as far as it is final, in steps that grow with its age: many
+ * requests may be open for long, and a kill loses an eighth at most. */
+static void keep_power(pj_request *r)
+{
+    pj_ledger_series s = pj_ledger_series_of(r->owner->ledger, r->entry);
+    int64_t until_ns = s.count ? s.t_ns[s.count - 1] : 0;
+    int64_t known_ns = r->power_ns ? r->power_ns - r->begin_ns : 0;
+    int64_t step_ns = known_ns / 8 > LEAST_STEP_NS ? known_ns / 8 : LEAST_STEP_NS;
+    if (s.count < 2 || until_ns - r->begin_ns - known_ns < step_ns) return;
+    for (uint32_t rail = 0; rail < s.rail_count; rail++) {
+        keep_rail(r, rail, until_ns);
+        if (!r->power_ns) keep_reading(r, &s, 0, rail, false);
+        keep_reading(r, &s, s.count - 1, rail, has_gap(r, &s, rail));
+    }
+    r->power_ns = until_ns;
+}
+
+static void keep_powers(pj_requests *q)
+{
+    if (!q->options.session->spool_dir) return;
+    for (pj_request *r = q->open; r; r = r->next)
+        if (r->entry && !r->has_ended) keep_power(r);
 }
 
 static pj_status open_spool(pj_request *r)
@@ -301,6 +366,7 @@ static void *meter_requests(void *context)
             read_meter(q);
             take_events(q);
             settle(q, now_ns);
+            keep_powers(q);
             pj_ledger_estimate(q->ledger, now_ns);
         }
         write_spools(q);

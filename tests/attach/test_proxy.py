@@ -3,6 +3,7 @@ import atexit
 import http.client
 import json
 import os
+import pathlib
 import re
 import signal
 import socket
@@ -456,12 +457,19 @@ class Hostile(unittest.TestCase):
             got = b""
             while b"w9" not in got:
                 got += s.recv(4096)
+            def is_recorded():
+                spools = pathlib.Path(proxy.db + "-spool").glob("*")
+                return any(b'"resolution"' in spool.read_bytes() for spool in spools if spool.is_file())
+            wait_until(is_recorded)  # its power, which is later than its tokens
             time.sleep(2)  # the spool is written every few hundred milliseconds, later on a busy machine
             proxy.process.kill()
             proxy.process.wait()
         subprocess.run([PERJOULE, "check", "--db", proxy.db], check=False, capture_output=True, timeout=PATIENCE)
         found = wait_until(lambda: proxy.rows("SELECT status, total_energy_mj, prompt FROM profiling_runs"))
-        self.assertEqual(found, [("interrupted", None, "Hi")])
+        self.assertEqual((found[0][0], found[0][2]), ("interrupted", "Hi"))
+        self.assertGreater(found[0][1], 0)
+        again = subprocess.run([PERJOULE, "check", "--db", proxy.db], check=False, capture_output=True, text=True)
+        self.assertIn("conservation  ok", again.stdout)
         self.assertGreaterEqual(len(proxy.rows("SELECT 1 FROM tokens")), 9)
         proxy.stop()
 
