@@ -50,8 +50,8 @@ typedef struct pj_exchange pj_exchange;
 pj_exchange *pj_exchange_new(const char *method, const char *target, const char *body, size_t bytes,
                              int64_t sent_ns);
 void pj_exchange_free(pj_exchange *exchange); /* NULL is allowed */
-/* A completed answer of which nothing can be read counts as failed, too: for a client of its own. (A
- * proxy passes on more than it can read.) */
+/* A completed answer of which nothing can be read counts as failed, too: for a client of its own.
+ * (A proxy passes on more than it can read.) */
 void pj_exchange_demand(pj_exchange *exchange);
 /* The answer's head; `encoded`: its payload is compressed and cannot be parsed. */
 void pj_exchange_head(pj_exchange *exchange, int status, const char *content_type,
