@@ -49,7 +49,9 @@ typedef struct pj_error {
 
 PJ_API const char *pj_status_name(pj_status status);
 PJ_API const char *pj_version(void);
-/* The clock that every time in this interface is on: CLOCK_MONOTONIC in nanoseconds. */
+/* The clock that every time in this interface is on: CLOCK_MONOTONIC in nanoseconds. On x86 it may
+ * be read from the time-stamp counter, and then differs by tens of nanoseconds, at most 1 us;
+ * readings of one thread never go back. */
 PJ_API int64_t pj_clock_ns(void);
 
 #ifdef __cplusplus

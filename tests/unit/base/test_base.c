@@ -24,6 +24,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 static void medians_of_any_count(void **state)
@@ -238,6 +239,28 @@ static void ids_sort_and_checksums_hold(void **state)
     assert_true(pj_hash64(0, "a", 1) == 0xaf63dc4c8601ec8cu);
 }
 
+static int64_t system_clock_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * PJ_NS_PER_S + t.tv_nsec;
+}
+
+/* The clock may be read from a counter that is related to the system's clock at times. */
+static void the_clock_is_the_systems_and_never_goes_back(void **state)
+{
+    enum { MOST_NS = 1000, LONG_NS = 20 * PJ_NS_PER_MS };
+    int64_t before = system_clock_ns(), end = before + LONG_NS, last = 0;
+    while (before < end) {
+        int64_t now = pj_clock_ns(), after = system_clock_ns();
+        assert_true(now >= last);
+        assert_true(now >= before - MOST_NS);
+        assert_true(now <= after + MOST_NS);
+        last = now;
+        before = after;
+    }
+}
+
 static void iso_times_go_both_ways(void **state)
 {
     char text[32];
@@ -388,6 +411,7 @@ int main(void)
         cmocka_unit_test(ring_keeps_order_between_threads),
         cmocka_unit_test(a_pin_is_the_threads_own),
         cmocka_unit_test(ids_sort_and_checksums_hold),
+        cmocka_unit_test(the_clock_is_the_systems_and_never_goes_back),
         cmocka_unit_test(iso_times_go_both_ways),
         cmocka_unit_test(files_are_written_whole),
         cmocka_unit_test(memory_is_told_apart),
