@@ -79,33 +79,48 @@ static unsigned char *claim(pj_lane *lane, size_t size)
 
 static void publish(pj_lane *lane, size_t size)
 {
-    uint64_t head = atomic_load_explicit(&lane->head, memory_order_relaxed);
-    atomic_store_explicit(&lane->head, head + size, memory_order_release);
+    uint64_t head = atomic_load_explicit(&lane->head, memory_order_relaxed) + size;
+    atomic_store_explicit(&lane->head, head, memory_order_release);
+    /* the collector's core has, or had, the lines that come next */
+    __builtin_prefetch(lane->ring + ((head + 256) & lane->mask), 1);
+    __builtin_prefetch(lane->ring + ((head + 320) & lane->mask), 1);
 }
 
-static void put_span(pj_lane *lane, pj_span *span, pj_record_type type, const pj_work *work)
+/* A record whose span is still to be filled in, in place: the processor could not yet load as a
+ * whole what was just stored in parts. */
+typedef struct open_record {
+    pj_span *span;
+    size_t size;
+    uint8_t flags;
+} open_record;
+
+/* False, and counted as lost, if there is no room. */
+static bool open_span(pj_lane *lane, pj_record_type type, const pj_work *work, open_record *open)
 {
     uint32_t extras = work && work->extras ? work->extra_count : 0;
     if (extras > MAX_EXTRAS) extras = MAX_EXTRAS;
     bool stats = work && work->stats;
-    span->flops = work ? (float)work->flops : NAN;
-    span->bytes = work ? (float)work->bytes : NAN;
-    if (stats) span->flags |= PJ_SPAN_HAS_STATS;
-    if (extras) span->flags |= PJ_SPAN_HAS_EXTRAS;
-    size_t payload = sizeof *span + (stats ? 32 : 0) + extras * sizeof(pj_extra);
-    unsigned char *at = claim(lane, sizeof(pj_record) + payload);
-    if (!at) return;
+    size_t payload = sizeof(pj_span) + (stats ? 32 : 0) + extras * sizeof(pj_extra);
+    open->size = sizeof(pj_record) + payload;
+    open->flags = (uint8_t)((stats ? PJ_SPAN_HAS_STATS : 0) | (extras ? PJ_SPAN_HAS_EXTRAS : 0));
+    unsigned char *at = claim(lane, open->size);
+    if (!at) return false;
     *(pj_record *)at = (pj_record){.type_bytes = type | (uint32_t)payload << 8};
     at += sizeof(pj_record);
-    memcpy(at, span, sizeof *span);
-    at += sizeof *span;
+    open->span = (pj_span *)at;
+    at += sizeof(pj_span);
     if (stats) {
         memcpy(at, work->stats, sizeof(pj_stats));
         if (sizeof(pj_stats) < 32) memset(at + sizeof(pj_stats), 0, 32 - sizeof(pj_stats));
         at += 32;
     }
     if (extras) memcpy(at, work->extras, extras * sizeof(pj_extra));
-    publish(lane, sizeof(pj_record) + payload);
+    return true;
+}
+
+static void close_span(pj_lane *lane, pj_record_type type, const open_record *open)
+{
+    publish(lane, open->size);
     if (type == PJ_RECORD_SPAN) {
         uint64_t spans = atomic_load_explicit(&lane->spans, memory_order_relaxed);
         atomic_store_explicit(&lane->spans, spans + 1, memory_order_relaxed);
@@ -114,20 +129,31 @@ static void put_span(pj_lane *lane, pj_span *span, pj_record_type type, const pj
 
 /* ---- opening and closing ------------------------------------------------------------------- */
 
-static pj_span span_here(const pj_lane *lane, pj_span_kind kind, uint32_t id, uint32_t serial)
+/* Records a span at the lane's present place. */
+static void put_span(pj_lane *lane, pj_record_type type, const frame *f, int64_t end_ns,
+                     uint8_t flags, const pj_work *work)
 {
     const int32_t *c = lane->context;
-    return (pj_span){
-        .serial = serial,
-        .id = id,
+    open_record open;
+    if (!open_span(lane, type, work, &open)) return;
+    *open.span = (pj_span){
+        .begin_ns = f->begin_ns,
+        .end_ns = end_ns,
+        .flops = work ? (float)work->flops : NAN,
+        .bytes = work ? (float)work->bytes : NAN,
+        .serial = f->serial,
+        .id = f->id,
         .token = c[PJ_SPAN_TOKEN],
         .layer = (int16_t)c[PJ_SPAN_LAYER],
         .lane = lane->number,
         .section = (uint16_t)c[PJ_SPAN_SECTION],
         .component = (uint16_t)c[PJ_SPAN_COMPONENT],
-        .kind = (uint8_t)kind,
-        .phase = (uint8_t)c[PJ_SPAN_PHASE],
+        .kind = f->kind,
+        .phase = (uint8_t)(f->kind == PJ_SPAN_PHASE && type == PJ_RECORD_SPAN ? f->id
+                                                                              : c[PJ_SPAN_PHASE]),
+        .flags = (uint8_t)(flags | open.flags),
     };
+    close_span(lane, type, &open);
 }
 
 pj_place pj_recorder_place(const pj_recorder *recorder)
@@ -182,11 +208,7 @@ void pj_lane_begin(pj_lane *lane, pj_span_kind kind, uint32_t id, int64_t now_ns
     }
     frame *f = &lane->frames[lane->depth++];
     *f = (frame){now_ns, id, lane->serial++, lane->context[kind], (uint8_t)kind};
-    if (kind <= PJ_SPAN_TOKEN) {
-        pj_span begun = span_here(lane, kind, id, f->serial);
-        begun.begin_ns = now_ns;
-        put_span(lane, &begun, PJ_RECORD_SPAN_BEGIN, NULL);
-    }
+    if (kind <= PJ_SPAN_TOKEN) put_span(lane, PJ_RECORD_SPAN_BEGIN, f, 0, 0, NULL);
     lane->context[kind] = (int32_t)id;
     if (kind <= PJ_SPAN_LAYER) publish_context(lane);
 }
@@ -204,13 +226,8 @@ int pj_lane_end(pj_lane *lane, const pj_work *work, int64_t now_ns, uint8_t flag
     const frame *f = &lane->frames[--lane->depth];
     lane->context[f->kind] = f->replaced;
     if (f->kind <= PJ_SPAN_LAYER) publish_context(lane);
-    pj_span span = span_here(lane, (pj_span_kind)f->kind, f->id, f->serial);
-    span.begin_ns = f->begin_ns;
-    span.end_ns = now_ns;
-    span.flags = flags;
-    if (f->kind == PJ_SPAN_PHASE) span.phase = (uint8_t)f->id;
-    put_span(lane, &span, PJ_RECORD_SPAN, work);
-    return span.kind;
+    put_span(lane, PJ_RECORD_SPAN, f, now_ns, flags, work);
+    return f->kind;
 }
 
 /* ---- for spans with times of their own ----------------------------------------------------- */
@@ -361,7 +378,13 @@ void pj_device_span_add(pj_lane *lane, const pj_device_span *span, const pj_cloc
         return;
     }
     s.serial = lane->serial++;
-    put_span(lane, &s, PJ_RECORD_SPAN, work);
+    open_record open;
+    if (!open_span(lane, PJ_RECORD_SPAN, work, &open)) return;
+    s.flops = work ? (float)work->flops : NAN;
+    s.bytes = work ? (float)work->bytes : NAN;
+    s.flags |= open.flags;
+    *open.span = s;
+    close_span(lane, PJ_RECORD_SPAN, &open);
 }
 
 /* ---- lanes and names ----------------------------------------------------------------------- */
