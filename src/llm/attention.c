@@ -4,7 +4,8 @@
  * each runs the stages (scores, scale, mask, softmax, values) over a tile of weights that stays in
  * its cache. A deep profile runs the same stages over the same units, but one stage at a time over
  * as many units as the score buffer holds, so that each stage is a span and the results are
- * identical. */
+ * identical; if the stages are shorter than a dispatch (decode with few keys), each thread runs and
+ * times them unit by unit. */
 #include "llm/look.h"
 #include "llm/pass.h"
 
@@ -39,9 +40,11 @@ typedef struct attention {
     uint32_t units;       /* of the pass */
     uint32_t unit_floats; /* of the largest unit's scores */
     size_t token_floats;  /* of one row of qkv */
+    bool sums_units;      /* statistics of the output unit by unit, not afterwards */
     /* deep profile: the current stage, over units [begin, end) */
     uint32_t begin, end;
-    void (*stage)(const struct attention *a, const unit *u, float *scores, unsigned thread);
+    const struct stage_row *stage;
+    uint32_t number; /* of this component among all that were run apart */
 } attention;
 
 /* ---- units -------------------------------------------------------------------------------- */
@@ -219,13 +222,11 @@ static void stage_values(const attention *a, const unit *u, float *scores, unsig
 /* ---- all stages of a unit at once --------------------------------------------------------- */
 
 /* Statistics of a unit's output. */
-static void sum_attended(const attention *a, const unit *u, unsigned thread)
+static void sum_attended(const attention *a, const unit *u, pj_value_sums *sums)
 {
-    int64_t look = pj_look_begin();
     a->s->kernels->value_sums(unit_output(a, u), u->positions,
                               (size_t)u->heads * a->layer->head_dim, output_floats(a),
-                              PJ_SPARSITY_TAU, pj_seam_sums(a->s->seam, thread));
-    pj_look_end(look);
+                              PJ_SPARSITY_TAU, sums);
 }
 
 static void run_units(void *context, unsigned thread)
@@ -242,7 +243,10 @@ static void run_units(void *context, unsigned thread)
         stage_mask(a, &u, scores, thread);
         stage_softmax(a, &u, scores, thread);
         stage_values(a, &u, scores, thread);
-        if (a->s->seam->statistics) sum_attended(a, &u, thread);
+        if (!a->sums_units) continue;
+        int64_t look = pj_look_begin();
+        sum_attended(a, &u, pj_seam_sums(a->s->seam, thread));
+        pj_look_end(look);
     }
 }
 
@@ -257,11 +261,14 @@ static bool row_is_looked_at(const unit *u, uint32_t i, size_t step)
 
 /* Statistics of the visible scores, before and after scaling, and of weights: sums of sampled rows,
  * or of all, and bounds of all. */
-static void sum_rows(const attention *a, const unit *u, const float *scores, unsigned thread)
+static void sum_rows(const attention *a, const unit *u, const float *scores, pj_value_sums *sums)
 {
     const pj_kernels *k = a->s->kernels;
     size_t step = pj_seam_step(a->s->seam, u->segment->count);
-    pj_value_sums *sums = pj_seam_sums(a->s->seam, thread);
+    if (u->positions == 1 && row_is_looked_at(u, 0, step)) { /* every key read is visible */
+        k->value_sums(scores, u->rows, u->keys, row_floats(a, u->keys), PJ_SPARSITY_TAU, sums);
+        return;
+    }
     for (uint32_t i = 0; i < u->rows; i++) {
         pj_visible v = visible(a, u, i);
         uint32_t keys = v.end - v.begin;
@@ -273,68 +280,152 @@ static void sum_rows(const attention *a, const unit *u, const float *scores, uns
     }
 }
 
-static void look_at_row(const pj_kernels *kernels, const float *p, uint32_t keys,
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static void look_at_row(const pj_kernels *kernels, const float *p, uint32_t keys, double log_keys,
                         pj_head_figures *to)
 {
     pj_attention_figures f = {0};
-    pj_value_sums relative = {0};
-    kernels->attention_figures(p, keys, PJ_SPARSITY_TAU, &f);
-    kernels->value_sums(p, 1, keys, keys, 0.1f / (float)keys, &relative);
+    kernels->attention_figures(p, keys, PJ_SPARSITY_TAU, 0.1f / (float)keys, &f);
     to->rows++;
     to->entropy += f.entropy;
-    to->entropy_normalised += keys > 1 ? f.entropy / log(keys) : 0;
+    to->entropy_normalised += keys > 1 ? f.entropy / log_keys : 0;
     to->largest += f.max;
-    to->largest_of_all = fmax(to->largest_of_all, f.max);
+    to->largest_of_all = larger(to->largest_of_all, f.max);
     to->visible += keys;
     to->below += (double)f.below;
-    to->below_relative += (double)relative.below;
+    to->below_relative += (double)f.below_relative;
+}
+
+/* The head's figures, zeroed by the thread that works on them: if the driving thread did that, all
+ * of their cache lines would move to and fro. */
+static pj_head_figures *figures_of(const attention *a, unsigned thread, uint32_t head)
+{
+    pj_head_figures *f = &a->s->state->figures[thread * a->layer->heads + head];
+    if (f->number != a->number) *f = (pj_head_figures){.number = a->number};
+    return f;
 }
 
 static void look_at_unit(const attention *a, const unit *u, const float *scores, unsigned thread)
 {
-    pj_head_figures *figures = a->s->state->figures + (size_t)thread * a->layer->heads;
     size_t step = pj_look_step(u->segment->count);
+    uint32_t keys = 0;
+    double log_keys = 0;
     for (uint32_t i = 0; i < u->rows; i++) {
         if (!row_is_looked_at(u, i, step)) continue;
         pj_visible v = visible(a, u, i);
-        look_at_row(a->s->kernels, scores + i * row_floats(a, u->keys) + v.begin, v.end - v.begin,
-                    &figures[u->head + i % u->heads]);
+        if (v.end - v.begin != keys) log_keys = log(keys = v.end - v.begin);
+        look_at_row(a->s->kernels, scores + i * row_floats(a, u->keys) + v.begin, keys, log_keys,
+                    figures_of(a, thread, u->head + i % u->heads));
     }
 }
 
-static void run_stage_units(const attention *a, size_t begin, size_t end, unsigned thread)
+/* ---- stages apart ------------------------------------------------------------------------- */
+
+typedef enum summed { NOTHING, SCORES, OUTPUT } summed;
+
+typedef struct stage_row {
+    pj_seam_name name;
+    void (*run)(const attention *a, const unit *u, float *scores, unsigned thread);
+    double flops_per_pair;  /* for products: with head_dim 1 */
+    bool product;           /* reads keys or values */
+    double floats_per_pair; /* of scores read and written */
+    summed summed;          /* what has statistics */
+    uint8_t sums;           /* their index */
+} stage_row;
+
+static const stage_row stages[PJ_ATTENTION_STAGES] = {
+    {PJ_N_OP_QK_MATMUL, stage_scores, 2, true, 0, SCORES, 0},
+    {PJ_N_OP_SCALE, stage_scale, 1, false, 2, SCORES, 1},
+    {PJ_N_OP_SOFTCAP, stage_softcap, 6, false, 2, SCORES, 4},
+    {PJ_N_OP_MASK_APPLY, stage_mask, 1, false, 2, NOTHING},
+    {PJ_N_OP_SOFTMAX, stage_softmax, 5, false, 2, SCORES, 2},
+    {PJ_N_OP_ATTN_DROPOUT, NULL, 0, false, 0, NOTHING},
+    {PJ_N_OP_VALUE_MATMUL, stage_values, 2, true, 0, OUTPUT, 3},
+};
+
+static bool has_stage(const attention *a, const stage_row *stage)
 {
-    for (size_t i = begin; i < end; i++) {
-        unit u = unit_at(a, a->begin + (uint32_t)i);
-        float *scores = a->s->state->scores + i * a->unit_floats;
-        a->stage(a, &u, scores, thread);
-        if (!a->s->seam->statistics) continue;
-        if (a->stage == stage_values) sum_attended(a, &u, thread);
-        int64_t look = pj_look_begin();
-        if (a->stage == stage_scores || a->stage == stage_scale || a->stage == stage_softcap ||
-            a->stage == stage_softmax)
-            sum_rows(a, &u, scores, thread);
-        if (a->stage == stage_softmax) look_at_unit(a, &u, scores, thread);
-        pj_look_end(look);
-    }
+    return stage->run != stage_softcap || a->s->model->config.attention_softcap > 0;
+}
+
+static bool has_sums(const attention *a, const stage_row *stage)
+{
+    return stage->summed != NOTHING && has_stage(a, stage);
+}
+
+/* The thread's times and sums, which it zeroes itself when it begins. */
+static pj_attention_part *thread_part(const attention *a, unsigned thread)
+{
+    pj_attention_part *part = &a->s->state->attention_parts[thread];
+    if (part->number == a->number) return part;
+    part->number = a->number;
+    memset(part->ns, 0, sizeof part->ns);
+    for (size_t i = 0; i < PJ_ATTENTION_STAGES; i++)
+        if (has_sums(a, &stages[i])) part->sums[stages[i].sums] = (pj_value_sums){0};
+    return part;
+}
+
+/* One stage of a unit and its statistics. */
+static void run_stage_unit(const attention *a, const stage_row *stage, const unit *u, float *scores,
+                           unsigned thread, pj_value_sums *sums)
+{
+    if (stage->run) stage->run(a, u, scores, thread);
+    if (!a->s->seam->statistics || stage->summed == NOTHING) return;
+    int64_t look = pj_look_begin();
+    if (stage->summed == OUTPUT)
+        sum_attended(a, u, sums);
+    else
+        sum_rows(a, u, scores, sums);
+    if (stage->run == stage_softmax) look_at_unit(a, u, scores, thread);
+    pj_look_end(look);
 }
 
 static void run_stage_share(void *context, unsigned thread)
 {
     const attention *a = context;
+    pj_value_sums *sums = pj_seam_sums(a->s->seam, thread);
     size_t begin, end;
     pj_team_share(a->s->team, thread, a->end - a->begin, 1, &begin, &end);
-    run_stage_units(a, begin, end, thread);
+    for (size_t i = begin; i < end; i++) {
+        unit u = unit_at(a, a->begin + (uint32_t)i);
+        run_stage_unit(a, a->stage, &u, a->s->state->scores + i * a->unit_floats, thread, sums);
+    }
 }
 
-/* Runs the stage over units [a->begin, a->end): alone where a dispatch would take longer. */
-static void run_stage(attention *a)
+/* All stages of a unit in turn, with the time of each. */
+static void run_units_apart(void *context, unsigned thread)
 {
-    size_t units = a->end - a->begin;
-    if (units * a->unit_floats < FEW_FLOATS)
-        run_stage_units(a, 0, units, 0);
-    else
-        pj_team_run(a->s->team, run_stage_share, a);
+    const attention *a = context;
+    float *scores = a->s->state->scores + thread * a->s->state->score_floats;
+    size_t begin, end;
+    while (pj_team_take(a->s->team, a->end - a->begin, 1, &begin, &end)) {
+        pj_attention_part *part = thread_part(a, thread);
+        unit u = unit_at(a, a->begin + (uint32_t)begin);
+        int64_t began = pj_clock_ns();
+        for (size_t i = 0; i < PJ_ATTENTION_STAGES; i++) {
+            if (!has_stage(a, &stages[i])) continue;
+            run_stage_unit(a, &stages[i], &u, scores, thread, &part->sums[stages[i].sums]);
+            int64_t now = pj_clock_ns();
+            part->ns[i] += now - began;
+            began = now;
+        }
+    }
+}
+
+static void add_figures(pj_head_figures *to, const pj_head_figures *part)
+{
+    to->rows += part->rows;
+    to->entropy += part->entropy;
+    to->entropy_normalised += part->entropy_normalised;
+    to->largest += part->largest;
+    to->largest_of_all = larger(to->largest_of_all, part->largest_of_all);
+    to->visible += part->visible;
+    to->below += part->below;
+    to->below_relative += part->below_relative;
 }
 
 /* Extra figures of the whole layer. */
@@ -344,28 +435,12 @@ static void record_figures(const attention *a)
     pj_seam *r = s->seam;
     uint32_t heads = a->layer->heads;
     pj_head_figures *figures = s->state->figures, all = {0};
-    for (unsigned t = 1; t < pj_team_threads(s->team); t++)
-        for (uint32_t h = 0; h < heads; h++) {
-            const pj_head_figures *part = &figures[t * heads + h];
-            figures[h].rows += part->rows;
-            figures[h].entropy += part->entropy;
-            figures[h].entropy_normalised += part->entropy_normalised;
-            figures[h].largest += part->largest;
-            figures[h].largest_of_all = fmax(figures[h].largest_of_all, part->largest_of_all);
-            figures[h].visible += part->visible;
-            figures[h].below += part->below;
-            figures[h].below_relative += part->below_relative;
-        }
     for (uint32_t h = 0; h < heads; h++) {
-        const pj_head_figures *f = &figures[h];
-        all.rows += f->rows;
-        all.entropy += f->entropy;
-        all.entropy_normalised += f->entropy_normalised;
-        all.largest += f->largest;
-        all.largest_of_all = fmax(all.largest_of_all, f->largest_of_all);
-        all.visible += f->visible;
-        all.below += f->below;
-        all.below_relative += f->below_relative;
+        pj_head_figures *of_head = figures_of(a, 0, h);
+        for (unsigned t = 1; t < pj_team_threads(s->team); t++)
+            if (figures[t * heads + h].number == a->number)
+                add_figures(of_head, &figures[t * heads + h]);
+        add_figures(&all, of_head);
     }
     if (all.rows == 0) return;
     const uint32_t scalar = PJ_EXTRA_SCALAR;
@@ -375,7 +450,7 @@ static void record_figures(const attention *a)
     pj_seam_extra(r, PJ_N_X_LARGEST_OF_ALL, scalar, all.largest_of_all);
     pj_seam_extra(r, PJ_N_X_ATTENTION_SPARSITY, scalar, all.below / all.visible);
     pj_seam_extra(r, PJ_N_X_ATTENTION_SPARSITY_RELATIVE, scalar, all.below_relative / all.visible);
-    pj_seam_extra(r, PJ_N_X_ATTENTION_ROWS, scalar, all.rows / heads);
+    pj_seam_extra(r, PJ_N_X_ATTENTION_ROWS, scalar, (double)all.rows / heads);
     for (uint32_t h = 0; h < heads; h++) {
         const pj_head_figures *f = &figures[h];
         pj_seam_extra(r, PJ_N_X_ENTROPY_HEAD, h, f->entropy / f->rows);
@@ -426,66 +501,115 @@ static extent extent_of(const attention *a, uint32_t begin, uint32_t end)
     return e;
 }
 
-typedef struct stage_row {
-    pj_seam_name name;
-    void (*run)(const attention *a, const unit *u, float *scores, unsigned thread);
-    double flops_per_pair;  /* for products: with head_dim 1 */
-    bool product;           /* reads keys or values */
-    double floats_per_pair; /* of scores read and written */
-} stage_row;
-
-static const stage_row stages[] = {
-    {PJ_N_OP_QK_MATMUL, stage_scores, 2, true, 0},    {PJ_N_OP_SCALE, stage_scale, 1, false, 2},
-    {PJ_N_OP_SOFTCAP, stage_softcap, 6, false, 2},    {PJ_N_OP_MASK_APPLY, stage_mask, 1, false, 2},
-    {PJ_N_OP_SOFTMAX, stage_softmax, 5, false, 2},    {PJ_N_OP_ATTN_DROPOUT, NULL, 0, false, 0},
-    {PJ_N_OP_VALUE_MATMUL, stage_values, 2, true, 0},
-};
+/* The same of all units: by rows of the pass, which are fewer in decode. */
+static extent extent_of_all(const attention *a)
+{
+    extent e = {0};
+    const pj_pass *pass = a->s->pass;
+    const pj_layer *l = a->layer;
+    for (uint32_t i = 0; i < pass->segment_count; i++) {
+        const pj_pass_segment *g = &pass->segments[i];
+        uint32_t first = a->s->state->sequences[g->sequence].length, end = first + g->count;
+        for (uint32_t position = first; position < end; position++)
+            e.pairs += (double)l->heads * (position + 1 - keys_begin(a, position));
+        e.q_floats += (double)l->heads * g->count * l->head_dim;
+        e.kv_floats += (double)l->kv_heads * (end - keys_begin(a, first)) * l->head_dim;
+    }
+    return e;
+}
 
 static double kv_value_bytes(const pj_steps *s)
 {
     return (double)pj_dtype_row_bytes(s->state->options.kv_type, 1);
 }
 
-static void run_stages_apart(attention *a, pj_value_sums *attended)
+/* Ends the open operation: a stage of units [a->begin, a->end). */
+static void end_stage(const attention *a, const stage_row *stage, const extent *e,
+                      const pj_value_sums *sums, int64_t now_ns)
+{
+    pj_seam *r = a->s->seam;
+    pj_stats stats;
+    int64_t look = pj_look_begin();
+    if (r->statistics && a->end == a->units) record_extras(a, stage->name);
+    pj_look_end(look);
+    pj_work work = {
+        .flops = stage->flops_per_pair * e->pairs * (stage->product ? a->layer->head_dim : 1),
+        .bytes = stage->product ? e->kv_floats * kv_value_bytes(a->s) + 4 * e->q_floats
+                                : 4 * stage->floats_per_pair * e->pairs,
+    };
+    if (sums->count > 0) {
+        stats = pj_stats_of_sums(sums);
+        work.stats = &stats;
+    }
+    pj_seam_end_work(r, &work, now_ns);
+}
+
+/* One dispatch per stage. */
+static void run_stages_in_turn(attention *a, const extent *e, pj_value_sums *attended)
+{
+    const pj_steps *s = a->s;
+    for (size_t i = 0; i < PJ_ATTENTION_STAGES; i++) {
+        pj_value_sums sums = {0};
+        a->stage = &stages[i];
+        if (!has_stage(a, a->stage)) continue;
+        pj_seam_operation(s->seam, a->stage->name);
+        if (a->stage->run) {
+            pj_team_run(s->team, run_stage_share, a);
+            pj_seam_take_sums(s->seam, 0, &sums);
+        }
+        if (a->stage->summed == OUTPUT) pj_value_sums_add(attended, &sums);
+        end_stage(a, a->stage, e, &sums, 0);
+    }
+}
+
+/* Stages shorter than a dispatch: one for all of them. Each stage is recorded with its share of the
+ * dispatch, in proportion to the time that all threads spent in it. */
+static void run_stages_together(attention *a, const extent *e, pj_value_sums *attended)
 {
     const pj_steps *s = a->s;
     pj_seam *r = s->seam;
-    uint32_t dim = a->layer->head_dim, threads = pj_team_threads(s->team);
-    bool capped = s->model->config.attention_softcap > 0;
+    pj_attention_part all = {0};
+    const pj_value_sums none = {0};
+    int64_t begun_ns = r->ended_ns, spent_ns = 0, passed_ns = 0;
+    pj_team_offer(s->team, run_units_apart, a);
+    int64_t took_ns = pj_clock_ns() - begun_ns;
+    for (unsigned t = 0; t < pj_team_threads(s->team); t++) {
+        const pj_attention_part *part = &s->state->attention_parts[t];
+        if (part->number != a->number) continue;
+        for (size_t i = 0; i < PJ_ATTENTION_STAGES; i++) {
+            all.ns[i] += part->ns[i];
+            spent_ns += part->ns[i];
+            size_t sums = stages[i].sums;
+            if (has_sums(a, &stages[i])) pj_value_sums_add(&all.sums[sums], &part->sums[sums]);
+        }
+    }
+    double scale = spent_ns > 0 ? (double)took_ns / (double)spent_ns : 0;
+    for (size_t i = 0; i < PJ_ATTENTION_STAGES; i++) {
+        if (!has_stage(a, &stages[i])) continue;
+        passed_ns += all.ns[i];
+        bool last = i + 1 == PJ_ATTENTION_STAGES;
+        pj_seam_operation(r, stages[i].name);
+        end_stage(a, &stages[i], e, has_sums(a, &stages[i]) ? &all.sums[stages[i].sums] : &none,
+                  begun_ns + (last ? took_ns : (int64_t)(scale * (double)passed_ns)));
+    }
+    pj_value_sums_add(attended, &all.sums[stages[PJ_ATTENTION_STAGES - 1].sums]);
+}
+
+/* `of_all`: of all units. */
+static void run_stages_apart(attention *a, const extent *of_all, pj_value_sums *attended)
+{
+    const pj_steps *s = a->s;
     size_t wave = a->unit_floats > WAVE_FLOATS ? a->unit_floats : WAVE_FLOATS;
-    size_t fit = threads * wave / a->unit_floats;
-    memset(s->state->figures, 0, (size_t)threads * a->layer->heads * sizeof *s->state->figures);
+    size_t fit = pj_team_threads(s->team) * wave / a->unit_floats;
+    a->number = ++s->state->attention_number;
     for (a->begin = 0; a->begin < a->units; a->begin = a->end) {
         a->end = a->units - a->begin < fit ? a->units : a->begin + (uint32_t)fit;
-        extent e = extent_of(a, a->begin, a->end);
-        r->ended_ns = 0; /* that has a measurable duration */
-        double kv_bytes = e.kv_floats * kv_value_bytes(s);
-        for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
-            const stage_row *stage = &stages[i];
-            if (stage->run == stage_softcap && !capped) continue;
-            pj_value_sums sums = {0};
-            pj_stats stats;
-            a->stage = stage->run;
-            pj_seam_operation(r, stage->name);
-            if (stage->run) {
-                run_stage(a);
-                pj_seam_take_sums(r, 0, &sums);
-            }
-            if (stage->run == stage_values) pj_value_sums_add(attended, &sums);
-            int64_t look = pj_look_begin();
-            if (r->statistics && a->end == a->units) record_extras(a, stage->name);
-            pj_look_end(look);
-            pj_work work = {
-                .flops = stage->flops_per_pair * e.pairs * (stage->product ? dim : 1),
-                .bytes = stage->product ? kv_bytes + 4 * e.q_floats
-                                        : 4 * stage->floats_per_pair * e.pairs,
-            };
-            if (sums.count > 0) {
-                stats = pj_stats_of_sums(&sums);
-                work.stats = &stats;
-            }
-            pj_seam_end_work(r, &work, 0);
-        }
+        extent e = fit < a->units ? extent_of(a, a->begin, a->end) : *of_all;
+        s->seam->ended_ns = pj_clock_ns();
+        if ((size_t)(a->end - a->begin) * a->unit_floats < FEW_FLOATS)
+            run_stages_together(a, &e, attended);
+        else
+            run_stages_in_turn(a, &e, attended);
     }
 }
 
@@ -560,7 +684,7 @@ static void scale_queries(const attention *a)
                              &done);
     else
         pj_steps_rows(s, s->rows, s->rows * q, scale_queries_row, (void *)(uintptr_t)a);
-    pj_seam_operation_end(s->seam, done);
+    pj_seam_operation_end(s->seam, &done);
 }
 
 /* Number of values rotated per row. */
@@ -588,7 +712,7 @@ static void rotate(const attention *a)
                              &done);
     else
         pj_steps_rows(s, s->rows, s->rows * a->token_floats, rope_row, (void *)(uintptr_t)a);
-    pj_seam_operation_end(s->seam, done);
+    pj_seam_operation_end(s->seam, &done);
 }
 
 /* Bytes per position in the layer's KV cache. */
@@ -604,7 +728,7 @@ static void append(const attention *a)
     if (!has_keys(a)) return;
     pj_seam_operation(s->seam, PJ_N_OP_KV_APPEND);
     pj_steps_rows(s, s->rows, s->rows * a->token_floats, append_row, (void *)(uintptr_t)a);
-    pj_seam_operation_end(s->seam, (pj_done){.bytes = (double)s->rows * cached_bytes(a)});
+    pj_seam_operation_end(s->seam, &(pj_done){.bytes = (double)s->rows * cached_bytes(a)});
 }
 
 /* ---- the component ------------------------------------------------------------------------ */
@@ -623,16 +747,20 @@ static void cut_units(attention *a)
     }
 }
 
-/* Scores, softmax and values of all units. */
-static void run(attention *a, pj_value_sums *attended)
+/* Scores, softmax and values of all units, with statistics of the output. */
+static void run(attention *a, const extent *e, const pj_done *output)
 {
     const pj_steps *s = a->s;
+    pj_value_sums attended = {0};
     if (s->seam->deep) {
-        run_stages_apart(a, attended);
-        return;
+        run_stages_apart(a, e, &attended);
+    } else {
+        a->sums_units = s->seam->statistics && !pj_seam_short(output->rows, output->cols);
+        pj_team_offer(s->team, run_units, a);
+        if (!a->sums_units) return; /* computed at the component's end */
+        pj_seam_take_sums(s->seam, 0, &attended);
     }
-    pj_team_offer(s->team, run_units, a);
-    if (s->seam->statistics) pj_seam_take_sums(s->seam, 0, attended);
+    if (s->seam->statistics) pj_seam_keep(s->seam, output, &attended);
 }
 
 void pj_steps_attention(const pj_steps *s, const pj_layer *l)
@@ -644,14 +772,12 @@ void pj_steps_attention(const pj_steps *s, const pj_layer *l)
                    .group = l->heads / l->kv_heads,
                    .token_floats = (l->heads + 2 * (size_t)l->kv_heads) * dim};
     extent e = {0};
-    pj_value_sums attended = {0};
     cut_units(&a);
-    if (s->seam->module) e = extent_of(&a, 0, a.units);
+    if (s->seam->module) e = extent_of_all(&a);
     pj_seam_component(s->seam, PJ_N_ATTENTION);
     rotate(&a);
     scale_queries(&a);
     append(&a);
-    run(&a, &attended);
     double rows = (double)s->rows, rotated = rows * rotated_values(&a);
     double each =
         s->model->config.attention_softcap > 0 ? 13 : 7; /* FLOPs of scale, mask, softmax, cap */
@@ -663,6 +789,6 @@ void pj_steps_attention(const pj_steps *s, const pj_layer *l)
                     .rows = s->rows,
                     .cols = l->heads * dim,
                     .stride = l->heads * dim};
-    if (s->seam->statistics) pj_seam_keep(s->seam, &done, &attended);
-    pj_seam_module_end(s->seam, done);
+    run(&a, &e, &done);
+    pj_seam_module_end_with_last(s->seam, &done);
 }

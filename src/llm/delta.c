@@ -83,7 +83,7 @@ static void run_convolution(const delta *t)
     pj_seam_component(s->seam, PJ_N_CONV1D);
     pj_steps_rows(s, (t->channels + RUN - 1) / RUN, s->rows * t->channels * t->d->kernel, convolve,
                   (void *)(uintptr_t)t);
-    pj_seam_module_end(s->seam, done);
+    pj_seam_module_end(s->seam, &done);
 }
 
 /* ---- the rule ----------------------------------------------------------------------------- */
@@ -148,7 +148,7 @@ static void run_rule(const delta *t)
     pj_seam_component(s->seam, PJ_N_DELTA_RULE);
     pj_steps_rows(s, (size_t)s->pass->segment_count * d->value_heads, s->rows * (size_t)cells,
                   run_unit, (void *)(uintptr_t)t);
-    pj_seam_module_end(s->seam, done);
+    pj_seam_module_end(s->seam, &done);
 }
 
 /* ---- output ------------------------------------------------------------------------------- */
@@ -180,7 +180,7 @@ static void run_norm(const delta *t)
     pj_seam_component(s->seam, PJ_N_LINEAR_ATTN_NORM);
     pj_steps_rows_summed(s, s->rows, s->rows * t->values * 8, norm_row, (void *)(uintptr_t)t,
                          &done);
-    pj_seam_module_end(s->seam, done);
+    pj_seam_module_end(s->seam, &done);
 }
 
 void pj_steps_delta(const pj_steps *s, const pj_layer *layer, const pj_rows *x)

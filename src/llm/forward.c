@@ -52,7 +52,7 @@ static void scale_embedding(const pj_steps *s, pj_done *done)
     scaled.bytes = 8 * values;
     pj_seam_operation(s->seam, PJ_N_OP_SCALE);
     pj_steps_rows_summed(s, done->rows, done->rows * done->cols, scale_row, &task, &scaled);
-    pj_seam_operation_end(s->seam, scaled);
+    pj_seam_operation_end(s->seam, &scaled);
     done->flops += scaled.flops;
     done->bytes += scaled.bytes;
 }
@@ -95,8 +95,8 @@ static void vectors_step(const pj_steps *s, pj_seam_name component, pj_seam_name
     pj_seam_component(s->seam, component);
     pj_seam_operation(s->seam, operation);
     pj_steps_rows_summed(s, s->rows, s->rows * n, run, (void *)(uintptr_t)s, &done);
-    pj_seam_operation_end(s->seam, done);
-    pj_seam_module_end(s->seam, done);
+    pj_seam_operation_end(s->seam, &done);
+    pj_seam_module_end(s->seam, &done);
 }
 
 /* Gemma 4: per-layer token vectors. */
@@ -125,9 +125,9 @@ static void embed(const pj_steps *s)
     pj_seam_component(s->seam, PJ_N_EMBED_TOKENS);
     pj_seam_operation(s->seam, m->type == PJ_F32 ? PJ_N_OP_GATHER : PJ_N_OP_DEQUANTISE);
     pj_steps_rows_summed(s, s->rows, s->rows * m->cols, embed_row, (void *)(uintptr_t)s, &done);
-    pj_seam_operation_end(s->seam, done);
+    pj_seam_operation_end(s->seam, &done);
     if (s->model->config.embedding_scale != 1) scale_embedding(s, &done);
-    pj_seam_module_end(s->seam, done);
+    pj_seam_module_end(s->seam, &done);
     if (s->model->token_projection.w.data) embed_token_vectors(s);
     pj_seam_end(s->seam);
 }
@@ -252,7 +252,7 @@ static void gate_output(const pj_steps *s, const pj_layer *l)
                     .stride = floats};
     pj_seam_component(s->seam, PJ_N_OUTPUT_GATE);
     pj_steps_rows_summed(s, s->rows, s->rows * floats * 8, gate_row, &g, &done);
-    pj_seam_module_end(s->seam, done);
+    pj_seam_module_end(s->seam, &done);
 }
 
 /* Queries, keys and values of h, adjacent in state->qkv. */
@@ -340,8 +340,8 @@ static void scale_output(const pj_steps *s, const pj_layer *l)
     pj_seam_component(s->seam, PJ_N_LAYER_SCALAR);
     pj_seam_operation(s->seam, PJ_N_OP_SCALE);
     pj_steps_rows_summed(s, s->rows, s->rows * hidden, scale_row, &task, &done);
-    pj_seam_operation_end(s->seam, done);
-    pj_seam_module_end(s->seam, done);
+    pj_seam_operation_end(s->seam, &done);
+    pj_seam_module_end(s->seam, &done);
 }
 
 static void run_layer(const pj_steps *s, const pj_layer *l)
@@ -365,7 +365,7 @@ static void run_layer(const pj_steps *s, const pj_layer *l)
 
     pj_seam_module_end(
         s->seam,
-        (pj_done){
+        &(pj_done){
             .flops = NAN, .bytes = NAN, .x = x, .rows = s->rows, .cols = hidden, .stride = hidden});
 }
 
@@ -408,8 +408,8 @@ static void bound_logits(const pj_steps *s, uint32_t count)
     pj_seam_component(s->seam, PJ_N_LOGITS);
     pj_seam_operation(s->seam, capped ? PJ_N_OP_SOFTCAP : PJ_N_OP_SCALE);
     pj_steps_rows(s, count, count * (size_t)c->vocab, bound_logits_row, (void *)(uintptr_t)s);
-    pj_seam_operation_end(s->seam, done);
-    pj_seam_module_end(s->seam, done);
+    pj_seam_operation_end(s->seam, &done);
+    pj_seam_module_end(s->seam, &done);
 }
 
 /* Copies the selected rows of the residual stream to the front of `y`, which the head reads. */

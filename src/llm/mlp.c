@@ -163,16 +163,16 @@ static void activate(const activation *a, size_t rows, pj_seam_name component)
         half.bytes = 8 * values;
         pj_seam_operation(r, PJ_N_OP_ACTIVATION);
         activate_and_count(a, rows, &half);
-        pj_seam_operation_end(r, half);
+        pj_seam_operation_end(r, &half);
         if (a->up) {
             half.flops = values;
             half.bytes = 12 * values;
             pj_seam_operation(r, PJ_N_OP_GATE_MUL);
             pj_steps_rows_summed(s, rows, work, multiply_row, (void *)(uintptr_t)a, &half);
-            pj_seam_operation_end(r, half);
+            pj_seam_operation_end(r, &half);
         }
     }
-    if (component) pj_seam_module_end(r, done);
+    if (component) pj_seam_module_end_with_last(r, &done);
 }
 
 /* ---- one block ---------------------------------------------------------------------------- */
@@ -344,17 +344,18 @@ static void route(const routing *t, const pj_layer *layer, const pj_rows *x)
     pj_seam_operation(r, PJ_N_OP_TOP_K);
     pj_steps_rows(s, s->rows, s->rows * t->experts * t->chosen, choose_row, (void *)(uintptr_t)t);
     sort_by_expert(t);
-    pj_seam_operation_end(r, (pj_done){.flops = 5 * values, .bytes = 8 * values});
+    pj_seam_operation_end(r, &(pj_done){.flops = 5 * values, .bytes = 8 * values});
     if (r->module) {
         record_routing_figures(t);
         record_load(t);
     }
-    pj_seam_module_end(r, (pj_done){.flops = pj_product_flops(&layer->router, s->rows) + 5 * values,
-                                    .bytes = pj_product_bytes(&layer->router, s->rows),
-                                    .x = s->state->routing,
-                                    .rows = s->rows,
-                                    .cols = t->experts,
-                                    .stride = t->experts});
+    pj_seam_module_end(r,
+                       &(pj_done){.flops = pj_product_flops(&layer->router, s->rows) + 5 * values,
+                                  .bytes = pj_product_bytes(&layer->router, s->rows),
+                                  .x = s->state->routing,
+                                  .rows = s->rows,
+                                  .cols = t->experts,
+                                  .stride = t->experts});
 }
 
 /* ---- experts ------------------------------------------------------------------------------ */
@@ -404,11 +405,11 @@ static void run_expert(const routing *routed, const pj_mlp *mlp, uint32_t begin,
     pj_rows gathered = {s->state->gathered, rows, hidden};
     pj_seam_operation(s->seam, PJ_N_OP_GATHER);
     pj_steps_rows(s, rows, rows * hidden, gather_row, &t);
-    pj_seam_operation_end(s->seam, (pj_done){.bytes = 8 * values});
+    pj_seam_operation_end(s->seam, &(pj_done){.bytes = 8 * values});
     pj_steps_mlp(s, mlp, &gathered, s->state->y2, NULL);
     pj_seam_operation(s->seam, PJ_N_OP_SCATTER_ADD);
     pj_steps_rows(s, rows, rows * hidden, scatter_row, &t);
-    pj_seam_operation_end(s->seam, (pj_done){.flops = 2 * values, .bytes = 12 * values});
+    pj_seam_operation_end(s->seam, &(pj_done){.flops = 2 * values, .bytes = 12 * values});
 }
 
 static pj_done hidden_done(const pj_steps *s, const float *x, double flops, double bytes)
@@ -438,7 +439,8 @@ static void run_experts(const routing *t, const pj_layer *layer, float *residual
         for (uint32_t i = 0; few <= 128 && i < few; i++)
             pj_seam_extra(s->seam, PJ_N_X_EXPERT, i, s->state->chosen[i]);
     }
-    pj_seam_module_end(s->seam, hidden_done(s, s->state->y, flops, bytes));
+    pj_done done = hidden_done(s, s->state->y, flops, bytes);
+    pj_seam_module_end(s->seam, &done);
 }
 
 static void gate_shared_row(void *context, size_t row)
@@ -460,9 +462,10 @@ static void run_shared(const pj_steps *s, const pj_layer *layer, const pj_rows *
     pj_steps_product(s, x, &layer->shared_gate, s->state->routing, 1, NULL);
     pj_seam_operation(s->seam, PJ_N_OP_SCATTER_ADD);
     pj_steps_rows(s, s->rows, s->rows * hidden, gate_shared_row, (void *)(uintptr_t)s);
-    pj_seam_operation_end(s->seam, (pj_done){0});
+    pj_seam_operation_end(s->seam, &(pj_done){0});
     if (residual) pj_steps_add(s, residual, s->state->y, s->rows, hidden);
-    pj_seam_module_end(s->seam, hidden_done(s, s->state->y2, flops, bytes));
+    pj_done done = hidden_done(s, s->state->y2, flops, bytes);
+    pj_seam_module_end(s->seam, &done);
 }
 
 void pj_steps_experts(const pj_steps *s, const pj_layer *layer, const pj_rows *routed,

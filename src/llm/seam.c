@@ -155,9 +155,9 @@ static const pj_stats *stats_of(pj_seam *r, const pj_done *done)
     return &slot->stats;
 }
 
-void pj_seam_end_done(pj_seam *r, const pj_done *done, int64_t now_ns)
+void pj_seam_end_done(pj_seam *r, double flops, double bytes, const pj_done *done, int64_t now_ns)
 {
-    pj_work work = {.flops = done->flops, .bytes = done->bytes};
+    pj_work work = {.flops = flops, .bytes = bytes};
     if (r->statistics && done->x && done->rows > 0) work.stats = stats_of(r, done);
     pj_seam_end_work(r, &work, now_ns);
 }
@@ -170,10 +170,4 @@ void pj_seam_end_work(pj_seam *r, pj_work *work, int64_t now_ns)
     pj_span_end_at(r->lane, work, r->ended_ns);
     r->extra_count = 0;
     r->operation_open = false;
-}
-
-void pj_seam_extra(pj_seam *r, pj_seam_name name, uint32_t index, double value)
-{
-    if (isnan(value) || r->extra_count == PJ_SEAM_EXTRAS) return;
-    r->extras[r->extra_count++] = (pj_extra){r->names[name], index, value};
 }

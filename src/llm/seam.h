@@ -58,8 +58,8 @@ typedef struct pj_seam {
     pj_kept_stats kept[PJ_SEAM_KEPT];
     uint32_t kept_next;
     bool operation_open;
-    int64_t ended_ns; /* end of the previous component or operation, which the next begins with; 0:
-                         read the clock */
+    int64_t ended_ns; /* end of the previous layer, component or operation, which the next begins
+                         with; 0: read the clock */
 } pj_seam;
 
 /* Interns the names and takes the calling thread's lane; `run` may be NULL. */
@@ -87,7 +87,7 @@ static inline void pj_seam_end(pj_seam *r)
 static inline void pj_seam_layer(pj_seam *r, uint32_t layer)
 {
     if (!r->module) return;
-    r->ended_ns = pj_clock_ns();
+    if (!r->ended_ns) r->ended_ns = pj_clock_ns();
     pj_span_begin_at(r->lane, PJ_SPAN_LAYER, layer, r->ended_ns);
 }
 /* `now_ns` 0: where the previous span ended. */
@@ -104,18 +104,29 @@ static inline void pj_seam_operation(pj_seam *r, pj_seam_name name)
     r->operation_open = true;
 }
 /* `now_ns`: the end, 0: the present time. */
-void pj_seam_end_done(pj_seam *r, const pj_done *done, int64_t now_ns);
-/* Ends a layer or component, with its statistics and the extras recorded since the last end. */
-static inline void pj_seam_module_end(pj_seam *r, pj_done done)
+void pj_seam_end_done(pj_seam *r, double flops, double bytes, const pj_done *done, int64_t now_ns);
+/* Ends a layer or component, with its statistics and the extras recorded since the last end. FLOPs
+ * and bytes are passed in registers: the processor cannot yet load as a vector what was just stored
+ * as two values. */
+static inline void pj_seam_module_end(pj_seam *r, const pj_done *done)
 {
-    if (r->module) pj_seam_end_done(r, &done, 0);
+    if (r->module) pj_seam_end_done(r, done->flops, done->bytes, done, 0);
 }
-static inline void pj_seam_operation_end(pj_seam *r, pj_done done)
+/* The same for a component that ends with its last operation, if that was recorded. */
+static inline void pj_seam_module_end_with_last(pj_seam *r, const pj_done *done)
 {
-    if (r->deep) pj_seam_end_done(r, &done, 0);
+    if (r->module) pj_seam_end_done(r, done->flops, done->bytes, done, r->deep ? r->ended_ns : 0);
+}
+static inline void pj_seam_operation_end(pj_seam *r, const pj_done *done)
+{
+    if (r->deep) pj_seam_end_done(r, done->flops, done->bytes, done, 0);
 }
 /* Records an extra for the next end; index PJ_EXTRA_SCALAR for a scalar. NAN is ignored. */
-void pj_seam_extra(pj_seam *r, pj_seam_name name, uint32_t index, double value);
+static inline void pj_seam_extra(pj_seam *r, pj_seam_name name, uint32_t index, double value)
+{
+    if (isnan(value) || r->extra_count == PJ_SEAM_EXTRAS) return;
+    r->extras[r->extra_count++] = (pj_extra){r->names[name], index, value};
+}
 
 /* Distance between the rows of an output that are summed. */
 static inline size_t pj_seam_step(const pj_seam *r, size_t rows)

@@ -127,6 +127,7 @@ static void cut_activations(pj_state *s, cutter *c)
     s->ratios =
         cut(c, tokens, 2 * larger(m->heads, m->token_vector ? m->layers : 0), sizeof(float));
     s->figures = cut(c, pj_team_threads(s->team), m->heads, sizeof(pj_head_figures));
+    s->attention_parts = cut(c, pj_team_threads(s->team), 1, sizeof(pj_attention_part));
     s->logits = cut(c, s->options.max_logits, m->vocab, sizeof(float));
     size_t packed = pj_linear_pack_bytes(larger(tokens, s->options.max_logits), cols);
     if (packed == 0) c->overflow = true;

@@ -15,10 +15,20 @@
 
 /* Sums over the sampled attention rows of one head. */
 typedef struct pj_head_figures {
-    double rows;
+    uint32_t number; /* of the attention that they are about */
+    uint32_t rows;
     double entropy, entropy_normalised, largest, largest_of_all;
     double visible, below, below_relative; /* keys; with p < tau; with p < 0.1 / n */
 } pj_head_figures;
+
+enum { PJ_ATTENTION_STAGES = 7, PJ_ATTENTION_SUMS = 5 };
+
+/* What one thread did for the attention of a layer at depth deep, on cache lines of its own. */
+typedef struct pj_attention_part {
+    _Alignas(64) uint32_t number; /* of the attention that this is about */
+    int64_t ns[PJ_ATTENTION_STAGES];
+    pj_value_sums sums[PJ_ATTENTION_SUMS];
+} pj_attention_part;
 
 /* Padding between the rows of gate and up, in floats: nine cache lines. Widths are powers of two,
  * and rows 64 KiB apart would map to the same cache set and evict each other when a panel's rows
@@ -69,11 +79,13 @@ typedef struct pj_state {
     uint32_t *row_position;  /* [T] its position */
     float *cosine[PJ_ROPES]; /* [T][pairs] of each rope */
     float *sine[PJ_ROPES];
-    float *ratios;            /* [2][T heads] variance and mean square ratios of a norm */
-    pj_head_figures *figures; /* [threads][heads] of attention at depth deep */
-    float *logits;            /* [max_logits][vocab] */
-    void *packed;             /* activations packed for products */
-    float *scores;            /* [threads][score_floats] attention weights of the current units */
+    float *ratios;                      /* [2][T heads] variance and mean square ratios of a norm */
+    pj_head_figures *figures;           /* [threads][heads] of attention at depth deep */
+    pj_attention_part *attention_parts; /* [threads], likewise */
+    uint32_t attention_number;          /* of the last attention at depth deep */
+    float *logits;                      /* [max_logits][vocab] */
+    void *packed;                       /* activations packed for products */
+    float *scores; /* [threads][score_floats] attention weights of the current units */
     size_t score_floats;
 } pj_state;
 

@@ -83,6 +83,7 @@ typedef struct norm_task {
     const pj_steps *s;
     const pj_norm_step *step;
     float eps;
+    pj_value_sums *sums; /* of the output, to which looked-at rows are added; NULL: none */
 } norm_task;
 
 static const float *norm_input(const pj_norm_step *t, size_t row)
@@ -137,7 +138,8 @@ static void norm_row_looked_at(void *context, size_t row)
     pj_look_end(look);
     norm_row(context, row);
     look = pj_look_begin();
-    t->s->kernels->value_sums(norm_output(n, row), 1, n->n, n->n, 0, &after);
+    t->s->kernels->value_sums(norm_output(n, row), 1, n->n, n->n, PJ_SPARSITY_TAU, &after);
+    if (t->sums) pj_value_sums_add(t->sums, &after);
     pj_look_end(look);
     double out = variance(&after, n->n);
     if (out > 0) ratios[row] = (float)(variance(&before, n->n) / out);
@@ -200,7 +202,8 @@ static void record_ratios(const pj_steps *s, const pj_norm_step *step)
 void pj_steps_norm(const pj_steps *s, const pj_norm_step *step)
 {
     if (!step->norm->w || !pj_steps_want(s, step->norm->name)) return;
-    norm_task task = {s, step, (float)s->model->config.norm_eps};
+    norm_task task = {s, step, (float)s->model->config.norm_eps, NULL};
+    pj_value_sums sums = {0};
     size_t values = step->rows * step->n;
     pj_done done = {.flops = 7.0 * (double)values,
                     .bytes = 8.0 * (double)values + 4.0 * (double)step->n,
@@ -211,12 +214,19 @@ void pj_steps_norm(const pj_steps *s, const pj_norm_step *step)
     pj_seam_component(s->seam, step->norm->name);
     pj_seam_operation(s->seam, PJ_N_OP_NORM);
     bool ratios = s->seam->deep && s->seam->statistics;
-    pj_steps_rows_summed(s, step->rows, values, ratios ? norm_row_looked_at : norm_row, &task,
-                         &done);
+    /* the ratios need sums of the rows they look at: of all, if they are few, on this thread */
+    if (ratios && pj_seam_short(step->rows, step->n) && pj_look_step(done.rows) == 1) {
+        task.sums = &sums;
+        pj_steps_rows(s, step->rows, 0, norm_row_looked_at, &task);
+        pj_seam_keep(s->seam, &done, &sums);
+    } else {
+        pj_steps_rows_summed(s, step->rows, values, ratios ? norm_row_looked_at : norm_row, &task,
+                             &done);
+    }
     if (ratios) record_ratios(s, step);
-    pj_seam_operation_end(s->seam, done);
+    pj_seam_operation_end(s->seam, &done);
     if (step->residual) pj_steps_add(s, step->residual, step->y, step->rows, step->n);
-    pj_seam_module_end(s->seam, done);
+    pj_seam_module_end_with_last(s->seam, &done);
 }
 
 /* ---- products ----------------------------------------------------------------------------- */
@@ -283,14 +293,14 @@ static void product_apart(const pj_steps *s, const pj_product *p, const pj_packe
                     .stride = p->y_stride};
     pj_seam_operation(s->seam, PJ_N_OP_MATMUL);
     product_alone(s, p, NULL, packed, &done);
-    pj_seam_operation_end(s->seam, done);
+    pj_seam_operation_end(s->seam, &done);
     if (!w->bias) return;
     done.flops = (double)rows * (double)w->w.rows;
     done.bytes = 4.0 * (2 * done.flops + (double)w->w.rows);
     pj_seam_operation(s->seam, PJ_N_OP_BIAS_ADD);
     pj_steps_rows_summed(s, rows, rows * w->w.rows, add_bias_row, &(bias_task){s->kernels, p},
                          &done);
-    pj_seam_operation_end(s->seam, done);
+    pj_seam_operation_end(s->seam, &done);
 }
 
 static void pack(const pj_steps *s, pj_dtype type, const float *x, size_t x_stride, size_t rows,
@@ -300,7 +310,7 @@ static void pack(const pj_steps *s, pj_dtype type, const float *x, size_t x_stri
     if (changes) pj_seam_operation(s->seam, PJ_N_OP_PACK);
     pj_linear_pack(s->kernels, s->team, type, x, x_stride, rows, cols, s->state->packed, packed);
     if (changes)
-        pj_seam_operation_end(s->seam, (pj_done){.bytes = 4.0 * (double)rows * (double)cols});
+        pj_seam_operation_end(s->seam, &(pj_done){.bytes = 4.0 * (double)rows * (double)cols});
 }
 
 static pj_done product_done(const pj_product *p, size_t rows)
@@ -332,8 +342,8 @@ static void record_together(const pj_steps *s, const pj_rows *rows, const pj_pro
         if (begun[i + 1] < r->ended_ns) begun[i + 1] = r->ended_ns;
         pj_seam_operation(r, PJ_N_OP_MATMUL);
         if (r->statistics) keep_summed(s, i, &done);
-        if (r->deep) pj_seam_end_done(r, &done, begun[i + 1]);
-        pj_seam_end_done(r, &done, begun[i + 1]);
+        if (r->deep) pj_seam_end_done(r, done.flops, done.bytes, &done, begun[i + 1]);
+        pj_seam_end_done(r, done.flops, done.bytes, &done, begun[i + 1]);
     }
 }
 
@@ -381,7 +391,7 @@ static void products_in_turn(const pj_steps *s, const pj_rows *rows, const pj_pr
         else
             product_alone(s, p, w->bias, &packed, w->name && r->module ? &done : NULL);
         add_residual(s, p, rows->count);
-        if (w->name) pj_seam_module_end(r, done);
+        if (w->name) pj_seam_module_end_with_last(r, &done);
     }
 }
 
@@ -451,5 +461,5 @@ void pj_steps_add(const pj_steps *s, float *y, const float *x, size_t rows, size
         pj_steps_rows_summed(s, rows, rows * n, add_row, &task, &done);
     else
         pj_steps_rows(s, rows, rows * n, add_row, &task);
-    pj_seam_operation_end(s->seam, done);
+    pj_seam_operation_end(s->seam, &done);
 }

@@ -43,10 +43,10 @@ typedef struct pj_thread_sums {
 
 /* Figures of one row of attention weights p over its visible keys. */
 typedef struct pj_attention_figures {
-    double entropy;  /* -sum p ln p, nats */
-    double max;      /* largest weight */
-    uint64_t below;  /* keys with p < tau */
-    uint64_t argmax; /* index of the largest weight */
+    double entropy;          /* -sum p ln p, nats */
+    double max;              /* largest weight */
+    uint64_t below;          /* keys with p < tau */
+    uint64_t below_relative; /* keys with p < relative_tau */
 } pj_attention_figures;
 
 /* Counts over the gate of an MLP (one token row per call); accumulated by every call. */
@@ -136,7 +136,8 @@ typedef struct pj_kernels {
                        pj_value_sums *sums);
     void (*value_bounds)(const float *x, size_t rows, size_t cols, size_t stride,
                          pj_value_sums *sums);
-    void (*attention_figures)(const float *p, size_t n, float tau, pj_attention_figures *figures);
+    void (*attention_figures)(const float *p, size_t n, float tau, float relative_tau,
+                              pj_attention_figures *figures);
     /* `activated` is act(gate); `up` NULL for an MLP without a gate product. */
     void (*gate_counts)(const float *gate, const float *activated, const float *up, size_t n,
                         float tau, pj_gate_counts *counts);

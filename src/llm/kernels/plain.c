@@ -217,13 +217,15 @@ static void value_bounds(const float *x, size_t rows, size_t cols, size_t stride
         }
 }
 
-static void attention_figures(const float *p, size_t n, float tau, pj_attention_figures *figures)
+static void attention_figures(const float *p, size_t n, float tau, float relative_tau,
+                              pj_attention_figures *figures)
 {
     *figures = (pj_attention_figures){0};
     for (size_t i = 0; i < n; i++) {
         if (p[i] > 0) figures->entropy -= (double)p[i] * log((double)p[i]);
         figures->below += p[i] < tau;
-        if ((double)p[i] > figures->max) figures->max = (double)p[i], figures->argmax = i;
+        figures->below_relative += p[i] < relative_tau;
+        if ((double)p[i] > figures->max) figures->max = (double)p[i];
     }
 }
 

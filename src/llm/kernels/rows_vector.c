@@ -366,10 +366,11 @@ static void value_bounds(const float *x, size_t rows, size_t cols, size_t stride
         for (size_t r = 0; r < rows; r++) count_not_finite(x + r * stride, cols, sums);
 }
 
-static void attention_figures(const float *p, size_t n, float tau, pj_attention_figures *figures)
+static void attention_figures(const float *p, size_t n, float tau, float relative_tau,
+                              pj_attention_figures *figures)
 {
     vec entropy = vec_of(0), most = vec_of(0);
-    uint64_t below = 0;
+    size_t below = 0, below_relative = 0, filled = (LANES - n % LANES) % LANES;
     FOR_VECTORS(n)
     {
         vec v = LOAD(p);
@@ -377,15 +378,14 @@ static void attention_figures(const float *p, size_t n, float tau, pj_attention_
         veci counts = v > 1.17549435e-38f;
         entropy += vec_select(counts, v * vec_log(vec_select(counts, v, vec_of(1))), vec_of(0));
         most = vec_max(most, v);
-        below += vec_count_less(v, vec_of(tau)) - (tau > 0 ? LANES - len : 0);
+        below += vec_count_less(v, vec_of(tau));
+        below_relative += vec_count_less(v, vec_of(relative_tau));
     }
-    float largest = vec_largest(most);
-    size_t argmax = 0;
-    while (argmax + 1 < n && p[argmax] < largest) argmax++;
-    *figures = (pj_attention_figures){.entropy = -(double)vec_sum(entropy),
-                                      .max = (double)largest,
-                                      .below = below,
-                                      .argmax = argmax};
+    *figures =
+        (pj_attention_figures){.entropy = -(double)vec_sum(entropy),
+                               .max = (double)vec_largest(most),
+                               .below = below - (tau > 0 ? filled : 0),
+                               .below_relative = below_relative - (relative_tau > 0 ? filled : 0)};
 }
 
 static void gate_counts(const float *gate, const float *activated, const float *up, size_t n,

@@ -309,6 +309,75 @@ static void recording_changes_nothing(void **state)
     }
 }
 
+static bool is_stage_of_attention(const pj_run_data *data, const pj_operation_row *o)
+{
+    static const char *const stages[] = {"qk_matmul", "scale",        "softcap",     "mask_apply",
+                                         "softmax",   "attn_dropout", "value_matmul"};
+    if (strcmp(data->components[o->component].name, "attention") != 0) return false;
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
+        if (strcmp(o->name, stages[i]) == 0) return true;
+    return false;
+}
+
+static void same_figures(const pj_run_data *a, const pj_operation_row *x, const pj_run_data *b,
+                         const pj_operation_row *y)
+{
+    assert_string_equal(x->name, y->name);
+    assert_int_equal(x->has_stats, y->has_stats);
+    if (x->has_stats) {
+        assert_near(y->stats.mean_abs, x->stats.mean_abs);
+        assert_near(y->stats.mean, x->stats.mean);
+        assert_near(y->stats.std, x->stats.std);
+        assert_true(y->stats.max_abs == x->stats.max_abs);
+        assert_near(y->stats.sparsity, x->stats.sparsity);
+    }
+    assert_int_equal(x->extra_count, y->extra_count);
+    for (uint32_t i = 0; i < x->extra_count; i++) {
+        const pj_extra_row *want = &a->extras[x->extra_begin + i];
+        const pj_extra_row *got = &b->extras[y->extra_begin + i];
+        assert_string_equal(got->name, want->name);
+        assert_int_equal(got->index, want->index);
+        assert_near(got->value, want->value);
+    }
+}
+
+/* In decode, each thread runs the stages of attention unit by unit and times them: they are
+ * recorded one after another all the same, within their component, and the figures do not depend
+ * on which thread ran what. */
+static void stages_of_attention(void **state)
+{
+    static const char *const shapes[] = {"llama", "mistral", "gemma2"};
+    for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
+        tiny_model m;
+        int32_t ids[13];
+        pj_run_data data[2];
+        tiny_make(&m, tiny_find(shapes[k]), 5);
+        tiny_write(&m, TINY_F32);
+        make_ids(ids, 13, m.shape.vocab);
+        for (uint32_t i = 0; i < 2; i++) {
+            uint64_t hash;
+            pj_engine *engine = open_tiny(&m, &(pj_engine_options){.threads = 1 + 2 * i});
+            record(engine, ids, 13, 8, PJ_DEPTH_DEEP, &data[i], &hash);
+            pj_engine_close(engine);
+        }
+        assert_int_equal(data[0].operation_count, data[1].operation_count);
+        uint32_t stages = 0;
+        for (uint32_t i = 0; i < data[1].operation_count; i++) {
+            const pj_operation_row *o = &data[1].operations[i], *before = o - 1;
+            if (!is_stage_of_attention(&data[1], o)) continue;
+            const pj_component_row *c = &data[1].components[o->component];
+            stages++;
+            same_figures(&data[0], &data[0].operations[i], &data[1], o);
+            assert_true(o->duration_ms >= 0);
+            assert_true(o->start_ms >= before->start_ms + before->duration_ms - 1e-6);
+            assert_true(o->start_ms + o->duration_ms <= c->start_ms + c->duration_ms + 1e-6);
+        }
+        assert_true(stages >= 8 * 6);
+        for (int i = 0; i < 2; i++) pj_run_data_fini(&data[i]);
+        tiny_free(&m);
+    }
+}
+
 /* ---- sections ----------------------------------------------------------------------------- */
 
 static int count_sections(const pj_run_data *data, pj_phase phase, const char *name, bool in_token)
@@ -451,6 +520,7 @@ int main(void)
         cmocka_unit_test(statistics),
         cmocka_unit_test(work),
         cmocka_unit_test(recording_changes_nothing),
+        cmocka_unit_test(stages_of_attention),
         cmocka_unit_test(sections_of_a_run),
         cmocka_unit_test(wrong_tensors),
         cmocka_unit_test(wrong_options),

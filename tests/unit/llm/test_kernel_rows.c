@@ -295,22 +295,24 @@ static void test_attention_figures(void **state)
 {
     FOR_SETS(k) for (size_t l = 0; l < LENGTHS; l++)
     {
-        size_t n = lengths[l], argmax = 0, below = 0;
+        size_t n = lengths[l], below = 0, below_relative = 0;
+        float relative_tau = 0.1f / (float)n, most = 0;
         float *p = random_row(n, -9, 9);
         k->softmax(p, n);
         if (n > 4) p[3] = 0;
         double entropy = 0;
         for (size_t i = 0; i < n; i++) {
             if (p[i] > 0) entropy -= (double)p[i] * log((double)p[i]);
-            if (p[i] > p[argmax]) argmax = i;
+            most = fmaxf(most, p[i]);
             below += p[i] < 0.01f;
+            below_relative += p[i] < relative_tau;
         }
         pj_attention_figures got;
-        k->attention_figures(p, n, 0.01f, &got);
+        k->attention_figures(p, n, 0.01f, relative_tau, &got);
         check(k->name, "entropy", l, got.entropy, entropy, 2e-6 + 1e-5 * entropy);
-        assert_true(got.max == (double)p[argmax]);
-        assert_int_equal(got.argmax, argmax);
+        assert_true(got.max == (double)most);
         assert_int_equal(got.below, below);
+        assert_int_equal(got.below_relative, below_relative);
         test_free(p);
     }
 }
