@@ -57,12 +57,10 @@ static void a_planted_difference_is_found(void **state)
     assert_near(pj_detectable(cv, 10), 0.03, 3e-4);
     assert_near(pj_repeats_for(cv, 0.03), 10, 0.3);
     int found = 0;
-    for (int i = 0; i < 1000; i++)
-        found += differ(&random, 10, 1.03, cv, 0);
+    for (int i = 0; i < 1000; i++) found += differ(&random, 10, 1.03, cv, 0);
     assert_in_range(found, 765, 840);
     found = 0;
-    for (int i = 0; i < 1000; i++)
-        found += differ(&random, 10, 1.03, 0.01, 0);
+    for (int i = 0; i < 1000; i++) found += differ(&random, 10, 1.03, 0.01, 0);
     assert_in_range(found, 990, 1000);
 }
 
