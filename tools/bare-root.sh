@@ -25,6 +25,7 @@ while [ $# -gt 0 ]; do
 done
 [ ${#steps[@]} -gt 0 ] || steps=(run install deb dist test)
 [ "$(id -u)" = 0 ] || { echo "bare-root: needs root, to make a root folder and enter it" >&2; exit 3; }
+command -v mmdebstrap debootstrap >/dev/null || { echo "bare-root: needs mmdebstrap or debootstrap" >&2; exit 3; }
 
 # A mount and PID namespace of our own, so that mounts and processes end with this script.
 if [ -z "${PJ_BARE_ROOT:-}" ]; then
