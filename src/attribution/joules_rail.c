@@ -21,12 +21,12 @@
 
 /* At an edge an update may be missing (up to three periods) and a delay is tried (up to 2.5). */
 enum { MARGIN_PERIODS = 3, EDGE_PERIODS = 6 };
-/* log of how much likelier another timing makes the readings of a counter, for it to be considered:
- * where the declared one holds after all, the figures are the same */
-#define REFUTED      1.0
 #define SEES_ROWS    6.0  /* max. leaves per window of a sensor that resolves how they vary */
 #define LEAST_SPREAD 1e-4 /* of power within a class */
 #define MOST_SPREAD  0.5
+/* Log of how much likelier another timing makes the readings of a counter, for it to be considered:
+ * where the declared one holds after all, the figures are the same. */
+#define REFUTED 1.0
 
 void pj_joules_rail_fini(pj_rail_result *result)
 {
@@ -580,7 +580,10 @@ static pj_status choose_curve(pj_joules *j, uint32_t rail, pj_error *err)
         drop_busy_margins(j, &probe, period);
         pj_joules_timings(j, &probe, probe.windows, probe.window_count, period, timings, &settled,
                           &against);
-        if (against < REFUTED) swap_curves(j, rail);
+        if (against < REFUTED)
+            swap_curves(j, rail);
+        else /* what the checks of the rails found holds for the steps, too */
+            pj_curve_doubt_gain(j->curves[rail], pj_curve_rail(j->steps[rail])->gain_sd);
     }
     pj_joules_rail_fini(&probe);
     return status;
