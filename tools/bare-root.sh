@@ -25,7 +25,6 @@ while [ $# -gt 0 ]; do
 done
 [ ${#steps[@]} -gt 0 ] || steps=(run install deb dist test)
 [ "$(id -u)" = 0 ] || { echo "bare-root: needs root, to make a root folder and enter it" >&2; exit 3; }
-command -v mmdebstrap debootstrap >/dev/null || { echo "bare-root: needs mmdebstrap or debootstrap" >&2; exit 3; }
 
 # A mount and PID namespace of our own, so that mounts and processes end with this script.
 if [ -z "${PJ_BARE_ROOT:-}" ]; then
@@ -39,6 +38,7 @@ mkdir -p "$work"
 # A second script in the same folder would replace the root under the first, whose steps then fail for no reason of theirs.
 exec 9>"$work/lock"
 flock --nonblock 9 || { echo "bare-root: $work is in use by another bare-root.sh" >&2; exit 3; }
+command -v mmdebstrap debootstrap >/dev/null || { echo "bare-root: needs mmdebstrap or debootstrap" >&2; exit 3; }
 base=$work/$suite.tar
 commit=$(git rev-parse HEAD)
 
