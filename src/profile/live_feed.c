@@ -11,7 +11,13 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_PARTS = 4096, MAX_TEXTS = 256, MAX_SAMPLES = 256, SHOW_EVERY_NS = 50 * 1000 * 1000 };
+enum {
+    MAX_PARTS = 4096,
+    MAX_TEXTS = 256,
+    MAX_SAMPLES = 256,
+    MAX_CHANGES = 64,
+    SHOW_EVERY_NS = 50 * 1000 * 1000
+};
 
 typedef struct token_text {
     uint32_t sequence;
@@ -24,6 +30,11 @@ typedef struct utf8_rest { /* bytes of an incomplete UTF-8 character */
     uint8_t count;
 } utf8_rest;
 
+typedef struct phase_change {
+    int64_t at_ns;
+    pj_phase phase;
+} phase_change;
+
 struct pj_live_feed {
     const pj_live_sink *sink;
     const char *run_id;
@@ -34,7 +45,8 @@ struct pj_live_feed {
     pj_curve *curves[PJ_MAX_RAILS]; /* NULL for rails that are in no column */
     bool in_column[PJ_RAIL_TOTAL + 1][PJ_MAX_RAILS];
     double last_mw[PJ_MAX_RAILS];
-    pj_phase phase;
+    phase_change changes[MAX_CHANGES]; /* the latest ones, oldest first */
+    uint32_t change_count;
     char **names;
     uint32_t name_count;
     bool shown;       /* the open token's stages and parts are sent */
@@ -50,6 +62,7 @@ struct pj_live_feed {
     pj_stats part_stats[MAX_PARTS];
     uint32_t part_count;
     pj_live_power samples[MAX_SAMPLES];
+    int64_t sample_ns[MAX_SAMPLES];
     uint32_t sample_count;
 };
 
@@ -104,8 +117,19 @@ void pj_live_feed_close(pj_live_feed *feed)
 
 /* ---- power --------------------------------------------------------------------------------- */
 
+/* The phase in which a reading was taken, as far as the records so far tell. */
+static pj_phase phase_at(const pj_live_feed *feed, int64_t at_ns)
+{
+    for (uint32_t i = feed->change_count; i > 0; i--)
+        if (feed->changes[i - 1].at_ns <= at_ns) return feed->changes[i - 1].phase;
+    return PJ_PHASE_IDLE;
+}
+
+/* Readings come before the records of a round; their phases are known only now. */
 void pj_live_feed_flush(pj_live_feed *feed)
 {
+    for (uint32_t i = 0; i < feed->sample_count; i++)
+        feed->samples[i].phase = phase_at(feed, feed->sample_ns[i]);
     if (feed->sample_count && feed->sink->power)
         feed->sink->power(feed->sink->context, feed->run_id, feed->samples, feed->sample_count);
     feed->sample_count = 0;
@@ -133,8 +157,9 @@ static pj_source_quality quality_of(const pj_live_feed *feed)
 static void add_sample(pj_live_feed *feed, int64_t at_ns)
 {
     if (feed->sample_count == MAX_SAMPLES) pj_live_feed_flush(feed);
+    feed->sample_ns[feed->sample_count] = at_ns;
     pj_live_power *s = &feed->samples[feed->sample_count++];
-    *s = (pj_live_power){.t_ms = ms_of(feed, at_ns), .phase = feed->phase};
+    *s = (pj_live_power){.t_ms = ms_of(feed, at_ns)};
     for (int c = 0; c <= PJ_RAIL_TOTAL; c++) s->mw[c] = column_mw(feed, c);
     s->quality = quality_of(feed);
 }
@@ -311,9 +336,13 @@ static double simulated_load(pj_phase phase)
     return phase == PJ_PHASE_PRE_INFERENCE ? 28000 : 0; /* loading the weights */
 }
 
-static void phase_changes(pj_live_feed *feed, pj_phase phase)
+static void phase_changes(pj_live_feed *feed, pj_phase phase, int64_t at_ns)
 {
-    feed->phase = phase;
+    if (feed->change_count == MAX_CHANGES) {
+        feed->change_count--;
+        memmove(feed->changes, feed->changes + 1, feed->change_count * sizeof *feed->changes);
+    }
+    feed->changes[feed->change_count++] = (phase_change){at_ns, phase};
     if (feed->meter) pj_meter_set_activity(feed->meter, simulated_load(phase));
 }
 
@@ -345,7 +374,7 @@ void pj_live_feed_load(pj_live_feed *feed, const pj_progress *progress, int64_t 
 static void span_begins(pj_live_feed *feed, const pj_span *span)
 {
     switch (span->kind) {
-    case PJ_SPAN_PHASE: phase_changes(feed, (pj_phase)span->id); break;
+    case PJ_SPAN_PHASE: phase_changes(feed, (pj_phase)span->id, span->begin_ns); break;
     case PJ_SPAN_SECTION: tell_section(feed, span, false); break;
     case PJ_SPAN_TOKEN: token_begins(feed, span); break;
     default: break;
@@ -355,7 +384,7 @@ static void span_begins(pj_live_feed *feed, const pj_span *span)
 static void span_ends(pj_live_feed *feed, const pj_span_view *view)
 {
     switch (view->span->kind) {
-    case PJ_SPAN_PHASE: phase_changes(feed, PJ_PHASE_IDLE); break;
+    case PJ_SPAN_PHASE: phase_changes(feed, PJ_PHASE_IDLE, view->span->end_ns); break;
     case PJ_SPAN_SECTION: tell_section(feed, view->span, true); break;
     case PJ_SPAN_TOKEN: tell_token(feed, view->span); break;
     default: keep_part(feed, view); break;

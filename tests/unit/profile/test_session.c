@@ -281,6 +281,51 @@ static void listeners_hear_the_run(void **state)
     pj_session_close(session);
 }
 
+typedef struct heard_power {
+    pj_live_power samples[4096];
+    uint32_t count;
+} heard_power;
+
+static void keep_power(void *context, const char *run_id, const pj_live_power *samples,
+                       uint32_t count)
+{
+    heard_power *h = context;
+    for (uint32_t i = 0; i < count && h->count < 4096; i++) h->samples[h->count++] = samples[i];
+}
+
+/* Readings arrive in batches, of which one may hold a whole run: each has the phase of its time. */
+static void a_power_sample_has_the_phase_of_its_time(void **state)
+{
+    static heard_power h;
+    pj_live_sink sink = {.version = PJ_LIVE_SINK_VERSION, .context = &h, .power = keep_power};
+    pj_session *session = open_session("sim:period_ms=1");
+    assert_int_equal(pj_session_add_sink(session, &sink, NULL), PJ_OK);
+    uint32_t inside = 0;
+    for (int i = 0; i < 8; i++) {
+        pj_run *run;
+        pj_run_data data;
+        pj_error err = {0};
+        h.count = 0;
+        assert_int_equal(
+            pj_run_begin(session, &(pj_run_options){.depth = PJ_DEPTH_MODULE}, &run, &err), PJ_OK);
+        record(run, 4, 400000);
+        assert_int_equal(pj_run_finish(run, PJ_RUN_COMPLETED, NULL, &data, &err), PJ_OK);
+        for (uint32_t s = 0; s < h.count; s++) {
+            pj_phase phase = PJ_PHASE_IDLE;
+            for (uint32_t p = 0; p < data.phase_count; p++) {
+                double after_ms = h.samples[s].t_ms - data.phases[p].start_ms;
+                if (after_ms >= 0 && after_ms < data.phases[p].duration_ms)
+                    phase = data.phases[p].phase;
+            }
+            assert_int_equal(h.samples[s].phase, phase);
+            inside += phase != PJ_PHASE_IDLE;
+        }
+        pj_run_data_fini(&data);
+    }
+    assert_true(inside > 0);
+    pj_session_close(session);
+}
+
 static void hear_layer(void *context, const char *run_id, const pj_live_layer *layer)
 {
     heard *h = context;
@@ -555,6 +600,7 @@ int main(void)
         cmocka_unit_test(what_a_client_says_spoils_nothing),
         cmocka_unit_test(without_a_sensor_only_energy_is_missing),
         cmocka_unit_test(listeners_hear_the_run),
+        cmocka_unit_test(a_power_sample_has_the_phase_of_its_time),
         cmocka_unit_test(the_running_layer_is_sampled),
         cmocka_unit_test(the_progress_of_a_load_is_sampled),
         cmocka_unit_test(no_run_is_lost_by_a_kill),
