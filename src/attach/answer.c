@@ -47,6 +47,7 @@ void pj_answer_init(pj_answer *a)
     *a = (pj_answer){.prompt_tokens = -1,
                      .cached_tokens = -1,
                      .completion_tokens = -1,
+                     .total_tokens = -1,
                      .draft_tokens = -1,
                      .draft_accepted = -1,
                      .progress_total = -1,
@@ -110,6 +111,7 @@ static void take_usage(pj_answer *a, const json_t *usage)
         get_count(usage, "input_tokens", &a->prompt_tokens);
     if (!get_count(usage, "completion_tokens", &a->completion_tokens))
         get_count(usage, "output_tokens", &a->completion_tokens);
+    get_count(usage, "total_tokens", &a->total_tokens);
     if (!get_count(details, "cached_tokens", &a->cached_tokens))
         get_count(usage, "cache_read_input_tokens", &a->cached_tokens);
 }

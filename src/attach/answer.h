@@ -36,7 +36,7 @@ typedef struct pj_answer_timings {
 
 /* Counts are -1 where they were not said. */
 typedef struct pj_answer {
-    int64_t prompt_tokens, cached_tokens, completion_tokens;
+    int64_t prompt_tokens, cached_tokens, completion_tokens, total_tokens;
     int64_t draft_tokens, draft_accepted; /* of speculative decoding */
     int64_t counted;                      /* tokens so far, from ids and running counts */
     int64_t progress_total, progress_processed, progress_cached;

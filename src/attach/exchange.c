@@ -9,6 +9,11 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Bounds of what is believed. Tokens without text exist (reasoning that is not shown, special
+ * tokens), but no engine decodes a sequence, or reads a prompt, faster than this. */
+enum { TEXTLESS_TOKENS = 64, UNSEEN_PROMPT_TOKENS = 1 << 16 };
+enum { LEAST_TOKEN_NS = 100000, LEAST_PROMPT_TOKEN_NS = 100 };
+
 typedef struct piece {
     int64_t at_ns;
     size_t text; /* offset in the text */
@@ -32,6 +37,8 @@ struct pj_exchange {
     size_t count, capacity;
     uint64_t told, untold; /* tokens in pieces with a known count; number of pieces without one */
     uint64_t unkept;       /* pieces beyond the bound, not stored */
+    uint64_t choices;      /* sequences of the answer */
+    bool doubts;           /* its running count cannot be true */
 };
 
 /* ---- the request ---------------------------------------------------------------------------- */
@@ -133,15 +140,36 @@ static void read_request(pj_exchange_request *asked, const char *body, size_t by
 
 /* ---- the answer ----------------------------------------------------------------------------- */
 
+/* Whether an answer of so many bytes can have so many tokens. */
+static bool is_possible(const pj_exchange *x, uint64_t tokens, uint64_t bytes, int64_t at_ns)
+{
+    uint64_t choices = x->choices ? x->choices : 1;
+    double of_time = (double)(at_ns - x->sent_ns) / LEAST_TOKEN_NS * (double)choices;
+    return tokens <= bytes + TEXTLESS_TOKENS * choices || (double)tokens <= of_time;
+}
+
+/* What is said of a piece's tokens, where it can be true; -1: not said. */
+static int64_t tokens_of(pj_exchange *x, const pj_answer_piece *given)
+{
+    uint64_t choice = (uint64_t)given->choice + 1;
+    if (choice > x->choices) x->choices = choice <= x->count ? choice : x->count + 1;
+    if (given->tokens > 0 && !is_possible(x, x->told + (uint64_t)given->tokens,
+                                          x->text.length + given->bytes, x->now_ns))
+        x->doubts = true;
+    if (!x->doubts) return given->tokens;
+    return given->bytes ? -1 : 0;
+}
+
 static void take_piece(void *context, const pj_answer_piece *given)
 {
     pj_exchange *x = context;
-    if (given->tokens > 0 || given->tokens < 0) {
+    int64_t tokens = tokens_of(x, given);
+    if (tokens != 0) {
         if (!x->first_ns) x->first_ns = x->now_ns;
         x->last_ns = x->now_ns;
     }
-    if (given->tokens >= 0)
-        x->told += (uint64_t)given->tokens;
+    if (tokens >= 0)
+        x->told += (uint64_t)tokens;
     else
         x->untold++;
     if (x->count == x->capacity && x->capacity < PJ_EXCHANGE_PIECES_MAX) {
@@ -160,7 +188,7 @@ static void take_piece(void *context, const pj_answer_piece *given)
     *p = (piece){.at_ns = x->now_ns,
                  .text = x->text.length,
                  .choice = given->choice,
-                 .tokens = (int32_t)given->tokens,
+                 .tokens = (int32_t)tokens,
                  .id = given->token_id};
     if (given->bytes && x->text.length + given->bytes <= PJ_EXCHANGE_TEXT_MAX_BYTES &&
         pj_buffer_append(&x->text, given->text, given->bytes))
@@ -361,13 +389,26 @@ const char *pj_exchange_text(const pj_exchange *x)
 
 /* ---- counting tokens ------------------------------------------------------------------------ */
 
-/* Rejects an implausible usage: more tokens than the answer has bytes and more than were requested.
- */
+/* Rejects an implausible usage: more tokens than the answer has bytes, and more than were requested
+ * or can have been generated. */
 static bool is_absurd(const pj_exchange *x, int64_t usage)
 {
-    uint64_t pieces = x->count + x->unkept;
-    int64_t most = x->asked.max_tokens >= 0 ? x->asked.max_tokens : 1 << 20;
-    return usage > most + 1 && (uint64_t)usage > x->text.length + pieces + 1;
+    uint64_t bytes = x->text.length + x->count + x->unkept;
+    int64_t choices = x->choices ? (int64_t)x->choices : 1;
+    int64_t most =
+        x->asked.max_tokens >= 0 && x->asked.max_tokens < 1 << 20 ? x->asked.max_tokens : 1 << 20;
+    int64_t until_ns = x->end_ns ? x->end_ns : x->now_ns;
+    if (usage > (most + 1) * choices && (uint64_t)usage > bytes + 1) return true;
+    return !is_possible(x, (uint64_t)usage, bytes, until_ns);
+}
+
+/* More tokens than the prompt has bytes and could be read until the first token came. (What the
+ * server adds to a prompt, and images, are not seen here.) */
+static bool is_absurd_prompt(const pj_exchange *x, int64_t computed)
+{
+    int64_t until_ns = x->first_ns ? x->first_ns : x->end_ns ? x->end_ns : x->now_ns;
+    return (uint64_t)computed > x->asked.prompt_bytes + UNSEEN_PROMPT_TOKENS &&
+           computed > (until_ns - x->sent_ns) / LEAST_PROMPT_TOKEN_NS;
 }
 
 pj_exchange_counts pj_exchange_count(const pj_exchange *x)
@@ -385,6 +426,14 @@ pj_exchange_counts pj_exchange_count(const pj_exchange *x)
         c.contradictory = true;
         c.cached = -1;
     }
+    if (c.input >= 0 && is_absurd_prompt(x, c.input - (c.cached > 0 ? c.cached : 0))) {
+        c.contradictory = true;
+        c.input = c.cached = -1;
+    }
+    if (a->total_tokens >= 0 && a->prompt_tokens >= 0 && usage >= 0 &&
+        a->total_tokens != a->prompt_tokens + usage)
+        c.contradictory = true;
+    c.contradictory |= x->doubts;
     if (usage >= 0 && is_absurd(x, usage)) {
         c.contradictory = true;
         usage = -1;

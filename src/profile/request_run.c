@@ -457,13 +457,16 @@ static pj_status write_warnings(const pj_request_parts *p, const pj_request_time
                                err);
     if (status == PJ_OK && counts.approximate)
         status = write_warning(spool, t->end_ns, "tokens_approximate",
-                               "the server gave neither usage nor ids of tokens: its chunks were "
-                               "counted as tokens",
+                               counts.contradictory
+                                   ? "the server's count of tokens cannot be right: its chunks "
+                                     "were counted as tokens"
+                                   : "the server gave neither usage nor ids of tokens: its chunks "
+                                     "were counted as tokens",
                                err);
     if (status == PJ_OK && counts.contradictory)
         status = write_warning(spool, t->end_ns, "usage_contradicts",
-                               "the server's figures of usage contradict its answer; what was "
-                               "counted is shown",
+                               "the server's figures of usage contradict its answer or each "
+                               "other: what could be counted is shown",
                                err);
     if (status == PJ_OK && t->is_one)
         status = write_warning(spool, t->end_ns, "phases_unknown",

@@ -80,6 +80,26 @@ static const answer_case cases[] = {
      "data: {\"choices\":[{\"index\":0,\"text\":\"a\"}]}\n\n"
      "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":2,\"completion_tokens\":90000000}}\n\n",
      "a", 2, -1, 1, 1, true, false, true, PJ_EXCHANGE_COMPLETED, NULL},
+    {"nor one that there was no time for", CHAT, "{}",
+     SSE DELTA("fifteen") DELTA(" letters") "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":2,"
+                                            "\"completion_tokens\":500000}}\n\n",
+     "fifteen letters", 2, -1, 2, 2, true, false, true, PJ_EXCHANGE_COMPLETED, NULL},
+    {"nor such a running count", "/v1/completions", "{}",
+     SSE "data: {\"choices\":[{\"index\":0,\"text\":\"a\"}],"
+         "\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":1}}\n\n"
+         "data: {\"choices\":[{\"index\":0,\"text\":\"b\"}],"
+         "\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":500000}}\n\n"
+         "data: {\"choices\":[{\"index\":0,\"text\":\"c\"}],"
+         "\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":500001}}\n\n",
+     "abc", 5, -1, 3, 3, true, false, true, PJ_EXCHANGE_COMPLETED, NULL},
+    {"nor a prompt that there was no time for", CHAT, "{}",
+     SSE DELTA("a") "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":90000000,"
+                    "\"completion_tokens\":1}}\n\n",
+     "a", -1, -1, 1, 1, false, false, true, PJ_EXCHANGE_COMPLETED, NULL},
+    {"a sum that is none", CHAT, "{}",
+     SSE DELTA("a") "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":1,"
+                    "\"total_tokens\":9}}\n\n",
+     "a", 3, -1, 1, 1, false, false, true, PJ_EXCHANGE_COMPLETED, NULL},
     {"negative and huge counts, more cached than there are", "/v1/completions", "{}",
      SSE "data: {\"choices\":[{\"index\":0,\"text\":\"a\"}],\"usage\":{\"completion_tokens\":-3,"
          "\"prompt_tokens\":1e300}}\n\n"
@@ -222,6 +242,26 @@ static void test_cases(void **state)
         for (size_t cut = 1; cut <= strlen(cases[i].bytes); cut++) check_case(&cases[i], cut);
 }
 
+/* Reasoning that is not shown: tokens without text, which take their time. */
+static void test_unseen_tokens(void **state)
+{
+    replayed r;
+    const char usage[] =
+        "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":2,\"completion_tokens\":3000}}\n\n";
+    (void)state;
+    for (int64_t ms = 100; ms <= 1000; ms += 900) {
+        replay_begin(&r, CHAT, "{}");
+        replay_feed(&r, SSE, strlen(SSE), 100);
+        replay_feed(&r, DELTA("42"), strlen(DELTA("42")), ms * 1000000);
+        replay_feed(&r, usage, strlen(usage), ms * 1000000 + 1000);
+        replay_end(&r, ms * 1000000 + 2000);
+        pj_exchange_counts counts = pj_exchange_count(r.exchange);
+        assert_int_equal(counts.output, ms == 1000 ? 3000 : 1);
+        assert_int_equal(counts.contradictory, ms != 1000);
+        replay_fini(&r);
+    }
+}
+
 static void test_times(void **state)
 {
     replayed r;
@@ -264,7 +304,8 @@ static void test_endless(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases), cmocka_unit_test(test_times),
-                                       cmocka_unit_test(test_endless)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cases), cmocka_unit_test(test_unseen_tokens),
+        cmocka_unit_test(test_times), cmocka_unit_test(test_endless)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
