@@ -19,7 +19,8 @@ enum {
     READ_BYTES = 64 << 10,
     QUEUE_BYTES = 1 << 20, /* reading pauses while this much waits to be sent */
     IN_BYTES = PJ_WIRE_HEAD_MAX_BYTES + 2 * READ_BYTES,
-    TICK_MS = 10
+    TICK_MS = 10,
+    REST_MS = 100 /* between ticks while no pair has anything due soon */
 };
 #define HEAD_NS   (20 * PJ_NS_PER_S)  /* to receive the head of a request */
 #define IDLE_NS   (120 * PJ_NS_PER_S) /* between requests */
@@ -40,6 +41,7 @@ typedef struct proxy {
     pj_pair *listed[MOST_PAIRS]; /* with events in this turn */
     uint32_t listed_count;
     int64_t deaf_until_ns; /* out of file descriptors */
+    bool is_due;           /* a pair holds bytes back until a time */
     char scratch[READ_BYTES];
 } proxy;
 
@@ -565,6 +567,11 @@ static bool check_time(proxy *x, pj_pair *p, int64_t now_ns)
     return send_to_client(p);
 }
 
+static bool holds_back(const pj_pair *p)
+{
+    return p->state == PJ_PAIR_WAITING || p->hold.length;
+}
+
 /* Waits for what the pair can go on with now. A socket that nothing is expected of is not watched:
  * a closed one would be reported by every wait. */
 static void watch(proxy *x, pj_pair *p)
@@ -578,6 +585,7 @@ static void watch(proxy *x, pj_pair *p)
     if (p->server >= 0 &&
         pj_poller_set(x->poller, p->server, p->at_server.watched, server, &p->at_server))
         p->at_server.watched = server;
+    x->is_due |= holds_back(p);
 }
 
 static void remove_pair(proxy *x, pj_pair *p)
@@ -659,6 +667,7 @@ static void step_listed(proxy *x)
 
 static void tick(proxy *x, int64_t now_ns)
 {
+    x->is_due = false;
     for (uint32_t i = x->count; i-- > 0;) {
         pj_pair *p = x->pairs[i];
         if (check_time(x, p, now_ns)) {
@@ -672,7 +681,8 @@ static void tick(proxy *x, int64_t now_ns)
 
 static void turn(proxy *x, int64_t *tick_ns)
 {
-    uint32_t ready = pj_poller_wait(x->poller, x->ready, MOST_SOCKETS, TICK_MS);
+    uint32_t ready =
+        pj_poller_wait(x->poller, x->ready, MOST_SOCKETS, x->is_due ? TICK_MS : REST_MS);
     int64_t now_ns = pj_clock_ns();
     bool knocks = list_ready(x, ready);
     step_listed(x);

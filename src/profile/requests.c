@@ -370,7 +370,7 @@ static void *meter_requests(void *context)
             pj_ledger_estimate(q->ledger, now_ns);
         }
         write_spools(q);
-        pthread_cond_broadcast(&q->changed);
+        if (q->waiting) pthread_cond_broadcast(&q->changed);
         pthread_mutex_unlock(&q->mutex);
         pj_clock_sleep_until(next_ns + TICK_NS);
         pthread_mutex_lock(&q->mutex);
