@@ -50,6 +50,7 @@ typedef struct remote {
     struct sockaddr_storage address;
     socklen_t address_bytes;
     char host[256], prefix[256], token[256];
+    char place[272]; /* host and port as in a URL */
     int port;
     pj_rail rails[REMOTE_RAILS];
     uint32_t rail_count;
@@ -70,21 +71,36 @@ typedef struct remote {
 
 /* ---- the argument ---------------------------------------------------------------------------- */
 
+/* "host", "host:port", "[v6]" or "[v6]:port". */
+static bool take_authority(remote *r, const char *text, size_t length)
+{
+    const char *end = text + length, *host = text;
+    bool v6 = length && *text == '[';
+    const char *host_end = memchr(text, v6 ? ']' : ':', length);
+    const char *port = host_end && v6 ? host_end + 1 : host_end;
+    if (v6) host++;
+    if (v6 && !host_end) return false;
+    if (!host_end) host_end = end;
+    if (!port) port = end;
+    size_t bytes = (size_t)(host_end - host);
+    if (!bytes || bytes >= sizeof r->host || (port < end && *port != ':')) return false;
+    if (port < end && port + 1 + strspn(port + 1, "0123456789") != end) return false;
+    snprintf(r->host, sizeof r->host, "%.*s", (int)bytes, host);
+    r->port = port < end ? atoi(port + 1) : 8000;
+    snprintf(r->place, sizeof r->place, v6 ? "[%s]:%d" : "%s:%d", r->host, r->port);
+    return r->port > 0 && r->port < 65536 && !strpbrk(r->host, " \r\n@");
+}
+
 static bool take_place(remote *r, const char *text)
 {
     if (strncmp(text, "http://", 7) != 0) return false;
     text += 7;
     size_t length = strcspn(text, "/,");
-    const char *colon = memchr(text, ':', length);
-    size_t host = colon ? (size_t)(colon - text) : length;
-    if (!host || host >= sizeof r->host) return false;
-    snprintf(r->host, sizeof r->host, "%.*s", (int)host, text);
-    r->port = colon ? atoi(colon + 1) : 8000;
     size_t path = strcspn(text + length, ",");
     while (path && text[length + path - 1] == '/') path--;
-    if (path >= sizeof r->prefix || strpbrk(r->host, " \r\n@")) return false;
+    if (path >= sizeof r->prefix || !take_authority(r, text, length)) return false;
     snprintf(r->prefix, sizeof r->prefix, "%.*s", (int)path, text + length);
-    return r->port > 0 && r->port < 65536 && !strpbrk(r->prefix, " \r\n");
+    return !strpbrk(r->prefix, " \r\n");
 }
 
 static pj_status parse_argument(remote *r, const char *argument, pj_error *err)
@@ -105,18 +121,14 @@ static pj_status parse_argument(remote *r, const char *argument, pj_error *err)
     return PJ_OK;
 }
 
-static pj_status resolve(remote *r, pj_error *err)
+static pj_status look_up(const remote *r, struct addrinfo **list, pj_error *err)
 {
     char port[8];
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
     snprintf(port, sizeof port, "%d", r->port);
-    int why = getaddrinfo(r->host, port, &hints, &list);
-    if (why)
-        return pj_fail(err, PJ_E_UNAVAILABLE, "cannot find %s: %s", r->host, gai_strerror(why));
-    memcpy(&r->address, list->ai_addr, list->ai_addrlen);
-    r->address_bytes = list->ai_addrlen;
-    freeaddrinfo(list);
-    return PJ_OK;
+    int why = getaddrinfo(r->host, port, &hints, list);
+    return why ? pj_fail(err, PJ_E_UNAVAILABLE, "cannot find %s: %s", r->host, gai_strerror(why))
+               : PJ_OK;
 }
 
 /* ---- HTTP exchange -------------------------------------------------------------------------- */
@@ -133,9 +145,9 @@ static void write_request(remote *r)
     char bearer[300] = "";
     if (r->token[0]) snprintf(bearer, sizeof bearer, "Authorization: Bearer %s\r\n", r->token);
     snprintf(r->request, sizeof r->request,
-             "GET %s/api/profiling/power/now?seconds=%d HTTP/1.1\r\nHost: %s:%d\r\n%s"
+             "GET %s/api/profiling/power/now?seconds=%d HTTP/1.1\r\nHost: %s\r\n%s"
              "Connection: close\r\n\r\n",
-             r->prefix, REMOTE_SECONDS, r->host, r->port, bearer);
+             r->prefix, REMOTE_SECONDS, r->place, bearer);
 }
 
 static void ask(remote *r, int64_t now_ns)
@@ -211,6 +223,20 @@ static json_t *ask_and_wait(remote *r, int *status)
     return NULL;
 }
 
+/* Of the name's addresses the first that answers: "localhost" is often ::1 before it is
+ * 127.0.0.1. */
+static json_t *ask_each(remote *r, const struct addrinfo *list, int *status)
+{
+    json_t *answer = NULL;
+    *status = 0;
+    for (const struct addrinfo *a = list; a && !answer && !*status; a = a->ai_next) {
+        memcpy(&r->address, a->ai_addr, a->ai_addrlen);
+        r->address_bytes = a->ai_addrlen;
+        answer = ask_and_wait(r, status);
+    }
+    return answer;
+}
+
 /* ---- clocks ---------------------------------------------------------------------------------- */
 
 /* `end_ms`: the last whole second before the answer was made, on their clock. */
@@ -276,7 +302,7 @@ static void take_rail(remote *r, const json_t *from)
     copy_word(quality, sizeof quality, json_object_get(from, "quality"));
     if (!rail->name[0]) return;
     snprintf(rail->source, sizeof rail->source, "perjoule");
-    snprintf(rail->device, sizeof rail->device, "%.40s:%d", r->host, r->port);
+    snprintf(rail->device, sizeof rail->device, "%.46s", r->place);
     snprintf(rail->field, sizeof rail->field, "%.20s of %.40s", source, r->host);
     rail->rail_class = (pj_rail_class)class_of(word);
     rail->quality = strcmp(quality, "measured") == 0 ? PJ_MEASURED : PJ_MODELLED;
@@ -369,11 +395,13 @@ static pj_status open_remote(void *state, const pj_power_env *env, const char *a
     (void)env;
     r->fd = -1;
     pj_buffer_init(&r->answer, REMOTE_ANSWER_BYTES);
+    struct addrinfo *list = NULL;
     pj_status status = parse_argument(r, argument, err);
-    if (status == PJ_OK) status = resolve(r, err);
+    if (status == PJ_OK) status = look_up(r, &list, err);
     if (status != PJ_OK) return status;
     write_request(r);
-    json_t *answer = ask_and_wait(r, &http);
+    json_t *answer = ask_each(r, list, &http);
+    freeaddrinfo(list);
     if (answer) {
         take_rails(r, answer);
         take_seconds(r, answer);
@@ -383,14 +411,14 @@ static pj_status open_remote(void *state, const pj_power_env *env, const char *a
     pj_buffer_fini(&r->answer);
     if (http == 401)
         return pj_fail(err, PJ_E_DENIED,
-                       "the server at %s:%d wants its token: put ,token=... behind it, "
+                       "the server at %s wants its token: put ,token=... behind it, "
                        "or set PERJOULE_TOKEN",
-                       r->host, r->port);
+                       r->place);
     if (http == 200)
-        return pj_fail(err, PJ_E_UNAVAILABLE, "the server at %s:%d has no rails", r->host, r->port);
+        return pj_fail(err, PJ_E_UNAVAILABLE, "the server at %s has no rails", r->place);
     return pj_fail(err, PJ_E_UNAVAILABLE,
-                   "no perjoule server answers at %s:%d%s; start perjoule serve there", r->host,
-                   r->port, http ? " (it is another one)" : "");
+                   "no perjoule server answers at %s%s; start perjoule serve there", r->place,
+                   http ? " (it is another one)" : "");
 }
 
 static void close_remote(void *state)

@@ -1,6 +1,7 @@
 """Rails of another machine: `--power perjoule:http://HOST:PORT` reads a perjoule server's."""
 import json
 import os
+import socket
 import sqlite3
 import subprocess
 import tempfile
@@ -31,6 +32,17 @@ class Lender(Engine):
                                  "rails": [{**RAIL, "power_mw": power, "now_mw": 1e5, "energy_mj": 1.0}]})
 
 
+class Sixth(Lender):
+    """The same at an address of IPv6."""
+
+    def __init__(self):
+        super().__init__()
+        self.close()
+        self.socket = socket.create_server(("::1", 0), family=socket.AF_INET6)
+        self.url = f"http://[::1]:{self.socket.getsockname()[1]}"
+        threading.Thread(target=self.accept, daemon=True).start()
+
+
 class Remote(unittest.TestCase):
     def attach(self, engine, power, *words, db="none"):
         return subprocess.run([PERJOULE, "attach", "--url", engine.url + "/v1", "--power", power, "--db", db, *words],
@@ -57,6 +69,14 @@ class Remote(unittest.TestCase):
         self.assertEqual(refused.returncode, 3)
         self.assertIn("wants its token", refused.stderr)
         self.assertEqual(self.attach(engine, f"perjoule:{lender.url},token=secret", "Hi").returncode, 0)
+
+    def test_an_address_of_ipv6(self):
+        try:
+            lender = Sixth()
+        except OSError as error:
+            self.skipTest(f"no IPv6: {error}")
+        self.assertEqual(self.attach(Engine(), f"perjoule:{lender.url}", "Hi").returncode, 0)
+        self.assertEqual(self.attach(Engine(), f"perjoule:{lender.url[:-2]}x", "Hi").returncode, 2)
 
     def test_secrets_are_not_kept(self):
         engine, lender = Engine(), Lender("s3cret")
