@@ -3,9 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -24,22 +26,90 @@ static struct addrinfo *look_up(const pj_url *url, bool to_listen, int *why)
     return *why ? NULL : list;
 }
 
+/* Whether a connection to it is accepted within a second. */
+static bool accepts(const struct addrinfo *a)
+{
+    pj_address address = {.bytes = a->ai_addrlen};
+    memcpy(&address.storage, a->ai_addr, a->ai_addrlen);
+    int fd = pj_dial(&address);
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
+    bool is = fd >= 0 && poll(&p, 1, 1000) > 0 && pj_dial_error(fd) == 0;
+    if (fd >= 0) close(fd);
+    return is;
+}
+
+const struct addrinfo *pj_address_choose(const struct addrinfo *list)
+{
+    static const int families[] = {AF_INET, AF_INET6};
+    const struct addrinfo *first = NULL;
+    for (int f = 0; f < 2; f++)
+        for (const struct addrinfo *a = list; a; a = a->ai_next) {
+            if (a->ai_family != families[f]) continue;
+            if (!list->ai_next || accepts(a)) return a;
+            if (!first) first = a;
+        }
+    return first ? first : list;
+}
+
 pj_status pj_address_resolve(const pj_url *url, pj_address *address, pj_error *err)
 {
     int why;
-    struct addrinfo *list = look_up(url, false, &why), *best = list;
+    struct addrinfo *list = look_up(url, false, &why);
     if (!list)
         return pj_fail(err, PJ_E_UNAVAILABLE, "cannot find %s: %s", url->host, gai_strerror(why));
-    for (struct addrinfo *a = list; a; a = a->ai_next)
-        if (a->ai_family == AF_INET) {
-            best = a;
-            break;
-        }
+    const struct addrinfo *best = pj_address_choose(list);
     *address = (pj_address){.bytes = best->ai_addrlen};
     memcpy(&address->storage, best->ai_addr, best->ai_addrlen);
     freeaddrinfo(list);
     return PJ_OK;
 }
+
+/* ---- this machine ---------------------------------------------------------------------------- */
+
+static bool is_v4(const void *bytes)
+{
+    static const unsigned char mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+    return memcmp(bytes, mapped, sizeof mapped) == 0;
+}
+
+/* The address's bytes as those of IPv6. */
+static bool get_bytes(const struct sockaddr *from, unsigned char to[16])
+{
+    if (from && from->sa_family == AF_INET6) {
+        memcpy(to, &((const struct sockaddr_in6 *)from)->sin6_addr, 16);
+        return true;
+    }
+    if (!from || from->sa_family != AF_INET) return false;
+    memset(to, 0, 10);
+    to[10] = to[11] = 0xff;
+    memcpy(to + 12, &((const struct sockaddr_in *)from)->sin_addr, 4);
+    return true;
+}
+
+bool pj_address_is_here(const pj_address *address)
+{
+    static const unsigned char any[16], loopback[16] = {[15] = 1};
+    unsigned char wanted[16], own[16];
+    struct ifaddrs *all = NULL;
+    if (!get_bytes((const struct sockaddr *)&address->storage, wanted)) return false;
+    if (memcmp(wanted, any, 16) == 0 || memcmp(wanted, loopback, 16) == 0) return true;
+    if (is_v4(wanted) && (wanted[12] == 127 || memcmp(wanted + 12, any, 4) == 0)) return true;
+    if (getifaddrs(&all) != 0) return false;
+    bool found = false;
+    for (const struct ifaddrs *i = all; i && !found; i = i->ifa_next)
+        found = get_bytes(i->ifa_addr, own) && memcmp(own, wanted, 16) == 0;
+    freeifaddrs(all);
+    return found;
+}
+
+bool pj_url_is_here(const pj_url *url)
+{
+    pj_address address;
+    return pj_url_is_loopback(url) ||
+           (pj_address_resolve(url, &address, NULL) == PJ_OK && pj_address_is_here(&address));
+}
+
+/* ---- sockets --------------------------------------------------------------------------------- */
 
 static int prepare(int fd)
 {

@@ -5,6 +5,7 @@
 
 #include "attach/url.h"
 
+#include <netdb.h>
 #include <sys/socket.h>
 
 typedef struct pj_address {
@@ -12,8 +13,15 @@ typedef struct pj_address {
     socklen_t bytes;
 } pj_address;
 
-/* May ask a name server. Prefers IPv4 for "localhost", where most engines listen. */
+/* May ask a name server. Of a name with several addresses ("localhost" is 127.0.0.1 and ::1) takes
+ * the first at which something listens, IPv4 first; that may take a second for each. */
 pj_status pj_address_resolve(const pj_url *url, pj_address *address, pj_error *err);
+/* Of these, the first at which something listens, else the first of all. */
+const struct addrinfo *pj_address_choose(const struct addrinfo *list);
+/* Whether it is one of this machine's own addresses. */
+bool pj_address_is_here(const pj_address *address);
+/* Whether the server is on this machine; may ask a name server. */
+bool pj_url_is_here(const pj_url *url);
 /* A socket that is connecting: writable once it is done. -1: errno says why. */
 int pj_dial(const pj_address *address);
 /* 0 once connected, else the error number. */

@@ -1,6 +1,7 @@
 /* perjoule attach: the energy of requests to another engine's server, one by one. */
 #include "cli/attach_client.h"
 
+#include "attach/dial.h"
 #include "base/memory.h"
 #include "trace/run_data.h"
 
@@ -77,7 +78,7 @@ static pj_status parse_shape(pj_attach_args *a, pj_error *err)
 static void check_place(pj_attach_args *a)
 {
     bool borrowed = a->power && pj_power_is_remote(a->power);
-    if (pj_url_is_loopback(&a->place) || borrowed || (a->power && strcmp(a->power, "none") == 0))
+    if (borrowed || (a->power && strcmp(a->power, "none") == 0) || pj_url_is_here(&a->place))
         return;
     snprintf(a->no_power_text, sizeof a->no_power_text,
              "the server runs on another machine (%s), which this machine's sensors do not see; "

@@ -149,7 +149,7 @@ static pj_status record(visit *v, const pj_engines *e, const char *address, cons
                                    .place = &v->cell->place,
                                    .done = take_run,
                                    .context = v};
-    if (!pj_url_is_loopback(url) && !reads_another_machine(e->session))
+    if (!reads_another_machine(e->session) && !pj_url_is_here(url))
         options.no_power = "The server runs on another machine, whose sensors are not read here; "
                            "--power perjoule:http://HOST:PORT reads them.";
     pj_status status = pj_requests_open(&options, &v->requests, err);
