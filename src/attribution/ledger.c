@@ -54,6 +54,7 @@ struct pj_ledger {
     pj_ledger_entry *entries;
     int64_t settled_ns; /* everything before it is divided */
     double divided_mj;
+    int64_t unknown_ns;  /* time with entries of which not every rail is known */
     double prefill_rate; /* observed tokens per nanosecond */
 };
 
@@ -468,7 +469,10 @@ static bool settle_cell(pj_ledger *l, cell *c)
         energy_mj[r] = pj_curve_energy_mj(l->curves[r], c->begin_ns, c->end_ns);
         if (l->in_total[r]) total += energy_mj[r];
     }
-    if (!isnan(total)) l->divided_mj += total;
+    if (isnan(total))
+        l->unknown_ns += c->end_ns - c->begin_ns;
+    else
+        l->divided_mj += total;
     for (pj_ledger_entry *e = l->entries; e; e = e->next)
         if (is_live(e, c) && !settle_entry(l, e, c, energy_mj)) return false;
     return true;
@@ -547,8 +551,9 @@ double pj_ledger_idle_mj(const pj_ledger *l, const pj_ledger_entry *e, uint32_t 
     return isnan(l->idle_mw[rail]) ? NAN : e->idle_mj[rail];
 }
 
-double pj_ledger_divided_mj(const pj_ledger *l)
+double pj_ledger_divided_mj(const pj_ledger *l, int64_t *unknown_ns)
 {
+    *unknown_ns = l->unknown_ns;
     return l->divided_mj;
 }
 

@@ -96,7 +96,8 @@ pj_ledger_series pj_ledger_series_of(const pj_ledger *ledger, const pj_ledger_en
 /* 1 sigma of a settled entry's energy on a rail without that of the gain, and its idle energy. */
 double pj_ledger_sd_mj(const pj_ledger *ledger, const pj_ledger_entry *entry, uint32_t rail);
 double pj_ledger_idle_mj(const pj_ledger *ledger, const pj_ledger_entry *entry, uint32_t rail);
-/* Energy divided so far among all entries, over the rails that count in the total. */
-double pj_ledger_divided_mj(const pj_ledger *ledger);
+/* Energy divided so far among all entries, over the rails that count in the total; without the time
+ * in which one of these was silent. */
+double pj_ledger_divided_mj(const pj_ledger *ledger, int64_t *unknown_ns);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "attach/proxy.h"
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/memory.h"
 #include "cli/fold.h"
 #include "cli/terminal.h"
@@ -25,6 +26,7 @@ typedef struct proxying {
     pj_session *session;
     pj_requests *requests;
     uint32_t count, failed, unstored;
+    char partial[256]; /* rails missing from the totals, in words */
 } proxying;
 
 /* ---- access control ------------------------------------------------------------------------- */
@@ -95,12 +97,12 @@ static pj_proxy_energy energy(void *context, void *request, int64_t now_ns)
     const proxying *x = context;
     pj_ledger_figure f = pj_request_energy(request, now_ns);
     bool known = !isnan(f.total_mj);
-    double half = 1.96 * f.sd_mj;
+    double half = 1.96 * f.sd_mj, lo = f.total_mj - half;
     return (pj_proxy_energy){
         .total = f.total_mj / 1e3,
         .input = f.input_mj / 1e3,
         .output = f.output_mj / 1e3,
-        .lo = fmax(0, f.total_mj - half) / 1e3,
+        .lo = isnan(lo) ? NAN : fmax(0, lo) / 1e3,
         .hi = (f.total_mj + half) / 1e3,
         .source = pj_quality_name(known ? pj_requests_quality(x->requests) : PJ_UNAVAILABLE),
         .method = !known     ? NULL
@@ -122,12 +124,19 @@ static void done(void *context, void *user, const pj_exchange *exchange, const p
         x->unstored++;
         pj_say("perjoule attach: %s", err->text);
     }
-    if (!data || x->args->json) return;
-    pj_format_energy(data->info.total_mj, joules, sizeof joules);
-    pj_format_time(data->info.total_ms, time, sizeof time);
-    printf("%.8s  %-9s  %6llu in  %6llu out  %10s  %12s\n", data->info.id + 28,
-           pj_run_status_name(data->info.status), (unsigned long long)data->info.input_tokens,
-           (unsigned long long)data->info.output_tokens, time, joules);
+    if (!data) return;
+    const pj_run_info *info = &data->info;
+    bool known = !isnan(info->total_mj);
+    if (known && info->partial_rails)
+        pj_partial_text(info->total_rails, info->partial_rails, x->partial, sizeof x->partial);
+    if (x->args->json) return;
+    pj_format_energy(info->total_mj, joules, sizeof joules);
+    pj_format_time(info->total_ms, time, sizeof time);
+    printf("%.18s  %-9s %5llu in %5llu out %9s %10s%s%s\n", info->id,
+           pj_run_status_name(info->status), (unsigned long long)info->input_tokens,
+           (unsigned long long)info->output_tokens, time, joules,
+           known && info->quality == PJ_MODELLED ? " modelled" : "",
+           known && info->partial_rails ? " partial" : "");
     fflush(stdout);
 }
 
@@ -180,20 +189,45 @@ static void say_ready(const proxying *x)
     fflush(stdout);
 }
 
-static void print_end(const proxying *x, double divided_mj)
+static void print_end_json(const proxying *x, double mj, double unknown_ms,
+                           pj_source_quality quality)
 {
-    char joules[32];
+    pj_buffer buffer;
+    pj_json json;
+    pj_buffer_init(&buffer, 4096);
+    pj_json_init(&json, &buffer);
+    pj_json_object_begin(&json);
+    pj_json_kv_uint(&json, "requests", x->count);
+    pj_json_kv_uint(&json, "failed", x->failed);
+    pj_json_kv_uint(&json, "unstored", x->unstored);
+    pj_json_kv_string(&json, "energy_source", pj_quality_name(quality));
+    pj_json_kv_double(&json, "energy_mj", unknown_ms > 0 ? NAN : mj);
+    pj_json_kv_double(&json, "unknown_ms", unknown_ms);
+    pj_json_kv_string(&json, "partial", x->partial[0] ? x->partial : NULL);
+    pj_json_object_end(&json);
+    printf("%s\n", pj_json_finish(&json) ? pj_buffer_get(&buffer) : "null");
+    pj_buffer_fini(&buffer);
+}
+
+/* Energy while any request was in flight; a sensor may have been silent for a part of it. */
+static void print_end(const proxying *x)
+{
+    char joules[32], silent[32];
+    int64_t unknown_ns;
+    double mj = pj_requests_divided_mj(x->requests, &unknown_ns);
+    if (unknown_ns && !(mj > 0)) mj = NAN;
+    pj_source_quality quality = isnan(mj) ? PJ_UNAVAILABLE : pj_requests_quality(x->requests);
     if (x->args->json) {
-        printf("{\"requests\": %u, \"failed\": %u, \"unstored\": %u, \"energy_mj\": ", x->count,
-               x->failed, x->unstored);
-        if (isnan(divided_mj))
-            puts("null}");
-        else
-            printf("%.17g}\n", divided_mj);
+        print_end_json(x, mj, (double)unknown_ns / 1e6, quality);
         return;
     }
-    pj_format_energy(divided_mj, joules, sizeof joules);
-    printf("%u requests, %u failed, %s while any was in flight\n", x->count, x->failed, joules);
+    pj_format_energy(mj, joules, sizeof joules);
+    pj_format_time((double)unknown_ns / 1e6, silent, sizeof silent);
+    printf("%u requests, %u failed, %s%s while any was in flight", x->count, x->failed,
+           isnan(mj) ? "energy unavailable" : joules, quality == PJ_MODELLED ? " (modelled)" : "");
+    if (unknown_ns && !isnan(mj)) printf(", without %s in which a sensor was silent", silent);
+    if (x->partial[0]) printf("\npartial: %s", x->partial);
+    putchar('\n');
 }
 
 static pj_status serve(proxying *x, pj_error *err)
@@ -214,7 +248,7 @@ static pj_status serve(proxying *x, pj_error *err)
     say_ready(x);
     pj_status status = pj_proxy_run(&options, err);
     pj_requests_drain(x->requests);
-    print_end(x, pj_requests_divided_mj(x->requests));
+    print_end(x);
     return status;
 }
 

@@ -40,6 +40,28 @@ static void keep_data(pj_load *load, const pj_run_data *data)
     fclose(out);
 }
 
+/* Why a run has no energy. */
+static const char *absence_of(const pj_run_data *data)
+{
+    for (uint32_t i = 0; i < data->warning_count; i++)
+        if (strcmp(data->warnings[i].code, "power_unavailable") == 0) return data->warnings[i].text;
+    return pj_absence_text(pj_absence_name(data->info.absence));
+}
+
+static void keep_quality(pj_load *load, const pj_run_data *data)
+{
+    pj_source_quality quality = data->info.quality;
+    if (isnan(data->info.total_mj)) {
+        if (!load->unknown++)
+            snprintf(load->why_unknown, sizeof load->why_unknown, "%s", absence_of(data));
+    } else if (load->quality == PJ_UNAVAILABLE || quality < load->quality) {
+        load->quality = quality;
+    }
+    if (!isnan(data->info.total_mj) && data->info.partial_rails)
+        pj_partial_text(data->info.total_rails, data->info.partial_rails, load->partial,
+                        sizeof load->partial);
+}
+
 static pj_load_row *add_row(pj_load *load)
 {
     if (load->count == load->capacity) {
@@ -80,7 +102,7 @@ void pj_load_add(pj_load *load, uint32_t index, const pj_exchange *x, const pj_r
         snprintf(load->store_failure, sizeof load->store_failure, "%s", err->text);
     if (!data) return;
     memcpy(row->run_id, data->info.id, sizeof row->run_id);
-    load->quality = data->info.quality;
+    keep_quality(load, data);
     if (data->info.allocation) snprintf(load->rule, sizeof load->rule, "%s", data->info.allocation);
     if (!load->keeps_data) return;
     if (!load->summaries.max_bytes) pj_buffer_init(&load->summaries, MOST_SUMMARY_BYTES);
@@ -134,6 +156,7 @@ void pj_load_steady(const pj_load *load, uint32_t concurrency, pj_requests *requ
     if (w->why_not) return;
     count_tokens(load, w);
     pj_requests_machine(requests, w->begin_ns, w->end_ns, &w->machine);
+    w->quality = pj_requests_quality(requests);
 }
 
 /* ---- figures over requests ------------------------------------------------------------------ */
@@ -164,7 +187,8 @@ static double deviation(const figure *f)
 
 typedef struct figures {
     figure ttft_ms, token_ms, input_rate, output_rate, input_j, output_j;
-    double input, cached, output, total_mj;
+    double input, cached, output; /* input NAN: a server did not tell */
+    double total_mj;              /* of the requests whose energy is known */
 } figures;
 
 static figures sum_up(const pj_load *load)
@@ -249,25 +273,49 @@ static void print_window(const pj_load_window *w)
     double seconds = (double)(w->end_ns - w->begin_ns) * 1e-9;
     pj_format_energy(w->machine.energy_mj, energy, sizeof energy);
     pj_format_power(w->machine.energy_mj / seconds, power, sizeof power);
-    printf("steady state: %.2f s, %.0f input and %.0f output tokens, %.2f output tokens/s\n",
-           seconds, w->input, w->output, w->output / seconds);
-    if (isnan(w->machine.energy_mj)) return;
-    printf("  machine %s (%s), %.4g J per output token ± %.2g, prefill included\n", energy, power,
-           w->machine.energy_mj / 1e3 / w->output, 1.96 * w->machine.sd_mj / 1e3 / w->output);
+    printf("steady state: %.2f s, ", seconds);
+    if (!isnan(w->input)) printf("%.0f input and ", w->input);
+    printf("%.0f output tokens, %.2f output tokens/s\n", w->output, w->output / seconds);
+    if (isnan(w->machine.energy_mj)) {
+        if (w->quality) printf("  machine: energy unavailable, a sensor was silent\n");
+        return;
+    }
+    printf("  machine %s (%s%s)", energy, power, w->quality == PJ_MODELLED ? ", modelled" : "");
+    if (w->output > 0)
+        printf(", %.4g J per output token ± %.2g, prefill included",
+               w->machine.energy_mj / 1e3 / w->output, 1.96 * w->machine.sd_mj / 1e3 / w->output);
+    putchar('\n');
+}
+
+/* A sum of some requests is none of all. */
+static void print_energy(const pj_load *load, double total_mj)
+{
+    char total[32];
+    uint32_t known = load->count - load->unknown;
+    pj_format_energy(total_mj, total, sizeof total);
+    if (load->quality == PJ_UNAVAILABLE)
+        printf("energy unavailable");
+    else
+        printf("energy %s%s", total, load->quality == PJ_MODELLED ? " (modelled)" : "");
+    if (load->quality != PJ_UNAVAILABLE && load->unknown)
+        printf(" of %u request%s; that of %u is unavailable", known, known == 1 ? "" : "s",
+               load->unknown);
+    if (load->unknown) printf(":\n%s", load->why_unknown);
+    if (load->partial[0]) printf("\npartial: %s", load->partial);
+    printf("\n\n");
 }
 
 void pj_load_print(const pj_load *load, const pj_remote_server *server, uint32_t concurrency,
                    const pj_load_window *window)
 {
     figures f = sum_up(load);
-    char total[32];
-    pj_format_energy(load->quality == PJ_UNAVAILABLE ? NAN : f.total_mj, total, sizeof total);
     printf("%s, %s: %u requests, %u at once", server->engine, server->model, load->count,
            concurrency);
     if (load->failed) printf(", %u failed", load->failed);
-    printf("\n%.0f input tokens (%.0f cached), %.0f output tokens%s, energy %s%s\n\n", f.input,
-           f.cached, f.output, load->approximate ? " (chunks counted)" : "", total,
-           load->quality == PJ_MODELLED ? " (modelled)" : "");
+    putchar('\n');
+    if (!isnan(f.input)) printf("%.0f input tokens (%.0f cached), ", f.input, f.cached);
+    printf("%.0f output tokens%s, ", f.output, load->approximate ? " (chunks counted)" : "");
+    print_energy(load, f.total_mj);
     printf("| %-11s | %19s | %18s | %21s |\n", "per request", "tokens/s", "ms", "J per token");
     printf("| %-11s | %19s | %18s | %21s |\n",
            "----------:", "------------------:", "-----------------:", "--------------------:");
@@ -307,7 +355,8 @@ static void write_window(pj_json *json, const pj_load_window *w)
     pj_json_kv_double(json, "output_tokens_per_second", w->output / seconds);
     pj_json_kv_double(json, "machine_energy_mj", w->machine.energy_mj);
     pj_json_kv_double(json, "machine_energy_sd_mj", w->machine.sd_mj);
-    pj_json_kv_double(json, "joules_per_output_token", w->machine.energy_mj / 1e3 / w->output);
+    pj_json_kv_double(json, "joules_per_output_token",
+                      w->output > 0 ? w->machine.energy_mj / 1e3 / w->output : NAN);
     pj_json_object_end(json);
 }
 
@@ -328,7 +377,10 @@ void pj_load_print_json(const pj_load *load, const pj_remote_server *server, uin
     pj_json_kv_string(&json, "failure", load->failed ? load->first_failure : NULL);
     pj_json_kv_string(&json, "energy_source", pj_quality_name(load->quality));
     pj_json_kv_string(&json, "allocation", load->rule[0] ? load->rule : NULL);
-    pj_json_kv_double(&json, "total_energy_mj", load->quality ? f.total_mj : NAN);
+    pj_json_kv_double(&json, "total_energy_mj", load->quality && !load->unknown ? f.total_mj : NAN);
+    pj_json_kv_string(&json, "partial", load->partial[0] ? load->partial : NULL);
+    pj_json_kv_uint(&json, "requests_without_energy", load->unknown);
+    pj_json_kv_string(&json, "unavailable_reason", load->unknown ? load->why_unknown : NULL);
     pj_json_kv_double(&json, "input_tokens", f.input);
     pj_json_kv_double(&json, "cached_tokens", f.cached);
     pj_json_kv_double(&json, "output_tokens", f.output);

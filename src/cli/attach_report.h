@@ -27,7 +27,10 @@ typedef struct pj_load {
     uint32_t count, capacity;
     uint32_t failed, unstored, approximate;
     char first_failure[PJ_ERROR_TEXT_BYTES], store_failure[PJ_ERROR_TEXT_BYTES];
-    pj_source_quality quality;
+    pj_source_quality quality; /* the worst of the known energies; unavailable: there is none */
+    uint32_t unknown;          /* requests without energy */
+    char why_unknown[PJ_ERROR_TEXT_BYTES]; /* of the first */
+    char partial[256];                     /* rails missing from the totals, in words; "": none */
     char rule[16];       /* by which energy was divided; "" if energy is unavailable */
     bool keeps_data;     /* keep data for reports of single requests */
     pj_buffer summaries; /* JSON objects, separated by commas */
@@ -44,6 +47,7 @@ typedef struct pj_load_window {
     double output, input; /* output tokens received; uncached prompt tokens of requests whose first
                              token lies in the window */
     pj_curve_energy machine;
+    pj_source_quality quality; /* of the machine's energy */
 } pj_load_window;
 void pj_load_steady(const pj_load *load, uint32_t concurrency, pj_requests *requests,
                     pj_load_window *window);

@@ -275,6 +275,20 @@ static void print_warnings(FILE *out, const pj_run_data *d)
                 d->warnings[i].text);
 }
 
+/* Why there is no energy, where no warning says it. */
+static void print_absence(FILE *out, const pj_run_data *d)
+{
+    const pj_run_info *info = &d->info;
+    char upper[32];
+    if (!isnan(info->total_mj) || info->absence <= PJ_ABSENT_NO_SENSOR) return;
+    for (uint32_t i = 0; i < d->warning_count; i++)
+        if (strcmp(d->warnings[i].code, "below_resolution") == 0) return;
+    fprintf(out, "  energy is unavailable: %s", pj_absence_text(pj_absence_name(info->absence)));
+    pj_format_energy(info->upper_mj, upper, sizeof upper);
+    if (!isnan(info->upper_mj)) fprintf(out, "; at most %s", upper);
+    fputc('\n', out);
+}
+
 static void print_title(FILE *out, const pj_run_info *info)
 {
     fprintf(out, "\n%s%s%s  %s", pj_style_on(out, PJ_STYLE_BOLD), info->id, pj_style_off(out),
@@ -292,6 +306,7 @@ void pj_run_report_print(FILE *out, const pj_run_data *d)
     const pj_run_info *info = &d->info;
     print_title(out, info);
     print_phases(out, d);
+    print_absence(out, d);
     print_hottest(out, d);
     print_rates(out, info);
     print_draft(out, d);

@@ -208,9 +208,10 @@ static void show_context(const json_t *s)
 static void show_engine(const json_t *s)
 {
     const char *engine = pj_member_text(s, "engine"), *rule = pj_member_text(s, "allocation");
+    const char *level = pj_member_text(s, "level");
     if (!*engine || strcmp(engine, "perjoule") == 0) return;
     printf("%-12s %s (scope %s, level %s%s%s)\n", "engine", engine, pj_member_text(s, "scope"),
-           pj_member_text(s, "level"), *rule ? "; energy shared by the rule " : "", rule);
+           *level ? level : "not told", *rule ? "; energy shared by the rule " : "", rule);
 }
 
 /* Total and interval, or why there is none and what it was at most. */

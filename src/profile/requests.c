@@ -704,11 +704,12 @@ void pj_requests_machine(pj_requests *q, int64_t begin_ns, int64_t end_ns, pj_cu
     pthread_mutex_unlock(&q->mutex);
 }
 
-double pj_requests_divided_mj(pj_requests *q)
+double pj_requests_divided_mj(pj_requests *q, int64_t *unknown_ns)
 {
+    *unknown_ns = 0;
     if (!q->ledger) return NAN;
     pthread_mutex_lock(&q->mutex);
-    double mj = pj_ledger_divided_mj(q->ledger);
+    double mj = pj_ledger_divided_mj(q->ledger, unknown_ns);
     pthread_mutex_unlock(&q->mutex);
     return mj;
 }

@@ -59,6 +59,7 @@ pj_source_quality pj_requests_quality(const pj_requests *requests);
 /* Energy of the machine over a settled interval; NAN: unknown. */
 void pj_requests_machine(pj_requests *requests, int64_t begin_ns, int64_t end_ns,
                          pj_curve_energy *energy);
-double pj_requests_divided_mj(pj_requests *requests); /* divided between all requests so far */
+/* Divided between all requests so far; without the time in which a sensor was silent. */
+double pj_requests_divided_mj(pj_requests *requests, int64_t *unknown_ns);
 
 #endif

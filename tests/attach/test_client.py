@@ -74,6 +74,45 @@ class Client(unittest.TestCase):
         self.assertEqual({r["method"] for r in got["runs"]}, {"allocated"})
         self.assertIn("steady state", self.attach(engine, "--requests", "9", "--concurrency", "2", "Hi").stdout)
 
+    def test_a_load_without_usage_and_of_which_some_energy_is_unknown(self):
+        """A sum of some requests is none of all, and what is not known is no number."""
+        def answer(request, send):
+            if request["path"].endswith("/models"):
+                return Engine.chat(engine, request, send)
+            engine.head(send)
+            engine.chunk(send, sse(chat_chunk("a"), chat_chunk("b")))
+            send(b"0\r\n\r\n")
+            return True
+        engine = Engine(answer)
+        slow = "sim:kind=power,period_ms=1000,window_ms=1000"
+        words = ("--requests", "5", "--input-len", "5", "--output-len", "2")
+        got = json.loads(self.attach(engine, "--json", *words, power=slow).stdout)
+        known = [run["total_energy_mj"] for run in got["runs"] if run["total_energy_mj"] is not None]
+        self.assertEqual(got["requests_without_energy"], 5 - len(known))
+        self.assertLess(len(known), 5)
+        self.assertIsNone(got["total_energy_mj"])
+        self.assertIn("shorter than the sensors resolve", got["unavailable_reason"])
+        self.assertIsNone(got["input_tokens"])
+        text = self.attach(engine, *words, power=slow).stdout
+        self.assertNotIn("nan", text)
+        self.assertIn("unavailable:\nthe run was shorter than the sensors resolve\n", text)
+        one = self.attach(engine, "Hi", power=slow).stdout
+        self.assertIn("energy is unavailable: the run was shorter than the sensors resolve; at most ", one)
+        self.assertRegex(self.attach(engine, *words, power="sim").stdout, r"machine .*\(.*, modelled\)|steady state: none")
+
+    def test_this_machine_by_another_address(self):
+        engine = Engine()
+        engine.url = engine.url.replace("127.0.0.1", "0.0.0.0")
+        self.assertNotIn("another machine", self.attach(engine, "Hi").stdout)
+        self.assertEqual(self.rows("SELECT energy_source FROM profiling_runs"), [("modelled",)])
+
+    def test_why_a_load_has_no_energy(self):
+        engine = Engine()
+        got = self.attach(engine, "--requests", "3", "--input-len", "5", "--output-len", "2", power="auto",
+                          environment={"PERJOULE_SYSFS": self.folder.name, "PERJOULE_PROCFS": self.folder.name,
+                                       "PERJOULE_NVML": "none", "PERJOULE_POWERMETRICS": "none"})
+        self.assertRegex(got.stdout, r"energy unavailable:\nenergy is unavailable: No power sensor works")
+
     def test_an_error_keeps_its_words(self):
         def refuse(request, send):
             if request["method"] == "GET":

@@ -291,6 +291,38 @@ class Shared(unittest.TestCase):
         self.assertEqual({r[1:] for r in runs}, {("allocated", "tokens")})
         self.assertAlmostEqual(sum(r[0] for r in runs) / whole["energy_mj"], 1, delta=1e-9)
 
+    def test_what_is_printed(self):
+        """Ids that `show` takes, what is modelled, and which rail is missing; nothing unknown is zero."""
+        engine = Engine()
+        with tempfile.TemporaryDirectory() as folder:
+            trace = os.path.join(folder, "trace.csv")
+            with open(trace, "w", encoding="ascii") as file:
+                file.write("timestamp_ms,cpu_mw,gpu_mw,phase\n")
+                file.writelines(f"{i * 10},20000,N/A,idle\n" for i in range(60000))
+            for power, label in ((f"replay:{trace}", "partial"), ("sim", "modelled")):
+                for words in ((), ("--json",)):
+                    proxy = Proxy(engine, *words, power=power)
+                    through = proxy.raw(post({**STREAM, "max_tokens": 80}))
+                    energy = json.loads(ENERGY.findall(through)[0].split(b":", 1)[1])
+                    self.assertEqual(energy["total"] is None, energy["lo"] is None)
+                    wait_until(lambda: proxy.rows("SELECT 1 FROM profiling_runs"))
+                    name = None if words else proxy.process.stdout.readline()
+                    shown = not words and subprocess.run([PERJOULE, "show", name.split()[0], "--db", proxy.db],
+                                                         capture_output=True, text=True, check=False)
+                    code, out, err = proxy.stop()
+                    self.assertEqual(code, 0, err)
+                    if words:
+                        end = json.loads(out.splitlines()[-1])
+                        self.assertEqual(end["energy_source"], "unavailable" if label == "partial" else "modelled")
+                        self.assertEqual(end["energy_mj"] is None, end["unknown_ms"] > 0 or label == "partial")
+                        self.assertEqual(end["partial"], "CPU only, GPU missing" if label == "partial" else None)
+                        continue
+                    self.assertEqual(shown.returncode, 0, shown.stderr)
+                    self.assertRegex(name, rf"J {label}\n$")
+                    self.assertLessEqual(len(name.rstrip()), 80)
+                    self.assertNotIn(" 0 nJ", out)
+                    self.assertIn("partial: CPU only, GPU missing" if label == "partial" else "(modelled)", out)
+
     def test_two_hundred_streams(self):
         engine = Engine()
         engine.tokens, engine.pause, engine.ttft = 20, 0.05, 0.5
