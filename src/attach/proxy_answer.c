@@ -77,8 +77,14 @@ static void write_lines(const pj_proxy_options *o, const pj_pair *p, int64_t now
 
 void pj_pair_queue(pj_outgoing *to, const void *bytes, size_t count)
 {
-    if (to->sent == to->bytes.length) {
+    size_t left = to->bytes.length - to->sent;
+    if (!left) {
         pj_buffer_clear(&to->bytes);
+        to->sent = 0;
+    } else if (to->sent >= PJ_PAIR_HOLD_BYTES && to->sent >= left) {
+        /* a receiver that is always behind never empties the queue */
+        memmove(to->bytes.data, to->bytes.data + to->sent, left);
+        to->bytes.length = left;
         to->sent = 0;
     }
     pj_buffer_append(&to->bytes, bytes, count);
