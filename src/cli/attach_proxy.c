@@ -116,7 +116,7 @@ static void done(void *context, void *user, const pj_exchange *exchange, const p
                  const pj_error *err)
 {
     proxying *x = context;
-    char joules[32], time[32];
+    char joules[32], time[32], input[24] = "-";
     (void)user;
     x->count++;
     x->failed += pj_exchange_result(exchange) != PJ_EXCHANGE_COMPLETED;
@@ -132,10 +132,11 @@ static void done(void *context, void *user, const pj_exchange *exchange, const p
     if (x->args->json) return;
     pj_format_energy(info->total_mj, joules, sizeof joules);
     pj_format_time(info->total_ms, time, sizeof time);
-    printf("%.18s  %-9s %5llu in %5llu out %9s %10s%s%s\n", info->id,
-           pj_run_status_name(info->status), (unsigned long long)info->input_tokens,
-           (unsigned long long)info->output_tokens, time, joules,
-           known && info->quality == PJ_MODELLED ? " modelled" : "",
+    if (info->input_tokens)
+        snprintf(input, sizeof input, "%llu", (unsigned long long)info->input_tokens);
+    printf("%.18s  %-9s %5s in %5llu out %9s %10s%s%s\n", info->id,
+           pj_run_status_name(info->status), input, (unsigned long long)info->output_tokens, time,
+           joules, known && info->quality == PJ_MODELLED ? " modelled" : "",
            known && info->partial_rails ? " partial" : "");
     fflush(stdout);
 }

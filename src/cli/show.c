@@ -231,6 +231,16 @@ static void show_energy(const json_t *s)
     putchar('\n');
 }
 
+/* A request has a prompt: none means that the server did not tell its tokens. */
+static void show_tokens(const json_t *s)
+{
+    double input = pj_member_number(s, "input_tokens");
+    bool told = input > 0 || strcmp(pj_member_text(s, "scope"), "request") != 0;
+    char text[32] = "unknown";
+    if (told) snprintf(text, sizeof text, "%.0f", input);
+    printf("%-12s %s in, %.0f out\n", "tokens", text, pj_member_number(s, "output_tokens"));
+}
+
 void pj_show_overview(const json_t *s)
 {
     char a[32];
@@ -246,8 +256,7 @@ void pj_show_overview(const json_t *s)
         print_line("prompt", "(private: a hash and simple features are stored)");
     else
         print_line("prompt", pj_member_text(s, "prompt"));
-    printf("%-12s %.0f in, %.0f out\n", "tokens", pj_member_number(s, "input_tokens"),
-           pj_member_number(s, "output_tokens"));
+    show_tokens(s);
     printf("%-12s %s\n", "duration", duration(pj_member_number(s, "total_duration_ms"), a));
     show_energy(s);
     show_partial(s);
