@@ -2,6 +2,7 @@
 #include "attach/exchange.h"
 
 #include "attach/answer_template.h"
+#include "attach/skim.h"
 #include "base/memory.h"
 
 #include <jansson.h>
@@ -104,9 +105,22 @@ static char *keep_prompt(pj_buffer *text, size_t *bytes)
     return pj_strndup(all, n);
 }
 
+/* The request's JSON, without the bulk of images. */
+static json_t *load_request(const char *body, size_t bytes)
+{
+    pj_buffer skimmed;
+    json_t *o;
+    if (bytes <= PJ_SKIM_ENCODED_BYTES) return json_loadb(body, bytes, JSON_ALLOW_NUL, NULL);
+    pj_buffer_init(&skimmed, bytes + 1);
+    bool ok = pj_skim_json(body, bytes, &skimmed);
+    o = ok ? json_loadb(pj_buffer_get(&skimmed), skimmed.length, JSON_ALLOW_NUL, NULL) : NULL;
+    pj_buffer_fini(&skimmed);
+    return o;
+}
+
 static void read_request(pj_exchange_request *asked, const char *body, size_t bytes)
 {
-    json_t *o = json_loadb(body, bytes, JSON_ALLOW_NUL, NULL);
+    json_t *o = load_request(body, bytes);
     const json_t *messages = json_object_get(o, "messages");
     const json_t *prompt = json_object_get(o, "prompt");
     const json_t *input = json_object_get(o, "input");

@@ -1,0 +1,72 @@
+/* Finding the ends of JSON strings, and places at which they can be cut. */
+#include "attach/skim.h"
+
+#include <ctype.h>
+#include <string.h>
+
+/* The closing quote of the string whose text begins here; NULL: there is none. */
+static const char *find_quote(const char *text, const char *end)
+{
+    for (const char *at = text; at < end;) {
+        const char *quote = memchr(at, '"', (size_t)(end - at)), *before = quote;
+        if (!quote) return NULL;
+        while (before > text && before[-1] == '\\') before--;
+        if ((quote - before) % 2 == 0) return quote;
+        at = quote + 1;
+    }
+    return NULL;
+}
+
+/* Images and sounds: base64, possibly behind "data:image/png;base64,". */
+static bool is_encoded(const char *text, size_t bytes)
+{
+    size_t at = 0;
+    if (bytes <= PJ_SKIM_ENCODED_BYTES) return false;
+    if (memcmp(text, "data:", 5) == 0) {
+        const char *comma = memchr(text, ',', 128);
+        at = comma ? (size_t)(comma - text) + 1 : 5;
+    }
+    for (; at < PJ_SKIM_ENCODED_BYTES; at++) {
+        unsigned char c = (unsigned char)text[at];
+        if (!isalnum(c) && !strchr("+/=-_", c)) return false;
+    }
+    return true;
+}
+
+/* The length of the character or escape at the beginning; surrogates are kept together. */
+static size_t unit(const char *text, size_t bytes)
+{
+    size_t n = 1;
+    if (*text == '\\') {
+        bool is_high = bytes > 3 && text[1] == 'u' && (text[2] | 32) == 'd' &&
+                       memchr("89abAB", text[3], 6) != NULL;
+        n = bytes > 1 && text[1] == 'u' ? (is_high ? 12 : 6) : 2;
+    }
+    while (n < bytes && ((unsigned char)text[n] & 0xc0) == 0x80) n++;
+    return n < bytes ? n : bytes;
+}
+
+/* How much of a string is kept: at most `most`, between characters. */
+static size_t cut(const char *text, size_t bytes, size_t most)
+{
+    size_t at = 0;
+    if (bytes <= most) return bytes;
+    for (size_t n; at + (n = unit(text + at, bytes - at)) <= most;) at += n;
+    return at;
+}
+
+bool pj_skim_json(const char *json, size_t bytes, pj_buffer *to)
+{
+    const char *end = json + bytes, *from = json;
+    for (const char *quote; (quote = memchr(from, '"', (size_t)(end - from)));) {
+        const char *text = quote + 1, *close = find_quote(text, end);
+        if (!close) break;
+        size_t length = (size_t)(close - text);
+        size_t most = is_encoded(text, length) ? PJ_SKIM_ENCODED_BYTES : PJ_SKIM_TEXT_BYTES;
+        pj_buffer_append(to, from, (size_t)(text - from));
+        pj_buffer_append(to, text, cut(text, length, most));
+        pj_buffer_append(to, close, 1);
+        from = close + 1;
+    }
+    return pj_buffer_append(to, from, (size_t)(end - from));
+}
