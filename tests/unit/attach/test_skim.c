@@ -38,12 +38,12 @@ static void cuts_are_between_characters(void **state)
                                         "\\\\", "\\\"",     "\\ud83d\\ude00",   "\\n!"};
     (void)state;
     for (size_t u = 0; u < sizeof units / sizeof *units; u++)
-        for (int shift = 0; shift < 13; shift++) {
+        for (size_t shift = 0; shift < strlen(units[u]); shift++) {
             pj_buffer json, out;
             pj_buffer_init(&json, 4 << 20);
             pj_buffer_init(&out, 4 << 20);
             pj_buffer_text(&json, "[\"");
-            for (int i = 0; i < shift; i++) pj_buffer_char(&json, '.');
+            for (size_t i = 0; i < shift; i++) pj_buffer_char(&json, '.');
             while (json.length < PJ_SKIM_TEXT_BYTES + 1000) pj_buffer_text(&json, units[u]);
             pj_buffer_text(&json, "\",7]");
             assert_true(pj_skim_json(json.data, json.length, &out));
