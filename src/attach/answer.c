@@ -1,6 +1,7 @@
 /* Parses events of several servers' APIs. */
 #include "attach/answer.h"
 
+#include "attach/skim.h"
 #include "base/memory.h"
 
 #include <jansson.h>
@@ -427,8 +428,23 @@ static size_t mend(const char *text, size_t bytes, char *out)
     return n;
 }
 
+static json_t *parse_skimmed(const char *data, size_t bytes)
+{
+    pj_buffer skimmed;
+    pj_buffer_init(&skimmed, bytes + 1);
+    bool ok = pj_skim_json(data, bytes, false, &skimmed);
+    json_t *event =
+        ok ? json_loadb(pj_buffer_get(&skimmed), skimmed.length, JSON_ALLOW_NUL, NULL) : NULL;
+    pj_buffer_fini(&skimmed);
+    return event;
+}
+
 static json_t *parse(const char *data, size_t bytes)
 {
+    if (bytes > PJ_SKIM_LEAST_BYTES) {
+        json_t *skimmed = parse_skimmed(data, bytes);
+        if (skimmed) return skimmed;
+    }
     json_t *event = json_loadb(data, bytes, JSON_ALLOW_NUL, NULL);
     if (event) return event;
     char *mended = pj_alloc(bytes + 1, 3);

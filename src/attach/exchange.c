@@ -110,9 +110,9 @@ static json_t *load_request(const char *body, size_t bytes)
 {
     pj_buffer skimmed;
     json_t *o;
-    if (bytes <= PJ_SKIM_ENCODED_BYTES) return json_loadb(body, bytes, JSON_ALLOW_NUL, NULL);
+    if (bytes <= PJ_SKIM_LEAST_BYTES) return json_loadb(body, bytes, JSON_ALLOW_NUL, NULL);
     pj_buffer_init(&skimmed, bytes + 1);
-    bool ok = pj_skim_json(body, bytes, &skimmed);
+    bool ok = pj_skim_json(body, bytes, true, &skimmed);
     o = ok ? json_loadb(pj_buffer_get(&skimmed), skimmed.length, JSON_ALLOW_NUL, NULL) : NULL;
     pj_buffer_fini(&skimmed);
     return o;

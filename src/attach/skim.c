@@ -55,18 +55,49 @@ static size_t cut(const char *text, size_t bytes, size_t most)
     return at;
 }
 
-bool pj_skim_json(const char *json, size_t bytes, pj_buffer *to)
+/* Whether a list begins with numbers of which some have fractions: of an embedding, not of token
+ * ids. */
+static bool is_fractions(const char *text, size_t bytes)
+{
+    bool has_point = false;
+    if (bytes <= PJ_SKIM_ENCODED_BYTES) return false;
+    for (size_t at = 0; at < PJ_SKIM_ENCODED_BYTES; at++) {
+        char c = text[at];
+        if (!c || !strchr("0123456789.,+-eE \t\r\n", c)) return false;
+        has_point |= c == '.';
+    }
+    return has_point;
+}
+
+/* What lies between two strings. */
+static void copy_between(const char *from, const char *end, pj_buffer *to)
+{
+    const char *open, *close = from;
+    while ((open = memchr(from, '[', (size_t)(end - from)))) {
+        if (close <= open) close = memchr(open, ']', (size_t)(end - open));
+        if (!close) break;
+        bool drops = is_fractions(open + 1, (size_t)(close - open - 1));
+        pj_buffer_append(to, from, (size_t)(open + 1 - from));
+        from = drops ? close : open + 1;
+    }
+    pj_buffer_append(to, from, (size_t)(end - from));
+}
+
+bool pj_skim_json(const char *json, size_t bytes, bool strings, pj_buffer *to)
 {
     const char *end = json + bytes, *from = json;
     for (const char *quote; (quote = memchr(from, '"', (size_t)(end - from)));) {
         const char *text = quote + 1, *close = find_quote(text, end);
         if (!close) break;
         size_t length = (size_t)(close - text);
-        size_t most = is_encoded(text, length) ? PJ_SKIM_ENCODED_BYTES : PJ_SKIM_TEXT_BYTES;
-        pj_buffer_append(to, from, (size_t)(text - from));
+        size_t most = !strings                   ? length
+                      : is_encoded(text, length) ? PJ_SKIM_ENCODED_BYTES
+                                                 : PJ_SKIM_TEXT_BYTES;
+        copy_between(from, text, to);
         pj_buffer_append(to, text, cut(text, length, most));
         pj_buffer_append(to, close, 1);
         from = close + 1;
     }
-    return pj_buffer_append(to, from, (size_t)(end - from));
+    copy_between(from, end, to);
+    return !to->failed;
 }

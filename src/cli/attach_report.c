@@ -94,7 +94,7 @@ void pj_load_add(pj_load *load, uint32_t index, const pj_exchange *x, const pj_r
                          .total_mj = data ? data->info.total_mj : NAN,
                          .failed = pj_exchange_result(x) != PJ_EXCHANGE_COMPLETED};
     keep_times(row, x);
-    load->approximate += c.approximate;
+    load->approximate += c.approximate && !row->failed; /* of the tokens that are counted */
     if (row->failed && !load->failed++)
         snprintf(load->first_failure, sizeof load->first_failure, "%s",
                  pj_exchange_failure(x) ? pj_exchange_failure(x) : "the request was cut off");

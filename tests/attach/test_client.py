@@ -101,6 +101,20 @@ class Client(unittest.TestCase):
         self.assertIn("energy is unavailable: the run was shorter than the sensors resolve; at most ", one)
         self.assertRegex(self.attach(engine, *words, power="sim").stdout, r"machine .*\(.*, modelled\)|steady state: none")
 
+    def test_a_load_of_which_some_break_off(self):
+        """They are not in the sums, nor is it said that their tokens are counted by chunks."""
+        def answer(request, send):
+            asked = sum(r["path"].endswith("completions") for r in engine.requests)
+            if request["path"].endswith("/models") or asked % 2:
+                return Engine.chat(engine, request, send)
+            engine.head(send)
+            engine.chunk(send, sse(chat_chunk("a"), done=False))
+            return False
+        engine = Engine(answer)
+        got = json.loads(self.attach(engine, "--json", "--requests", "4", "--input-len", "5", "--output-len", "6",
+                                     code=1).stdout)
+        self.assertEqual((got["failed"], got["output_tokens"], got["tokens_approximate"]), (2, 12, False))
+
     def test_this_machine_by_another_address(self):
         engine = Engine()
         engine.url = engine.url.replace("127.0.0.1", "0.0.0.0")
