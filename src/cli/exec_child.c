@@ -145,16 +145,37 @@ static bool write_text(const char *folder, const char *name, const char *text)
     return written;
 }
 
+/* Groups of a perjoule that was killed; one with processes stays. */
+static void remove_left_groups(const char *parent)
+{
+    DIR *folder = opendir(parent);
+    for (struct dirent *entry; folder && (entry = readdir(folder));) {
+        char path[PATH_MAX];
+        long pid = strncmp(entry->d_name, "perjoule-", 9) ? 0 : strtol(entry->d_name + 9, NULL, 10);
+        if (pid <= 0 || kill((pid_t)pid, 0) == 0 || errno != ESRCH) continue;
+        if (pj_path_join(path, sizeof path, parent, entry->d_name)) rmdir(path);
+    }
+    if (folder) closedir(folder);
+}
+
 /* Below our own group (version 2 of control groups), where that is allowed. */
 static void make_cgroup(pj_child *c)
 {
+    char parent[PATH_MAX], procs[PATH_MAX];
     char *text = NULL, *at, own[300];
     size_t bytes;
     if (pj_file_read("/proc/self/cgroup", 1 << 16, &text, &bytes, NULL) != PJ_OK) return;
     at = strstr(text, "0::/");
     if (at && sscanf(at + 3, "%299[^\n]", own) == 1) {
-        snprintf(c->cgroup, sizeof c->cgroup, "/sys/fs/cgroup%s/perjoule-%ld", own, (long)getpid());
-        if (mkdir(c->cgroup, 0755) != 0) c->cgroup[0] = 0;
+        snprintf(parent, sizeof parent, "/sys/fs/cgroup%s", own);
+        remove_left_groups(parent);
+        snprintf(c->cgroup, sizeof c->cgroup, "%s/perjoule-%ld", parent, (long)getpid());
+        bool made = mkdir(c->cgroup, 0755) == 0;
+        /* an ordinary folder where control groups of version 2 are mounted elsewhere */
+        bool is_group = made && pj_path_join(procs, sizeof procs, c->cgroup, "cgroup.procs") &&
+                        access(procs, W_OK) == 0;
+        if (made && !is_group) rmdir(c->cgroup);
+        if (!is_group) c->cgroup[0] = 0;
     }
     pj_free(text);
 }
@@ -387,14 +408,14 @@ static bool reap(pj_child *c)
     return false;
 }
 
+/* A group may be made where no process may be moved into it: then it has seen nothing. */
 static void count_cpu(pj_child *c)
 {
     double of_group = c->cgroup[0] ? cgroup_seconds(c) : -1;
-    c->cpu_method = of_group >= 0 ? "cgroup" : "processes";
-    if (of_group >= 0)
-        c->cpu_s = of_group;
-    else
-        c->cpu_s += seconds_of_the_living();
+    double of_processes = c->cpu_s + seconds_of_the_living();
+    bool in_group = of_group >= of_processes / 2;
+    c->cpu_method = in_group ? "cgroup" : "processes";
+    c->cpu_s = in_group ? of_group : of_processes;
 }
 
 /* At most what the pipe can hold: a process that writes without end must not keep us from noticing
