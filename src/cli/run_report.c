@@ -128,9 +128,9 @@ static void print_rates(FILE *out, const pj_run_info *info)
     pj_run_ratios r;
     char figure[64];
     pj_run_ratios_get(info, &r);
-    bool told = info->input_tokens || !info->scope || strcmp(info->scope, "request") != 0;
     char input[32] = "unknown";
-    if (told) snprintf(input, sizeof input, "%llu", (unsigned long long)info->input_tokens);
+    if (info->input_tokens)
+        snprintf(input, sizeof input, "%llu", (unsigned long long)info->input_tokens);
     fprintf(out, "\n  %s tokens in, %llu out", input, (unsigned long long)info->output_tokens);
     if (!isnan(r.prefill_tokens_per_second))
         fprintf(out, "; prefill %.1f tokens/s", r.prefill_tokens_per_second);

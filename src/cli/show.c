@@ -231,14 +231,14 @@ static void show_energy(const json_t *s)
     putchar('\n');
 }
 
-/* A request has a prompt: none means that the server did not tell its tokens. */
 static void show_tokens(const json_t *s)
 {
     double input = pj_member_number(s, "input_tokens");
-    bool told = input > 0 || strcmp(pj_member_text(s, "scope"), "request") != 0;
+    double output = pj_member_number(s, "output_tokens");
     char text[32] = "unknown";
-    if (told) snprintf(text, sizeof text, "%.0f", input);
-    printf("%-12s %s in, %.0f out\n", "tokens", text, pj_member_number(s, "output_tokens"));
+    if (isnan(input) && !(output > 0)) return; /* a program that reports none */
+    if (!isnan(input)) snprintf(text, sizeof text, "%.0f", input);
+    printf("%-12s %s in, %.0f out\n", "tokens", text, output);
 }
 
 void pj_show_overview(const json_t *s)

@@ -119,6 +119,9 @@ void pj_column_get(const pj_row_table *table, const pj_column *column, const voi
     case PJ_COLUMN_COUNT:
         if (AT(uint32_t)) give_int(v, AT(uint32_t));
         break;
+    case PJ_COLUMN_COUNT64:
+        if (AT(uint64_t)) give_int(v, (int64_t)AT(uint64_t));
+        break;
     case PJ_COLUMN_I32:
         if (AT(int32_t) != -1) give_int(v, AT(int32_t));
         break;
@@ -263,7 +266,8 @@ bool pj_column_set(const pj_row_table *table, const pj_column *column, void *row
         break;
     case PJ_COLUMN_I64:
     case PJ_COLUMN_U64:
-        fits = as_int(v, column->type == PJ_COLUMN_U64 ? 0 : INT64_MIN, INT64_MAX, 0, &integer);
+    case PJ_COLUMN_COUNT64:
+        fits = as_int(v, column->type == PJ_COLUMN_I64 ? INT64_MIN : 0, INT64_MAX, 0, &integer);
         PUT(int64_t, integer);
         break;
     case PJ_COLUMN_U32:

@@ -209,6 +209,7 @@ static bool is_whole(const pj_column *column)
     case PJ_COLUMN_U32:
     case PJ_COLUMN_U16:
     case PJ_COLUMN_COUNT:
+    case PJ_COLUMN_COUNT64:
     case PJ_COLUMN_I32:
     case PJ_COLUMN_BOOL:
     case PJ_COLUMN_STAT_U32:

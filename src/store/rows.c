@@ -71,7 +71,7 @@ static const pj_column run_columns[] = {
     COLUMN("machine", TEXT, pj_run_info, machine),
     COLUMN("repeat_group", TEXT, pj_run_info, repeat_group),
     COLUMN("repeat_index", U32, pj_run_info, repeat_index),
-    COLUMN("input_tokens", U64, pj_run_info, input_tokens),
+    COLUMN("input_tokens", COUNT64, pj_run_info, input_tokens),
     COLUMN("output_tokens", U64, pj_run_info, output_tokens),
     COLUMN("total_duration_ms", DOUBLE, pj_run_info, total_ms),
     COLUMN("prefill_duration_ms", DOUBLE, pj_run_info, prefill_ms),

@@ -19,8 +19,9 @@ typedef enum pj_column_type {
     PJ_COLUMN_U64,
     PJ_COLUMN_U32,
     PJ_COLUMN_U16,
-    PJ_COLUMN_COUNT, /* uint32_t; 0: NULL */
-    PJ_COLUMN_I32,   /* int32_t; -1: NULL */
+    PJ_COLUMN_COUNT,   /* uint32_t; 0: NULL */
+    PJ_COLUMN_COUNT64, /* uint64_t; 0: NULL */
+    PJ_COLUMN_I32,     /* int32_t; -1: NULL */
     PJ_COLUMN_BOOL,
     PJ_COLUMN_NAME,       /* an enumeration by its name, see `names` */
     PJ_COLUMN_STAT_FLOAT, /* member of pj_stats; NULL where the row has none */

@@ -220,7 +220,8 @@ typedef struct pj_run_info {
     const char *model_json;    /* parameters, layers, heads, ... */
     const char *repeat_group;  /* id of the first run of a --repeat series, or NULL */
     uint32_t repeat_index;
-    uint64_t input_tokens, output_tokens;
+    uint64_t input_tokens; /* 0: unknown, as no prompt is empty */
+    uint64_t output_tokens;
     const uint32_t *prompt_tokens; /* [prompt_count] of each sequence; not stored as such */
     uint32_t prompt_count;         /* 0: unknown */
     const char *batch_rule;        /* how shared steps were split; NULL: there are none */

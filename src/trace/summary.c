@@ -258,7 +258,10 @@ void pj_summary_write_members(pj_json *json, const pj_run_info *info, const pj_c
     pj_json_kv_double(json, "request_duration_ms", info->request_ms);
     pj_json_kv_double(json, "prefill_duration_ms", info->prefill_ms);
     pj_json_kv_double(json, "decode_duration_ms", info->decode_ms);
-    pj_json_kv_uint(json, "input_tokens", info->input_tokens);
+    if (info->input_tokens)
+        pj_json_kv_uint(json, "input_tokens", info->input_tokens);
+    else
+        pj_json_kv_null(json, "input_tokens");
     pj_json_kv_double(json, "cached_tokens", info->cached_tokens);
     pj_json_kv_uint(json, "output_tokens", info->output_tokens);
     write_energy(json, info);
