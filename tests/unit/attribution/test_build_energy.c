@@ -359,6 +359,34 @@ static void a_late_counter_is_covered_in_short_runs(void **state)
     }
 }
 
+/* Work that heats up draws more at the end of a run. Within one period no reading shows it. */
+static void heat_within_one_period_is_covered(void **state)
+{
+    uint32_t covered = 0, tokens = 0;
+    double width = 0;
+    (void)state;
+    for (int seed = 1; seed <= 20; seed++) {
+        char text[128];
+        writer w;
+        pj_run_data d;
+        pj_sim_spec sim;
+        snprintf(text, sizeof text, "period_ms=100,drift=0.2,seed=%d", seed);
+        begin_run(&w, &sim, text);
+        put_slow_steps(&w, 40, 50000000);
+        pj_build_options options = {.sim = &sim, .class_spread = 0.005};
+        assert_int_equal(build_with(&w, &options, &d), PJ_OK);
+        for (uint32_t i = 0; i < d.token_count; i++, tokens++) {
+            const pj_energy *e = &d.tokens[i].energy;
+            double truth = pj_mj_of_nj(e->planted_nj), off = pj_mj_of_nj(e->gross_nj) - truth;
+            covered += fabs(off) <= 1.96 * (double)e->sd_mj;
+            width += 1.96 * (double)e->sd_mj / truth;
+        }
+        end_run(&w, &d);
+    }
+    if (covered < 0.9 * tokens || width > 0.3 * tokens)
+        fail_msg("%u of %u, %.3f wide", covered, tokens, width / tokens);
+}
+
 /* Two rails of one vendor share one gain error, which adds linearly; those of two vendors are
  * independent. */
 static void gains_of_one_make_add_up(void **state)
@@ -558,6 +586,7 @@ int main(void)
         cmocka_unit_test(a_counter_without_a_declaration_is_covered),
         cmocka_unit_test(a_late_counter_is_covered),
         cmocka_unit_test(a_late_counter_is_covered_in_short_runs),
+        cmocka_unit_test(heat_within_one_period_is_covered),
         cmocka_unit_test(gains_of_one_make_add_up),
         cmocka_unit_test(short_idle_time_is_known),
         cmocka_unit_test(a_phase_has_the_energy_of_its_own_time),

@@ -77,7 +77,7 @@ static void judge(score *s, uint64_t seed, const sensor *kind, double token_ms,
         s->judged++;
         s->covered += error <= 1.96 * sd + 1e-9 * t.power_mw[c];
     }
-    assert_true(fabs(given / net - 1) < 1e-6 || fit.drift_mw > 0);
+    assert_true(fabs(given / net - 1) < 1e-6 || fit.drift > 0);
     pj_fit_fini(&fit);
     pj_free(windows);
     truth_fini(&t);
