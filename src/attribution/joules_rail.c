@@ -578,6 +578,7 @@ static pj_status choose_curve(pj_joules *j, uint32_t rail, pj_error *err)
         bool settled;
         int64_t period = period_of(j, &probe);
         drop_busy_margins(j, &probe, period);
+        set_reach(j, &probe, period);
         pj_joules_timings(j, &probe, probe.windows, probe.window_count, period, timings, &settled,
                           &against);
         if (against < REFUTED)

@@ -13,16 +13,20 @@
 #include <string.h>
 
 enum { MOST_WINDOWS = 600, MOST_DELAYS = 96, MOST_LENGTHS = 5, STEPS_A_PERIOD = 16 };
-enum { CLIMB_ROUNDS = 8, MOST_REFINED = 100 };
+enum { FIRST_DELAYS = 9, MOST_ROUNDS = 10, MOST_REFINED = 100 };
 /* Margin before and after the run, larger than any delay. */
-#define AROUND_NS  (1000 * 1000000000LL)
-#define SURE       0.85 /* prior probability that a declared value is right */
-#define LEAST_EDGE 0.05 /* relative to the power: smallest change of readings that counts */
+#define AROUND_NS (1000 * 1000000000LL)
+/* prior probability that a declared delay, or window, is right */
+#define SURE_OF_DELAY  0.85
+#define SURE_OF_WINDOW 0.95
+#define LEAST_EDGE     0.05 /* relative to the power: smallest change of readings that counts */
 /* prior probability of the usual values if undeclared: no delay, window = period */
-#define UNSURE   0.5
-#define LIGHTEST 0.02 /* less likely timings are dropped */
-#define AGREED   0.9  /* weight above which one window length is accepted as the only one */
-#define CLEAR    7    /* range of readings, in standard deviations of their noise */
+#define UNSURE     0.5
+#define LIGHTEST   0.02 /* less likely timings are dropped */
+#define AGREED     0.9  /* weight above which one window length is accepted as the only one */
+#define STANDS_OUT 2.5  /* weight of all delays relative to the likeliest one's: split it below */
+#define FINEST     100  /* of a step: closest delays */
+#define CLEAR      7    /* range of readings, in standard deviations of their noise */
 
 /* of windows, in periods; 0: as declared */
 static const double lengths[MOST_LENGTHS] = {0, 0.25, 0.5, 1, 10};
@@ -30,7 +34,15 @@ static const double lengths[MOST_LENGTHS] = {0, 0.25, 0.5, 1, 10};
 typedef struct candidate {
     int64_t shift_ns, window_ns;
     double log_prior, log_weight;
+    double width; /* of the delays that it stands for, in ns; 0: of none but itself */
 } candidate;
+
+/* What the readings say about the delay for one window length. */
+typedef struct spread_of_delays {
+    int64_t window_ns;
+    double weight, mean, sd;
+    double least, most; /* of the delays that were tried */
+} spread_of_delays;
 
 typedef struct search {
     const pj_joules *j;
@@ -148,7 +160,18 @@ static int64_t delay_step(const pj_rail *rail, int64_t period, int64_t window)
     return step > 0 ? step : 1;
 }
 
-static void add_candidates(search *s, int64_t period, int64_t window, double window_prior)
+/* Prior probability that the delay, or a window length, is as declared. */
+static double sure_of_delay(const pj_rail *rail)
+{
+    return rail->delay_ns > 0 ? SURE_OF_DELAY : UNSURE;
+}
+static double prior_of_window(const pj_rail *rail, int64_t window)
+{
+    double sure = rail->window_ns > 0 ? SURE_OF_WINDOW : UNSURE;
+    return window == 0 ? sure : (1 - sure) / 3;
+}
+
+static void add_candidates(search *s, int64_t period, int64_t window)
 {
     const pj_rail *rail = &s->j->d->rails[s->result->rail];
     int64_t longest = longest_delay(rail, period, window);
@@ -157,11 +180,12 @@ static void add_candidates(search *s, int64_t period, int64_t window, double win
     if (steps > MOST_DELAYS - 1) steps = MOST_DELAYS - 1;
     int64_t earliest = -(rail->delay_ns / step) * step; /* a delay cannot be negative */
     if (earliest < -(steps / 2) * step) earliest = -(steps / 2) * step;
-    double sure = rail->delay_ns > 0 ? SURE : UNSURE;
+    double sure = sure_of_delay(rail);
     for (int64_t i = 0; i <= steps; i++) {
         int64_t shift = earliest + i * step;
         double prior = shift == 0 ? sure : (1 - sure) / (double)steps;
-        s->items[s->item_count++] = (candidate){shift, window, log(prior * window_prior), 0};
+        s->items[s->item_count++] =
+            (candidate){shift, window, log(prior * prior_of_window(rail, window)), 0, 0};
     }
 }
 
@@ -169,25 +193,30 @@ static void list_candidates(search *s, int64_t period)
 {
     const pj_rail *rail = &s->j->d->rails[s->result->rail];
     double declared = rail->window_ns > 0 ? (double)rail->window_ns / (double)period : 1;
-    double sure = rail->window_ns > 0 ? SURE : UNSURE;
     /* each step of a counter is a period's */
     int count = rail->kind == PJ_RAIL_COUNTER ? MOST_LENGTHS - 1 : MOST_LENGTHS;
-    add_candidates(s, period, 0, sure);
+    add_candidates(s, period, 0);
     for (int i = 1; i < count; i++)
         if (fabs(log(lengths[i] / declared)) > 0.2)
-            add_candidates(s, period, (int64_t)(lengths[i] * (double)period), (1 - sure) / 3);
+            add_candidates(s, period, (int64_t)(lengths[i] * (double)period));
+}
+
+/* Scales the weights to a sum of 1. */
+static void normalise(search *s)
+{
+    double best = -INFINITY, sum = 0;
+    for (size_t i = 0; i < s->item_count; i++) best = fmax(best, s->items[i].log_weight);
+    for (size_t i = 0; i < s->item_count; i++) sum += exp(s->items[i].log_weight - best);
+    for (size_t i = 0; i < s->item_count; i++) s->items[i].log_weight -= best + log(sum);
 }
 
 static void weigh(search *s)
 {
-    double best = -INFINITY, sum = 0;
     for (size_t i = 0; i < s->item_count; i++) {
         candidate *c = &s->items[i];
         c->log_weight = c->log_prior + evidence(s, c);
-        if (c->log_weight > best) best = c->log_weight;
     }
-    for (size_t i = 0; i < s->item_count; i++) sum += exp(s->items[i].log_weight - best);
-    for (size_t i = 0; i < s->item_count; i++) s->items[i].log_weight -= best + log(sum);
+    normalise(s);
 }
 
 /* Mean and standard deviation of the delay given one window length, and the total weight. */
@@ -274,48 +303,91 @@ static bool use_classes(search *s, pj_joules *j)
     return true;
 }
 
-static double *try_shift(search *s, int64_t shift, int64_t window, double log_prior)
+/* Evaluates a delay that stands for all those within `width`, or for itself alone if that is 0. */
+static void try_shift(search *s, double shift, double width, int64_t window, double density)
 {
     candidate *c = &s->items[s->item_count++];
-    *c = (candidate){shift, window, log_prior, 0};
-    c->log_weight = log_prior + evidence(s, c);
-    return &c->log_weight;
+    *c = (candidate){(int64_t)shift, window, density, 0, width};
+    c->log_weight = density + (width > 0 ? log(width) : 0) + evidence(s, c);
 }
 
-/* Hill-climbs from a timing to the likeliest delay nearby, in smaller steps where none improves it;
- * the delays visited become the candidates. */
-static void climb(search *s, const pj_timing *from, double step, double log_prior)
+/* The likeliest of the delays from `from` on, by density; whether none is shorter, none longer. */
+static candidate *likeliest(search *s, size_t from, bool *lowest, bool *highest)
 {
-    double at = (double)from->shift_ns;
-    double here = *try_shift(s, from->shift_ns, from->window_ns, log_prior);
-    for (int round = 0; round < CLIMB_ROUNDS; round++) {
-        double up = *try_shift(s, (int64_t)(at + step), from->window_ns, log_prior);
-        double down = *try_shift(s, (int64_t)(at - step), from->window_ns, log_prior);
-        if (up > here && up >= down)
-            at += step, here = up;
-        else if (down > here)
-            at -= step, here = down;
+    candidate *best = NULL;
+    *lowest = *highest = true;
+    for (size_t i = from; i < s->item_count; i++) {
+        candidate *c = &s->items[i];
+        if (!best || c->log_weight - log(c->width) > best->log_weight - log(best->width)) best = c;
+    }
+    for (size_t i = from; i < s->item_count; i++) {
+        if (s->items[i].shift_ns < best->shift_ns) *lowest = false;
+        if (s->items[i].shift_ns > best->shift_ns) *highest = false;
+    }
+    return best;
+}
+
+/* Replaces a delay by three that stand for a third of its width each. */
+static void split(search *s, candidate *c, double density)
+{
+    double width = c->width / 3, middle = (double)c->shift_ns;
+    c->log_weight += log(width / c->width);
+    c->width = width;
+    try_shift(s, middle - width, width, c->window_ns, density);
+    try_shift(s, middle + width, width, c->window_ns, density);
+}
+
+/* Weighs the delays that the phases leave possible for one window length: evenly spaced ones, so
+ * that a delay that the readings hardly determine stays as uncertain as it is, then closer ones
+ * around the likeliest as long as it stands out. */
+static void weigh_delays(search *s, const spread_of_delays *given, double step, double log_prior)
+{
+    double reach = fmax(2 * given->sd, step), density = log_prior - log(given->most - given->least);
+    double low = fmax(given->mean - reach, given->least),
+           high = fmin(given->mean + reach, given->most);
+    double width = (high - low) / FIRST_DELAYS;
+    size_t from = s->item_count;
+    for (int i = 0; i < FIRST_DELAYS; i++)
+        try_shift(s, low + (i + 0.5) * width, width, given->window_ns, density);
+    for (int round = 0; round < MOST_ROUNDS; round++) {
+        bool lowest, highest;
+        candidate *best = likeliest(s, from, &lowest, &highest);
+        double at = (double)best->shift_ns, sum = 0;
+        for (size_t i = from; i < s->item_count; i++)
+            sum += exp(s->items[i].log_weight - best->log_weight);
+        double beyond = lowest ? at - width : highest ? at + width : NAN;
+        if (best->width >= width && beyond > given->least && beyond < given->most)
+            try_shift(s, beyond, width, given->window_ns, density);
+        else if (sum < STANDS_OUT && best->width > step / FINEST)
+            split(s, best, density);
         else
-            step /= 2;
+            return;
     }
 }
 
 static uint32_t refine(search *s, pj_joules *j, int64_t period, pj_timing *timings, uint32_t count)
 {
     const pj_rail *rail = &j->d->rails[s->result->rail];
-    double sure = rail->delay_ns > 0 && rail->window_ns > 0 ? SURE : UNSURE;
+    spread_of_delays given[MOST_LENGTHS];
+    int lengths_left = 0;
     if (j->pool_count > MOST_REFINED || !use_classes(s, j)) return count;
-    s->item_count = 0;
-    try_shift(s, 0, 0, log(sure));
-    for (uint32_t i = 0; i < count; i++) {
-        bool first = i == 0 || timings[i].window_ns != timings[0].window_ns;
-        double step = (double)delay_step(rail, period, timings[i].window_ns);
-        if (first) climb(s, &timings[i], step, log((1 - sure) / (2 * CLIMB_ROUNDS + 1) / 2));
+    for (int k = 0; k < MOST_LENGTHS; k++) {
+        spread_of_delays *d = &given[lengths_left];
+        *d = (spread_of_delays){.window_ns = (int64_t)(lengths[k] * (double)period)};
+        sum_up(s, d->window_ns, &d->weight, &d->mean, &d->sd);
+        d->least = -(double)rail->delay_ns;
+        d->most = d->least + (double)longest_delay(rail, period, d->window_ns);
+        if (d->weight >= LIGHTEST) lengths_left++;
     }
-    double best = -INFINITY, sum = 0;
-    for (size_t i = 0; i < s->item_count; i++) best = fmax(best, s->items[i].log_weight);
-    for (size_t i = 0; i < s->item_count; i++) sum += exp(s->items[i].log_weight - best);
-    for (size_t i = 0; i < s->item_count; i++) s->items[i].log_weight -= best + log(sum);
+    s->item_count = 0;
+    double sure = sure_of_delay(rail);
+    for (int k = 0; k < lengths_left; k++) {
+        double log_window = log(prior_of_window(rail, given[k].window_ns));
+        try_shift(s, 0, 0, given[k].window_ns, log_window + log(sure));
+        weigh_delays(s, &given[k], (double)delay_step(rail, period, given[k].window_ns),
+                     log_window + log(1 - sure));
+    }
+    normalise(s);
     return choose(s, period, timings);
 }
 

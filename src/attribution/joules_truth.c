@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLOW_NS = 20000000 };
+enum { SLOW_NS = 5000000 };
 
 static bool is_simulated(const pj_joules *j, uint32_t rail)
 {

@@ -8,7 +8,7 @@
  * class, A the classes' time in each window and c the window's influence on the figure (the energy
  * of a whole block does not depend on class powers). Where windows overlap, the powers were fitted
  * to the very readings that then correct them, and the two errors add up. Other contributions:
- * window noise through c (random); power variation between leaves of a class, idle power, and
+ * window noise through c (random); power variation between leaves of a class, heat, idle power, and
  * alternative window timings that the readings do not exclude (bias); the sensor's gain.
  */
 #include "attribution/joules.h"
@@ -21,6 +21,7 @@
 #include <string.h>
 
 enum { LARGE_NODES = 20000, CACHED = 8 };
+#define USUAL_HEAT 0.11 /* relative 1 sigma of the change of power over a run by heat */
 
 /* Effect of one block of a rail on the figures of single leaves inside it. */
 typedef struct block_cache {
@@ -34,8 +35,8 @@ typedef struct judgement {
     pj_joules *joules;
     uint32_t begin, end; /* nodes */
     /* for one rail and set at a time */
-    double *net_mj, *time_s, *squares; /* [blocks] of the set; 0 between sets, as is f */
-    size_t *touched;                   /* blocks that the set has a part of */
+    double *net_mj, *time_s, *squares, *moment; /* [blocks] of the set; 0 between sets, as is f */
+    size_t *touched;                            /* blocks that the set has a part of */
     size_t touched_count;
     double *f, *scratch, *influence; /* [blocks], [blocks], [windows] */
     double *times, *moved;           /* [pools] seconds of the set by class */
@@ -52,7 +53,7 @@ typedef struct judgement {
 /* A set's figures on one rail. */
 typedef struct set_figure {
     double gross_mj, net_mj;
-    double random_var, spread_var, timing_var;
+    double random_var, spread_var, timing_var, heat_var;
     double idle_gross, idle_net; /* 1 sigma due to idle power */
 } set_figure;
 
@@ -69,9 +70,9 @@ static bool allocate(judgement *g, pj_joules *j)
     struct {
         double **array;
         size_t count;
-    } arrays[] = {{&g->net_mj, blocks}, {&g->time_s, blocks},  {&g->squares, blocks},
-                  {&g->f, blocks},      {&g->scratch, blocks}, {&g->influence, windows},
-                  {&g->times, pools},   {&g->moved, pools}};
+    } arrays[] = {{&g->net_mj, blocks},     {&g->time_s, blocks}, {&g->squares, blocks},
+                  {&g->f, blocks},          {&g->moment, blocks}, {&g->scratch, blocks},
+                  {&g->influence, windows}, {&g->times, pools},   {&g->moved, pools}};
     bool ok = (g->used = pj_alloc(pools, sizeof *g->used)) != NULL;
     ok &= (g->touched = pj_alloc(blocks, sizeof *g->touched)) != NULL;
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
@@ -90,7 +91,7 @@ static bool allocate(judgement *g, pj_joules *j)
 
 static void release(judgement *g)
 {
-    double *const arrays[] = {g->net_mj,  g->time_s,    g->squares, g->f,
+    double *const arrays[] = {g->net_mj,  g->time_s,    g->squares, g->f,    g->moment,
                               g->scratch, g->influence, g->times,   g->moved};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) pj_free(arrays[i]);
     pj_free(g->cached);
@@ -211,8 +212,17 @@ static void add_leaf(judgement *g, const pj_rail_result *result, uint32_t index,
         g->net_mj[k] += mj;
         g->time_s[k] += part_s;
         g->squares[k] += mj * mj;
+        g->moment[k] += mj * pj_middle_s(leaf, s, j->tree->begin_ns);
         if (k + 1 > *high) *high = k + 1;
     }
+}
+
+/* By how much the power of all work may change from the begin to the end of the run because it
+ * heats up, per second. Between blocks the readings show it; within one nothing does. */
+static double heat_of(const pj_joules *j, const pj_rail_result *result)
+{
+    double run_s = (double)(j->tree->end_ns - j->tree->begin_ns) * 1e-9;
+    return run_s > 0 && !j->options->trusted ? USUAL_HEAT * result->fit.drift / run_s : 0;
 }
 
 /* The set's shares of blocks, and the terms that depend on them alone. */
@@ -220,7 +230,7 @@ static void take_shares(judgement *g, const pj_rail_result *result, double secon
                         set_figure *figure)
 {
     const pj_blocks *b = &result->blocks;
-    double spread = result->class_spread * result->class_spread, idle_s = 0;
+    double spread = result->class_spread * result->class_spread, idle_s = 0, moment = 0;
     for (size_t i = 0; i < g->touched_count; i++) {
         size_t k = g->touched[i];
         double block_s = (double)(b->segments[k].end_ns - b->segments[k].begin_ns) * 1e-9;
@@ -230,9 +240,12 @@ static void take_shares(judgement *g, const pj_rail_result *result, double secon
         double rest = fmax(b->squares[k] - g->squares[k], 0);
         figure->spread_var += spread * ((1 - f) * (1 - f) * g->squares[k] + f * f * rest);
         idle_s += f * block_s;
+        if (!by_time) moment += g->moment[k] - f * b->moment[k];
         g->f[k] = f;
-        g->net_mj[k] = g->time_s[k] = g->squares[k] = 0;
+        g->net_mj[k] = g->time_s[k] = g->squares[k] = g->moment[k] = 0;
     }
+    double heat_mj = heat_of(g->joules, result) * moment;
+    figure->heat_var = heat_mj * heat_mj;
     figure->idle_gross = result->idle_sd_mw * fabs(seconds - idle_s);
     figure->idle_net = result->idle_sd_mw * idle_s;
 }
@@ -298,6 +311,7 @@ static void scale_figure(const pj_joules *j, const pj_rail_result *result, const
     figure->random_var = figure->random_var * factor * factor + border_var;
     figure->spread_var *= factor * factor;
     figure->timing_var *= factor * factor;
+    figure->heat_var *= factor * factor;
     figure->idle_gross *= factor;
     figure->idle_net *= factor;
 }
@@ -360,7 +374,7 @@ static void begin_total(total *t, uint32_t groups)
 
 static void add_figure(total *t, const pj_rail_result *result, const set_figure *f)
 {
-    double shared = f->spread_var + f->timing_var;
+    double shared = f->spread_var + f->timing_var + f->heat_var;
     t->random_var += f->random_var;
     t->bias_gross += sqrt(shared + f->idle_gross * f->idle_gross);
     t->bias_net += sqrt(shared + f->idle_net * f->idle_net);

@@ -96,7 +96,7 @@ typedef struct pj_fit {
     double mean_mw;     /* net mean power of the run: the centre of the prior */
     double noise;       /* a window's relative noise: posterior mean, widened for its own error */
     double spread;      /* posterior root mean square of power between leaves of a class */
-    double drift_mw;    /* 1 sigma of the drift of all work (heat) at the highest evidence */
+    double drift;       /* of all work (heat): posterior root mean square relative to the prior's */
     /* of the normal matrix with independent windows: how well the sensor separates classes */
     double condition_number;
     double log_evidence; /* of the windows' energies in mJ, marginalised over noise and drift */

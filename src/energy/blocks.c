@@ -18,6 +18,7 @@ void pj_blocks_fini(pj_blocks *b)
     pj_free(b->window_of);
     pj_free(b->expected_mj);
     pj_free(b->squares);
+    pj_free(b->moment);
     pj_free(b->noise_var);
     pj_free(b->reading_var);
     pj_free(b->closing);
@@ -37,6 +38,7 @@ static bool allocate(pj_blocks *b, size_t room, size_t windows)
     b->window_of = pj_alloc(room, sizeof *b->window_of);
     b->expected_mj = pj_alloc(room, sizeof(double));
     b->squares = pj_alloc(room, sizeof(double));
+    b->moment = pj_alloc(room, sizeof(double));
     b->noise_var = pj_alloc(room, sizeof(double));
     b->reading_var = pj_alloc(room + 1, sizeof(double));
     b->closing = pj_alloc(room, sizeof(double));
@@ -44,9 +46,9 @@ static bool allocate(pj_blocks *b, size_t room, size_t windows)
     b->unseen_var = pj_alloc(room, sizeof(double));
     b->observed_s = pj_alloc(room, sizeof(double));
     b->window_var = pj_alloc(windows, sizeof(double));
-    return b->segments && b->window_of && b->expected_mj && b->squares && b->noise_var &&
-           b->reading_var && b->closing && b->weight && b->unseen_var && b->observed_s &&
-           b->window_var;
+    return b->segments && b->window_of && b->expected_mj && b->squares && b->moment &&
+           b->noise_var && b->reading_var && b->closing && b->weight && b->unseen_var &&
+           b->observed_s && b->window_var;
 }
 
 /* ---- laying blocks ------------------------------------------------------------------------- */
@@ -113,18 +115,29 @@ static void lay(pj_blocks *b, const pj_blocks_input *in)
 
 /* Predicted net energy of the leaves over [begin, end), mJ; `from` is the first leaf that can
  * overlap it. */
-static double expect(const pj_blocks_input *in, size_t from, int64_t begin, int64_t end,
-                     double *squares)
+static double expect(const pj_blocks_input *in, size_t from, int64_t begin, int64_t end)
 {
     double sum = 0;
     for (size_t i = from; i < in->leaf_count && in->leaves[i].begin_ns < end; i++) {
         const pj_leaf *leaf = &in->leaves[i];
         int64_t ns = pj_overlap_ns(leaf->begin_ns, leaf->end_ns, begin, end);
-        double mj = in->power_mw[leaf->class_] * (double)ns * 1e-9;
-        sum += mj;
-        if (squares) *squares += mj * mj;
+        sum += in->power_mw[leaf->class_] * (double)ns * 1e-9;
     }
     return sum;
+}
+
+/* Of a block, with its squares and moment. */
+static void expect_block(pj_blocks *b, const pj_blocks_input *in, size_t from, size_t k)
+{
+    const pj_segment *s = &b->segments[k];
+    b->expected_mj[k] = b->squares[k] = b->moment[k] = 0;
+    for (size_t i = from; i < in->leaf_count && in->leaves[i].begin_ns < s->end_ns; i++) {
+        const pj_leaf *leaf = &in->leaves[i];
+        double mj = in->power_mw[leaf->class_] * PJ_OVERLAP_S(leaf, s);
+        b->expected_mj[k] += mj;
+        b->squares[k] += mj * mj;
+        b->moment[k] += mj * pj_middle_s(leaf, s, in->begin_ns);
+    }
 }
 
 /* Advances to the first leaf from which leaves may reach `at`. Parallel leaves (threads) end out of
@@ -139,7 +152,7 @@ static size_t skip_leaves(const pj_blocks_input *in, size_t from, int64_t at)
 static double expect_window(const pj_blocks_input *in, size_t from, const pj_window *w)
 {
     double sum = 0;
-    if (!(w->lag_s > 0)) return expect(in, from, w->begin_ns, w->end_ns, NULL);
+    if (!(w->lag_s > 0)) return expect(in, from, w->begin_ns, w->end_ns);
     for (size_t i = from; i < in->leaf_count && in->leaves[i].begin_ns < w->end_ns; i++)
         sum += in->power_mw[in->leaves[i].class_] * pj_window_part_s(w, &in->leaves[i]);
     return sum;
@@ -151,8 +164,7 @@ static void expect_blocks(pj_blocks *b, const pj_blocks_input *in)
     for (size_t k = 0; k < b->count; k++) {
         const pj_segment *s = &b->segments[k];
         from = skip_leaves(in, from, s->begin_ns);
-        b->squares[k] = 0;
-        b->expected_mj[k] = expect(in, from, s->begin_ns, s->end_ns, &b->squares[k]);
+        expect_block(b, in, from, k);
     }
 }
 
@@ -194,7 +206,7 @@ static double judge_residuals(const pj_blocks *b, const pj_blocks_input *in, dou
 
 static double edge_variance(const pj_blocks_input *in, int64_t begin, int64_t end)
 {
-    double mj = EDGE_SPREAD * expect(in, 0, begin, end, NULL);
+    double mj = EDGE_SPREAD * expect(in, 0, begin, end);
     return mj * mj;
 }
 
@@ -341,7 +353,7 @@ static void find_residuals(const pj_blocks *b, const pj_blocks_input *in, double
         const pj_window *w = &in->windows[i];
         from = skip_leaves(in, from, w->begin_ns);
         residual_mj[i] = w->energy_mj - idle_of(in, w->end_ns - w->begin_ns) -
-                         expect(in, from, w->begin_ns, w->end_ns, NULL);
+                         expect(in, from, w->begin_ns, w->end_ns);
     }
 }
 

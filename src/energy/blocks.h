@@ -42,8 +42,9 @@ typedef struct pj_blocks {
     size_t *window_of;    /* [count] window that ends with the block; SIZE_MAX: none */
     double *expected_mj;  /* [count] net, predicted from class powers */
     double *squares;      /* [count] sum over leaves of (net energy)^2, mJ^2 */
-    double *noise_var;    /* [count] of the window that ends with the block, mJ^2 */
-    double *reading_var;  /* [count + 1] of the reading between two blocks, mJ^2 */
+    double *moment;    /* [count] sum over leaves of net energy x time since the run began, mJ s */
+    double *noise_var; /* [count] of the window that ends with the block, mJ^2 */
+    double *reading_var; /* [count + 1] of the reading between two blocks, mJ^2 */
     /* [count] a lagging sensor's: weight of its error in the block that it closes, 1 more than in
      * the block that it opens; 0: a counter's, with a weight of 1 in both */
     double *closing;
@@ -58,6 +59,14 @@ typedef struct pj_blocks {
     double *window_var;
     size_t window_count;
 } pj_blocks;
+
+/* Middle of what a leaf and a block have in common, in seconds since `from_ns`. */
+static inline double pj_middle_s(const pj_leaf *leaf, const pj_segment *s, int64_t from_ns)
+{
+    int64_t begin = leaf->begin_ns > s->begin_ns ? leaf->begin_ns : s->begin_ns;
+    int64_t end = leaf->end_ns < s->end_ns ? leaf->end_ns : s->end_ns;
+    return ((double)(begin - from_ns) + (double)(end - begin) / 2) * 1e-9;
+}
 
 pj_status pj_blocks_init(const pj_blocks_input *input, pj_blocks *blocks, pj_error *err);
 void pj_blocks_fini(pj_blocks *blocks); /* may run twice */

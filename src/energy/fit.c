@@ -22,7 +22,7 @@
 #define DEFAULT_SPREAD 0.30
 #define OPEN_MEAN      1.0 /* 1 sigma of the classes' common level, relative to the run's mean */
 /* a calibration's powers may all be off by one factor: temperature, clocks */
-#define CALIBRATION_COMMON 0.05
+#define CALIBRATION_COMMON 0.07
 
 static pj_status check_input(const pj_fit_input *in, pj_error *err)
 {
@@ -232,6 +232,16 @@ static double root_mean_spread(const levels *l)
     for (size_t i = 0; i < l->count; i++)
         sum += l->items[i].weight * l->items[i].spread * l->items[i].spread;
     return sqrt(sum);
+}
+
+/* Relative to its prior's, which it keeps where there are too few windows to judge it. */
+static double root_mean_drift(const pj_regression *r, const levels *l)
+{
+    double sum = 0, prior = 0;
+    for (size_t k = 1; k < DRIFTS; k++) prior += l->drifts[k] * l->drifts[k] / (DRIFTS - 1) / 2;
+    for (size_t i = 0; i < l->count; i++)
+        sum += l->items[i].weight * l->items[i].drift * l->items[i].drift;
+    return r->knots ? sqrt(sum / prior) : 1;
 }
 
 /* 97.5 % quantile of Student's t relative to the normal distribution's (Cornish-Fisher). */
@@ -464,7 +474,7 @@ pj_status pj_fit_run(const pj_fit_input *input, pj_fit *fit, pj_error *err)
         goto done;
     }
     fit->mean_mw = r.scale;
-    fit->drift_mw = r.knots ? l->best.drift * r.scale : 0;
+    fit->drift = root_mean_drift(&r, l);
     pj_regression_set_apart(&r);
     fit->condition_number = condition_of(&r);
     publish(&r, prior, &e, fit);

@@ -13,10 +13,12 @@ static size_t only_leaf(const pj_window *w, const pj_leaf *leaves, size_t count,
     return covers && alone ? first : SIZE_MAX;
 }
 
+/* A sensor that sees a part of the time leaves gaps. Where in the leaf a window lies does not
+ * matter: the sum is one window of the length that they have together. */
 static void append(pj_window *to, const pj_window *w)
 {
     to->parts = (to->parts > 0 ? to->parts : 1) + 1;
-    to->end_ns = w->end_ns;
+    to->end_ns += w->end_ns - w->begin_ns;
     to->energy_mj += w->energy_mj;
     to->sd_mj += w->sd_mj;
     to->end_s = w->end_s;
@@ -25,17 +27,19 @@ static void append(pj_window *to, const pj_window *w)
 size_t pj_windows_merge(pj_window *windows, size_t count, const pj_leaf *leaves, size_t leaf_count)
 {
     size_t used = 0, first = 0, before = SIZE_MAX;
+    int64_t last_end = INT64_MIN;
     for (size_t i = 0; i < count; i++) {
         const pj_window w = windows[i];
         while (first < leaf_count && leaves[first].end_ns <= w.begin_ns) first++;
         size_t leaf = only_leaf(&w, leaves, leaf_count, first);
         bool outside = leaf == 0 || leaf + 1 == leaf_count; /* before and after the run */
-        bool joins = used > 0 && windows[used - 1].end_ns == w.begin_ns && !(w.lag_s > 0);
+        bool joins = used > 0 && last_end <= w.begin_ns && !(w.lag_s > 0);
         if (leaf != SIZE_MAX && !outside && leaf == before && joins)
             append(&windows[used - 1], &w);
         else
             windows[used++] = w;
         before = leaf;
+        last_end = w.end_ns;
     }
     return used;
 }

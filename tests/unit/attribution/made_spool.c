@@ -141,12 +141,17 @@ void put_run(writer *w, int steps, uint32_t sequences)
 
 pj_status build(writer *w, const pj_sim_spec *sim, pj_run_data *data)
 {
+    return build_with(w, &(pj_build_options){.sim = sim}, data);
+}
+
+pj_status build_with(writer *w, const pj_build_options *options, pj_run_data *data)
+{
     pj_spool_reader reader;
     pj_error err = {0};
     pj_status status = pj_spool_flush(&w->spool, &err);
     if (status == PJ_OK) status = pj_spool_reader_of(&w->spool, &reader, &err);
     if (status != PJ_OK) return status;
-    status = pj_build_run(&reader, &(pj_build_options){.sim = sim}, data, &err);
+    status = pj_build_run(&reader, options, data, &err);
     pj_spool_reader_close(&reader);
     return status;
 }
@@ -250,9 +255,14 @@ void build_steps(writer *w, const pj_sim_spec *sim, int steps, pj_run_data *data
 
 void build_slow_steps(writer *w, const pj_sim_spec *sim, int steps, int64_t ns, pj_run_data *data)
 {
+    put_slow_steps(w, steps, ns);
+    assert_int_equal(build(w, sim, data), PJ_OK);
+}
+
+void put_slow_steps(writer *w, int steps, int64_t ns)
+{
     put_long_run(w, steps, 1, ns);
     put_end(w, 1000 + ns);
-    assert_int_equal(build(w, sim, data), PJ_OK);
 }
 
 void begin_run(writer *w, pj_sim_spec *sim, const char *text)

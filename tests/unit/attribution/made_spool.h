@@ -28,9 +28,11 @@ void put_text(writer *w, uint32_t serial, uint32_t sequence, int32_t id, const c
 void put_run(writer *w, int steps, uint32_t sequences);
 /* Finishes the run of the spool; `sim`: NULL, or what its rails read. */
 pj_status build(writer *w, const pj_sim_spec *sim, pj_run_data *data);
+pj_status build_with(writer *w, const pj_build_options *options, pj_run_data *data);
 /* The run of `steps` by put_run, ended and built. */
 void build_steps(writer *w, const pj_sim_spec *sim, int steps, pj_run_data *data);
-/* The same in `ns` instead of 10 ms. */
+/* The same in `ns` instead of 10 ms; without building it. */
+void put_slow_steps(writer *w, int steps, int64_t ns);
 void build_slow_steps(writer *w, const pj_sim_spec *sim, int steps, int64_t ns, pj_run_data *data);
 /* children + self = parent, to the nanojoule, at every level. */
 void assert_conserved(const pj_run_data *d);

@@ -320,6 +320,73 @@ static void a_late_counter_is_covered(void **state)
     assert_true(width < 0.1 * phases);
 }
 
+/* In a run of one or two of its periods a late counter shows the energy when nothing runs any more,
+ * which is plain, and mostly leaves open how late it is, which has to be in the intervals. */
+static void a_late_counter_is_covered_in_short_runs(void **state)
+{
+    static const struct {
+        double period_ms, delay_ms, run_ms;
+    } cases[] = {{100, 30, 5},   {100, 30, 50}, {100, 100, 50},
+                 {100, 60, 150}, {10, 3, 5},    {10, 20, 20}};
+    (void)state;
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        int runs = 0, tokens = 0, token_count = 0;
+        enum { SEEDS = 40 };
+        for (int seed = 1; seed <= SEEDS; seed++) {
+            char text[128];
+            writer w;
+            pj_run_data d;
+            pj_sim_spec sim;
+            snprintf(text, sizeof text, "period_ms=%g,delay_ms=%g,declare_delay_ms=0,seed=%d",
+                     cases[k].period_ms, cases[k].delay_ms, seed);
+            begin_run(&w, &sim, text);
+            build_slow_steps(&w, &sim, 20, (int64_t)(cases[k].run_ms * 1e6), &d);
+            double truth = 0;
+            for (uint32_t i = 0; i < d.phase_count; i++)
+                truth += pj_mj_of_nj(d.phases[i].energy.planted_nj);
+            assert_int_equal(d.info.absence, PJ_ABSENT_NOT);
+            runs += fabs(d.info.total_mj - truth) <= 1.96 * d.info.total_sd_mj;
+            for (uint32_t i = 0; i < d.token_count; i++, token_count++) {
+                const pj_energy *e = &d.tokens[i].energy;
+                double off = pj_mj_of_nj(e->gross_nj - e->planted_nj);
+                tokens += fabs(off) <= 1.96 * (double)e->sd_mj;
+            }
+            end_run(&w, &d);
+        }
+        if (runs < 0.9 * SEEDS || tokens < 0.9 * token_count)
+            fail_msg("%g ms late, run of %g: %d of %d runs, %d of %d tokens", cases[k].delay_ms,
+                     cases[k].run_ms, runs, SEEDS, tokens, token_count);
+    }
+}
+
+/* Work that heats up draws more at the end of a run. Within one period no reading shows it. */
+static void heat_within_one_period_is_covered(void **state)
+{
+    uint32_t covered = 0, tokens = 0;
+    double width = 0;
+    (void)state;
+    for (int seed = 1; seed <= 20; seed++) {
+        char text[128];
+        writer w;
+        pj_run_data d;
+        pj_sim_spec sim;
+        snprintf(text, sizeof text, "period_ms=100,drift=0.2,seed=%d", seed);
+        begin_run(&w, &sim, text);
+        put_slow_steps(&w, 40, 50000000);
+        pj_build_options options = {.sim = &sim, .class_spread = 0.005};
+        assert_int_equal(build_with(&w, &options, &d), PJ_OK);
+        for (uint32_t i = 0; i < d.token_count; i++, tokens++) {
+            const pj_energy *e = &d.tokens[i].energy;
+            double truth = pj_mj_of_nj(e->planted_nj), off = pj_mj_of_nj(e->gross_nj) - truth;
+            covered += fabs(off) <= 1.96 * (double)e->sd_mj;
+            width += 1.96 * (double)e->sd_mj / truth;
+        }
+        end_run(&w, &d);
+    }
+    if (covered < 0.9 * tokens || width > 0.3 * tokens)
+        fail_msg("%u of %u, %.3f wide", covered, tokens, width / tokens);
+}
+
 /* Two rails of one vendor share one gain error, which adds linearly; those of two vendors are
  * independent. */
 static void gains_of_one_make_add_up(void **state)
@@ -518,6 +585,8 @@ int main(void)
         cmocka_unit_test(variation_inside_a_long_average_is_covered),
         cmocka_unit_test(a_counter_without_a_declaration_is_covered),
         cmocka_unit_test(a_late_counter_is_covered),
+        cmocka_unit_test(a_late_counter_is_covered_in_short_runs),
+        cmocka_unit_test(heat_within_one_period_is_covered),
         cmocka_unit_test(gains_of_one_make_add_up),
         cmocka_unit_test(short_idle_time_is_known),
         cmocka_unit_test(a_phase_has_the_energy_of_its_own_time),
