@@ -175,6 +175,7 @@ static pj_status start_work(serve_state *s, const serve_args *a, pj_error *err)
     pj_status status = pj_session_open(&session, &s->session, err);
     if (status != PJ_OK) return status;
     s->serve.meter = s->session->meter;
+    s->serve.recovery = s->session->recovery;
     if (s->session->warning[0]) pj_say("perjoule serve: %s", s->session->warning);
     pj_recovery_set_say(s->session->recovery, say_recovery, NULL);
     s->serve.place = s->session->store ? pj_store_path(s->session->store) : "";

@@ -37,6 +37,8 @@ void pj_recovery_pause(pj_recovery *recovery);
 void pj_recovery_resume(pj_recovery *recovery);
 /* Waits until it is done, at most `ns`. */
 pj_recovery_state pj_recovery_wait(pj_recovery *recovery, int64_t ns);
+/* Whether the spool of this run (a whole id) is still to be recovered. */
+bool pj_recovery_awaits(pj_recovery *recovery, const char *run_id);
 /* Abandons work in progress. Returns within a fraction of a second even if a large spool cannot be
  * interrupted at once; the thread then ends on its own. */
 void pj_recovery_close(pj_recovery *recovery);

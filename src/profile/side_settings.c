@@ -1,6 +1,8 @@
 /* Settings and conditions that differ between the sides of a comparison. */
 #include "profile/sides.h"
 
+#include "trace/request.h"
+
 #include <ctype.h>
 #include <jansson.h>
 #include <math.h>
@@ -127,12 +129,31 @@ static bool is_own_beside_fine(const pj_sides *s)
     return own && fine;
 }
 
-/* The share of runs that loaded the model, which therefore had cold caches. */
-static double cold_share(const pj_side *side)
+/* Whether a run loaded its model: told by the energy of that section or, without any, by its
+ * time. */
+static bool has_loaded(const pj_sides *s, const pj_run_info *run)
 {
-    uint32_t cold = 0;
-    for (uint32_t i = 0; i < side->run_count; i++) cold += side->runs[i]->model_load_mj > 0;
-    return (double)cold / side->run_count;
+    pj_class_sum *sums = NULL;
+    uint32_t count = 0;
+    pj_arena arena;
+    pj_error ignored = {0};
+    const char *id = run->id;
+    bool loaded = run->model_load_mj > 0;
+    if (loaded || run->quality != PJ_UNAVAILABLE) return loaded;
+    pj_arena_init(&arena, 0);
+    if (pj_store_class_sums(s->store, &id, 1, &arena, &sums, &count, &ignored) == PJ_OK)
+        for (uint32_t i = 0; i < count; i++)
+            loaded |= strcmp(sums[i].name, PJ_SECTION_MODEL_LOAD) == 0 && sums[i].time_ms > 0;
+    pj_arena_fini(&arena);
+    return loaded;
+}
+
+/* The share of runs that loaded the model, which therefore had cold caches; of up to LOOK_AT. */
+static double cold_share(const pj_sides *s, const pj_side *side)
+{
+    uint32_t cold = 0, looked = side->run_count < LOOK_AT ? side->run_count : LOOK_AT;
+    for (uint32_t i = 0; i < looked; i++) cold += has_loaded(s, side->runs[i]);
+    return (double)cold / looked;
 }
 
 /* Mean of a condition over the devices that report it and up to LOOK_AT runs. */
@@ -227,7 +248,7 @@ static void write_caveats(const pj_sides *s, char (*texts)[TEXT_BYTES], pj_json 
     for (uint32_t i = 1; i < s->count; i++) {
         const char *refusal = pj_sides_refusal(&s->sides[0], &s->sides[i]);
         if (refusal) write_caveat(json, "not_comparable", refusal);
-        if (fabs(cold_share(&s->sides[i]) - cold_share(&s->sides[0])) > 0.25)
+        if (fabs(cold_share(s, &s->sides[i]) - cold_share(s, &s->sides[0])) > 0.25)
             write_caveat(json, "warmth_differs",
                          "Runs of one side loaded the model more often: their first tokens read "
                          "weights that were not in the caches yet.");

@@ -73,10 +73,14 @@ static pj_status resolve(void *context, const char *text, char id[PJ_UUID_BYTES]
     pj_serve *serve = context;
     pj_store *store;
     if (pj_run_queue_find(serve->queue, text, id)) return PJ_OK;
+    bool awaited = pj_recovery_awaits(serve->recovery, text); /* first: it is stored, then gone */
     pj_status status = take_store(serve, &store, err);
     if (status != PJ_OK) return status;
     status = pj_store_resolve(store, text, id, err);
     give_store(serve, store);
+    if (status == PJ_E_NOT_FOUND && awaited)
+        return pj_fail(err, PJ_E_AGAIN,
+                       "run %s was interrupted and is being recovered; it can be read soon", text);
     return status;
 }
 

@@ -7,6 +7,7 @@
 #include "net/live_json.h"
 #include "net/relay.h"
 #include "net/service.h"
+#include "profile/recover.h"
 #include "serve/experiments.h"
 #include "serve/idle_meter.h"
 #include "serve/queue.h"
@@ -21,7 +22,8 @@ typedef struct pj_serve {
     pj_run_queue *queue;
     pj_experiments *experiments;
     pj_live_json *live;
-    pj_relay *relay; /* live streams of other machines */
+    pj_recovery *recovery; /* of runs that a former server left; NULL: none */
+    pj_relay *relay;       /* live streams of other machines */
     uint32_t queue_limit;
     pthread_mutex_t mutex; /* guards the pool */
     pthread_cond_t returned;

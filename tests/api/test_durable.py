@@ -64,6 +64,23 @@ class Durable(unittest.TestCase):
         again.stop()
         server.stop()
 
+    def test_an_interrupted_run_is_never_unknown(self):
+        """Its spool is recovered in the background; until then the answer is "soon", not that there is no such run."""
+        server = Server()
+        run = self.ask(server, {**LONG, "profiling_depth": "deep", "batch_size": 32, "ignore_eos": True})
+        self.await_begin(server, run)
+        time.sleep(3)
+        server.process.kill()
+        server.process.wait()
+        again = Server(db=server.db, folder=server.folder)
+        seen = []
+        wait_until(lambda: seen.append(again.get(f"/api/profiling/run/{run}/summary")) or seen[-1].status == 200)
+        self.assertLessEqual({answer.status for answer in seen}, {200, 503})
+        self.assertIn("recovered", seen[0].json().get("detail", "recovered"))
+        self.assertEqual(seen[-1].json()["status"], "interrupted")
+        again.stop()
+        server.stop()
+
     def test_the_queue_survives_a_stop(self):
         server = Server()
         ids = self.fill(server)

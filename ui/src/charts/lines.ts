@@ -1,7 +1,7 @@
 // Overlaid series on shared axes: power and energy per token of the compared runs.
 import { minMax } from '../core/decimate';
 import { lowerBound } from '../core/ring';
-import { ticks } from '../core/stats';
+import { logTicks, ticks } from '../core/stats';
 import { type Arrow, CanvasChart } from './canvas';
 import { polyline } from './polyline';
 import type { Colours } from './theme';
@@ -21,6 +21,8 @@ export interface LinesModel {
   /** Factors and units of the tick labels. */
   xTick: { factor: number; unit: string };
   yTick: { factor: number; unit: string };
+  /** A logarithmic y axis, for positive values. */
+  log?: boolean;
 }
 
 const LEFT = 64;
@@ -33,19 +35,29 @@ export class Lines extends CanvasChart<number> {
   private m: LinesModel | null = null;
   private xs: [number, number] = [0, 1];
   private top = 1;
+  private bottom = 0;
+  /** Whether the y axis is logarithmic, and its ends; for the tests. */
+  get yAxis(): { log: boolean; lo: number; hi: number } {
+    return { log: !!this.m?.log, lo: this.bottom, hi: this.top };
+  }
 
   set(model: LinesModel): void {
     this.m = model;
     let lo = Number.POSITIVE_INFINITY;
     let hi = Number.NEGATIVE_INFINITY;
     this.top = 1e-9;
+    this.bottom = Number.POSITIVE_INFINITY;
     for (const s of model.series) {
       if (s.x.length) {
         lo = Math.min(lo, s.x[0]);
         hi = Math.max(hi, s.x[s.x.length - 1]);
       }
-      for (const v of s.y) if (v > this.top) this.top = v;
+      for (const v of s.y) {
+        if (v > this.top) this.top = v;
+        if (v > 0 && v < this.bottom) this.bottom = v;
+      }
     }
+    if (!model.log || this.bottom > this.top) this.bottom = 0;
     // A single position stands in the middle.
     this.xs = hi > lo ? [lo, hi] : hi === lo && hi > 0 ? [0, 2 * hi] : [0, 1];
     this.invalidate();
@@ -56,7 +68,22 @@ export class Lines extends CanvasChart<number> {
   }
 
   private y(v: number): number {
-    return TOP + (1 - v / (this.top * 1.06)) * (this.height - TOP - BOTTOM);
+    return TOP + (1 - this.share(v)) * (this.height - TOP - BOTTOM);
+  }
+
+  /** Height of a value, 0 to 1 of the axis. */
+  private share(v: number): number {
+    if (!this.bottom) return v / (this.top * 1.06);
+    const lo = this.bottom / 1.2;
+    return Math.log(Math.max(v, lo) / lo) / Math.log((this.top * 1.2) / lo);
+  }
+
+  private yTicks(m: LinesModel, many: number): [number, string][] {
+    if (this.bottom) return logTicks(this.bottom / 1.2, this.top * 1.2).map((v) => [v, m.showY(v)]);
+    return ticks(0, this.top * m.yTick.factor, many).map((t) => [
+      t / m.yTick.factor,
+      `${Number(t.toPrecision(6))} ${m.yTick.unit}`,
+    ]);
   }
 
   protected override paint(g: CanvasRenderingContext2D, c: Colours): void {
@@ -66,10 +93,10 @@ export class Lines extends CanvasChart<number> {
     g.strokeStyle = c.grid;
     g.fillStyle = c.text3;
     g.textAlign = 'right';
-    for (const t of ticks(0, this.top * m.yTick.factor, Math.max(2, bottom / 40))) {
-      const y = Math.round(this.y(t / m.yTick.factor)) + 0.5;
+    for (const [v, label] of this.yTicks(m, Math.max(2, bottom / 40))) {
+      const y = Math.round(this.y(v)) + 0.5;
       line(g, LEFT, y, this.width - RIGHT, y);
-      g.fillText(`${Number(t.toPrecision(6))} ${m.yTick.unit}`, LEFT - 8, Math.max(7, y));
+      g.fillText(label, LEFT - 8, Math.max(7, y));
     }
     g.textAlign = 'center';
     const f = m.xTick.factor;

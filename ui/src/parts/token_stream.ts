@@ -2,6 +2,7 @@
 // long sequence of spans would need a layout of the whole text for every token, which takes a whole core. The
 // DOM is updated directly, not through a component.
 
+import { phaseLabel } from '../charts/theme';
 import { hideTip, showTip } from '../charts/tip';
 import { time } from '../core/format';
 import { amountOf, text } from '../core/quantity';
@@ -201,7 +202,8 @@ export class TokenStream {
       {
         title: `Token ${t.position}: ${JSON.stringify(t.text)}`,
         rows: [
-          ['Phase', t.phase],
+          ['Phase', phaseLabel(t.phase)],
+          ...(t.sequence > 0 ? [['Sequence', String(t.sequence)] as [string, string]] : []),
           ['Energy', `${text(t.energy)}${t.energy.source === 'modelled' ? ' (modelled)' : ''}`],
           ['Power', text(t.power)],
           ['Duration', time(t.duration)],

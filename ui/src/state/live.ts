@@ -9,7 +9,7 @@ import type { EnergySource, RunSummary, Sensors, Warning } from '../api/types';
 import { PHASES } from '../charts/theme';
 import { nextFrame } from '../core/frame';
 import { absent, isKnown, type Quantity, quantity, weaker } from '../core/quantity';
-import { Ring } from '../core/ring';
+import { lowerBound, Ring } from '../core/ring';
 
 /** t, phase, cpu, gpu, ane, dram, total. 300,000 rows are five minutes at 1 kHz. */
 export const COLUMNS = 7;
@@ -43,6 +43,8 @@ export interface LiveGrid {
   components: string[];
   values: Float32Array;
   token: number;
+  /** Set where the values are one sequence's share of a step that a batch shares. */
+  sequence?: number;
   /** The source that the server reported for exactly these values. */
   what: GridUnit;
 }
@@ -97,8 +99,13 @@ export interface Ended {
   error: string | null;
   stored: boolean;
 }
-/** The run that ended last. */
-export const previous = signal<Ended | null>(null);
+/** The run that ended last and those before it that were stopped or failed, newest first. */
+export const ended = signal<Ended[]>([]);
+const KEPT_ENDED = 4;
+/** Runs whose begin this page knows: what still comes from one that is not the current run is late. */
+let begun: string[] = [];
+const KEPT_BEGUN = 64;
+export const hasBegun = (id: string): boolean => begun.includes(id);
 /** The page's clock at time 0 of the run. */
 let zero = Number.NaN;
 
@@ -112,6 +119,8 @@ export const spans = signal<{ phase: string; start: number; end: number }[]>([])
 export const samples = new Ring(KEPT_SAMPLES, COLUMNS);
 export const samplesVersion = signal(0);
 export let tokens: LiveToken[] = [];
+/** The same tokens by sequence; a run without a batch has one. */
+export let lanes: LiveToken[][] = [];
 export const tokensVersion = signal(0);
 export const totals = {
   energy: absent('mJ') as Quantity<'mJ'>,
@@ -169,6 +178,9 @@ function begin(id: string, m: Record<string, unknown>, state: LiveRun['state']):
   const same = run.value?.id === id;
   if (same && run.value?.state === state) return;
   if (!same) {
+    const last = run.value;
+    if (last && last.state !== 'ended') void missedEnd(last);
+    begun = [id, ...begun].slice(0, KEPT_BEGUN);
     // Warnings that precede the run's start (such as no power) belong to it.
     const early = warnings.peek().filter((w) => w.run === id);
     const unpowered = early.some((w) => w.code === 'power_unavailable');
@@ -193,6 +205,7 @@ function begin(id: string, m: Record<string, unknown>, state: LiveRun['state']):
 export function reset(): void {
   samples.clear();
   tokens = [];
+  lanes = [];
   Object.assign(totals, { energy: absent('mJ'), known: 0, time: 0, decode: 0, decodeTime: 0 });
   batch(() => {
     summary.value = null;
@@ -201,6 +214,7 @@ export function reset(): void {
     grid.value = null;
     source.value = null;
     lost.value = 0;
+    settled.value = false;
     here = now.value = { phase: 'idle', section: '', token: -1, layer: -1, t: 0 };
     samplesVersion.value++;
     tokensVersion.value++;
@@ -244,17 +258,27 @@ function token(m: Record<string, unknown>): void {
     energy: quantity('mJ', num(m.energy_mj), sourceOf(m)),
     power: quantity('mW', num(m.power_mw), sourceOf(m)),
   };
-  const last = tokens[tokens.length - 1];
-  if (last && t.sequence === last.sequence && t.position <= last.position) return;
+  const lane = laneOf(t.sequence);
+  const last = lane[lane.length - 1];
+  if (last && t.position <= last.position) return;
+  // The sequences of a batch share the steps, which count once.
+  const before = tokens[tokens.length - 1];
+  const step = !before || before.position !== t.position || before.phase !== t.phase;
   tokens.push(t);
+  lane.push(t);
   addUp(t.energy);
-  totals.time += t.duration ?? 0;
+  if (step) totals.time += t.duration ?? 0;
   if (t.phase === 'decode') {
     totals.decode++;
-    totals.decodeTime += t.duration ?? 0;
+    if (step) totals.decodeTime += t.duration ?? 0;
   }
   dirtyTokens = true;
   here = { ...here, token: t.position, t: num(m.t_ms) ?? here.t };
+}
+
+function laneOf(sequence: number): LiveToken[] {
+  while (lanes.length <= sequence) lanes.push([]);
+  return lanes[sequence];
 }
 
 /** The source of a message's energies; without one they are not shown. */
@@ -307,10 +331,13 @@ function end(m: Record<string, unknown>, status: string): void {
   const stored = m.summary !== null && m.summary !== undefined;
   if (!r || r.id !== m.run_id) {
     // A run that was cancelled or failed before it began.
-    queue.value = queue.value.filter((q) => q.id !== m.run_id);
+    const id = str(m.run_id);
+    const prompt = queue.value.find((q) => q.id === id)?.prompt ?? '';
+    queue.value = queue.value.filter((q) => q.id !== id);
+    if (status === 'failed') noteEnd({ id, prompt, status, error: str(m.error) || null, stored });
     return;
   }
-  previous.value = { id: r.id, prompt: r.prompt, status, error: str(m.error) || null, stored };
+  noteEnd({ ...r, status, error: str(m.error) || null, stored });
   if (stopping.value === r.id) stopping.value = null;
   batch(() => {
     summary.value = (m.summary as RunSummary | undefined) ?? null;
@@ -321,11 +348,57 @@ function end(m: Record<string, unknown>, status: string): void {
   void atEnd(r.id);
 }
 
-/** Replaces what was lost on the live stream, then shows the last token's final heatmap. */
+function noteEnd({ id, prompt, status, error, stored }: Ended): void {
+  const before = ended.value.filter((x) => x.id !== id && x.status !== 'completed');
+  ended.value = [{ id, prompt, status, error, stored }, ...before].slice(0, KEPT_ENDED);
+}
+
+/** A run of a queue that begins so soon after is not disturbed by requests for the one before. */
+const SETTLE_MS = 150;
+
+/** What was provisional or lost on the live stream is replaced by what is stored. */
 async function atEnd(id: string): Promise<void> {
+  await new Promise((done) => setTimeout(done, SETTLE_MS));
+  if (run.peek()?.id !== id || !summary.peek()) return;
   const made = num(summary.peek()?.output_tokens) ?? tokens.length;
-  if (made > tokens.length) await refetch(id);
+  await Promise.all([refetch(id, made), storedPower(id)]);
   await finalGrid(id, made - 1);
+}
+
+/** More samples than these stay as they came: the stored ones would be thinned. */
+const STORED_SAMPLES = 20_000;
+/** The power shown is that of the stored run. */
+export const settled = signal(false);
+
+async function storedPower(id: string): Promise<void> {
+  try {
+    const p = await api.power(id, { points: STORED_SAMPLES });
+    if (run.value?.id !== id || p.bucket_samples > 1) return;
+    const rails = [
+      p.cpu_power_mw,
+      p.gpu_power_mw,
+      p.ane_power_mw,
+      p.dram_power_mw,
+      p.total_power_mw,
+    ];
+    const t = samples.view(0);
+    const last = p.t_ms[p.t_ms.length - 1] ?? Number.POSITIVE_INFINITY;
+    const after: number[][] = [];
+    for (let i = lowerBound(t, last); i < t.length; i++)
+      if (t[i] > last) after.push(samples.columns.map((_, k) => samples.view(k)[i]));
+    if (p.t_ms.length) samples.clear();
+    p.t_ms.forEach((at, i) => {
+      samples.push([at, p.phase[i], ...rails.map((r) => r?.[i] ?? Number.NaN)]);
+    });
+    for (const late of after) samples.push(late);
+    batch(() => {
+      spans.value = p.phases.map((x) => ({ phase: x.phase, start: x.start_ms, end: x.end_ms }));
+      settled.value = true;
+      samplesVersion.value++;
+    });
+  } catch {
+    // The live data stays on screen.
+  }
 }
 
 /** The final heatmap of the last token: live heatmaps come at most 20 times per second, and before all sensor
@@ -339,27 +412,43 @@ async function finalGrid(id: string, token: number): Promise<void> {
     if (run.value?.id !== id || run.value.state !== 'ended' || !h.layers.length) return;
     const what = gridUnit({ ...h });
     const values = Float32Array.from(h.values.flat(), (v) => v ?? Number.NaN);
-    if (what)
-      grid.value = { layers: h.layers.length, components: h.components, values, token, what };
+    if (!what) return;
+    const last = tokens[tokens.length - 1];
+    const sequence = lanes.length > 1 ? last.sequence : undefined;
+    const at = sequence === undefined ? token : last.position;
+    const [layers, components] = [h.layers.length, h.components];
+    grid.value = { layers, components, values, token: at, sequence, what };
   } catch {
     // The live data stays on screen.
   }
 }
 
-/** Tokens lost on the live stream are taken from the stored run. */
-async function refetch(id: string): Promise<void> {
+/** The energies of the stored tokens; if some were lost on the live stream, also those: the last ones, if there are
+ * very many. */
+async function refetch(id: string, made: number): Promise<void> {
+  if (made > KEPT_TOKENS && tokens.length >= made) return;
   try {
-    const { tokens: rows, energy_source: source } = await api.tokens(id, { limit: KEPT_TOKENS });
+    const { tokens: rows, energy_source: source } = await api.tokens(id, {
+      offset: Math.max(0, made - KEPT_TOKENS),
+      limit: KEPT_TOKENS,
+    });
     if (run.value?.id !== id) return;
-    tokens = rows.map((r) => ({
-      position: r.position,
-      sequence: r.sequence,
-      text: r.text ?? '',
-      phase: r.phase,
-      duration: r.duration_ms,
-      energy: quantity('mJ', r.energy_mj, source),
-      power: quantity('mW', r.power_snapshot_mw, source),
-    }));
+    const had = new Map(tokens.map((t) => [`${t.sequence} ${t.position}`, t]));
+    const stored = rows.map((r): LiveToken => {
+      const t = had.get(`${r.sequence} ${r.position}`);
+      return Object.assign(t ?? { phase: r.phase, duration: r.duration_ms }, {
+        position: r.position,
+        sequence: r.sequence,
+        text: r.text ?? t?.text ?? '',
+        energy: quantity('mJ', r.energy_mj, source),
+        power: quantity('mW', r.power_snapshot_mw, source),
+      });
+    });
+    if (tokens.length < made) {
+      tokens = stored;
+      lanes = [];
+      for (const t of tokens) laneOf(t.sequence).push(t);
+    }
     tokensVersion.value++;
   } catch {
     // The live data stays on screen.
@@ -382,9 +471,38 @@ export const experiment = signal<ExperimentNews | null>(null);
 /** Counts finished runs; lists of stored runs reload when it changes. */
 export const finished = signal(0);
 
+/** Messages about the inside of a run. */
+const INSIDE = new Set([
+  'run_model',
+  'power_sample',
+  'section_start',
+  'section_end',
+  'layer_running',
+  'load_progress',
+  'token_complete',
+  'component_metrics',
+  'heatmap_layout',
+]);
+
+/** A slow reader loses messages, among them the begin of a run: then its first message begins it here. */
+function adopt(id: string, m: Record<string, unknown>): void {
+  begin(id, { t_ms: m.t_ms }, 'running');
+  void (async () => {
+    const s = await api.summary(id).catch(() => null);
+    const r = run.value;
+    if (!s || r?.id !== id) return;
+    const [model, prompt] = [r.model || (s.model_name ?? ''), r.prompt || (s.prompt ?? '')];
+    run.value = { ...r, model, prompt, depth: r.depth || s.profiling_depth };
+  })();
+}
+
 function message(m: Record<string, unknown> & { type: string }): void {
   const id = str(m.run_id);
   const t = num(m.t_ms) ?? here.t;
+  if (id && id !== run.value?.id && INSIDE.has(m.type)) {
+    if (hasBegun(id)) return;
+    adopt(id, m);
+  }
   if (run.value?.id === id && num(m.t_ms) !== null) {
     // Clock synchronisation: the message with the smallest delay determines the offset.
     const at = performance.now() - t;
@@ -395,7 +513,7 @@ function message(m: Record<string, unknown> & { type: string }): void {
       const r = m.running as Record<string, unknown> | null | undefined;
       // The server replays what it still has of the current run; messages already received are skipped.
       if (r && typeof r === 'object' && str(r.run_id)) begin(str(r.run_id), r, 'running');
-      else if (run.value && run.value.state !== 'ended') missedEnd(run.value.id);
+      else if (run.value && run.value.state !== 'ended') void missedEnd(run.value);
       break;
     }
     case 'run_queued':
@@ -521,14 +639,15 @@ function binary(buffer: ArrayBuffer): void {
   mark();
 }
 
-/** The run ended while the connection was down. */
-async function missedEnd(id: string): Promise<void> {
-  try {
-    const s = await api.summary(id);
-    end({ run_id: id, summary: s }, s.status);
-  } catch {
-    const r = run.value;
-    if (r?.id === id) run.value = { ...r, state: 'ended', status: 'interrupted' };
+/** The run ended while the connection was down, or this page fell too far behind to be told. */
+async function missedEnd(r: LiveRun): Promise<void> {
+  const s = await api.summary(r.id).catch(() => null);
+  if (run.value?.id === r.id) {
+    if (s) end({ run_id: r.id, summary: s, error: s.failure }, s.status);
+    else run.value = { ...r, state: 'ended', status: 'interrupted' };
+  } else if (s) {
+    noteEnd({ ...r, status: s.status, error: s.failure ?? null, stored: true });
+    finished.value++;
   }
 }
 

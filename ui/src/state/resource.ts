@@ -2,6 +2,7 @@
 // screen until the new data arrives, so that panels do not flicker.
 import { type Signal, signal } from '@preact/signals';
 import { useLayoutEffect, useMemo } from 'preact/hooks';
+import { ApiError } from '../api/client';
 import type { PanelState } from '../charts/panel';
 import { READY } from '../charts/panel';
 
@@ -10,6 +11,8 @@ export interface Loaded<T> {
   error: string | null;
   loading: boolean;
   key: string;
+  /** The server has it, but not yet: asking again helps. */
+  soon?: boolean;
 }
 
 export function useResource<T>(
@@ -39,7 +42,7 @@ export function useResource<T>(
       ...cell.value,
       data: keep === 'keep' ? cell.value.data : null,
       loading: true,
-      error: null,
+      error: cell.value.soon ? cell.value.error : null,
     };
     fetcher(abort.signal).then(
       (data) => {
@@ -48,7 +51,8 @@ export function useResource<T>(
       (e: unknown) => {
         if (abort.signal.aborted) return;
         const error = e instanceof Error ? e.message : String(e);
-        cell.value = { data: null, error, loading: false, key };
+        const soon = e instanceof ApiError && e.status === 503;
+        cell.value = { data: null, error, loading: false, key, soon };
       },
     );
     return () => abort.abort();

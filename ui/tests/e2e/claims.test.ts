@@ -175,8 +175,10 @@ scenarios('every claim of an analysis holds', () => {
       try {
         await openAt(at(cold.url, { view: 'live' }));
         await page.getByText('Connected').waitFor();
-        const ask = { prompt: 'Cold', profiling_depth: 'module', max_length: 12 };
-        const { run_id } = await generate(cold.url, ask);
+        // The demo model loads within one batch of readings.
+        const model_name = 'synthetic:smollm2-135m,layers=4';
+        const ask = { model_name, prompt_ids: [1, 2, 3], max_length: 12 };
+        const { run_id } = await generate(cold.url, { ...ask, profiling_depth: 'module' });
         await nowSays(/completed/i);
         const [file] = await Promise.all([
           page.waitForEvent('download'),

@@ -86,6 +86,33 @@ scenarios('Compare', () => {
     await expect.poll(() => query().get('ids')).toBe(ids.split(',').reverse().join(','));
   });
 
+  test('tokens that the machine disturbed do not flatten the others: the axis becomes logarithmic', async () => {
+    const ids = runs.slice(0, 2).join();
+    const axis = () =>
+      page.evaluate(() => (window.__test!.overlayTokens as { yAxis: { log: boolean } }).yAxis.log);
+    await visit({ view: 'history' });
+    let planted = 1;
+    await page.route('**/tokens*', async (r) => {
+      const answer = await r.fetch();
+      const body = (await answer.json()) as { tokens: { energy_mj: number }[] };
+      for (const t of body.tokens) t.energy_mj = 100;
+      body.tokens[9].energy_mj *= planted;
+      await r.fulfill({ response: answer, json: body });
+    });
+    for (const [factor, log] of [
+      [2, false],
+      [90, true],
+    ] as const) {
+      planted = factor;
+      await page.goto(at(target.url, { view: 'compare', ids }));
+      await panel('Energy by token')
+        .getByText(/by position/)
+        .waitFor();
+      await expect.poll(axis).toBe(log);
+      expect((await panel('Energy by token').innerText()).includes('logarithmic')).toBe(log);
+    }
+  });
+
   test('on a phone each table of the comparison is as wide as the screen', async () => {
     await visit({ view: 'compare', ids: `${runs[0]},${runs[1]}` }, { width: 390, height: 844 });
     for (const title of ['Settings that differ', 'From A to B', 'Metrics', 'Differences']) {

@@ -387,6 +387,7 @@ describe.skipIf(why)('the page says what is so', () => {
             prompt: 'Long',
             max_length: 400,
             batch_size: 160,
+            ignore_eos: true,
             profiling_depth: 'deep',
             wait: false,
           }),
@@ -424,6 +425,14 @@ describe.skipIf(why)('the page says what is so', () => {
     await page.getByText(/there is no run/).waitFor();
     expect(await page.getByText(/there is no run/).count()).toBe(1);
     expect(await page.getByText('Loading…').count()).toBe(0);
+    // It is asked for once, not once for each panel.
+    const asked: string[] = [];
+    page.on('request', (r) => {
+      if (r.url().includes('/run/01980000')) asked.push(r.url());
+    });
+    await page.reload();
+    await page.getByText(/there is no run/).waitFor();
+    expect(asked.map((url) => new URL(url).pathname.split('/').pop())).toEqual(['summary']);
     await page.getByRole('link', { name: 'All runs' }).click();
     await page.locator('.runs tbody tr').first().waitFor();
   });

@@ -177,6 +177,24 @@ describe.skipIf(why)('experiments', () => {
     await head.getByText('cancelled', { exact: true }).waitFor({ timeout: 45_000 });
   });
 
+  test('what has not run yet is not called unavailable', async () => {
+    const ask = (path: string, body: object) =>
+      fetch(`${target.url}api/profiling/${path}`, { method: 'POST', body: JSON.stringify(body) });
+    // It waits for single runs.
+    const long = { prompt: 'First', max_length: 400, batch_size: 64, ignore_eos: true };
+    const first = await ask('generate', { ...long, profiling_depth: 'deep', wait: false });
+    const { run_id } = (await first.json()) as { run_id: string };
+    await ask('experiments', { name: 'later', batches: [1, 2], outputs: [8], repeat: 2 });
+    await visit({ experiment: 'later' });
+    const cells = panel('Cells').locator('tbody');
+    await cells.getByText('not yet').first().waitFor();
+    expect(await cells.innerText()).not.toContain('unavailable');
+    await ask('experiments/later/cancel', {});
+    await page.getByText('No run has ended.').waitFor();
+    await cells.getByText('no run').first().waitFor();
+    await ask(`run/${run_id}/cancel`, {});
+  });
+
   test('a name without a plan leads to its runs', async () => {
     await visit({ experiment: 'nothing of that name' }, { expected: /404/ });
     await page

@@ -18,7 +18,7 @@ import {
   urlHas,
   visit,
 } from './stage.ts';
-import { FIXTURE } from './target.ts';
+import { FIXTURE, generate } from './target.ts';
 
 scenarios('Live', () => {
   test('before any run the page says which sources will be read', async () => {
@@ -98,6 +98,31 @@ scenarios('Live', () => {
       .poll(() => page.locator('.sr-only[role=status]').last().innerText())
       .toMatch(/Token \d+.*Energy/);
   });
+
+  test.skipIf(FIXTURE)(
+    'of a batch the text of one sequence is shown, which can be chosen',
+    async () => {
+      await visit({ view: 'live' });
+      await page.getByText('Connected').waitFor();
+      const body = { prompt: 'Once upon a time', max_length: 24, batch_size: 5, ignore_eos: true };
+      const { run_id } = await generate(target.url, body);
+      await page.locator(`.now a[href*="${run_id}"]`).waitFor();
+      const figure = (name: string) =>
+        page.locator('.now .figure', { hasText: name }).locator('dd').first().innerText();
+      expect(await figure('Tokens')).toBe('120');
+      const count = () =>
+        page.evaluate(() => (window.__test!.tokenStream as { count: number }).count);
+      await expect.poll(count).toBe(24);
+      await panel('Layers and components')
+        .getByText(/sequence \d, its share/)
+        .waitFor();
+      await panel('Tokens').getByLabel('Sequence').selectOption({ label: 'Sequence 3' });
+      await urlHas('sequence', '3');
+      await expect.poll(count).toBe(24);
+      await page.locator('.tok').nth(2).hover();
+      await expect.poll(() => page.locator('.tip').innerText()).toMatch(/Sequence\s+3/);
+    },
+  );
 
   test('runs are queued; queued and running ones can be stopped, and are stored', async () => {
     await visit({ view: 'live' });

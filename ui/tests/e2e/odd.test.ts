@@ -183,13 +183,14 @@ describe.skipIf(why)('the dashboard on odd data', () => {
   test('a thousand tokens in the stream stay within their lines', async () => {
     await visit({ view: 'live' });
     await page.getByText('Connected').waitFor();
-    void server.fixture.live.flood(2, 2000, 80, 12);
+    const flood = server.fixture.live.flood(2, 2000, 80, 12);
     await chartHas(page, 'liveHeatmap', 'shape');
     await chartHas(page, 'tokenStream', 'count');
     const heights = await page
       .locator('.tok-line')
       .evaluateAll((l) => [...new Set(l.map((e) => (e as HTMLElement).offsetHeight))]);
     expect(heights).toEqual([24]);
+    await flood; // its run ends before the next test
   });
 
   test('a run that failed says why, and leads to what is kept of it', async () => {
@@ -197,15 +198,19 @@ describe.skipIf(why)('the dashboard on odd data', () => {
     await page.getByText('Connected').waitFor();
     const run = { run_id: id(3), t_ms: 0 };
     server.fixture.say({ ...run, type: 'run_started', model_name: 'demo', prompt: 'Doomed' });
+    const text = 'the weights end early';
+    server.fixture.say({ ...run, type: 'warning', code: 'run_failed', text });
     server.fixture.say({
       ...run,
       type: 'run_failed',
-      error: 'the weights end early',
+      error: text,
       stored: true,
     });
     const now = page.getByRole('region', { name: 'What is running' });
     await now.getByText('failed').waitFor();
     await now.getByText('the weights end early').waitFor();
+    expect(await page.getByText('the weights end early').count()).toBe(1);
+    await page.locator('.live-main').getByText('ended before its first token').first().waitFor();
     await now.getByRole('link', { name: /Open in Analysis/ }).click();
     await expect.poll(() => new URL(page.url()).searchParams.get('run')).toBe(id(3));
   });

@@ -53,6 +53,7 @@ export const occupy = async (): Promise<void> => {
     prompt: 'A long story',
     max_length: FIXTURE ? 900 : 480,
     batch_size: FIXTURE ? 1 : 160,
+    ignore_eos: true, // else the story of the demo model ends after a hundred tokens, some seconds
   };
   busy = await Promise.all(
     Array.from({ length: FIXTURE ? 2 : 12 }, async () => {
@@ -61,6 +62,7 @@ export const occupy = async (): Promise<void> => {
         headers: { 'Content-Type': 'application/json' },
         body: JSON.stringify({ ...body, profiling_depth: 'deep', wait: false }),
       });
+      if (!r.ok) throw new Error(`generate answered ${r.status}: ${await r.text()}`);
       return ((await r.json()) as { run_id: string }).run_id;
     }),
   );

@@ -192,7 +192,7 @@ scenarios('the structure of a run', () => {
     const decode = rails.getByRole('row', { name: /^Decode/ });
     expect(await decode.innerText()).toMatch(/J\s+[\d.]+ %/);
     expect(await decode.locator('rect').first().getAttribute('width')).toMatch(/[1-9]/);
-    expect(await rails.innerText()).toMatch(/Peaks: cpu [\d.]+ W at [\d.]+ m?s/);
+    await expect.poll(() => rails.innerText()).toMatch(/Peaks: cpu [\d.]+ W at [\d.]+ m?s/);
   });
 
   test('a bar of the waterfall and a bar of the histogram choose a token', async () => {

@@ -7,13 +7,14 @@ vi.stubGlobal('requestAnimationFrame', (f: (t: number) => void) => {
 });
 const live = await import('../../src/state/live.ts');
 const { api } = await import('../../src/api/client.ts');
-const { mostOf } = await import('../../src/views/live/now.tsx');
+const { mostOf, stateNow } = await import('../../src/views/live/now.tsx');
 const say = (type: string, more: object = {}): void =>
   live.feed.message({ type, run_id: 'r1', t_ms: 0, ...more });
 
 beforeEach(() => {
   live.run.value = null;
   live.queue.value = [];
+  live.ended.value = [];
   live.reset();
 });
 
@@ -235,4 +236,117 @@ test('the running layer is shown until the section is over', () => {
   expect(live.now.value).toMatchObject({ section: 'layers', token: 4, layer: 1, t: 6 });
   say('section_start', { t_ms: 9, phase: 'decode', section_name: 'sampling' });
   expect(live.now.value).toMatchObject({ section: 'sampling', layer: -1 });
+});
+
+const summaries = (of: Record<string, object>) =>
+  vi.spyOn(api, 'summary').mockImplementation(async (id) => {
+    if (!of[id]) throw new Error('unknown');
+    return { id, model_name: 'demo', prompt: `prompt of ${id}`, ...of[id] } as never;
+  });
+
+test('a run whose begin a slow page was not told begins with its first message', async () => {
+  const asked = summaries({ a: { status: 'cancelled' }, b: { status: 'running' } });
+  live.feed.message({ type: 'run_started', run_id: 'a', t_ms: 0, prompt: 'first' });
+  live.feed.message({ type: 'token_complete', run_id: 'a', t_ms: 1, position: 7, text: 'x' });
+  const inside = { t_ms: 5, position: 3, phase: 'decode', text: 'y' };
+  live.feed.message({ type: 'token_complete', run_id: 'b', ...inside });
+  expect(live.run.value).toMatchObject({ id: 'b', state: 'running' });
+  expect(live.tokens.map((t) => t.text)).toEqual(['y']);
+  await vi.waitFor(() => expect(live.run.value?.prompt).toBe('prompt of b'));
+  // Its predecessor's end was lost too.
+  await vi.waitFor(() =>
+    expect(live.ended.value).toMatchObject([{ id: 'a', status: 'cancelled', stored: true }]),
+  );
+  // What still comes of that one is late.
+  live.feed.message({ type: 'token_complete', run_id: 'a', t_ms: 9, position: 8, text: 'z' });
+  expect(live.run.value?.id).toBe('b');
+  expect(live.tokens.length).toBe(1);
+  asked.mockRestore();
+});
+
+test('a run of which only the description was lost is not loading for ever', () => {
+  live.link.value = 'open';
+  live.feed.message({ type: 'run_started', run_id: 'c', t_ms: 0 });
+  expect(stateNow()).toBe('loading');
+  live.feed.message({
+    type: 'section_start',
+    run_id: 'c',
+    t_ms: 3,
+    phase: 'decode',
+    section_name: 'layers',
+  });
+  expect(stateNow()).toBe('running');
+});
+
+test('the sequences of a batch share the time of a step, and are not doubled by a reconnect', () => {
+  start();
+  const step = (position: number) => {
+    for (const sequence of [0, 1, 2]) token(position, { sequence });
+  };
+  step(0);
+  step(1);
+  step(2);
+  expect(live.tokens.length).toBe(9);
+  expect(live.totals).toMatchObject({ decode: 6, decodeTime: 20, time: 30, known: 9 });
+  step(1);
+  step(2);
+  expect(live.tokens.length).toBe(9);
+  expect(live.lanes.map((l) => l.map((t) => t.position))).toEqual([
+    [0, 1, 2],
+    [0, 1, 2],
+    [0, 1, 2],
+  ]);
+});
+
+test('what was stopped or failed stays in sight while later runs complete', () => {
+  const run = (run_id: string, type: string, status: string, error?: string) => {
+    live.feed.message({ type: 'run_started', run_id, t_ms: 0, prompt: run_id });
+    live.feed.message({ type, run_id, t_ms: 1, status, error, summary: { id: run_id } });
+  };
+  run('p', 'inference_complete', 'cancelled');
+  run('q', 'inference_complete', 'completed');
+  run('r', 'inference_complete', 'completed');
+  expect(live.ended.value.map((e) => `${e.id} ${e.status}`)).toEqual([
+    'r completed',
+    'p cancelled',
+  ]);
+  // One that failed while it waited, too.
+  live.feed.message({ type: 'run_queued', run_id: 's', t_ms: null, position: 1 });
+  live.feed.message({ type: 'run_failed', run_id: 's', t_ms: null, error: 'the weights are gone' });
+  expect(live.queue.value).toEqual([]);
+  expect(live.ended.value[0]).toMatchObject({ id: 's', error: 'the weights are gone' });
+});
+
+test('at its end the figures of a run become those that are stored', async () => {
+  const of = { phase: 'decode', duration_ms: 10, power_snapshot_mw: 40_000 };
+  const tokens = vi.spyOn(api, 'tokens').mockResolvedValue({
+    tokens: [0, 1].map((position) => ({ ...of, position, sequence: 0, text: null, energy_mj: 77 })),
+    energy_source: 'modelled',
+  } as never);
+  const power = vi.spyOn(api, 'power').mockResolvedValue({
+    bucket_samples: 1,
+    t_ms: [1, 2],
+    phase: [3, 3],
+    cpu_power_mw: [40, 50],
+    total_power_mw: [41, 51],
+    phases: [{ phase: 'decode', start_ms: 0, end_ms: 2 }],
+  } as never);
+  start();
+  token(0);
+  token(1);
+  const flat = { phase: 'idle', cpu_power_mw: 10, total_power_mw: 10, energy_source: 'modelled' };
+  for (const t_ms of [1, 2, 3]) say('power_sample', { ...flat, t_ms });
+  const summary = { id: 'r1', output_tokens: 2, energy_source: 'modelled' };
+  say('inference_complete', { status: 'completed', summary });
+  await vi.waitFor(() => expect(live.settled.value).toBe(true));
+  expect(Array.from(live.samples.view(0))).toEqual([1, 2, 3]);
+  expect(Array.from(live.samples.view(2))).toEqual([40, 50, 10]);
+  expect(live.samples.view(3)[0]).toBeNaN();
+  expect(live.spans.value).toEqual([{ phase: 'decode', start: 0, end: 2 }]);
+  expect(live.tokens.map((t) => [t.text, t.energy])).toEqual([
+    ['a', expect.objectContaining({ value: 77, source: 'modelled' })],
+    ['a', expect.objectContaining({ value: 77, source: 'modelled' })],
+  ]);
+  tokens.mockRestore();
+  power.mockRestore();
 });

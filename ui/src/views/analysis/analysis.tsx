@@ -2,6 +2,7 @@
 import { signal, useComputed } from '@preact/signals';
 import { useEffect, useMemo } from 'preact/hooks';
 import { api } from '../../api/client';
+import { isStored } from '../../api/early';
 import { follow } from '../../app';
 import { Trouble } from '../../charts/panel';
 import { programs } from '../../charts/theme';
@@ -142,9 +143,8 @@ function Analysis({ id }: { id: string }) {
     programs.value = !!summary && isProgram(summary);
   }, [summary]);
   const { error } = data.summary.value;
-  const status = data.summary.value.data?.status;
   if (error !== null) return <Missing data={data} error={error} />;
-  if (status === 'queued' || status === 'running') return <Unfinished id={id} status={status} />;
+  if (summary && !isStored(summary)) return <Unfinished id={id} status={summary.status} />;
   return (
     <div class="stack analysis">
       <RunHead data={data} />
@@ -167,8 +167,16 @@ function Workspace({ data, full }: { data: Data; full: Range }) {
   );
 }
 
-/** One message for a missing run, instead of one in each panel. */
+const SOON_MS = 1500;
+
+/** One message for a missing run, instead of one in each panel. A run that is being recovered comes by itself. */
 function Missing({ data, error }: { data: Data; error: string }) {
+  const { soon, loading } = data.summary.value;
+  useEffect(() => {
+    if (!soon || loading) return;
+    const timer = setTimeout(data.summary.retry, SOON_MS);
+    return () => clearTimeout(timer);
+  }, [soon, loading]);
   return (
     <div class="stack analysis">
       <h1>Analysis</h1>

@@ -5,6 +5,7 @@ import { useEffect } from 'preact/hooks';
 import { chartPoints } from '../../api/address';
 import { type Cube, decodeCube } from '../../api/binary';
 import { api } from '../../api/client';
+import { isStored } from '../../api/early';
 import type { PowerSeries } from '../../api/types';
 import { nextFrame } from '../../core/frame';
 import { type Loaded, useResource } from '../../state/resource';
@@ -21,24 +22,23 @@ export const CUBE_CELLS = 16_000_000;
 export function useRun(id: string) {
   const r = rates.value;
   const summary = useResource(`summary ${id} ${JSON.stringify(r)}`, (s) => api.summary(id, s, r));
-  const pipeline = useResource(`pipeline ${id}`, (s) => api.pipeline(id, { limit: 1 }, s), 'drop');
+  const head = summary.value.data;
+  const of = head && isStored(head) ? id : null;
+  const part = (name: string) => (of ? `${name} ${of}` : null);
+  const pipeline = useResource(part('pipeline'), (s) => api.pipeline(id, { limit: 1 }, s), 'drop');
   const power = useResource(
-    `power ${id}`,
+    part('power'),
     (s) => api.power(id, { points: chartPoints() }, s),
     'drop',
   );
   const tokens = useResource(
-    `tokens ${id}`,
+    part('tokens'),
     async (s) => (await api.allTokens(id, s)).tokens,
     'drop',
   );
   /** The data for the first screen has been loaded; everything else is requested afterwards. */
   const calm = useComputed(
-    () =>
-      !summary.value.loading &&
-      !pipeline.value.loading &&
-      !power.value.loading &&
-      !tokens.value.loading,
+    () => !summary.value.loading && isSettled(pipeline) && isSettled(power) && isSettled(tokens),
   );
   const rows = useComputed((): RunRows | null => {
     const [s, p, t] = [summary.value.data, pipeline.value.data, tokens.value.data];
@@ -81,6 +81,9 @@ export const scopeOf = (s: Scope): Scope => ({
   layer: s.layer,
   component: s.component,
 });
+
+const isSettled = <T>({ value }: Resource<T>): boolean =>
+  value.data !== null || value.error !== null;
 
 export type RunData = ReturnType<typeof useRun>;
 

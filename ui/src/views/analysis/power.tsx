@@ -35,13 +35,20 @@ export function baseline(p: PowerSeries, r: Rail, totalRails?: string[] | null):
   return rails.reduce((a, x) => a + (x.baseline_mw ?? 0), 0);
 }
 
-/** Peak of the total, with its time; none if the readings missed so much that the run's mean lies above them. */
-export function peak(p: PowerSeries, mean: number | null): { t: number; mw: number } | null {
+/** Peak of a rail, with its time; none if the readings missed so much that the run's mean lies above them. */
+export function peakOf(
+  t: number[],
+  values: (number | null)[] | null | undefined,
+  mean: number | null,
+): { t: number; mw: number } | null {
   let best: { t: number; mw: number } | null = null;
-  for (const [i, v] of (p.total_power_mw ?? []).entries())
-    if (v !== null && (!best || v > best.mw)) best = { t: p.t_ms[i], mw: v };
-  return best && mean !== null && mean > best.mw ? null : best;
+  for (const [i, v] of (values ?? []).entries())
+    if (v !== null && (!best || v > best.mw)) best = { t: t[i], mw: v };
+  return best && mean !== null && mean > 1.001 * best.mw ? null : best;
 }
+
+export const peak = (p: PowerSeries, mean: number | null): { t: number; mw: number } | null =>
+  peakOf(p.t_ms, p.total_power_mw, mean);
 
 export function describePower(p: PowerSeries, mean: number | null): string {
   const top = peak(p, mean);

@@ -8,6 +8,7 @@ import { stateOf, useResource } from '../../state/resource';
 import { select, selection } from '../../state/selection';
 import { dark, unit } from '../../state/settings';
 import type { RunData } from './data';
+import { peakOf } from './power';
 
 /** Rails of a class share its colour; unknown ones are grey. */
 function colourOf(rail: string): string {
@@ -33,12 +34,16 @@ export function RailsPane({ data }: { data: RunData }) {
   };
   const total = (phase: string) => rails.reduce((a, r) => a + Math.max(0, value(phase, r) ?? 0), 0);
   const most = Math.max(1e-12, ...phases.map(total));
-  const peaks = (power_.value.data?.rails ?? []).flatMap((r) => {
-    let best: { t: number; mw: number } | null = null;
-    (r.power_mw ?? []).forEach((v, i) => {
-      if (v !== null && (!best || v > best.mw)) best = { t: power_.value.data!.t_ms[i], mw: v };
-    });
-    return best ? [{ rail: r.name, source: r.source, ...(best as { t: number; mw: number }) }] : [];
+  const mean = (rail: string): number | null => {
+    const of = all.filter((r) => r.rail === rail && r.phase !== 'run');
+    const ms = s?.total_duration_ms;
+    if (!of.length || !ms || of.some((r) => r.gross_mj === null)) return null;
+    return (of.reduce((a, r) => a + (r.gross_mj ?? 0), 0) / ms) * 1000;
+  };
+  const series = power_.value.data;
+  const peaks = (series?.rails ?? []).flatMap((r) => {
+    const best = peakOf(series!.t_ms, r.power_mw, mean(r.name));
+    return best ? [{ rail: r.name, source: r.source, ...best }] : [];
   });
   return (
     <Panel

@@ -5,6 +5,7 @@ import type { Compare, PowerSeries } from '../../api/types';
 import { Lines, type Series } from '../../charts/lines';
 import { Canvas, Legend, Panel } from '../../charts/panel';
 import { energy, energyScale, power, powerScale, time, timeScale } from '../../core/format';
+import { isWide } from '../../core/stats';
 import { stateOf, useResource } from '../../state/resource';
 import { unit } from '../../state/settings';
 import { LETTERS, useColours } from './letters';
@@ -58,6 +59,7 @@ export function Overlays({ d }: { d: Compare }) {
   );
   const highest = (list: Series[]) =>
     list.reduce((a, s) => s.y.reduce((b, v) => (v > b ? v : b), a), 1e-9);
+  const wide = useMemo(() => isWide(tokenSeries.flatMap((s) => Array.from(s.y))), [tokenSeries]);
   const longest = Math.max(1e-9, ...powerSeries.map((s) => s.x[s.x.length - 1] ?? 0));
   return (
     <div class="grid">
@@ -74,7 +76,8 @@ export function Overlays({ d }: { d: Compare }) {
       />
       <Overlay
         title="Energy by token"
-        note="Energy of each decode token, by position."
+        note={`Energy of each decode token, by position${wide ? '; logarithmic axis' : ''}.`}
+        log={wide}
         state={stateOf(tokens, (x) =>
           x.some((t) => t.tokens.some((y) => y.energy_mj !== null))
             ? null
@@ -109,6 +112,7 @@ function Overlay(props: {
   state: ReturnType<typeof stateOf>;
   series: Series[];
   name: string;
+  log?: boolean;
   x: OverlayAxis;
   y: OverlayAxis;
 }) {
@@ -145,6 +149,7 @@ function Overlay(props: {
             showY: props.y.show,
             xTick: props.x.tick,
             yTick: props.y.tick,
+            log: props.log,
           })
         }
       />

@@ -10,7 +10,7 @@ import { Icon } from '../../parts/icon';
 import { go, href } from '../../state/selection';
 import { unit } from '../../state/settings';
 import { tableOf } from './charts';
-import { against, halfWidth } from './grid';
+import { against, halfWidth, isActive } from './grid';
 
 interface Column {
   key: string;
@@ -56,8 +56,8 @@ const COLUMNS: Column[] = [
     value: (d, c) => against(d, c.cell)?.ratio ?? null,
     show: (d, c) => {
       const x = against(d, c.cell);
-      if (c.cell === 0) return '1';
-      if (!x || !known(x.ratio)) return 'unavailable';
+      if (c.cell === 0 && known(c.joules_per_token)) return '1';
+      if (!x || !known(x.ratio)) return isActive(d) ? 'not yet' : 'unavailable';
       return known(x.ratio_lo) && known(x.ratio_hi)
         ? `${plain(x.ratio)}\n${plain(x.ratio_lo)} to ${plain(x.ratio_hi)}`
         : plain(x.ratio);
@@ -120,7 +120,10 @@ const COLUMNS: Column[] = [
     label: 'Context',
     help: 'Share of the context of the model that the longest sequence takes, and the size of its keys and values.',
     value: (_, c) => c.context_share ?? null,
-    show: (_, c) => `${percent(c.context_share)}\n${plain(c.kv_megabytes)} MB`,
+    show: (_, c) =>
+      known(c.context_share)
+        ? `${percent(c.context_share)}${known(c.kv_megabytes) ? `\n${plain(c.kv_megabytes)} MB` : ''}`
+        : 'unavailable',
     wide: true,
   },
   {
@@ -233,12 +236,13 @@ function Cell({ d, c, x, knee }: { d: Experiment; c: ExperimentCell; x: Column; 
         )}
       </th>
     );
-  const text = x.show(d, c);
+  // "not yet" is not "unavailable".
+  const text = c.ids.length ? x.show(d, c) : isActive(d) ? 'not yet' : 'no run';
   const [figure, small] = text.split('\n');
   const strong = x.key === 'ratio' && against(d, c.cell)?.different;
   return (
     <td
-      class={`num ${x.wide ? 'wide' : ''} ${text === 'unavailable' ? 'na hatched' : ''}`}
+      class={`num ${x.wide ? 'wide' : ''} ${text === 'unavailable' ? 'na hatched' : ''} ${c.ids.length ? '' : 'muted'}`}
       data-label={x.label}
     >
       {strong ? <strong>{figure}</strong> : figure}

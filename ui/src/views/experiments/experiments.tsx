@@ -16,7 +16,7 @@ import { unit } from '../../state/settings';
 import { CellsPanel } from './cells';
 import { FactorialPanel, FrontPanel } from './charts';
 import { PlanForm } from './form';
-import { against, halfWidth, planText } from './grid';
+import { against, halfWidth, isActive, planText } from './grid';
 import { ASKED, WhatIfPanel } from './what_if';
 
 /** Incremented with every action, to reload the server's data. */
@@ -206,11 +206,10 @@ function Act({ d }: { d: Experiment }) {
       error.value = e instanceof Error ? e.message : String(e);
     }
   };
-  const active = d.state === 'running' || d.state === 'queued';
   return (
     <>
       {error.value && <Notice bad>{error.value}</Notice>}
-      {active ? (
+      {isActive(d) ? (
         <button
           type="button"
           class="btn"
@@ -303,7 +302,9 @@ export function verdict(d: Experiment): string[] {
   if (!o) {
     out.push(
       d.done === 0
-        ? 'No run has ended yet.'
+        ? isActive(d)
+          ? 'No run has ended yet.'
+          : 'No run has ended.'
         : d.refusal
           ? `No verdict, since cells are not comparable: ${d.refusal}`
           : d.cells.some((c) => known(c.joules_per_token))
@@ -312,8 +313,9 @@ export function verdict(d: Experiment): string[] {
     );
   } else {
     const limit = d.plan.max_latency_ms ? ` within ${time(d.plan.max_latency_ms)} a token` : '';
+    const soFar = d.done < d.total && isActive(d) ? 'So far the least' : 'Least';
     out.push(
-      `Least energy per token${limit}: ${o.name}, ${cost(d, o.cell)}, a token every ${time(o.token_latency_ms)}.`,
+      `${soFar} energy per token${limit}: ${o.name}, ${cost(d, o.cell)}, a token every ${time(o.token_latency_ms)}.`,
     );
     const x = against(d, o.cell);
     if (x && known(x.ratio)) {
@@ -338,7 +340,7 @@ export function verdict(d: Experiment): string[] {
   const disturbed = d.cells.reduce((a, c) => a + c.disturbed_runs, 0);
   if (disturbed > 0)
     out.push(
-      `The machine was busy with something else in ${count(disturbed)} of ${count(d.done)} runs: intervals are wider for it.`,
+      `The machine was busy with something else in ${count(disturbed)} of ${count(d.done)} ${d.done === 1 ? 'run' : 'runs'}: intervals are wider for it.`,
     );
   for (const a of d.ablations ?? []) {
     const unit = (e: Estimate) =>

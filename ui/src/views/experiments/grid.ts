@@ -123,3 +123,5 @@ export const isWideIn = (cells: ExperimentCell[], of: (c: ExperimentCell) => num
 /** The comparison of a cell with the first one. */
 export const against = (d: Experiment, cell: number) =>
   d.comparisons.find((x) => x.b === cell) ?? null;
+
+export const isActive = (d: Experiment): boolean => d.state === 'running' || d.state === 'queued';

@@ -7,7 +7,7 @@ import { capital, count, promptOf, shortId } from '../../core/format';
 import { Icon } from '../../parts/icon';
 import { Notice, Sentence } from '../../parts/notice';
 import { Segmented } from '../../parts/segmented';
-import { link, queue, run, stopping } from '../../state/live';
+import { hasBegun, link, queue, run, stopping } from '../../state/live';
 import { stateOf, useResource } from '../../state/resource';
 import { at, settle } from '../../state/selection';
 
@@ -191,26 +191,35 @@ async function start(): Promise<void> {
   sending.value = false;
 }
 
+const LISTED = 50;
+
 /** The runs that wait, oldest first. */
 async function waiting(): Promise<{ id: string; position: number; prompt: string }[]> {
-  const ask = { status: 'queued', sort: 'date', order: 'asc', limit: 50 };
-  const { runs } = await api.runs(ask).catch(() => ({ runs: [] }));
+  const ask = { status: 'queued', sort: 'date', order: 'asc', limit: LISTED };
+  const { runs } = await api.runs(ask);
   return runs
     .filter((r) => r.status === 'queued')
     .map((r, i) => ({ id: r.id, position: i + 1, prompt: promptOf(r) }));
 }
 
-/** What was queued before this page was opened; later runs are announced. */
+/** What was queued before this page was opened or while it was cut off; later runs are announced. */
 async function fetchQueue(): Promise<void> {
-  const found = await waiting();
-  const known = new Set([run.peek()?.id, ...queue.peek().map((q) => q.id)]);
-  const more = found.filter((q) => !known.has(q.id));
-  if (more.length) queue.value = [...queue.peek(), ...more].sort((a, b) => a.position - b.position);
+  const before = new Set(queue.peek().map((q) => q.id));
+  const found = await waiting().catch(() => null);
+  if (!found) return;
+  const listed = new Set(found.map((q) => q.id));
+  // Those that were stopped meanwhile are not in the server's list, which ends somewhere.
+  const rest = queue
+    .peek()
+    .filter((q) => !listed.has(q.id) && (!before.has(q.id) || found.length === LISTED));
+  queue.value = [...found.filter((q) => !hasBegun(q.id)), ...rest].sort(
+    (a, b) => a.position - b.position,
+  );
 }
 
 /** The prompts of the runs that were announced. */
 async function fetchPrompts(): Promise<void> {
-  const found = await waiting();
+  const found = await waiting().catch(() => []);
   // '' where there is none, so that it is not asked for again.
   queue.value = queue
     .peek()

@@ -3,10 +3,10 @@
 import { computed, signal, useSignalEffect } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import { api } from '../../api/client';
-import type { Sensors } from '../../api/types';
+import type { EnergySource, Sensors } from '../../api/types';
 import { Heatmap } from '../../charts/heatmap';
 import { Canvas, Panel, register } from '../../charts/panel';
-import { capital, energy, time } from '../../core/format';
+import { capital, count, energy, time } from '../../core/format';
 import { paced } from '../../core/frame';
 import { amountOf } from '../../core/quantity';
 import { scaleOf } from '../../core/stats';
@@ -16,6 +16,7 @@ import { RampKey } from '../../parts/ramp_key';
 import { TokenStream } from '../../parts/token_stream';
 import * as live from '../../state/live';
 import { useResource } from '../../state/resource';
+import { at, select } from '../../state/selection';
 import { rampName, unit } from '../../state/settings';
 import { endsOf } from '../analysis/heatmap';
 import { StartForm } from './form';
@@ -96,16 +97,32 @@ function NoPower({ power, sources }: Sensors) {
 function Warnings() {
   const sensors = live.sensors.value;
   const list = live.warnings.value;
+  const told = live.run.value?.error; // said below, as what the run failed of
   return (
     <>
       {sensors && <NoPower {...sensors} />}
-      {list.map((w) => (
-        <Notice key={w.code + w.text}>
-          <Sentence text={capital(w.text)} />
-        </Notice>
-      ))}
+      {list
+        .filter((w) => w.text !== told)
+        .map((w) => (
+          <Notice key={w.code + w.text}>
+            <Sentence text={capital(w.text)} />
+          </Notice>
+        ))}
     </>
   );
+}
+
+/** What the values of a heatmap belong to: a batch shares its steps. */
+function gridName(g: live.LiveGrid): string {
+  if (g.sequence !== undefined) return `Token ${g.token} of sequence ${g.sequence}, its share`;
+  return live.lanes.length > 1 ? `Step ${g.token}, all sequences` : `Token ${g.token}`;
+}
+
+/** What the badge says. The first heatmaps may show time because no reading has come yet. */
+function gridSource(g: live.LiveGrid): EnergySource | null {
+  if (g.what.metric === 'energy') return g.what.source === 'measured' ? null : g.what.source;
+  const reads = live.sensors.value?.sources.some((s) => s.in_use) ?? true;
+  return live.source.value === 'unavailable' || !reads ? 'unavailable' : null;
 }
 
 let heatRange: [number, number] = [0, 1];
@@ -135,29 +152,19 @@ function LiveHeatmap() {
           ? 'Time of the last token, by layer and component.'
           : 'Energy of the last token, by layer and component.'
       }
-      badge={
-        <SourceBadge
-          source={
-            g?.what.metric === 'energy'
-              ? g.what.source === 'measured'
-                ? null
-                : g.what.source
-              : g
-                ? 'unavailable'
-                : null
-          }
-        />
-      }
+      badge={<SourceBadge source={g && gridSource(g)} />}
       state={
         g
           ? { kind: 'ready' }
           : r?.depth === 'off'
             ? { kind: 'empty', text: 'At depth off a run records no layers.' }
-            : { kind: 'empty', text: 'The heatmap fills with the first token.' }
+            : r?.state === 'ended'
+              ? { kind: 'empty', text: 'The run ended before its first token.' }
+              : { kind: 'empty', text: 'The heatmap fills with the first token.' }
       }
       legend={
         <RampKey
-          label={g ? `Token ${g.token}${heatLog ? ', logarithmic' : ''}` : ''}
+          label={g ? `${gridName(g)}${heatLog ? ', logarithmic' : ''}` : ''}
           lo={text(lo)}
           hi={`${heatClipped ? '≥ ' : ''}${text(hi)}`}
         />
@@ -170,7 +177,7 @@ function LiveHeatmap() {
         name="liveHeatmap"
         label={
           g
-            ? `Heatmap of ${g.layers} layers by ${g.components.length} components for token ${g.token}, from ${text(lo)} to ${text(hi)}.`
+            ? `Heatmap of ${g.layers} layers by ${g.components.length} components for ${gridName(g).toLowerCase()}, from ${text(lo)} to ${text(hi)}.`
             : 'Heatmap'
         }
         make={(host) => new Heatmap(host)}
@@ -237,6 +244,32 @@ function gridTable(g: live.LiveGrid | null) {
 }
 
 const anyTokens = computed(() => live.tokensVersion.value > 0 && live.tokens.length > 0);
+const sequences = computed(() => (live.tokensVersion.value > 0 ? live.lanes.length : 0));
+
+/** The sequence of a batch whose text is shown; together they would be one word many times. */
+const lane = (): number => Math.min(at.sequence.peek() ?? 0, Math.max(0, live.lanes.length - 1));
+
+const isModelled = (): boolean => live.tokens[live.tokens.length - 1]?.energy.source === 'modelled';
+
+function ChooseSequence({ of }: { of: number }) {
+  return (
+    <label class="choose-sequence">
+      <span class="note">{count(of)} sequences</span>
+      <select
+        class="input"
+        aria-label="Sequence"
+        value={Math.min(at.sequence.value ?? 0, of - 1)}
+        onChange={(e) => select({ sequence: Number(e.currentTarget.value) || null })}
+      >
+        {Array.from({ length: of }, (_, q) => (
+          <option key={q} value={q}>
+            Sequence {q}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
 
 function LiveTokens() {
   const host = useRef<HTMLDivElement>(null);
@@ -260,19 +293,21 @@ function LiveTokens() {
     paced(50, () => {
       const s = stream.current;
       if (!s) return;
-      s.set(live.tokens);
+      s.set(live.lanes[lane()] ?? []);
       const [lo, hi] = s.range;
       if (lo !== range.peek()[0] || hi !== range.peek()[1]) range.value = [lo, hi];
     }),
   ).current;
   useSignalEffect(() => {
     live.tokensVersion.value;
+    at.sequence.value;
     draw();
   });
   useSignalEffect(() => {
     rampName.value;
+    live.tokensVersion.value;
     if (live.run.value?.state === 'ended') {
-      stream.current?.set(live.tokens);
+      stream.current?.set(live.lanes[lane()] ?? []);
       stream.current?.recolour();
       range.value = stream.current?.range ?? range.peek();
     }
@@ -284,13 +319,19 @@ function LiveTokens() {
       class="span-5"
       title="Tokens"
       note="The text as it comes; colour is energy per token, hover for details."
+      badge={<SourceBadge source={any && isModelled() ? 'modelled' : null} />}
       legend={
         any && (
-          <RampKey
-            label="Energy"
-            lo={energy(lo, unit.value)}
-            hi={`${stream.current?.clipped ? '≥ ' : ''}${energy(hi, unit.value)}`}
-          />
+          <>
+            {Number.isFinite(lo) && (
+              <RampKey
+                label="Energy"
+                lo={energy(lo, unit.value)}
+                hi={`${stream.current?.clipped ? '≥ ' : ''}${energy(hi, unit.value)}`}
+              />
+            )}
+            {sequences.value > 1 && <ChooseSequence of={sequences.value} />}
+          </>
         )
       }
       table={() => ({
@@ -316,7 +357,13 @@ function LiveTokens() {
           aria-live="off"
           aria-label="Generated text, token by token"
         />
-        {!any && <div class="state">Tokens appear here one by one.</div>}
+        {!any && (
+          <div class="state">
+            {live.run.value?.state === 'ended'
+              ? 'The run ended before its first token.'
+              : 'Tokens appear here one by one.'}
+          </div>
+        )}
         {paused.value >= 0 && (
           <button
             type="button"

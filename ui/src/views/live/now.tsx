@@ -2,12 +2,13 @@
 // because the server cannot be reached.
 import { signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
+import type { EnergySource } from '../../api/types';
 import { follow } from '../../app';
 import { phaseLabel } from '../../charts/theme';
-import { capital, clip, plain, time } from '../../core/format';
+import { capital, clip, count, plain, time } from '../../core/format';
 import { isKnown, type Quantity, quantity, text } from '../../core/quantity';
 import { energyPerToken, runEnergy } from '../../core/run_energy';
-import { Figure, PartialBadge } from '../../parts/badge';
+import { Figure, PartialBadge, SourceBadge } from '../../parts/badge';
 import { Icon } from '../../parts/icon';
 import { Notice, Sentence } from '../../parts/notice';
 import * as live from '../../state/live';
@@ -29,14 +30,21 @@ function useTick(on: boolean): void {
 
 type Shown = 'idle' | 'gone' | 'queued' | 'loading' | 'running' | 'stopping' | 'ended';
 
-function stateNow(): Shown {
+export function stateNow(): Shown {
   const r = live.run.value;
   if (!r) return 'idle';
   if (r.state === 'ended') return 'ended';
   if (live.link.value !== 'open') return 'gone';
   if (r.state === 'queued') return 'queued';
   if (live.stopping.value === r.id) return 'stopping';
-  return live.now.peek().section === 'model_load' || r.layers === 0 ? 'loading' : 'running';
+  return isLoading(r) ? 'loading' : 'running';
+}
+
+/** Until the model is described, unless something later already happens: the description may have been lost. */
+function isLoading(r: live.LiveRun): boolean {
+  const n = live.now.peek();
+  if (n.section === 'model_load') return true;
+  return r.layers === 0 && n.token < 0 && (n.phase === 'idle' || n.phase === 'pre_inference');
 }
 
 const WORD: Record<Shown, string> = {
@@ -60,6 +68,10 @@ export function mostOf(g: live.LiveGrid | null): string {
   }
   return at < 0 ? '' : `; most in layer ${at} at token ${g.token}`;
 }
+
+/** What the figures are, if they are known and not measured. */
+const badgeOf = (source: EnergySource | null | undefined): EnergySource | null =>
+  source === 'modelled' ? source : null;
 
 export function NowBar() {
   const r = live.run.value;
@@ -105,6 +117,7 @@ export function NowBar() {
           {state === 'stopping' && 'It ends within a token, and is kept.'}
           {state === 'queued' && 'It starts when the runs before it have ended.'}
         </span>
+        <SourceBadge source={s ? badgeOf(s.energy_source) : badgeOf(live.totals.energy.source)} />
         {s && <PartialBadge run={s} />}
         {live.lost.value > 0 && (
           <span class="note">
@@ -129,6 +142,7 @@ export function NowBar() {
         </Notice>
       )}
       <NowFigures />
+      <Part />
       <Before />
     </section>
   );
@@ -146,18 +160,42 @@ function OpenRun({ id }: { id: string }) {
   );
 }
 
-/** The previous run: with a queue the next begins immediately, and a stopped or failed run would disappear
+/** The runs before: with a queue the next begins immediately, and what was stopped or failed would disappear
  * unnoticed. */
 function Before() {
-  const p = live.previous.value;
-  if (!p || p.id === live.run.value?.id) return null;
+  const before = live.ended.value.filter((x) => x.id !== live.run.value?.id);
+  if (!before.length) return null;
   return (
-    <p class="note row previous">
+    <ul class="previous" aria-label="Runs before">
+      {before.map((p) => (
+        <li key={p.id} class="note row">
+          <span>
+            Before: {p.prompt ? `“${clip(p.prompt, 40)}” ` : 'a queued run '}
+            {p.status}
+            {p.error ? `: ${p.error}` : ''}
+          </span>
+          {p.stored && <OpenRun id={p.id} />}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+/** The experiment that the runs belong to. */
+function Part() {
+  const x = live.experiment.value;
+  if (x?.state !== 'running') return null;
+  const to = { view: 'experiments', experiment: x.name, run: null } as const;
+  return (
+    <p class="note row">
       <span>
-        Before: “{clip(p.prompt, 40)}” {p.status}
-        {p.error ? `: ${p.error}` : ''}
+        Experiment{' '}
+        <a href={href(to)} onClick={(e) => follow(e, 'experiments', to)}>
+          {x.name}
+        </a>
+        : {count(x.done)} of {count(x.total)} runs{x.cell && `, now ${x.cell}`}
       </span>
-      {p.stored && <OpenRun id={p.id} />}
+      <progress max={x.total} value={x.done} aria-label="Runs of the experiment done" />
     </p>
   );
 }
@@ -184,7 +222,7 @@ function NowFigures() {
   const ended = live.run.value?.state === 'ended';
   return (
     <dl class="figures">
-      <Figure label="Tokens" of="phase" value={String(live.tokens.length)} />
+      <Figure label="Tokens" of="phase" value={count(s?.output_tokens ?? live.tokens.length)} />
       <Figure
         label="Energy"
         of="energy"

@@ -13,7 +13,7 @@ import { lowerBound } from '../../core/ring';
 import type { Table } from '../../core/table';
 import { SourceBadge } from '../../parts/badge';
 import { Segmented } from '../../parts/segmented';
-import { run, samples, samplesVersion, sensors, source, spans } from '../../state/live';
+import { run, samples, samplesVersion, sensors, settled, source, spans } from '../../state/live';
 import { at, select, selection } from '../../state/selection';
 import { dark } from '../../state/settings';
 
@@ -124,7 +124,7 @@ export function LivePower() {
   return (
     <Panel
       title="Power"
-      note="Watts by rail; phases shaded. Provisional until the run is stored."
+      note={`Watts by rail; phases shaded.${settled.value ? '' : ' Provisional until the run is stored.'}`}
       badge={<SourceBadge source={source.value ?? expected()} />}
       state={
         none
