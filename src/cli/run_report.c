@@ -176,6 +176,19 @@ static pj_run_part draft_part(const pj_run_data *d)
     return part;
 }
 
+/* Energy of prefill and decode without the draft's passes. */
+static double target_mj(const pj_run_data *d, const pj_run_part *draft)
+{
+    double mj = 0;
+    for (uint32_t i = 0; i < d->phase_count; i++) {
+        int64_t nj = d->phases[i].energy.gross_nj;
+        if (d->phases[i].phase != PJ_PHASE_PREFILL && d->phases[i].phase != PJ_PHASE_DECODE)
+            continue;
+        mj += nj == PJ_NJ_UNKNOWN ? (double)NAN : pj_mj_of_nj(nj);
+    }
+    return mj - draft->gross_mj;
+}
+
 /* Acceptance rate and cost of speculative decoding's draft model. */
 static void print_draft(FILE *out, const pj_run_data *d)
 {
@@ -192,7 +205,9 @@ static void print_draft(FILE *out, const pj_run_data *d)
                 "  draft model %s: %.0f of %.0f proposed tokens accepted (%.0f %%); it took %s",
                 json_string_value(json_object_get(draft, "model_name")), accepted, proposed,
                 proposed > 0 ? 100 * accepted / proposed : 0, time);
-        fprintf(out, isnan(part.gross_mj) ? "\n" : ", %s\n", energy);
+        if (!isnan(part.gross_mj)) fprintf(out, ", %s", energy);
+        pj_format_energy(target_mj(d, &part), energy, sizeof energy);
+        fprintf(out, isnan(target_mj(d, &part)) ? "\n" : ", and the model %s\n", energy);
     }
     json_decref(model);
 }
@@ -208,6 +223,7 @@ void pj_run_report_write_draft(pj_json *json, const pj_run_data *d)
     pj_json_object_begin(json);
     pj_json_kv_double(json, "duration_ms", part.ms);
     pj_json_kv_double(json, "energy_mj", part.gross_mj);
+    pj_json_kv_double(json, "target_energy_mj", target_mj(d, &part));
     pj_json_object_end(json);
 }
 

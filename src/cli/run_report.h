@@ -28,8 +28,8 @@ void pj_run_report_write_start(pj_json *json, const pj_run_start *start);
  * (then null). */
 void pj_run_report_resident(FILE *out, const pj_process_memory *memory, uint64_t weight_bytes);
 void pj_run_report_write_resident(pj_json *json, const pj_process_memory *memory);
-/* The member "draft": duration_ms and energy_mj (null where unknown) of the draft model's passes;
- * null without one. The rest of prefill and decode is the target's. */
+/* The member "draft": duration_ms and energy_mj (null where unknown) of the draft model's passes,
+ * and target_energy_mj, of the rest of prefill and decode; null without a draft. */
 void pj_run_report_write_draft(pj_json *json, const pj_run_data *data);
 /* Members text, token_ids, prompt_ids (and texts, ids of every sequence of a batch). */
 void pj_run_report_write_text(pj_json *json, const pj_generate_result *generated);

@@ -204,6 +204,38 @@ static void show_context(const json_t *s)
     putchar('\n');
 }
 
+/* Sums over prefill and decode, and the draft model's part of them. */
+static void show_draft(const json_t *s)
+{
+    const json_t *draft = json_object_get(json_object_get(s, "model"), "draft");
+    double proposed = pj_member_number(draft, "proposed"), all_mj = 0, draft_mj = 0, draft_ms = 0;
+    char a[32], b[32], c[32];
+    size_t i, j;
+    json_t *phase, *section;
+    if (!draft) return;
+    json_array_foreach(json_object_get(s, "phases"), i, phase)
+    {
+        const char *name = pj_member_text(phase, "phase");
+        if (strcmp(name, "prefill") == 0 || strcmp(name, "decode") == 0)
+            all_mj += pj_member_number(phase, "energy_mj");
+        json_array_foreach(json_object_get(phase, "section_totals"), j, section)
+        {
+            if (strcmp(pj_member_text(section, "section_name"), "draft") != 0) continue;
+            draft_ms += pj_member_number(section, "duration_ms");
+            draft_mj += pj_member_number(section, "energy_mj");
+        }
+    }
+    printf("%-12s %s", "draft", pj_member_text(draft, "model_name"));
+    if (proposed > 0)
+        printf(", %.0f of %.0f proposed tokens accepted (%.0f %%)",
+               pj_member_number(draft, "accepted"), proposed,
+               100 * pj_member_number(draft, "accepted") / proposed);
+    printf("; it took %s", duration(draft_ms, a));
+    if (!isnan(draft_mj) && !isnan(all_mj))
+        printf(", %s, and the model %s", energy(draft_mj, b), energy(all_mj - draft_mj, c));
+    putchar('\n');
+}
+
 /* Runs of other engines: what their energy is of, and how closely they were looked at. */
 static void show_engine(const json_t *s)
 {
@@ -265,6 +297,7 @@ void pj_show_overview(const json_t *s)
     print_figure("speed", pj_member_number(s, "tokens_per_second"), "tokens/s");
     show_per_token(s);
     show_context(s);
+    show_draft(s);
     show_experts(s);
     show_predicted(s);
     show_published(s);

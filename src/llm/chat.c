@@ -20,7 +20,10 @@ static const char *const token_names[] = {"bos_token", "eos_token", "unk_token",
 
 struct pj_chat {
     pj_jinja *jinja;
-    json_t *tokens; /* an object: name -> text */
+    json_t *tokens;   /* an object: name -> text */
+    char *with_tools; /* the template for conversations with tools, parsed when needed; or NULL */
+    size_t with_tools_bytes;
+    char title[200];
 };
 
 void pj_chat_close(pj_chat *chat)
@@ -28,6 +31,7 @@ void pj_chat_close(pj_chat *chat)
     if (!chat) return;
     pj_jinja_close(chat->jinja);
     json_decref(chat->tokens);
+    pj_free(chat->with_tools);
     pj_free(chat);
 }
 
@@ -35,7 +39,6 @@ void pj_chat_close(pj_chat *chat)
 static pj_status new_chat(const char *template, size_t bytes, const char *name, json_t *tokens,
                           pj_chat **chat, pj_error *err)
 {
-    char title[200];
     pj_chat *made = pj_alloc(1, sizeof *made);
     *chat = NULL;
     if (!made || !tokens) {
@@ -44,8 +47,8 @@ static pj_status new_chat(const char *template, size_t bytes, const char *name, 
         return pj_fail_memory(err, "a chat template");
     }
     made->tokens = tokens;
-    snprintf(title, sizeof title, "the chat template of %.150s", name);
-    pj_status status = pj_jinja_open(template, bytes, title, &made->jinja, err);
+    snprintf(made->title, sizeof made->title, "the chat template of %.150s", name);
+    pj_status status = pj_jinja_open(template, bytes, made->title, &made->jinja, err);
     if (status != PJ_OK) {
         pj_chat_close(made);
         return status;
@@ -94,37 +97,68 @@ static void add_tokens(json_t *tokens, json_t *config)
     }
 }
 
-/* A template is a string, or a list of {name, template}, from which "default" is used. */
-static json_t *template_of(json_t *config)
+/* A template is a string, which is the default, or a list of {name, template}. */
+static json_t *template_of(json_t *config, const char *wanted)
 {
     json_t *value = json_object_get(config, "chat_template"), *item, *found = NULL;
     size_t i;
-    if (json_is_string(value)) return value;
+    if (json_is_string(value)) return strcmp(wanted, "default") == 0 ? value : NULL;
     json_array_foreach(value, i, item)
     {
         const char *name = json_string_value(json_object_get(item, "name"));
         json_t *text = json_object_get(item, "template");
-        if (json_is_string(text) && (!found || (name && strcmp(name, "default") == 0)))
-            found = text;
+        if (json_is_string(text) && name && strcmp(name, wanted) == 0) found = text;
     }
     return found;
+}
+
+static pj_status copy_template(json_t *found, char **text, size_t *bytes, pj_error *err)
+{
+    *bytes = json_string_length(found);
+    *text = pj_strndup(json_string_value(found), *bytes);
+    return *text ? PJ_OK : pj_fail_memory(err, "a chat template");
+}
+
+/* The template that the reference takes for conversations with tools; NULL: the default. Files take
+ * precedence over tokenizer_config.json. */
+static pj_status read_tool_template(const char *folder, json_t *config, pj_chat *chat,
+                                    pj_error *err)
+{
+    char path[PATH_MAX];
+    if (pj_path_join(path, sizeof path, folder, "additional_chat_templates/tool_use.jinja") &&
+        pj_file_exists(path))
+        return pj_file_read(path, MAX_CONFIG_BYTES, &chat->with_tools, &chat->with_tools_bytes,
+                            err);
+    if (pj_path_join(path, sizeof path, folder, "chat_template.jinja") && pj_file_exists(path))
+        return PJ_OK;
+    json_t *found = template_of(config, "tool_use");
+    return found ? copy_template(found, &chat->with_tools, &chat->with_tools_bytes, err) : PJ_OK;
 }
 
 static pj_status read_template(const char *folder, json_t *config, char **text, size_t *bytes,
                                pj_error *err)
 {
     char path[PATH_MAX];
+    json_t *of_processor = NULL;
     *text = NULL;
     if (!pj_path_join(path, sizeof path, folder, "chat_template.jinja"))
         return pj_fail(err, PJ_E_INVALID, "the path %.80s... is too long", folder);
     if (pj_file_exists(path)) return pj_file_read(path, MAX_CONFIG_BYTES, text, bytes, err);
-    json_t *found = template_of(config);
-    if (!found)
+    json_t *found = template_of(config, "default");
+    if (found) return copy_template(found, text, bytes, err);
+    if (json_array_size(json_object_get(config, "chat_template")) > 0)
         return pj_fail(err, PJ_E_UNSUPPORTED,
-                       "%s has no chat template (a base model?); leave out --chat", folder);
-    *bytes = json_string_length(found);
-    *text = pj_strndup(json_string_value(found), *bytes);
-    return *text ? PJ_OK : pj_fail_memory(err, "a chat template");
+                       "%s has several chat templates, and none of them is named default", folder);
+    /* of models that also read images */
+    pj_status status = read_json(folder, "chat_template.json", &of_processor, err);
+    found = template_of(of_processor, "default");
+    if (status == PJ_OK)
+        status = found
+                     ? copy_template(found, text, bytes, err)
+                     : pj_fail(err, PJ_E_UNSUPPORTED,
+                               "%s has no chat template (a base model?); leave out --chat", folder);
+    json_decref(of_processor);
+    return status;
 }
 
 pj_status pj_chat_open(const char *folder, pj_chat **chat, pj_error *err)
@@ -140,6 +174,11 @@ pj_status pj_chat_open(const char *folder, pj_chat **chat, pj_error *err)
         add_tokens(tokens, config);
         add_tokens(tokens, map);
         status = new_chat(text, bytes, folder, json_incref(tokens), chat, err);
+    }
+    if (status == PJ_OK) status = read_tool_template(folder, config, *chat, err);
+    if (status != PJ_OK) {
+        pj_chat_close(*chat);
+        *chat = NULL;
     }
     pj_free(text);
     json_decref(config);
@@ -189,7 +228,16 @@ pj_status pj_chat_of_gguf(const pj_gguf *gguf, const pj_tokenizer *tokenizer, co
     if (!value || !pj_gguf_string(value, &found))
         return pj_fail(err, PJ_E_UNSUPPORTED,
                        "%s has no chat template (a base model?); leave out --chat", name);
-    return new_chat(found.text, found.bytes, name, gguf_tokens(gguf, tokenizer), chat, err);
+    pj_status status =
+        new_chat(found.text, found.bytes, name, gguf_tokens(gguf, tokenizer), chat, err);
+    value = pj_gguf_find(gguf, "tokenizer.chat_template.tool_use");
+    if (status != PJ_OK || !value || !pj_gguf_string(value, &found)) return status;
+    (*chat)->with_tools = pj_strndup(found.text, found.bytes);
+    (*chat)->with_tools_bytes = found.bytes;
+    if ((*chat)->with_tools) return PJ_OK;
+    pj_chat_close(*chat);
+    *chat = NULL;
+    return pj_fail_memory(err, "a chat template");
 }
 
 /* ---- conversations ---- */
@@ -310,13 +358,19 @@ pj_status pj_chat_render(const pj_chat *chat, const pj_conversation *conversatio
         input ? make_input(chat, conversation, input, err) : pj_fail_memory(err, "a conversation");
     char *text = status == PJ_OK ? json_dumps(input, JSON_COMPACT) : NULL;
     if (status == PJ_OK && !text) status = pj_fail_memory(err, "a conversation");
+    pj_jinja *with_tools = NULL;
+    json_t *tools = json_object_get(input, "tools");
+    if (status == PJ_OK && chat->with_tools && tools && !json_is_null(tools))
+        status =
+            pj_jinja_open(chat->with_tools, chat->with_tools_bytes, chat->title, &with_tools, err);
     if (status == PJ_OK)
-        status = pj_jinja_render(chat->jinja,
+        status = pj_jinja_render(with_tools ? with_tools : chat->jinja,
                                  &(pj_jinja_input){.json = text,
                                                    .bytes = strlen(text),
                                                    .trusted = token_names,
                                                    .now = (int64_t)time(NULL)},
                                  output, err);
+    pj_jinja_close(with_tools);
     free(text);
     json_decref(input);
     return status;

@@ -49,6 +49,10 @@ static void read_arch(pj_config_reader *r, pj_model_config *config)
 static void refuse_quantised(pj_config_reader *r)
 {
     json_t *quantised = pj_config_get_any(r, "quantization_config");
+    json_t *of_mlx = pj_config_get_any(r, "quantization"); /* MLX's, whose copy names no method */
+    const char *key = quantised ? "quantization_config" : "quantization";
+    if (!json_is_integer(json_object_get(of_mlx, "bits"))) of_mlx = NULL;
+    if (!quantised) quantised = of_mlx;
     if (!quantised) return;
     const char *method = json_string_value(json_object_get(quantised, "quant_method"));
     const char *format = json_string_value(json_object_get(quantised, "format"));
@@ -63,8 +67,10 @@ static void refuse_quantised(pj_config_reader *r)
     snprintf(problem, sizeof problem,
              "says the checkpoint is quantised (%.40s), which is not read; use the original "
              "weights, with --dtype q8_0 or q4_0, or a GGUF file of the model, such as Q4_K_M",
-             method ? method : "method not named");
-    pj_config_refuse(r, PJ_E_UNSUPPORTED, "quantization_config", problem);
+             method   ? method
+             : of_mlx ? "MLX"
+                      : "method not named");
+    pj_config_refuse(r, PJ_E_UNSUPPORTED, key, problem);
 }
 
 /* A size; a default of 0 means that it is required. */

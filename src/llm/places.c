@@ -169,6 +169,24 @@ static bool has_weights(const char *snapshot)
     return count > 0 && count >= parts;
 }
 
+/* Whether a snapshot has no more than texts: the description of a gated model can be had by all. */
+static bool has_texts_alone(const char *snapshot)
+{
+    static const char *const texts[] = {".md", ".txt", ".gitattributes", "LICENSE"};
+    unsigned count = 0, known = 0;
+    DIR *dir = opendir(snapshot);
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
+        bool text = false;
+        for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+            text |= ends_with(e->d_name, texts[i]);
+        count++;
+        known += text;
+    }
+    if (dir) closedir(dir);
+    return dir && count == known;
+}
+
 /* Describes what a repository lacks; false if its weights seem complete. */
 static bool hub_problem(const char *repository, const char *snapshot, const char *name, char *text,
                         size_t bytes)
@@ -184,12 +202,13 @@ static bool hub_problem(const char *repository, const char *snapshot, const char
                  unfinished, unfinished == 1 ? "" : "s", name);
         return true;
     }
-    if (!snapshot) {
-        snprintf(text, bytes,
-                 "the cache has none of its files: the download was broken off, or refused because "
-                 "the model is gated (accept its licence on its page, then hf auth login); hf "
-                 "download %s fetches it",
-                 name);
+    if (!snapshot || has_texts_alone(snapshot)) {
+        snprintf(
+            text, bytes,
+            "the cache has no file of its model: the download was broken off, or refused because "
+            "the model is gated (accept its licence on its page, then hf auth login); hf "
+            "download %s fetches it",
+            name);
         return true;
     }
     if (!looks_like_model(snapshot) || count_files(snapshot, ".safetensors") > 0) return false;

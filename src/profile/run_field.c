@@ -4,6 +4,7 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char *const pj_group_fields[] = {"model",   "dtype", "batch",         "engine",
@@ -28,6 +29,12 @@ static bool give_count(uint64_t value, char *text, size_t bytes)
 static bool give_json(const json_t *value, char *text, size_t bytes)
 {
     if (json_is_string(value)) return give(json_string_value(value), text, bytes);
+    if (json_is_object(value) || json_is_array(value)) {
+        char *whole = json_dumps(value, JSON_COMPACT | JSON_SORT_KEYS);
+        bool given = give(whole, text, bytes);
+        free(whole);
+        return given;
+    }
     if (!json_is_number(value) && !json_is_boolean(value)) return false;
     if (json_is_boolean(value)) return give(json_is_true(value) ? "true" : "false", text, bytes);
     snprintf(text, bytes, "%.10g", json_number_value(value));
@@ -40,6 +47,16 @@ static bool give_member(const char *object, const char *name, char *text, size_t
     if (!object) return false;
     json_t *tree = json_loads(object, 0, NULL);
     bool found = give_json(json_object_get(tree, name), text, bytes);
+    json_decref(tree);
+    return found;
+}
+
+/* The name of the draft model. */
+static bool give_draft(const char *model, char *text, size_t bytes)
+{
+    json_t *tree = model ? json_loads(model, 0, NULL) : NULL;
+    bool found =
+        give_json(json_object_get(json_object_get(tree, "draft"), "model_name"), text, bytes);
     json_decref(tree);
     return found;
 }
@@ -71,6 +88,7 @@ bool pj_run_field(const pj_run_info *info, const char *field, char *text, size_t
         if (strcmp(field, texts[i].name) == 0) return give(texts[i].value, text, bytes);
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         if (strcmp(field, counts[i].name) == 0) return give_count(counts[i].value, text, bytes);
+    if (strcmp(field, "draft") == 0) return give_draft(info->model_json, text, bytes);
     if (strncmp(field, "model.", 6) == 0)
         return give_member(info->model_json, field + 6, text, bytes);
     if (strncmp(field, "settings.", 9) == 0)

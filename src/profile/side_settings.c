@@ -36,13 +36,35 @@ static const char *const compared[] = {
     "settings.kv",
     "model.kv_type",
     "settings.chat",
+    "draft",
+    "settings.draft_tokens",
     "settings.temperature",
     "settings.top_k",
     "settings.top_p",
+    "settings.min_p",
+    "settings.typical_p",
+    "settings.repetition_penalty",
+    "settings.frequency_penalty",
+    "settings.presence_penalty",
+    "settings.logit_bias",
+    "settings.statistics",
     "settings.max_tokens",
     "settings.ablate",
 };
 enum { COMPARED = sizeof compared / sizeof *compared };
+
+/* Settings that a run of perjoule's own engine keeps only if they were given. */
+static bool is_without(const pj_run_info *run, const char *field)
+{
+    static const char *const given[] = {"draft", "settings.logit_bias", "settings.ablate"};
+    char draft[TEXT_BYTES];
+    if (!run->settings_json || (run->engine && strcmp(run->engine, "perjoule") != 0)) return false;
+    if (strcmp(field, "settings.draft_tokens") == 0) /* with a draft: as many as the engine likes */
+        return !pj_run_field(run, "draft", draft, sizeof draft);
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++)
+        if (strcmp(field, given[i]) == 0) return true;
+    return false;
+}
 
 /* The values on a side: a single one as it is, several as "first, … (n values)". */
 static uint32_t value_of_side(const pj_side *side, const char *field, char *text)
@@ -50,7 +72,8 @@ static uint32_t value_of_side(const pj_side *side, const char *field, char *text
     char first[TEXT_BYTES] = "", other[TEXT_BYTES] = "", now[TEXT_BYTES];
     uint32_t distinct = 0, looked = side->run_count < LOOK_AT ? side->run_count : LOOK_AT;
     for (uint32_t i = 0; i < looked; i++) {
-        if (!pj_run_field(side->runs[i], field, now, sizeof now)) now[0] = 0;
+        if (!pj_run_field(side->runs[i], field, now, sizeof now))
+            snprintf(now, sizeof now, "%s", is_without(side->runs[i], field) ? "none" : "");
         if (i == 0) {
             memcpy(first, now, sizeof first);
             distinct = 1;

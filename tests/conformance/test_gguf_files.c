@@ -4,6 +4,7 @@
 
 #include "llm/engine.h"
 #include "llm/kernels/kernels.h"
+#include "profile/run.h"
 
 #include <math.h>
 
@@ -101,6 +102,97 @@ static void test_types(void **state)
     json_decref(reference);
 }
 
+/* ---- statistics of activations ------------------------------------------------------------ */
+
+/* Components of one prefill, with statistics of all rows. */
+static void record(const char *model, const char *dtype, const char *isa, uint32_t tokens,
+                   pj_depth depth, pj_run_data *data)
+{
+    pj_error err = {0};
+    pj_engine *engine;
+    pj_session *session;
+    pj_run *run;
+    int32_t ids[MAX_IDS];
+    for (uint32_t i = 0; i < tokens; i++) ids[i] = (int32_t)(3 + (i * 37 + i * i * 11) % 190);
+    pj_engine_options options = {.model = model, .dtype = dtype, .isa = isa, .threads = 2};
+    pj_session_options nothing = {.power = "none", .database = "none", .baseline_seconds = -1};
+    if (pj_engine_open(&options, &engine, &err) != PJ_OK) fail_msg("%s", err.text);
+    if (pj_session_open(&nothing, &session, &err) != PJ_OK) fail_msg("%s", err.text);
+    if (pj_run_begin(session, &(pj_run_options){.depth = depth}, &run, &err) != PJ_OK)
+        fail_msg("%s", err.text);
+    pj_prompt prompt = {.ids = ids, .id_count = tokens};
+    pj_generate_request request = {.prompts = &prompt,
+                                   .prompt_count = 1,
+                                   .max_tokens = 0,
+                                   .sampling = PJ_SAMPLING_GREEDY,
+                                   .statistics = PJ_STATISTICS_ALL,
+                                   .run = run};
+    pj_generate_result result = {0};
+    if (pj_engine_generate(engine, &request, &result, &err) != PJ_OK) fail_msg("%s", err.text);
+    pj_generate_result_fini(&result);
+    if (pj_run_finish(run, PJ_RUN_COMPLETED, NULL, data, &err) != PJ_OK) fail_msg("%s", err.text);
+    pj_session_close(session);
+    pj_engine_close(engine);
+}
+
+static void assert_within(double got, double want, double room, const char *what,
+                          const pj_component_row *c, const char *where)
+{
+    if (!(fabs(got - want) <= room))
+        fail_msg("%s: %s of %s is %g, with exact products %g", where, what, c->name, got, want);
+}
+
+/* Products of quantised weights round activations to 8 bits, which may not change statistics by
+ * more than this, in standard deviations, of the largest value, and of the sparsity. */
+static void same_statistics(const pj_run_data *exact, const pj_run_data *data, double room,
+                            const char *where)
+{
+    assert_int_equal(data->component_count, exact->component_count);
+    for (uint32_t i = 0; i < data->component_count; i++) {
+        const pj_component_row *c = &data->components[i], *e = &exact->components[i];
+        assert_string_equal(c->name, e->name);
+        assert_int_equal(c->has_stats, e->has_stats);
+        if (!e->has_stats) continue;
+        double std = e->stats.std;
+        assert_within(c->stats.mean_abs, e->stats.mean_abs, room * std, "the mean", c, where);
+        assert_within(c->stats.mean, e->stats.mean, room * std, "the signed mean", c, where);
+        assert_within(c->stats.std, e->stats.std, room * std, "the deviation", c, where);
+        assert_within(c->stats.max_abs, e->stats.max_abs, 4 * room * e->stats.max_abs,
+                      "the maximum", c, where);
+        assert_within(c->stats.sparsity, e->stats.sparsity, fmax(2.5 * room, 0.01), "the sparsity",
+                      c, where);
+    }
+}
+
+static void test_statistics(void **state)
+{
+    static const uint32_t prompts[] = {1, 40, 97};
+    const char *isas[16], *folder = judge_folder("PJ_GOLDEN_GGUF");
+    size_t count = pj_kernels_list(isas, 16), i;
+    json_t *reference = judge_json(folder, "reference.json"), *model;
+    (void)state;
+    json_array_foreach(json_object_get(reference, "models"), i, model)
+    {
+        const char *file = json_string_value(json_object_get(model, "file"));
+        char path[PATH_MAX], where[PATH_MAX];
+        if (is_refused(file)) continue;
+        judge_join(path, folder, file);
+        for (size_t p = 0; p < sizeof prompts / sizeof *prompts; p++) {
+            pj_run_data exact, data;
+            record(path, "f32", "c", prompts[p], PJ_DEPTH_DEEP, &exact);
+            for (size_t isa = 0; isa < count; isa++) {
+                pj_depth depth = isa % 2 ? PJ_DEPTH_MODULE : PJ_DEPTH_DEEP;
+                snprintf(where, sizeof where, "%s %s, %u tokens", file, isas[isa], prompts[p]);
+                record(path, NULL, isas[isa], prompts[p], depth, &data);
+                same_statistics(&exact, &data, strstr(file, "f16") ? 0.0005 : 0.02, where);
+                pj_run_data_fini(&data);
+            }
+            pj_run_data_fini(&exact);
+        }
+    }
+    json_decref(reference);
+}
+
 /* ---- families ----------------------------------------------------------------------------- */
 
 /* The logits are in the folder of the same name. */
@@ -135,6 +227,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_types),
+        cmocka_unit_test(test_statistics),
         cmocka_unit_test(test_families),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

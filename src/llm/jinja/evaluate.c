@@ -169,7 +169,7 @@ static jv look_up(machine *m, const char *name)
             return make_callable(m, &(jv_callable){.kind = CALL_GLOBAL,
                                                    .name = globals[i].name,
                                                    .function = globals[i].function});
-    static const char *const missing[] = {"lipsum", "cycler", "joiner", "self", "kwargs"};
+    static const char *const missing[] = {"lipsum", "cycler", "joiner", "self"};
     for (size_t i = 0; i < sizeof missing / sizeof *missing; i++)
         if (strcmp(missing[i], name) == 0)
             return jv_fail(m->run, PJ_E_UNSUPPORTED, "\"%s\" is not supported", name);
@@ -190,8 +190,8 @@ static jv loop_member(machine *m, jv_loop *loop, const char *name)
         {"revindex", (int64_t)(count - index)},
         {"revindex0", (int64_t)(count - index) - 1},
         {"length", (int64_t)count},
-        {"depth", 1}, /* greater only in recursive loops, which are rejected */
-        {"depth0", 0},
+        {"depth", loop->depth},
+        {"depth0", loop->depth - 1},
     };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (strcmp(name, numbers[i].name) == 0) return jv_int(numbers[i].value);
@@ -225,7 +225,7 @@ static jv call_loop(machine *m, const jv_callable *callee, const jv_arguments *a
 /* ---- calls ---- */
 
 /* Positional values first, then named ones; false: failed. */
-static bool collect(machine *m, const ji_node *node, jv_arguments *arguments)
+static bool collect_written(machine *m, const ji_node *node, jv_arguments *arguments)
 {
     *arguments = (jv_arguments){0};
     if (node->count > MAX_ARGUMENTS) {
@@ -243,6 +243,77 @@ static bool collect(machine *m, const ji_node *node, jv_arguments *arguments)
     return !m->run->failed;
 }
 
+/* The positional values and those of *b, then the named values and those of **c. */
+static bool add_starred(machine *m, jv_arguments *a, jv more, jv named)
+{
+    const jv_list *rest = more.kind == JV_UNDEFINED ? NULL : jv_iterate(m->run, more);
+    size_t extra = rest && !m->run->failed ? rest->count : 0;
+    size_t names = named.kind == JV_DICT ? named.dict->count : 0, count = a->count + extra;
+    if (named.kind != JV_DICT && named.kind != JV_UNDEFINED)
+        jv_fail(m->run, PJ_E_INVALID, "argument after ** must be a mapping, not %s",
+                jv_type_name(named));
+    if (extra + names + a->count + a->name_count > MAX_ARGUMENTS)
+        jv_fail(m->run, PJ_E_FULL, "a call has too many arguments");
+    if (m->run->failed) return false;
+    jv *values = jv_alloc(m->run, count + a->name_count + names + 1, sizeof *values);
+    const char **texts = jv_alloc(m->run, a->name_count + names + 1, sizeof *texts);
+    if (!values || !texts) return false;
+    for (size_t i = 0; i < a->count; i++) values[i] = a->items[i];
+    for (size_t i = 0; i < extra; i++) values[a->count + i] = rest->items[i];
+    for (size_t i = 0; i < a->name_count; i++) {
+        values[count + i] = a->named[i];
+        texts[i] = a->names[i];
+    }
+    for (size_t i = 0; i < names; i++) {
+        jv key = named.dict->keys[i];
+        const char *text =
+            key.kind == JV_STRING
+                ? pj_arena_strndup(&m->run->arena, key.string->text, key.string->bytes)
+                : NULL;
+        if (!text) {
+            jv_fail(m->run, PJ_E_INVALID, "keywords must be strings");
+            return false;
+        }
+        for (size_t k = 0; k < a->name_count; k++)
+            if (strcmp(texts[k], text) == 0)
+                jv_fail(m->run, PJ_E_INVALID, "multiple values for keyword argument '%s'", text);
+        values[count + a->name_count + i] = named.dict->values[i];
+        texts[a->name_count + i] = text;
+    }
+    *a = (jv_arguments){values, count, texts, values + count, a->name_count + names};
+    return !m->run->failed;
+}
+
+static bool collect(machine *m, const ji_node *node, jv_arguments *arguments)
+{
+    if (!collect_written(m, node, arguments)) return false;
+    if (node->kind != JI_CALL || (!node->b && !node->c)) return true;
+    jv more = node->b ? evaluate(m, node->b) : jv_undefined(NULL);
+    jv named = node->c ? evaluate(m, node->c) : jv_undefined(NULL);
+    if (m->run->failed) return false;
+    if ((node->b && more.kind == JV_UNDEFINED) || (node->c && named.kind == JV_UNDEFINED)) {
+        jv_fail(m->run, PJ_E_INVALID, "an argument with * is undefined");
+        return false;
+    }
+    return add_starred(m, arguments, more, named);
+}
+
+static bool has_parameter(const ji_node *macro, const char *name)
+{
+    for (size_t i = 0; i < macro->count; i += 2)
+        if (strcmp(macro->items[i]->text, name) == 0) return true;
+    return false;
+}
+
+static jv named_rest(machine *m, const ji_node *macro, const jv_arguments *a)
+{
+    jv rest = jv_dict_new(m->run);
+    for (size_t i = 0; i < a->name_count && !m->run->failed; i++)
+        if (!has_parameter(macro, a->names[i]))
+            jv_dict_set(m->run, rest, name_value(m, a->names[i]), a->named[i]);
+    return rest;
+}
+
 static jv list_rest(machine *m, const jv_arguments *a, size_t from)
 {
     jv rest = jv_list_new(m->run, 0);
@@ -251,18 +322,18 @@ static jv list_rest(machine *m, const jv_arguments *a, size_t from)
     return rest;
 }
 
-/* Whether a macro has parameters for all arguments. One that mentions `varargs` takes any number.
- */
+/* Whether a macro has parameters for all arguments. One that mentions `varargs` takes any number,
+ * one that mentions `kwargs` any names. */
 static bool takes(machine *m, const ji_node *macro, const jv_arguments *a)
 {
     size_t count = macro->count / 2;
-    if (a->count > count && !macro->integer)
+    if (a->count > count && !(macro->integer & JI_VARARGS))
         jv_fail(m->run, PJ_E_INVALID, "macro '%s' takes not more than %zu arguments", macro->text,
                 count);
     for (size_t i = 0; i < a->name_count && !m->run->failed; i++) {
         size_t at = 0;
         while (at < count && strcmp(macro->items[2 * at]->text, a->names[i]) != 0) at++;
-        if (at == count || at < a->count)
+        if (at == count ? !(macro->integer & JI_KWARGS) : at < a->count)
             jv_fail(m->run, PJ_E_INVALID, "macro '%s' %s the argument '%s'", macro->text,
                     at == count ? "does not have" : "gets twice", a->names[i]);
     }
@@ -286,6 +357,7 @@ static jv call_macro(machine *m, const jv_callable *callee, const jv_arguments *
         assign(m, name, value);
     }
     assign(m, "varargs", list_rest(m, a, macro->count / 2));
+    if (macro->integer & JI_KWARGS) assign(m, "kwargs", named_rest(m, macro, a));
     if (caller) assign(m, "caller", *caller);
     jv_build(&text, m->run);
     m->out = &text;
@@ -295,11 +367,19 @@ static jv call_macro(machine *m, const jv_callable *callee, const jv_arguments *
     return jv_built(&text);
 }
 
+static jv capture_loop(machine *m, const jv_loop *loop, jv iterable);
+
 static jv call_value(machine *m, jv callee, const jv_arguments *a, const jv *caller)
 {
     if (callee.kind == JV_UNDEFINED)
         return jv_fail(m->run, PJ_E_INVALID, "'%s' is undefined",
                        callee.name ? callee.name : "what is called");
+    if (callee.kind == JV_LOOP && callee.loop->body)
+        return a->count == 1 && a->name_count == 0
+                   ? capture_loop(m, callee.loop, a->items[0])
+                   : jv_fail(m->run, PJ_E_INVALID, "a loop is called with the items of the next");
+    if (callee.kind == JV_LOOP)
+        return jv_fail(m->run, PJ_E_INVALID, "the loop is not \"recursive\" and cannot be called");
     if (callee.kind != JV_CALLABLE)
         return jv_fail(m->run, PJ_E_INVALID, "'%s' object is not callable", jv_type_name(callee));
     const jv_callable *c = callee.callable;
@@ -454,8 +534,9 @@ static jv binary(machine *m, char op, jv a, jv b)
         return join_lists(m, a.list, b.list);
     if (op == '*' && a.kind == JV_STRING && jv_integer(b, &count)) return repeat(m, a, count);
     if (op == '*' && b.kind == JV_STRING && jv_integer(a, &count)) return repeat(m, b, count);
+    if (op == '%' && a.kind == JV_STRING && !a.string->safe) return jv_percent(m->run, a.string, b);
     if (op == '%' && a.kind == JV_STRING)
-        return jv_fail(m->run, PJ_E_UNSUPPORTED, "formatting with %% is not supported");
+        return jv_fail(m->run, PJ_E_UNSUPPORTED, "formatting a safe text with %% is not supported");
     return operands(m, op, a, b);
 }
 
@@ -685,9 +766,9 @@ static void assign_target(machine *m, const ji_node *target, jv value)
 }
 
 /* Items that satisfy the loop's condition, which sees the target. */
-static const jv_list *loop_items(machine *m, const ji_node *node)
+static const jv_list *loop_items(machine *m, const ji_node *node, jv iterable)
 {
-    const jv_list *all = jv_iterate(m->run, evaluate(m, node->items[1]));
+    const jv_list *all = jv_iterate(m->run, iterable);
     if (m->run->failed || !node->items[2]) return all;
     jv kept = jv_list_new(m->run, all->count);
     scope *outer = m->scope;
@@ -701,13 +782,16 @@ static const jv_list *loop_items(machine *m, const ji_node *node)
     return m->run->failed ? all : kept.list;
 }
 
-static flow execute_for(machine *m, const ji_node *node)
+static flow execute_loop(machine *m, const ji_node *node, jv iterable, int depth)
 {
-    const jv_list *items = loop_items(m, node);
+    const jv_list *items = loop_items(m, node, iterable);
     scope *outer = m->scope;
     jv_loop *loop = jv_alloc(m->run, 1, sizeof *loop);
     if (m->run->failed) return GO_ON;
     loop->items = items;
+    loop->depth = depth;
+    loop->body = node->integer ? node : NULL;
+    loop->scope = outer;
     if (items->count == 0) return node->c ? execute(m, node->c) : GO_ON;
     for (; loop->index < items->count && !m->run->failed; loop->index++) {
         m->scope = push_scope(m, outer);
@@ -718,6 +802,20 @@ static flow execute_for(machine *m, const ji_node *node)
     }
     m->scope = outer;
     return GO_ON;
+}
+
+/* loop(iterable): the output of a recursive loop over other items, in the scope around it. */
+static jv capture_loop(machine *m, const jv_loop *loop, jv iterable)
+{
+    jv_builder text, *out = m->out;
+    scope *outer = m->scope;
+    jv_build(&text, m->run);
+    m->out = &text;
+    m->scope = loop->scope;
+    execute_loop(m, loop->body, iterable, loop->depth + 1);
+    m->scope = outer;
+    m->out = out;
+    return jv_built(&text);
 }
 
 /* The output of a body as text, in its own scope. */
@@ -779,7 +877,7 @@ static flow execute_node(machine *m, const ji_node *node)
     case JI_IF:
         if (jv_true(evaluate(m, node->b))) return execute(m, node->a);
         return node->c && !m->run->failed ? execute(m, node->c) : GO_ON;
-    case JI_FOR: return execute_for(m, node);
+    case JI_FOR: return execute_loop(m, node, evaluate(m, node->items[1]), 1);
     case JI_SET: assign_target(m, node->a, evaluate(m, node->b)); return GO_ON;
     case JI_CAPTURE:
         assign_target(m, node->a, apply_chain(m, node->c, capture(m, node->b)));

@@ -174,6 +174,34 @@ static jv t_lower(jv_run *run, jv self, const jv_arguments *a)
     return run->failed ? text : jv_method(text, "islower")(run, text, a);
 }
 
+/* Whether the reference has a filter or test of that name, which templates ask before they use it.
+ * Those that are missing here are rejected. */
+static jv is_known(jv_run *run, jv value, jv_function *(*find_by)(const char *name))
+{
+    static const char *const missing[] = {"escaped", "filesizeformat", "forceescape", "pprint",
+                                          "random",  "striptags",      "truncate",    "urlencode",
+                                          "urlize",  "wordwrap",       "xmlattr"};
+    char text[32] = "";
+    if (value.kind != JV_STRING || value.string->bytes >= sizeof text) return jv_bool(false);
+    memcpy(text, value.string->text, value.string->bytes);
+    for (size_t i = 0; i < sizeof missing / sizeof *missing; i++)
+        if (strcmp(text, missing[i]) == 0)
+            return jv_fail(run, PJ_E_UNSUPPORTED, "\"%s\" is not supported", text);
+    return jv_bool(find_by(text) != NULL);
+}
+
+static jv t_filter(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)a;
+    return is_known(run, self, jv_filter);
+}
+
+static jv t_test(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)a;
+    return is_known(run, self, jv_test);
+}
+
 static const jv_entry test_table[] = {
     {"defined", t_defined},
     {"undefined", t_undefined},
@@ -205,6 +233,8 @@ static const jv_entry test_table[] = {
     {"divisibleby", t_divisibleby},
     {"upper", t_upper},
     {"lower", t_lower},
+    {"filter", t_filter},
+    {"test", t_test},
     {NULL, NULL},
 };
 
@@ -310,6 +340,44 @@ static jv f_indent(jv_run *run, jv self, const jv_arguments *a)
         jv_add(&b, s->text + at, s->marks ? s->marks + at : NULL, end - at + (newline != NULL));
     }
     return jv_built(&b);
+}
+
+/* "..."|format(a, b), or with names: the operator %. */
+static jv f_format(jv_run *run, jv self, const jv_arguments *a)
+{
+    jv values = jv_list_new(run, a->count);
+    if (a->count && a->name_count)
+        return jv_fail(run, PJ_E_INVALID, "format takes positional or named values, not both");
+    for (size_t i = 0; i < a->count; i++) jv_list_add(run, values, a->items[i]);
+    if (run->failed) return values;
+    values.list->tuple = true;
+    if (a->name_count) values = jv_dict_new(run);
+    for (size_t i = 0; i < a->name_count && !run->failed; i++)
+        jv_dict_set(run, values, jv_text(run, a->names[i]), a->named[i]);
+    return run->failed ? values : jv_percent(run, text_of(run, self), values);
+}
+
+static jv f_center(jv_run *run, jv self, const jv_arguments *a)
+{
+    jv width[] = {jv_argument(a, 0, "width", jv_int(80))}, text = jv_to_string(run, self);
+    return run->failed
+               ? text
+               : jv_method(text, "center")(run, text, &(jv_arguments){width, 1, NULL, NULL, 0});
+}
+
+/* An attribute, never an item: what a template can have is a namespace's or a loop's. */
+static jv f_attr(jv_run *run, jv self, const jv_arguments *a)
+{
+    jv name = jv_needed(run, a, 0, "name");
+    if (self.kind == JV_UNDEFINED) return jv_member(run, self, name); /* fails */
+    if (run->failed || name.kind != JV_STRING) return jv_undefined(NULL);
+    if (self.kind == JV_NAMESPACE) return jv_member(run, self, name);
+    if (self.kind == JV_LOOP || self.kind == JV_CALLABLE)
+        return jv_fail(run, PJ_E_UNSUPPORTED, "attr of a %s is not supported", jv_type_name(self));
+    const char *text = pj_arena_strndup(&run->arena, name.string->text, name.string->bytes);
+    if (text && jv_method(self, text))
+        return jv_fail(run, PJ_E_UNSUPPORTED, "attr of a method is not supported");
+    return jv_undefined(text);
 }
 
 /* Words are runs of letters, digits and underscores. */
@@ -430,8 +498,9 @@ static jv f_default(jv_run *run, jv self, const jv_arguments *a)
     return self.kind == JV_UNDEFINED || (falsy && !jv_true(self)) ? value : self;
 }
 
-/* attribute="a.b": dotted path; numbers are indices. */
-static jv member_path(jv_run *run, jv value, const jv_string *path)
+/* attribute="a.b": dotted path; numbers are indices. `missing` stands for what is undefined on the
+ * way. */
+static jv member_path(jv_run *run, jv value, const jv_string *path, jv missing)
 {
     for (size_t at = 0; at <= path->bytes && !run->failed;) {
         const char *dot = memchr(path->text + at, '.', path->bytes - at);
@@ -443,14 +512,24 @@ static jv member_path(jv_run *run, jv value, const jv_string *path)
             index = 10 * index + (path->text[i] - '0');
         }
         value = jv_member(run, value, digits ? jv_int(index) : jv_slice(run, path, at, end));
+        if (value.kind == JV_UNDEFINED && missing.kind != JV_UNDEFINED) value = missing;
         at = end + 1;
     }
     return value;
 }
 
+static jv attribute_or(jv_run *run, jv value, jv attribute, jv missing)
+{
+    if (attribute.kind == JV_STRING) return member_path(run, value, attribute.string, missing);
+    if (attribute.kind != JV_INT) return value;
+    jv found = jv_member(run, value, attribute);
+    return found.kind == JV_UNDEFINED && missing.kind != JV_UNDEFINED ? missing : found;
+}
+
 static jv attribute_of(jv_run *run, jv value, jv attribute)
 {
-    if (attribute.kind == JV_STRING) return member_path(run, value, attribute.string);
+    if (attribute.kind == JV_STRING)
+        return member_path(run, value, attribute.string, jv_undefined(NULL));
     return attribute.kind == JV_INT ? jv_member(run, value, attribute) : value;
 }
 
@@ -514,12 +593,32 @@ static jv f_items(jv_run *run, jv self, const jv_arguments *a)
     return jv_list_as(pairs_of(run, self, a), JV_GENERATOR);
 }
 
+static jv without_case(jv_run *run, jv key)
+{
+    return key.kind == JV_STRING ? jv_change_case(run, key.string, JV_LOWER) : key;
+}
+
 /* Sort key: lower-cased strings unless case-sensitive. */
 static jv sort_key(jv_run *run, jv item, jv attribute, bool case_sensitive)
 {
     jv key = attribute_of(run, item, attribute);
-    return key.kind == JV_STRING && !case_sensitive ? jv_change_case(run, key.string, JV_LOWER)
-                                                    : key;
+    return case_sensitive ? key : without_case(run, key);
+}
+
+/* The same for `sort`, whose attribute may name several, separated by commas. */
+static jv sort_keys(jv_run *run, jv item, jv attribute, bool case_sensitive)
+{
+    if (attribute.kind != JV_STRING ||
+        !memchr(attribute.string->text, ',', attribute.string->bytes))
+        return sort_key(run, item, attribute, case_sensitive);
+    const jv_string *all = attribute.string;
+    jv keys = jv_list_new(run, 2);
+    for (size_t at = 0, end; at <= all->bytes && !run->failed; at = end + 1) {
+        const char *comma = memchr(all->text + at, ',', all->bytes - at);
+        end = comma ? (size_t)(comma - all->text) : all->bytes;
+        jv_list_add(run, keys, sort_key(run, item, jv_slice(run, all, at, end), case_sensitive));
+    }
+    return keys;
 }
 
 /* Stable insertion sort by key. */
@@ -528,7 +627,7 @@ static jv sorted(jv_run *run, const jv_list *items, jv attribute, bool case_sens
 {
     jv list = jv_list_new(run, items->count), keys = jv_list_new(run, items->count);
     for (size_t i = 0; i < items->count && !run->failed; i++) {
-        jv key = sort_key(run, items->items[i], attribute, case_sensitive);
+        jv key = sort_keys(run, items->items[i], attribute, case_sensitive);
         jv_list_add(run, list, items->items[i]);
         jv_list_add(run, keys, key);
         for (size_t at = i; at > 0 && jv_step(run, 1); at--) {
@@ -560,6 +659,43 @@ static jv f_dictsort(jv_run *run, jv self, const jv_arguments *a)
     return sorted(run, pairs.list, jv_int(by_value),
                   jv_true(jv_argument(a, 0, "case_sensitive", jv_bool(false))),
                   jv_true(jv_argument(a, 2, "reverse", jv_bool(false))));
+}
+
+/* Tuples (grouper, list) of items with equal attributes, sorted by it. */
+static jv f_groupby(jv_run *run, jv self, const jv_arguments *a)
+{
+    jv attribute = jv_needed(run, a, 0, "attribute");
+    jv missing = jv_argument(a, 1, "default", jv_undefined(NULL));
+    bool case_sensitive = jv_true(jv_argument(a, 2, "case_sensitive", jv_bool(false)));
+    const jv_list *items = jv_iterate(run, self);
+    jv pairs = jv_list_new(run, items->count), groups = jv_list_new(run, 0),
+       last = jv_undefined(NULL);
+    for (size_t i = 0; i < items->count && jv_step(run, 1); i++) {
+        jv pair = jv_list_new(run, 3), key = attribute_or(run, items->items[i], attribute, missing);
+        if (key.kind == JV_UNDEFINED && items->count > 1) /* it has no order */
+            return jv_fail(run, PJ_E_INVALID, "'%s' is undefined", key.name ? key.name : "a value");
+        jv_list_add(run, pair, case_sensitive ? key : without_case(run, key));
+        jv_list_add(run, pair, key);
+        jv_list_add(run, pair, items->items[i]);
+        jv_list_add(run, pairs, pair);
+    }
+    if (run->failed) return groups;
+    jv order = sorted(run, pairs.list, jv_int(0), true, false);
+    for (size_t i = 0; i < items->count && !run->failed; i++) {
+        const jv *of = order.list->items[i].list->items;
+        if (i == 0 || !jv_equal(run, of[0], last)) {
+            jv group = jv_list_new(run, 2);
+            jv_list_add(run, group, of[1]);
+            jv_list_add(run, group, jv_list_new(run, 1));
+            if (run->failed) break;
+            group.list->tuple = group.list->group = true;
+            jv_list_add(run, groups, group);
+        }
+        last = of[0];
+        if (run->failed) break;
+        jv_list_add(run, groups.list->items[groups.list->count - 1].list->items[1], of[2]);
+    }
+    return groups;
 }
 
 static jv f_unique(jv_run *run, jv self, const jv_arguments *a)
@@ -602,6 +738,21 @@ static jv f_max(jv_run *run, jv self, const jv_arguments *a)
     return extreme(run, self, a, 1);
 }
 
+static bool is_plain(jv value)
+{
+    return value.kind == JV_LIST && value.list->is == JV_PLAIN;
+}
+
+static jv joined(jv_run *run, const jv_list *a, const jv_list *b)
+{
+    jv list = jv_list_new(run, a->count + b->count);
+    for (size_t i = 0; i < a->count && jv_step(run, 1); i++) jv_list_add(run, list, a->items[i]);
+    for (size_t i = 0; i < b->count && jv_step(run, 1); i++) jv_list_add(run, list, b->items[i]);
+    if (list.kind == JV_LIST) list.list->tuple = a->tuple;
+    return list;
+}
+
+/* Of numbers, or of lists if `start` is one. */
 static jv f_sum(jv_run *run, jv self, const jv_arguments *a)
 {
     jv attribute = jv_argument(a, 0, "attribute", jv_none());
@@ -610,6 +761,10 @@ static jv f_sum(jv_run *run, jv self, const jv_arguments *a)
     for (size_t i = 0; i < items->count && jv_step(run, 1); i++) {
         jv item = attribute_of(run, items->items[i], attribute);
         int64_t x, y, sum;
+        if (is_plain(item) && is_plain(total) && item.list->tuple == total.list->tuple) {
+            total = joined(run, total.list, item.list);
+            continue;
+        }
         if (!jv_is_number(item) || !jv_is_number(total))
             return jv_fail(run, PJ_E_INVALID, "sum takes numbers, not %s", jv_type_name(item));
         if (jv_integer(item, &x) && jv_integer(total, &y) && !__builtin_add_overflow(x, y, &sum))
@@ -618,6 +773,25 @@ static jv f_sum(jv_run *run, jv self, const jv_arguments *a)
             total = jv_float(jv_number(item) + jv_number(total));
     }
     return total;
+}
+
+/* A number of lists of about equal length; the first ones have one item more. */
+static jv f_slice(jv_run *run, jv self, const jv_arguments *a)
+{
+    int64_t slices = needed_integer(run, jv_needed(run, a, 0, "slices"));
+    jv fill = jv_argument(a, 1, "fill_with", jv_none());
+    const jv_list *items = jv_iterate(run, self);
+    jv list = jv_list_new(run, 0);
+    if (slices < 1 || slices > 1 << 20) return jv_fail(run, PJ_E_INVALID, "slice takes a number");
+    size_t each = items->count / (size_t)slices, more = items->count % (size_t)slices, at = 0;
+    for (size_t i = 0; i < (size_t)slices && jv_step(run, 1); i++) {
+        jv row = jv_list_new(run, each + 1);
+        for (size_t n = each + (i < more); n > 0 && jv_step(run, 1); n--)
+            jv_list_add(run, row, items->items[at++]);
+        if (fill.kind != JV_NONE && i >= more) jv_list_add(run, row, fill);
+        jv_list_add(run, list, row);
+    }
+    return jv_list_as(list, JV_GENERATOR);
 }
 
 static jv f_batch(jv_run *run, jv self, const jv_arguments *a)
@@ -664,8 +838,7 @@ static jv f_map(jv_run *run, jv self, const jv_arguments *a)
         if (attribute.kind == JV_NONE) {
             item = apply_filter(run, jv_needed_string(run, a, 0, "filter"), item, &rest);
         } else {
-            item = attribute_of(run, item, attribute);
-            if (item.kind == JV_UNDEFINED) item = missing;
+            item = attribute_or(run, item, attribute, missing);
         }
         jv_list_add(run, list, item);
     }
@@ -795,6 +968,11 @@ static const jv_entry filter_table[] = {
     {"min", f_min},
     {"max", f_max},
     {"sum", f_sum},
+    {"groupby", f_groupby},
+    {"slice", f_slice},
+    {"attr", f_attr},
+    {"format", f_format},
+    {"center", f_center},
     {"batch", f_batch},
     {"map", f_map},
     {"select", f_select},

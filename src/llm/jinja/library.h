@@ -40,6 +40,11 @@ jv jv_join(jv_run *run, const jv_list *items, const jv_string *separator);
 typedef enum jv_case { JV_UPPER, JV_LOWER, JV_TITLE, JV_WORDS, JV_CAPITAL } jv_case;
 jv jv_change_case(jv_run *run, const jv_string *s, jv_case to);
 
+/* format % values; a tuple holds several values, a dictionary named ones. */
+jv jv_percent(jv_run *run, const jv_string *format, jv values);
+/* A value as str.format writes it, by what follows ":" in its field. */
+void jv_add_formatted(jv_builder *out, jv value, const char *specification, size_t bytes);
+
 /* HTML escaping as in the reference's Markup: a safe string is not escaped again. */
 jv jv_escape(jv_run *run, jv string);
 jv jv_mark_safe(jv_run *run, jv string);

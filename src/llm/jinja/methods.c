@@ -401,8 +401,7 @@ static jv field_value(jv_run *run, const jv_arguments *a, const char *field, siz
                       size_t *next)
 {
     char name[64];
-    if (bytes >= sizeof name || memchr(field, ':', bytes) || memchr(field, '!', bytes) ||
-        memchr(field, '.', bytes) || memchr(field, '[', bytes))
+    if (bytes >= sizeof name || memchr(field, '.', bytes) || memchr(field, '[', bytes))
         return jv_fail(run, PJ_E_UNSUPPORTED, "the format field {%.*s} is not supported",
                        (int)(bytes < 60 ? bytes : 60), field);
     memcpy(name, field, bytes);
@@ -412,6 +411,29 @@ static jv field_value(jv_run *run, const jv_arguments *a, const char *field, siz
         index =
             name[i] >= '0' && name[i] <= '9' ? 10 * index + (size_t)(name[i] - '0') : SIZE_MAX / 20;
     return jv_needed(run, a, index, name);
+}
+
+/* name!conversion:specification */
+static void add_field(jv_builder *to, const jv_arguments *a, const char *field, size_t bytes,
+                      size_t *next)
+{
+    const char *colon = memchr(field, ':', bytes);
+    size_t name = colon ? (size_t)(colon - field) : bytes, after = colon ? name + 1 : bytes;
+    const char *mark = memchr(field, '!', name);
+    if (memchr(field, '{', bytes)) {
+        jv_fail(to->run, PJ_E_UNSUPPORTED, "fields inside of format fields are not supported");
+        return;
+    }
+    jv value = field_value(to->run, a, field, mark ? (size_t)(mark - field) : name, next);
+    if (to->run->failed) return;
+    if (mark && field + name - mark == 2 && mark[1] == 'r')
+        value = jv_repr(to->run, value);
+    else if (mark && field + name - mark == 2 && mark[1] == 's')
+        value = jv_to_string(to->run, value);
+    else if (mark)
+        jv_fail(to->run, PJ_E_UNSUPPORTED, "the format conversion %.*s is not supported",
+                (int)(field + name - mark), mark);
+    if (!to->run->failed) jv_add_formatted(to, value, field + after, bytes - after);
 }
 
 static jv s_format(jv_run *run, jv self, const jv_arguments *a)
@@ -428,13 +450,116 @@ static jv s_format(jv_run *run, jv self, const jv_arguments *a)
             if (!end) return jv_fail(run, PJ_E_INVALID, "a format field does not end");
             size_t begin = at + 1;
             at = (size_t)(end - s->text);
-            jv_add_value(&b, field_value(run, a, s->text + begin, at - begin, &next));
+            add_field(&b, a, s->text + begin, at - begin, &next);
         } else if (c == '}')
             return jv_fail(run, PJ_E_INVALID, "a format has a single '}'");
         else
             jv_add(&b, s->text + at, s->marks ? s->marks + at : NULL, 1);
     }
     return jv_built(&b);
+}
+
+/* ---- padding and parting ---- */
+
+/* `before` of the missing characters go in front. */
+static jv padded(jv_run *run, jv self, const jv_string *fill, size_t before, size_t after)
+{
+    jv_builder b;
+    jv_build(&b, run);
+    for (size_t i = 0; i < before && jv_step(run, 1); i++) jv_add_string(&b, fill);
+    jv_add_string(&b, self.string);
+    for (size_t i = 0; i < after && jv_step(run, 1); i++) jv_add_string(&b, fill);
+    return jv_built(&b);
+}
+
+static size_t missing_characters(jv_run *run, jv self, const jv_arguments *a)
+{
+    int64_t width = 0;
+    if (!jv_integer(jv_needed(run, a, 0, "width"), &width) && !run->failed)
+        jv_fail(run, PJ_E_INVALID, "a width must be an integer");
+    size_t length = jv_length(self.string);
+    return run->failed || width < 0 || (uint64_t)width <= length ? 0 : (size_t)width - length;
+}
+
+static const jv_string *fill_of(jv_run *run, const jv_arguments *a)
+{
+    jv fill = jv_argument(a, 1, "fillchar", jv_text(run, " "));
+    if (fill.kind == JV_STRING && jv_length(fill.string) == 1) return fill.string;
+    jv_fail(run, PJ_E_INVALID, "The fill character must be exactly one character long");
+    return NULL;
+}
+
+static jv s_center(jv_run *run, jv self, const jv_arguments *a)
+{
+    size_t missing = missing_characters(run, self, a);
+    const jv_string *fill = fill_of(run, a);
+    /* as Python rounds: an odd number gives one more in front only if the width is odd */
+    size_t before = missing / 2 + (missing & (missing + jv_length(self.string)) & 1);
+    return run->failed ? self : padded(run, self, fill, before, missing - before);
+}
+
+static jv s_ljust(jv_run *run, jv self, const jv_arguments *a)
+{
+    size_t missing = missing_characters(run, self, a);
+    const jv_string *fill = fill_of(run, a);
+    return run->failed ? self : padded(run, self, fill, 0, missing);
+}
+
+static jv s_rjust(jv_run *run, jv self, const jv_arguments *a)
+{
+    size_t missing = missing_characters(run, self, a);
+    const jv_string *fill = fill_of(run, a);
+    return run->failed ? self : padded(run, self, fill, missing, 0);
+}
+
+/* Zeros after the sign. */
+static jv s_zfill(jv_run *run, jv self, const jv_arguments *a)
+{
+    size_t missing = missing_characters(run, self, a);
+    const jv_string *s = self.string;
+    size_t sign = s->bytes && (s->text[0] == '+' || s->text[0] == '-');
+    jv_builder b;
+    jv_build(&b, run);
+    jv_add(&b, s->text, s->marks, sign);
+    for (size_t i = 0; i < missing && jv_step(run, 1); i++) jv_add_text(&b, "0");
+    jv_add(&b, s->text + sign, s->marks ? s->marks + sign : NULL, s->bytes - sign);
+    return jv_built(&b);
+}
+
+/* (before, separator, after), or the whole and two empty strings on the side given by `last`. */
+static jv parted(jv_run *run, jv self, const jv_arguments *a, bool last)
+{
+    const jv_string *s = self.string, *by = jv_needed_string(run, a, 0, "sep");
+    jv tuple = jv_list_new(run, 3), empty = jv_text(run, "");
+    if (run->failed) return tuple;
+    if (by->bytes == 0) return jv_fail(run, PJ_E_INVALID, "empty separator");
+    size_t found = SIZE_MAX;
+    for (size_t i = 0; i + by->bytes <= s->bytes && jv_look(run, by->bytes); i++) {
+        if (memcmp(s->text + i, by->text, by->bytes) != 0) continue;
+        found = i;
+        if (!last) break;
+    }
+    if (found == SIZE_MAX) {
+        jv_list_add(run, tuple, last ? empty : self);
+        jv_list_add(run, tuple, empty);
+        jv_list_add(run, tuple, last ? self : empty);
+    } else {
+        jv_list_add(run, tuple, jv_slice(run, s, 0, found));
+        jv_list_add(run, tuple, jv_slice(run, s, found, found + by->bytes));
+        jv_list_add(run, tuple, jv_slice(run, s, found + by->bytes, s->bytes));
+    }
+    if (tuple.kind == JV_LIST) tuple.list->tuple = true;
+    return tuple;
+}
+
+static jv s_partition(jv_run *run, jv self, const jv_arguments *a)
+{
+    return parted(run, self, a, false);
+}
+
+static jv s_rpartition(jv_run *run, jv self, const jv_arguments *a)
+{
+    return parted(run, self, a, true);
 }
 
 /* ---- dictionaries and lists ---- */
@@ -533,6 +658,12 @@ static const jv_entry string_methods[] = {
     {"isupper", s_isupper},
     {"islower", s_islower},
     {"format", s_format},
+    {"center", s_center},
+    {"ljust", s_ljust},
+    {"rjust", s_rjust},
+    {"zfill", s_zfill},
+    {"partition", s_partition},
+    {"rpartition", s_rpartition},
     {NULL, NULL},
 };
 
@@ -581,6 +712,9 @@ jv jv_member(jv_run *run, jv self, jv key)
     if (self.kind == JV_DICT || self.kind == JV_NAMESPACE) {
         const jv *found = jv_dict_find(run, self.dict, key);
         if (found) return *found;
+    } else if (self.kind == JV_LIST && self.list->group &&
+               (jv_is_text(key, "grouper") || jv_is_text(key, "list"))) {
+        return self.list->items[jv_is_text(key, "list")];
     } else if ((self.kind == JV_LIST || self.kind == JV_STRING) && jv_integer(key, &index))
         return element(run, self, index);
     if (key.kind != JV_STRING) return jv_undefined(NULL);

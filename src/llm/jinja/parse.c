@@ -14,7 +14,7 @@ typedef struct parser {
     const char *name;
     pj_arena *arena;
     int depth, loops;
-    bool varargs; /* the macro being parsed mentions them */
+    int mentioned; /* of JI_VARARGS and JI_KWARGS, by the macro being parsed */
     pj_error *err;
     pj_status status;
 } parser;
@@ -149,11 +149,24 @@ static ji_node *parse_postfix(parser *p, ji_node *value);
 static void parse_arguments(parser *p, ji_node *call)
 {
     const char *names[64];
+    bool after_star = false;
     while (p->status == PJ_OK && !take_op(p, ")")) {
-        if (call->count && !expect_op(p, ",")) return;
-        if (call->count && take_op(p, ")")) break;
-        if (is_op(p, "*") || is_op(p, "**")) {
-            fail(p, PJ_E_UNSUPPORTED, "arguments with * are not supported");
+        bool more = call->count || after_star;
+        if (more && !expect_op(p, ",")) return;
+        if (more && take_op(p, ")")) break;
+        bool star = is_op(p, "*"), stars = is_op(p, "**");
+        if (star || stars) {
+            if (call->kind != JI_CALL || call->c || (star && (call->b || call->name_count))) {
+                fail(p, PJ_E_UNSUPPORTED, "arguments with * are not supported here");
+                return;
+            }
+            advance(p);
+            *(star ? &call->b : &call->c) = parse_expression(p, true);
+            after_star = true;
+            continue;
+        }
+        if (call->c) {
+            fail(p, PJ_E_INVALID, "an argument follows one with **");
             return;
         }
         bool named = now(p)->kind == JI_T_NAME && p->tokens[p->at + 1].kind == JI_T_OPERATOR &&
@@ -165,7 +178,7 @@ static void parse_arguments(parser *p, ji_node *call)
             }
             names[call->name_count++] = expect_name(p);
             advance(p);
-        } else if (call->name_count) {
+        } else if (call->name_count || call->b) {
             fail(p, PJ_E_INVALID, "a positional argument follows a named one");
             return;
         }
@@ -343,7 +356,8 @@ static ji_node *parse_word(parser *p)
             advance(p);
             return constant;
         }
-    p->varargs |= is_word(p, "varargs");
+    if (is_word(p, "varargs")) p->mentioned |= JI_VARARGS;
+    if (is_word(p, "kwargs")) p->mentioned |= JI_KWARGS;
     ji_node *name = node(p, JI_NAME);
     if (name) name->text = expect_name(p);
     return name;
@@ -578,8 +592,7 @@ static ji_node *parse_for(parser *p)
     if (!take_word(p, "in")) return fail(p, PJ_E_INVALID, "\"in\" is missing");
     append(p, made, parse_tuple(p, false));
     append(p, made, take_word(p, "if") ? parse_expression(p, true) : NULL);
-    if (is_word(p, "recursive"))
-        return fail(p, PJ_E_UNSUPPORTED, "recursive loops are not supported");
+    made->integer = take_word(p, "recursive");
     expect_block_end(p);
     p->loops++;
     made->a = parse_body(p, stops);
@@ -635,13 +648,13 @@ static ji_node *parse_macro(parser *p)
     parse_parameters(p, made);
     expect_block_end(p);
     int loops = p->loops;
-    bool varargs = p->varargs;
+    int mentioned = p->mentioned;
     p->loops = 0;
-    p->varargs = false;
+    p->mentioned = 0;
     made->a = parse_body(p, stops);
-    made->integer = p->varargs;
+    made->integer = p->mentioned;
     p->loops = loops;
-    p->varargs = varargs;
+    p->mentioned = mentioned;
     advance(p);
     expect_block_end(p);
     return made;

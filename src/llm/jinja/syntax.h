@@ -19,7 +19,7 @@ typedef enum ji_kind {
     JI_ATTRIBUTE, /* a.text */
     JI_ITEM,      /* a[b] */
     JI_SLICE,     /* items: begin, end, step; NULL where left out */
-    JI_CALL,      /* a(items, names...) */
+    JI_CALL,      /* a(items, names..., *b, **c) */
     JI_FILTER,    /* a | text(items); a NULL: the content of a filter block */
     JI_TEST,      /* a is text(items) */
     JI_UNARY,     /* op a: '-', '+', '!' for not */
@@ -28,20 +28,25 @@ typedef enum ji_kind {
     JI_CHAIN,     /* a < b < c: items are compares that share their middle operands */
     JI_CONDITION, /* a if b else c; c NULL: undefined */
     /* statements */
-    JI_DATA,  /* text, bytes: written as they are */
-    JI_PRINT, /* a */
-    JI_BLOCK, /* items in order */
-    JI_IF,    /* b: condition, a: then, c: else or NULL */
-    JI_FOR,   /* items[0]: target, items[1]: iterable, items[2]: filter or NULL; a: body, c: else */
-    JI_SET,   /* a: target, b: value */
-    JI_CAPTURE,      /* a: target, b: body, c: chain of filters or NULL */
-    JI_MACRO,        /* text: name; items: names, then defaults or NULL; a: body */
+    JI_DATA,    /* text, bytes: written as they are */
+    JI_PRINT,   /* a */
+    JI_BLOCK,   /* items in order */
+    JI_IF,      /* b: condition, a: then, c: else or NULL */
+    JI_FOR,     /* items[0]: target, items[1]: iterable, items[2]: filter or NULL; a: body, c: else;
+                   integer: 1 if recursive */
+    JI_SET,     /* a: target, b: value */
+    JI_CAPTURE, /* a: target, b: body, c: chain of filters or NULL */
+    JI_MACRO,   /* text: name; items: names, then defaults or NULL; a: body; integer: JI_VARARGS,
+                   JI_KWARGS */
     JI_CALL_BLOCK,   /* a: the call, b: a macro named caller */
     JI_FILTER_BLOCK, /* a: body, c: chain of filters */
     JI_WITH,         /* items: target, value ...; a: body */
     JI_BREAK,
     JI_CONTINUE
 } ji_kind;
+
+/* What a macro's body mentions, and therefore takes. */
+enum { JI_VARARGS = 1, JI_KWARGS = 2 };
 
 typedef struct ji_node {
     ji_kind kind;

@@ -64,6 +64,7 @@ typedef struct jv_list {
     bool tuple;
     bool used; /* a generator that was iterated over */
     jv_list_kind is;
+    bool group; /* of groupby: a tuple whose items are also .grouper and .list */
 } jv_list;
 
 typedef struct jv_dict {
@@ -73,8 +74,11 @@ typedef struct jv_dict {
 
 typedef struct jv_loop {
     const jv_list *items;
-    size_t index; /* from 0 */
-    jv changed;   /* arguments of the last loop.changed(), a tuple; undefined: none yet */
+    size_t index;               /* from 0 */
+    int depth;                  /* of recursion, from 1 */
+    const struct ji_node *body; /* of a recursive loop, with the scope around it; NULL otherwise */
+    void *scope;
+    jv changed; /* arguments of the last loop.changed(), a tuple; undefined: none yet */
 } jv_loop;
 
 /* One rendering. */

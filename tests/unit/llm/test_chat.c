@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char plain[] =
@@ -104,26 +105,44 @@ static void write_file(const char *folder, const char *name, const char *text)
 
 static void remove_files(const char *folder)
 {
-    static const char *const names[] = {"tokenizer_config.json", "chat_template.jinja",
-                                        "special_tokens_map.json"};
-    for (size_t i = 0; i < 3; i++) {
+    static const char *const names[] = {"tokenizer_config.json",
+                                        "chat_template.jinja",
+                                        "special_tokens_map.json",
+                                        "chat_template.json",
+                                        "additional_chat_templates/tool_use.jinja",
+                                        "additional_chat_templates"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[300];
         snprintf(path, sizeof path, "%s/%s", folder, names[i]);
-        unlink(path);
+        remove(path);
     }
 }
 
-static void assert_folder(const char *folder, const char *want)
+static void assert_conversation(const char *folder, const pj_conversation *c, const char *want)
 {
     pj_chat *chat;
     pj_jinja_output output;
     pj_error err = {0};
-    pj_conversation c = talk("U", false);
     if (pj_chat_open(folder, &chat, &err) != PJ_OK) fail_msg("%s", err.text);
-    assert_int_equal(pj_chat_render(chat, &c, &output, &err), PJ_OK);
+    assert_int_equal(pj_chat_render(chat, c, &output, &err), PJ_OK);
     assert_string_equal(output.text, want);
     pj_jinja_output_fini(&output);
     pj_chat_close(chat);
+}
+
+static void assert_folder(const char *folder, const char *want)
+{
+    pj_conversation c = talk("U", false);
+    assert_conversation(folder, &c, want);
+}
+
+static void assert_with_tools(const char *folder, const char *tools, const char *want)
+{
+    char text[200];
+    snprintf(text, sizeof text,
+             "{\"messages\":[{\"role\":\"user\",\"content\":\"U\"}],\"tools\":%s}", tools);
+    pj_conversation c = talk(text, true);
+    assert_conversation(folder, &c, want);
 }
 
 static void test_folders(void **state)
@@ -145,12 +164,34 @@ static void test_folders(void **state)
                "{\"chat_template\":[{\"name\":\"tool_use\",\"template\":\"T\"},"
                "{\"name\":\"default\",\"template\":\"D{{ bos_token }}\"}]}");
     assert_folder(folder, "D<C>");
+    assert_with_tools(folder, "[{\"name\":\"f\"}]", "T");
+    assert_with_tools(folder, "[]", "T");
+    assert_with_tools(folder, "null", "D<C>");
     write_file(folder, "chat_template.jinja", "file {{ messages|length }}\n");
+    assert_folder(folder, "file 1");
+    assert_with_tools(folder, "[1]", "file 1");
+    char more[300];
+    snprintf(more, sizeof more, "%s/additional_chat_templates", folder);
+    assert_int_equal(mkdir(more, 0700), 0);
+    write_file(more, "tool_use.jinja", "tools {{ tools|length }}");
+    assert_folder(folder, "file 1");
+    assert_with_tools(folder, "[1]", "tools 1");
+    /* one that is not used does not matter */
+    write_file(more, "tool_use.jinja", "{% frob %}");
     assert_folder(folder, "file 1");
     write_file(folder, "chat_template.jinja", "{% frob %}");
     assert_int_equal(pj_chat_open(folder, &chat, &err), PJ_E_UNSUPPORTED);
     assert_non_null(strstr(err.text, "\"frob\""));
     assert_non_null(strstr(err.text, folder));
+    remove_files(folder);
+    write_file(folder, "tokenizer_config.json",
+               "{\"chat_template\":[{\"name\":\"rag\",\"template\":\"R\"},"
+               "{\"name\":\"tool_use\",\"template\":\"T\"}]}");
+    assert_int_equal(pj_chat_open(folder, &chat, &err), PJ_E_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "none of them is named default"));
+    write_file(folder, "tokenizer_config.json", "{}");
+    write_file(folder, "chat_template.json", "{\"chat_template\":\"P{{ messages|length }}\"}");
+    assert_folder(folder, "P1");
     write_file(folder, "tokenizer_config.json", "{");
     assert_int_equal(pj_chat_open(folder, &chat, &err), PJ_E_INVALID);
     remove_files(folder);

@@ -268,6 +268,13 @@ static void test_refused(void **state)
     assert_refused("{\"model_type\":\"llama\"," SIZES ",\"quantization_config\":{\"quant_method\":"
                    "\"awq\"}}",
                    PJ_E_UNSUPPORTED, "awq");
+    assert_refused("{\"model_type\":\"llama\"," SIZES
+                   ",\"quantization\":{\"group_size\":64,\"bits\":4}}",
+                   PJ_E_UNSUPPORTED, "(MLX)");
+    assert_refused("{\"model_type\":\"llama\"," SIZES
+                   ",\"quantization\":{\"group_size\":64,\"bits\":4},\"quantization_config\":"
+                   "{\"group_size\":64,\"bits\":4}}",
+                   PJ_E_UNSUPPORTED, "(MLX)");
     assert_refused("{\"model_type\":\"llama\"," SIZES ",\"rope_scaling\":{\"type\":\"ntk\"}}",
                    PJ_E_UNSUPPORTED, "ntk");
     assert_refused("{\"model_type\":\"llama\"," SIZES ",\"head_dim\":15}", PJ_E_INVALID, "even");

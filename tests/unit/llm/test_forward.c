@@ -202,6 +202,60 @@ static void assert_near(double got, double want)
     if (!(fabs(got - want) <= fmax(1e-6, 1e-4 * fabs(want)))) fail_msg("%g is not %g", got, want);
 }
 
+/* Components of layer 0 against the reference's, within a share of their standard deviation. */
+static void check_statistics(const pj_run_data *data, const tiny_capture *captures, int count,
+                             double room)
+{
+    for (int i = 0; i < count; i++) {
+        const tiny_capture *c = &captures[i];
+        const pj_component_row *got = component(data, 0, c->component);
+        assert_true(got->has_stats && c->count > 0);
+        if (fabs(got->stats.mean_abs - c->mean_abs) > room * c->std ||
+            fabs(got->stats.mean - c->mean) > room * c->std ||
+            fabs(got->stats.std - c->std) > room * c->std ||
+            fabs(got->stats.max_abs - c->max_abs) > 4 * room * c->max_abs ||
+            fabs(got->stats.sparsity - c->sparsity) > room)
+            fail_msg("%s: %g %g %g %g %g, not %g %g %g %g %g", c->component, got->stats.mean_abs,
+                     got->stats.mean, got->stats.std, got->stats.max_abs, got->stats.sparsity,
+                     c->mean_abs, c->mean, c->std, c->max_abs, c->sparsity);
+    }
+}
+
+/* Products that round activations to 8 bits give the statistics of exact ones, but for that. */
+static void statistics_of_quantised_weights(void **state)
+{
+    static double want[TOKENS * MAX_VOCAB];
+    static const char *const dtypes[] = {"q8_0", "q4_0"};
+    int32_t ids[TOKENS];
+    const char *isas[16];
+    size_t n = pj_kernels_list(isas, 16);
+    for (int i = 0; i < 2; i++) {
+        tiny_capture captures[] = {{.component = "q_proj"},    {.component = "v_proj"},
+                                   {.component = "attention"}, {.component = "o_proj"},
+                                   {.component = "act"},       {.component = "down_proj"}};
+        enum { CAPTURES = sizeof captures / sizeof *captures };
+        tiny_model m;
+        tiny_make(&m, tiny_find("wide"), 9);
+        tiny_write(&m, TINY_F32);
+        tiny_quantise(&m, i == 0 ? 8 : 4);
+        make_ids(ids, TOKENS, m.shape.vocab);
+        tiny_forward(&m, ids, TOKENS, want, captures, CAPTURES);
+        for (size_t isa = 0; isa < n; isa++) {
+            pj_engine *engine = open_tiny(
+                &m, &(pj_engine_options){.threads = 2, .dtype = dtypes[i], .isa = isas[isa]});
+            for (pj_depth depth = PJ_DEPTH_MODULE; depth <= PJ_DEPTH_DEEP; depth++) {
+                pj_run_data data;
+                uint64_t hash;
+                record(engine, ids, TOKENS, 0, depth, &data, &hash);
+                check_statistics(&data, captures, CAPTURES, 0.02);
+                pj_run_data_fini(&data);
+            }
+            pj_engine_close(engine);
+        }
+        tiny_free(&m);
+    }
+}
+
 static void statistics(void **state)
 {
     static double want[TOKENS * MAX_VOCAB];
@@ -338,6 +392,60 @@ static void same_figures(const pj_run_data *a, const pj_operation_row *x, const 
         assert_string_equal(got->name, want->name);
         assert_int_equal(got->index, want->index);
         assert_near(got->value, want->value);
+    }
+}
+
+static void same_component(const pj_run_data *a, const pj_component_row *x, const pj_run_data *b,
+                           const pj_component_row *y)
+{
+    assert_string_equal(y->name, x->name);
+    assert_int_equal(y->layer, x->layer);
+    assert_true(y->flops == x->flops && y->bytes == x->bytes);
+    assert_int_equal(y->has_stats, x->has_stats);
+    if (x->has_stats) {
+        assert_near(y->stats.mean_abs, x->stats.mean_abs);
+        assert_near(y->stats.mean, x->stats.mean);
+        assert_near(y->stats.std, x->stats.std);
+        assert_true(y->stats.max_abs == x->stats.max_abs);
+        assert_near(y->stats.sparsity, x->stats.sparsity);
+    }
+    assert_int_equal(x->extra_count, y->extra_count);
+    for (uint32_t i = 0; i < x->extra_count; i++)
+        assert_near(b->extras[y->extra_begin + i].value, a->extras[x->extra_begin + i].value);
+}
+
+/* Several threads record spans later, in the next dispatch: the same spans in the same order, with
+ * statistics of outputs as they were when the span ended. */
+static void later_records_are_the_same(void **state)
+{
+    int32_t ids[TOKENS];
+    for (size_t i = 0; i < tiny_shape_count; i++) {
+        tiny_model m;
+        tiny_make(&m, &tiny_shapes[i], 5);
+        tiny_write(&m, TINY_F32);
+        make_ids(ids, TOKENS, m.shape.vocab);
+        for (pj_depth depth = PJ_DEPTH_MODULE; depth <= PJ_DEPTH_DEEP; depth++) {
+            pj_run_data data[2];
+            uint64_t hash;
+            for (uint32_t k = 0; k < 2; k++) {
+                pj_engine *engine = open_tiny(&m, &(pj_engine_options){.threads = 1 + k});
+                record(engine, ids, 13, 6, depth, &data[k], &hash);
+                pj_engine_close(engine);
+            }
+            const pj_run_data *a = &data[0], *b = &data[1];
+            assert_int_equal(a->layer_count, b->layer_count);
+            assert_int_equal(a->component_count, b->component_count);
+            assert_int_equal(a->operation_count, b->operation_count);
+            for (uint32_t c = 0; c < a->component_count; c++)
+                same_component(a, &a->components[c], b, &b->components[c]);
+            for (uint32_t o = 0; o < a->operation_count; o++) {
+                assert_int_equal(a->operations[o].component, b->operations[o].component);
+                same_figures(a, &a->operations[o], b, &b->operations[o]);
+            }
+            pj_run_data_fini(&data[0]);
+            pj_run_data_fini(&data[1]);
+        }
+        tiny_free(&m);
     }
 }
 
@@ -518,8 +626,10 @@ int main(void)
         cmocka_unit_test(sixteen_bits),
         cmocka_unit_test(conversions),
         cmocka_unit_test(statistics),
+        cmocka_unit_test(statistics_of_quantised_weights),
         cmocka_unit_test(work),
         cmocka_unit_test(recording_changes_nothing),
+        cmocka_unit_test(later_records_are_the_same),
         cmocka_unit_test(stages_of_attention),
         cmocka_unit_test(sections_of_a_run),
         cmocka_unit_test(wrong_tensors),

@@ -81,7 +81,9 @@ static void test_refused_by_name(void **state)
                    "line 3: the filter \"frobnicate\"");
     assert_refused("{{ x is frobnicated }}", PJ_E_UNSUPPORTED, "the test \"frobnicated\"");
     assert_refused("{{ x.encode('x') }}", PJ_E_UNSUPPORTED, "the method \"encode\"");
-    assert_refused("{{ '%s' % x }}", PJ_E_UNSUPPORTED, "formatting");
+    assert_refused("{{ '%y' % x }}", PJ_E_UNSUPPORTED, "the format field %y");
+    assert_refused("{{ '{:#q}'.format(x) }}", PJ_E_UNSUPPORTED, "the format field #q");
+    assert_refused("{{ 'truncate' is filter }}", PJ_E_UNSUPPORTED, "\"truncate\"");
     assert_refused("{{ lipsum() }}", PJ_E_UNSUPPORTED, "\"lipsum\" is not supported");
     assert_refused("{{ raise_exception('roles must alternate') }}", PJ_E_INVALID,
                    "refuses this conversation: roles must alternate");
@@ -104,6 +106,14 @@ static void test_bounds(void **state)
     assert_refused("{{ 'abcdefgh' * 100000000 }}", PJ_E_FULL, "too");
     assert_refused("{{ range(9223372036854775807) }}", PJ_E_FULL, "too");
     assert_refused("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", PJ_E_FULL, "too deeply");
+    assert_refused("{% for i in [1] recursive %}{{ loop([1]) }}{% endfor %}", PJ_E_FULL,
+                   "too deeply");
+    assert_refused("{% for i in [1] recursive %}{{ loop([1, 1]) if loop.depth < 60 }}{% endfor %}",
+                   PJ_E_FULL, "too");
+    assert_refused("{{ 'a'.center(1000000000000) }}", PJ_E_FULL, "too");
+    assert_refused("{{ 'a'.zfill(1000000000000) }}", PJ_E_FULL, "too");
+    assert_refused("{{ '%99999d' % 1 }}", PJ_E_UNSUPPORTED, "the format field %9999");
+    assert_refused("{{ range(100000) | slice(100000000) }}", PJ_E_INVALID, "slice takes a number");
     /* looking through a long text, or comparing values that hold others many times over, costs
      * steps, too */
     static const char *const looks[] = {"'b' in s",

@@ -156,6 +156,10 @@ static void what_is_missing(void **state)
     (void)state;
     write_text(HUB "models--org--gated/refs/main", "1");
     refuses("org/gated", "gated");
+    write_text(HUB "models--org--described/refs/main", "1");
+    write_text(HUB "models--org--described/snapshots/1/README.md", "# of a gated model");
+    write_text(HUB "models--org--described/snapshots/1/.gitattributes", "");
+    refuses("org/described", "gated");
     write_text(HUB "models--org--half/snapshots/1/config.json", "{}");
     refuses("org/half", "no weights in safetensors");
     write_text(HUB "models--org--half/blobs/abc.incomplete", "");
