@@ -155,7 +155,7 @@ static void print_rates(FILE *out, const pj_run_info *info)
         fprintf(out, "  %s for a typical token (median of decode)\n", figure);
     }
     if (!isnan(info->model_load_mj)) {
-        pj_format_energy(info->model_load_mj, figure, sizeof figure);
+        energy_text(info->model_load_mj, info->model_load_sd_mj, figure, sizeof figure);
         fprintf(out, "  %s for loading the model, once\n", figure);
     }
     print_disturbed(out, info);

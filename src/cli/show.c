@@ -86,9 +86,23 @@ static void print_figure(const char *name, double value, const char *unit)
     if (!isnan(value)) printf("%-12s %.4g %s\n", name, value, unit);
 }
 
+static const char *with_interval(const json_t *s, const char *name, char *text, size_t bytes)
+{
+    char key[64], figure[32], width[32];
+    snprintf(key, sizeof key, "%s_mj", name);
+    const char *mean = energy(pj_member_number(s, key), figure);
+    snprintf(key, sizeof key, "%s_sd_mj", name);
+    double sd = pj_member_number(s, key);
+    if (isnan(sd))
+        snprintf(text, bytes, "%s", mean);
+    else
+        snprintf(text, bytes, "%s ± %s", mean, energy(1.96 * sd, width));
+    return text;
+}
+
 static void show_per_token(const json_t *s)
 {
-    char a[32], b[32];
+    char a[80], b[80];
     double joules = pj_member_number(s, "joules_per_token");
     double sd = pj_member_number(s, "joules_per_token_sd");
     double typical = pj_member_number(s, "joules_per_token_typical");
@@ -96,8 +110,8 @@ static void show_per_token(const json_t *s)
     double share = pj_member_number(s, "disturbed_share");
     if (!isnan(pj_member_number(s, "model_load_energy_mj")))
         printf("%-12s %s, without %s for loading the model\n", "request",
-               energy(pj_member_number(s, "request_energy_mj"), a),
-               energy(pj_member_number(s, "model_load_energy_mj"), b));
+               with_interval(s, "request_energy", a, sizeof a),
+               with_interval(s, "model_load_energy", b, sizeof b));
     if (!isnan(joules)) {
         printf("%-12s %s", "per token", energy(joules * 1e3, a));
         if (!isnan(sd)) printf(" ± %s", energy(1.96 * sd * 1e3, a));

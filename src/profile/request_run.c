@@ -644,12 +644,15 @@ static void widen_energy(pj_energy *e, double sd_mj)
 static void widen_run(pj_run_info *info, double sd_mj)
 {
     float gross = (float)info->total_sd_mj, net = (float)info->net_sd_mj;
+    float request = (float)info->request_sd_mj, request_net = (float)info->request_net_sd_mj;
     widen_sd(info->total_mj, sd_mj, &info->total_sd, &gross);
     widen_sd(info->total_mj, sd_mj, &info->net_sd, &net);
     info->total_sd_mj = (double)gross;
     info->net_sd_mj = (double)net;
-    info->request_sd_mj = hypot(info->request_sd_mj, sd_mj);
-    info->request_net_sd_mj = hypot(info->request_net_sd_mj, sd_mj);
+    widen_sd(info->request_mj, sd_mj, &info->request_sd, &request);
+    widen_sd(info->request_mj, sd_mj, &info->request_net_sd, &request_net);
+    info->request_sd_mj = (double)request;
+    info->request_net_sd_mj = (double)request_net;
 }
 
 static void withdraw(pj_run_data *d, const pj_request_parts *p)

@@ -22,7 +22,9 @@ void pj_request_clear(pj_run_info *info)
 {
     info->request_mj = info->request_sd_mj = info->request_ms = NAN;
     info->request_net_mj = info->request_net_sd_mj = NAN;
-    info->model_load_mj = info->typical_token_mj = info->disturbed_share = NAN;
+    info->request_sd = info->request_net_sd = info->model_load_sd = PJ_SD_UNKNOWN;
+    info->model_load_mj = info->model_load_sd_mj = info->typical_token_mj = info->disturbed_share =
+        NAN;
     info->disturbed_tokens = -1;
 }
 
@@ -68,8 +70,14 @@ static void fill_energy(pj_run_data *d)
     info->request_mj = info->total_mj - load.gross_mj - idle.gross_mj;
     info->request_net_mj = info->net_mj - load.net_mj - idle.net_mj;
     info->request_ms = info->total_ms - load.ms - idle.ms;
-    info->request_sd_mj = info->total_sd_mj * (info->request_mj / info->total_mj);
-    info->request_net_sd_mj = info->net_sd_mj * (info->request_mj / info->total_mj);
+    double share = info->request_mj / info->total_mj;
+    info->request_sd_mj = info->total_sd_mj * share;
+    info->request_net_sd_mj = info->net_sd_mj * share;
+    info->request_sd = pj_sd_scaled(&info->total_sd, share);
+    info->request_net_sd = pj_sd_scaled(&info->net_sd, share);
+    double load_share = info->model_load_mj / info->total_mj;
+    info->model_load_sd_mj = info->total_sd_mj * load_share;
+    info->model_load_sd = pj_sd_scaled(&info->total_sd, load_share);
 }
 
 static pj_status fill_typical(pj_run_data *d, pj_error *err)

@@ -19,8 +19,8 @@ enum { PJ_DISTURBED_WINDOW = 31, PJ_DISTURBED_LEAST_STEPS = 5 };
 /* Sets every figure of pj_request_figures to unavailable. */
 void pj_request_clear(pj_run_info *info);
 /* Computes them from the run's totals, phases, sections, tokens and components, and marks disturbed
- * tokens. request_sd_mj becomes the total's relative standard deviation times the request's energy;
- * callers that have the energy curve replace it by a better one. */
+ * tokens. Standard deviations become the total's relative ones times the energy; callers that have
+ * the energy curve replace them by better ones. */
 pj_status pj_request_figures(pj_run_data *data, pj_error *err);
 
 #endif

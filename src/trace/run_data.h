@@ -245,7 +245,10 @@ typedef struct pj_run_info {
         *partial_rails; /* rails that the total should include but lacks: "gpu1"; NULL: none */
     /* The request: the run without model loading and idle gaps (trace/request.h). */
     double request_mj, request_net_mj, request_sd_mj, request_net_sd_mj, request_ms;
-    double model_load_mj;                 /* NAN: unavailable, or the run loaded no model */
+    pj_sd request_sd, request_net_sd; /* what the two consist of */
+    double model_load_mj;             /* NAN: unavailable, or the run loaded no model */
+    double model_load_sd_mj;
+    pj_sd model_load_sd;
     double typical_token_mj;              /* median over the decode tokens */
     double disturbed_share;               /* energy of disturbed tokens / request_mj */
     int32_t disturbed_tokens;             /* -1: not judged */

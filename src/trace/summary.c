@@ -167,9 +167,13 @@ static void write_energy(pj_json *json, const pj_run_info *info)
     write_names(json, "partial_rails", info->partial_rails);
     pj_json_kv_double(json, "request_energy_mj", info->request_mj);
     pj_json_kv_double(json, "request_energy_sd_mj", info->request_sd_mj);
+    write_sd(json, "request_energy", &info->request_sd);
     pj_json_kv_double(json, "request_energy_net_mj", info->request_net_mj);
     pj_json_kv_double(json, "request_energy_net_sd_mj", info->request_net_sd_mj);
+    write_sd(json, "request_energy_net", &info->request_net_sd);
     pj_json_kv_double(json, "model_load_energy_mj", info->model_load_mj);
+    pj_json_kv_double(json, "model_load_energy_sd_mj", info->model_load_sd_mj);
+    write_sd(json, "model_load_energy", &info->model_load_sd);
     pj_json_kv_double(json, "prefill_energy_mj", info->prefill_mj);
     pj_json_kv_double(json, "decode_energy_mj", info->decode_mj);
     pj_json_kv_double(json, "prefill_energy_net_mj", info->prefill_net_mj);

@@ -481,6 +481,11 @@ static void a_request_beside_idle_time_is_covered(void **state)
         covered += fabs(info->request_mj - truth) <= 1.96 * info->request_sd_mj;
         covered_net +=
             fabs(info->request_net_mj - (truth - idle_mj)) <= 1.96 * info->request_net_sd_mj;
+        assert_true(fabs(pj_sd_total(&info->request_sd) - info->request_sd_mj) < 1e-9);
+        assert_true(fabs(pj_sd_total(&info->request_net_sd) - info->request_net_sd_mj) < 1e-9);
+        /* the gain's error is a share of the energy */
+        assert_true(fabs(info->request_sd.gain_mj / info->request_mj -
+                         info->total_sd.gain_mj / info->total_mj) < 1e-6);
         end_run(&w, &d);
     }
     assert_in_range(covered, 52, MACHINES);

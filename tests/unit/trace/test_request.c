@@ -61,6 +61,7 @@ static made *make(uint32_t steps, uint32_t batch)
     d->info.total_mj = 1000;
     d->info.net_mj = 500;
     d->info.total_sd_mj = 10;
+    d->info.total_sd = (pj_sd){6, 0, 8};
     d->info.total_ms = 300;
     return m;
 }
@@ -91,6 +92,9 @@ static void loading_and_idle_gaps_are_left_out(void **state)
     assert_true(fabs(m->d.info.request_ms - 160) < 1e-9);
     assert_true(fabs(m->d.info.model_load_mj - 300) < 1e-9);
     assert_true(fabs(m->d.info.request_sd_mj - 6.2) < 1e-9);
+    assert_true(fabs(pj_sd_total(&m->d.info.request_sd) - 6.2) < 1e-6);
+    assert_true(fabs(m->d.info.model_load_sd_mj - 3) < 1e-9);
+    assert_true(fabs(pj_sd_total(&m->d.info.model_load_sd) - 3) < 1e-6);
     free(m);
 }
 
