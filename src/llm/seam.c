@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "llm/look.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Below this many values one thread is faster than a dispatch. */
@@ -13,6 +14,13 @@ enum { TEAM_VALUES = 32768 };
 static void flush_first(void *context)
 {
     pj_seam_flush(context);
+}
+
+/* PERJOULE_RECORD=at_once: spans are recorded where they begin and end. */
+static bool records_later(const pj_team *team)
+{
+    const char *wanted = getenv("PERJOULE_RECORD");
+    return pj_team_threads(team) > 1 && !(wanted && strcmp(wanted, "at_once") == 0);
 }
 
 pj_status pj_seam_init(pj_seam *r, pj_run *run, const pj_kernels *kernels, pj_team *team,
@@ -33,7 +41,7 @@ pj_status pj_seam_init(pj_seam *r, pj_run *run, const pj_kernels *kernels, pj_te
     r->statistics = r->module && rows != PJ_STATISTICS_OFF;
     r->all_rows = rows == PJ_STATISTICS_ALL || (rows == PJ_STATISTICS_BY_DEPTH && r->deep);
     r->sums = pj_alloc_aligned(64, (size_t)PJ_SEAM_JOBS * pj_team_threads(team), sizeof *r->sums);
-    r->queues = r->module && pj_team_threads(team) > 1;
+    r->queues = r->module && records_later(team);
     if (r->queues) pj_team_set_first(team, flush_first, r);
     if (r->statistics) pj_look_start();
     return r->sums ? PJ_OK : pj_fail_memory(err, "the statistics");

@@ -414,8 +414,22 @@ static void same_component(const pj_run_data *a, const pj_component_row *x, cons
         assert_near(b->extras[y->extra_begin + i].value, a->extras[x->extra_begin + i].value);
 }
 
+static void same_run(const pj_run_data *a, const pj_run_data *b)
+{
+    assert_int_equal(a->layer_count, b->layer_count);
+    assert_int_equal(a->component_count, b->component_count);
+    assert_int_equal(a->operation_count, b->operation_count);
+    for (uint32_t c = 0; c < a->component_count; c++)
+        same_component(a, &a->components[c], b, &b->components[c]);
+    for (uint32_t o = 0; o < a->operation_count; o++) {
+        assert_int_equal(a->operations[o].component, b->operations[o].component);
+        same_figures(a, &a->operations[o], b, &b->operations[o]);
+    }
+}
+
 /* Several threads record spans later, in the next dispatch: the same spans in the same order, with
- * statistics of outputs as they were when the span ended. */
+ * statistics of outputs as they were when the span ended, as one thread does and where that is
+ * switched off. */
 static void later_records_are_the_same(void **state)
 {
     int32_t ids[TOKENS];
@@ -425,25 +439,22 @@ static void later_records_are_the_same(void **state)
         tiny_write(&m, TINY_F32);
         make_ids(ids, TOKENS, m.shape.vocab);
         for (pj_depth depth = PJ_DEPTH_MODULE; depth <= PJ_DEPTH_DEEP; depth++) {
-            pj_run_data data[2];
+            pj_run_data later, other;
             uint64_t hash;
-            for (uint32_t k = 0; k < 2; k++) {
-                pj_engine *engine = open_tiny(&m, &(pj_engine_options){.threads = 1 + k});
-                record(engine, ids, 13, 6, depth, &data[k], &hash);
-                pj_engine_close(engine);
-            }
-            const pj_run_data *a = &data[0], *b = &data[1];
-            assert_int_equal(a->layer_count, b->layer_count);
-            assert_int_equal(a->component_count, b->component_count);
-            assert_int_equal(a->operation_count, b->operation_count);
-            for (uint32_t c = 0; c < a->component_count; c++)
-                same_component(a, &a->components[c], b, &b->components[c]);
-            for (uint32_t o = 0; o < a->operation_count; o++) {
-                assert_int_equal(a->operations[o].component, b->operations[o].component);
-                same_figures(a, &a->operations[o], b, &b->operations[o]);
-            }
-            pj_run_data_fini(&data[0]);
-            pj_run_data_fini(&data[1]);
+            pj_engine *engine = open_tiny(&m, &(pj_engine_options){.threads = 2});
+            record(engine, ids, 13, 6, depth, &later, &hash);
+            setenv("PERJOULE_RECORD", "at_once", 1);
+            record(engine, ids, 13, 6, depth, &other, &hash);
+            unsetenv("PERJOULE_RECORD");
+            pj_engine_close(engine);
+            same_run(&other, &later);
+            pj_run_data_fini(&other);
+            engine = open_tiny(&m, &(pj_engine_options){.threads = 1});
+            record(engine, ids, 13, 6, depth, &other, &hash);
+            pj_engine_close(engine);
+            same_run(&other, &later);
+            pj_run_data_fini(&other);
+            pj_run_data_fini(&later);
         }
         tiny_free(&m);
     }
