@@ -170,8 +170,9 @@ static void forget_energy(pj_energy *e)
 static void forget_later_figures(pj_run_data *d)
 {
     pj_run_info *info = &d->info;
-    info->net_sd_mj = info->upper_mj = info->request_net_sd_mj = NAN;
+    info->net_sd_mj = info->upper_mj = info->request_net_sd_mj = info->model_load_sd_mj = NAN;
     info->total_sd = info->net_sd = PJ_SD_UNKNOWN;
+    info->request_sd = info->request_net_sd = info->model_load_sd = PJ_SD_UNKNOWN;
     for (uint32_t i = 0; i < d->rail_energy_count; i++) {
         d->rail_energy[i].net_sd_mj = NAN;
         d->rail_energy[i].sd = d->rail_energy[i].net_sd = PJ_SD_UNKNOWN;
