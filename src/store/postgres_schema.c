@@ -54,9 +54,15 @@
     REAL("total_energy_sd_gain_mj") REAL("net_energy_sd_mj")                                 \
     REAL("net_energy_sd_random_mj") REAL("net_energy_sd_bias_mj")                            \
     REAL("net_energy_sd_gain_mj") REAL("energy_upper_mj") TEXT("unavailable_reason")         \
-    REAL("request_energy_mj") REAL("request_energy_sd_mj") REAL("request_energy_net_mj")     \
-    REAL("request_energy_net_sd_mj") REAL("request_duration_ms")                             \
-    REAL("model_load_energy_mj") REAL("typical_token_energy_mj")                             \
+    REAL("request_energy_mj") REAL("request_energy_sd_mj")                                   \
+    REAL("request_energy_sd_random_mj") REAL("request_energy_sd_bias_mj")                    \
+    REAL("request_energy_sd_gain_mj") REAL("request_energy_net_mj")                          \
+    REAL("request_energy_net_sd_mj") REAL("request_energy_net_sd_random_mj")                 \
+    REAL("request_energy_net_sd_bias_mj") REAL("request_energy_net_sd_gain_mj")              \
+    REAL("request_duration_ms") REAL("model_load_energy_mj")                                 \
+    REAL("model_load_energy_sd_mj") REAL("model_load_energy_sd_random_mj")                   \
+    REAL("model_load_energy_sd_bias_mj") REAL("model_load_energy_sd_gain_mj")                \
+    REAL("typical_token_energy_mj")                                                          \
     INTEGER("disturbed_tokens") REAL("disturbed_share") REAL("parameters")                   \
     REAL("active_parameters") REAL("joules_per_token_sd") TEXT("total_rails")                \
     TEXT("partial_rails") TEXT("batch_rule") TEXT("conditions")                              \
