@@ -24,6 +24,15 @@ static pj_status fail_old_schema(const pj_store *store, pj_error *err)
                    store->place);
 }
 
+/* Where only the owner of the tables may change them. */
+static pj_status fail_not_owner(const pj_store *store, pj_error *err)
+{
+    return pj_fail(err, PJ_E_DENIED,
+                   "database %s is of an earlier version, which only its owner can bring up to "
+                   "date: by opening it once with this version (perjoule ls)",
+                   store->place);
+}
+
 /* Refuses other programs' databases and newer schemas before anything is written. */
 static pj_status check_owner(pj_store *store, int64_t *version, pj_error *err)
 {
@@ -142,5 +151,5 @@ pj_status pj_store_migrate(pj_store *store, pj_error *err)
     if (status == PJ_OK) status = complete_columns(store, true, &missing, err);
     if (status == PJ_OK) return pj_sql_commit(store, err);
     pj_sql_rollback(store);
-    return status;
+    return status == PJ_E_DENIED && version > 0 ? fail_not_owner(store, err) : status;
 }

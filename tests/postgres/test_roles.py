@@ -44,6 +44,14 @@ try:
     for statement in ("DELETE FROM tokens", "SELECT perjoule_make_partitions('2030-01-01')",
                       "INSERT INTO experiments VALUES ('x', 1, 'y')"):
         assert with_server.psql(statement, "fleet", "analyst", check=False) is None, statement
+    # A database of an earlier version is brought up to date by its owner; nobody else may, and is told so.
+    with_server.psql("ALTER TABLE profiling_runs DROP COLUMN overhead_share", "fleet")
+    for user in (writer, reader):
+        code, _, err = call("ls", "--db", user, code=None)
+        assert code and "is of an earlier version, which only its owner" in err and err.count("\n") == 1, err
+    call("ls", "--db", with_server.url("fleet"))
+    assert run in call("ls", "--db", reader, "--json")[0]
+    record(writer)
     # Citus requires the distribution column in every unique index. Without Citus, fake functions of the same names
     # check this.
     with_server.psql("CREATE DATABASE wide")
