@@ -51,7 +51,7 @@ fuzz: ## every fuzz target for FUZZ_SECONDS (60) with the address and undefined 
 
 conformance: all ## the large sets: make conformance FIXTURES=dir GOLDEN=dir
 	@PJ_FIXTURES="$(if $(FIXTURES),$(abspath $(FIXTURES)))" PJ_GOLDEN="$(if $(GOLDEN),$(abspath $(GOLDEN)))" \
-	PJ_GOLDEN_GGUF="$(if $(GOLDEN_GGUF),$(abspath $(GOLDEN_GGUF)),$(wildcard $(GOLDEN)-gguf))" \
+	PJ_GOLDEN_GGUF="$(if $(GOLDEN_GGUF),$(abspath $(GOLDEN_GGUF)),$(abspath $(wildcard $(GOLDEN)-gguf)))" \
 	    $(MESON) test -C $(BUILD) $(TEST_ARGS) --verbose --suite conformance
 
 cross: ## compile everything for macOS, run the NEON kernels under an emulator
