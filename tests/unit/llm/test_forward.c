@@ -373,26 +373,35 @@ static bool is_stage_of_attention(const pj_run_data *data, const pj_operation_ro
     return false;
 }
 
+static void same_stats(bool known, const pj_stats *x, bool also_known, const pj_stats *y)
+{
+    assert_int_equal(known, also_known);
+    if (!known) return;
+    assert_near(y->mean_abs, x->mean_abs);
+    assert_near(y->mean, x->mean);
+    assert_near(y->std, x->std);
+    assert_true(y->max_abs == x->max_abs);
+    assert_near(y->sparsity, x->sparsity);
+}
+
+static void same_extras(const pj_extra_row *want, uint32_t count, const pj_extra_row *got,
+                        uint32_t got_count)
+{
+    assert_int_equal(count, got_count);
+    for (uint32_t i = 0; i < count; i++) {
+        assert_string_equal(got[i].name, want[i].name);
+        assert_int_equal(got[i].index, want[i].index);
+        assert_near(got[i].value, want[i].value);
+    }
+}
+
 static void same_figures(const pj_run_data *a, const pj_operation_row *x, const pj_run_data *b,
                          const pj_operation_row *y)
 {
     assert_string_equal(x->name, y->name);
-    assert_int_equal(x->has_stats, y->has_stats);
-    if (x->has_stats) {
-        assert_near(y->stats.mean_abs, x->stats.mean_abs);
-        assert_near(y->stats.mean, x->stats.mean);
-        assert_near(y->stats.std, x->stats.std);
-        assert_true(y->stats.max_abs == x->stats.max_abs);
-        assert_near(y->stats.sparsity, x->stats.sparsity);
-    }
-    assert_int_equal(x->extra_count, y->extra_count);
-    for (uint32_t i = 0; i < x->extra_count; i++) {
-        const pj_extra_row *want = &a->extras[x->extra_begin + i];
-        const pj_extra_row *got = &b->extras[y->extra_begin + i];
-        assert_string_equal(got->name, want->name);
-        assert_int_equal(got->index, want->index);
-        assert_near(got->value, want->value);
-    }
+    same_stats(x->has_stats, &x->stats, y->has_stats, &y->stats);
+    same_extras(a->extras + x->extra_begin, x->extra_count, b->extras + y->extra_begin,
+                y->extra_count);
 }
 
 static void same_component(const pj_run_data *a, const pj_component_row *x, const pj_run_data *b,
@@ -401,17 +410,9 @@ static void same_component(const pj_run_data *a, const pj_component_row *x, cons
     assert_string_equal(y->name, x->name);
     assert_int_equal(y->layer, x->layer);
     assert_true(y->flops == x->flops && y->bytes == x->bytes);
-    assert_int_equal(y->has_stats, x->has_stats);
-    if (x->has_stats) {
-        assert_near(y->stats.mean_abs, x->stats.mean_abs);
-        assert_near(y->stats.mean, x->stats.mean);
-        assert_near(y->stats.std, x->stats.std);
-        assert_true(y->stats.max_abs == x->stats.max_abs);
-        assert_near(y->stats.sparsity, x->stats.sparsity);
-    }
-    assert_int_equal(x->extra_count, y->extra_count);
-    for (uint32_t i = 0; i < x->extra_count; i++)
-        assert_near(b->extras[y->extra_begin + i].value, a->extras[x->extra_begin + i].value);
+    same_stats(x->has_stats, &x->stats, y->has_stats, &y->stats);
+    same_extras(a->extras + x->extra_begin, x->extra_count, b->extras + y->extra_begin,
+                y->extra_count);
 }
 
 static void same_run(const pj_run_data *a, const pj_run_data *b)
