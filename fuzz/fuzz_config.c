@@ -1,5 +1,5 @@
 /* Any text as config.json and generation_config.json: what is accepted must be consistent. */
-#include "llm/config.h"
+#include "engine/model/config.h"
 
 #include <stdlib.h>
 

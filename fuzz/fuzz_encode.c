@@ -2,9 +2,9 @@
  * more than 32 symbols are merged by another algorithm than shorter ones; 256 bytes suffice for
  * both.) The ids must exist; encoding the text again, now from the word cache, must give the same
  * ids; and text decoded at once and streamed must be equal unless byte tokens are involved. */
-#include "../tests/unit/llm/made_tokenizer.h"
+#include "../tests/unit/engine/made_tokenizer.h"
 #include "base/utf8.h"
-#include "llm/tokenizer.h"
+#include "engine/text/tokenizer.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* Any bytes as a GGUF file: accepted tensors must lie inside the file, and deriving a configuration
  * and a tokenizer from any metadata must terminate. */
-#include "llm/checkpoint.h"
-#include "llm/gguf_config.h"
-#include "llm/tokenizer.h"
+#include "engine/model/checkpoint.h"
+#include "engine/model/gguf_config.h"
+#include "engine/text/tokenizer.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* A chat template from a hostile file, over a fixed conversation. */
-#include "llm/jinja/jinja.h"
+#include "engine/text/jinja/jinja.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Traces of PyTorch's profiler (Kineto), and the run that is built from one at constant power. */
-#include "profile/torch_run.h"
+#include "import/torch_run.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Any bytes as a safetensors file: accepted tensors must lie inside the file. */
-#include "llm/safetensors.h"
+#include "engine/files/safetensors.h"
 
 #include <stdlib.h>
 

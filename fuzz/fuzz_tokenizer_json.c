@@ -1,6 +1,6 @@
 /* Any text as tokenizer.json; an accepted tokenizer must encode, decode and stream text without
  * errors. */
-#include "llm/tokenizer.h"
+#include "engine/text/tokenizer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

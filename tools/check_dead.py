@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fails when a function declared in a header of src/ is dead or should be static.
+"""Fails when a function declared in a header of src/ or bench/ is dead or should be static.
 
 Dead: no source file calls it (functions that exist for tests are listed below with the reason).
 Should be static: only its own file calls it, and no test. Usage: check_dead.py ROOT
@@ -44,7 +44,7 @@ def uses(texts):
 
 
 def verdicts(root):
-    texts = read(root, ["src"])
+    texts = read(root, ["src", "bench"])
     here, in_tests = uses(texts), uses(read(root, ["tests", "fuzz"]))
     for path, text in sorted(texts.items()):
         for name in DECLARED.findall(text) if path.suffix == ".h" else []:

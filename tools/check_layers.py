@@ -1,62 +1,90 @@
 #!/usr/bin/env python3
 """Fails when a source file includes a header that its room may not use.
 
-include <- base <- trace <- {power, llm, energy, store, analysis, net, attach} <- attribution
-<- profile <- serve <- cli; the rooms in the middle never include each other, attribution knows
-power and energy alone, and every foreign header has one home. Reads the #include lines; runs
-nothing. check_circles.py finds cycles inside a room.
+A room is a folder of src/, or of src/engine/. The law (docs/design.md, "Rooms"):
+
+include <- base <- trace <- {power, engine, energy, store, analysis, net, attach} <- attribution <- record
+<- {import, insight} <- generate <- {experiment, requests} <- report <- serve <- cli <- bench
+
+The rooms in braces do not include each other, except that engine is a row of rooms of its own,
+files <- {kernels, text} <- model <- forward <- generation; attribution knows power and energy
+alone, and every foreign header has one home. Reads the #include lines; runs nothing.
+check_circles.py finds cycles inside a room.
 """
 import pathlib
 import re
 import sys
 
-MIDDLE = ["power", "llm", "energy", "store", "analysis", "net", "attach"]
-MAY = {"base": {"base"}, "trace": {"base", "trace"}}
-for room in MIDDLE:
-    MAY[room] = {"base", "trace", room}
-MAY["attribution"] = {"base", "trace", "power", "energy", "attribution"}
-MAY["profile"] = {"base", "trace", "attribution", "profile", *MIDDLE}
-MAY["serve"] = MAY["profile"] | {"serve"}
-MAY["cli"] = MAY["serve"] | {"cli", "inject"}  # of inject: what exec shares with it
-MAY["inject"] = {"inject"}  # loaded into foreign programs: uses no other room
+# Room -> the rooms it may include besides itself.
+LOW = ["base", "trace"]
+ENGINE = ["engine/files", "engine/kernels", "engine/text", "engine/model", "engine/forward", "engine/generation"]
+MIDDLE = ["power", "energy", "store", "analysis", "net", "attach"]
+RECORD = LOW + MIDDLE + ["attribution"]
+MAY = {
+    "base": [],
+    "trace": ["base"],
+    **{room: LOW for room in MIDDLE},
+    "engine/files": LOW,
+    "engine/kernels": LOW + ENGINE[:1],
+    "engine/text": LOW + ENGINE[:1],
+    "engine/model": LOW + ENGINE[:3],
+    "engine/forward": LOW + ENGINE[:4],
+    "engine/generation": LOW + ENGINE[:5],
+    "attribution": LOW + ["power", "energy"],
+    "record": RECORD,
+    "import": RECORD + ["record"],
+    "insight": RECORD + ["record"],
+}
+MAY["generate"] = RECORD + ENGINE + ["record", "insight"]
+MAY["experiment"] = MAY["requests"] = MAY["generate"] + ["generate"]
+MAY["report"] = MAY["experiment"] + ["experiment"]
+MAY["serve"] = MAY["report"] + ["report"]
+MAY["cli"] = MAY["serve"] + ["import", "requests", "serve", "inject"]  # of inject: what exec shares with it
+MAY["bench"] = MAY["cli"] + ["cli"]
+MAY["inject"] = []  # loaded into foreign programs
 
 # Header -> the only files (or folders) of src/ that may include it.
 HOMES = {
-    "sqlite3.h": ["store/sqlite"],
+    "sqlite3.h": ["store/sqlite", "bench/sqlite_yardstick.c"],
     "libpq-fe.h": ["store/postgres"],
     "microhttpd.h": ["net/"],
     "wslay/wslay.h": ["net/"],
-    "pcre2.h": ["llm/tokenizer/"],
-    "utf8proc.h": ["llm/tokenizer/"],
-    "curl/curl.h": ["attach/"],
+    "pcre2.h": ["engine/text/tokenizer/"],
+    "utf8proc.h": ["engine/text/tokenizer/"],
+    "curl/curl.h": ["serve/"],
     "zlib.h": ["store/"],
 }
 
 INCLUDE = re.compile(r'\s*#\s*include\s*[<"]([^>"]+)[>"]')
 
 
+def room_of(path):
+    parts = path.split("/")
+    return "/".join(parts[:2]) if parts[0] == "engine" else parts[0]
+
+
 def sources(root):
-    src = root / "src"
-    for path in sorted(src.rglob("*.[chS]")):
-        lines = path.read_text().splitlines()
-        headers = [(number, found[1]) for number, line in enumerate(lines, 1)
-                   if (found := INCLUDE.match(line))]
-        yield path.relative_to(src), headers
+    for folder, base in ((root / "src", root / "src"), (root / "bench", root)):
+        for path in sorted(folder.rglob("*.[chS]")):
+            lines = path.read_text().splitlines()
+            headers = [(number, found[1]) for number, line in enumerate(lines, 1)
+                       if (found := INCLUDE.match(line))]
+            yield path.relative_to(base).as_posix(), headers
 
 
 def wrong_rooms(files):
-    for path, headers in files:
-        name, room = path.as_posix(), path.parts[0]
+    for name, headers in files:
+        room = room_of(name)
         if room not in MAY:
-            yield f"src/{name}: {room} is not a known room"
+            yield f"{name}: {room} is not a known room"
             continue
         for number, header in headers:
-            other = header.split("/")[0]
-            if other in MAY and other not in MAY[room]:
-                yield f"src/{name}:{number}: {room} may not include {header}"
+            other = room_of(header)
+            if other in MAY and other != room and other not in MAY[room]:
+                yield f"{name}:{number}: {room} may not include {header}"
             homes = HOMES.get(header)
             if homes and not any(name.startswith(home) for home in homes):
-                yield f"src/{name}:{number}: {header} belongs to {', '.join(homes)}"
+                yield f"{name}:{number}: {header} belongs to {', '.join(homes)}"
 
 
 def main():

@@ -79,7 +79,7 @@ echo "cross: $count sources compile for $macos, $failed do not"
 linux=aarch64-linux-musl
 mkdir -p "$out/$linux"
 rm -f "$out/$linux"/*.o
-for source in src/base/*.c src/llm/dtype.c src/llm/look.c src/llm/team.c src/llm/kernels/*.c tests/unit/llm/*kernel*.c; do
+for source in src/base/*.c src/engine/files/dtype.c src/engine/kernels/look.c src/engine/kernels/team.c src/engine/kernels/*.c tests/unit/engine/*kernel*.c; do
     case $source in */json.c | */utf8.c) continue ;; esac
     compile $linux "$source" "-Itools/cross"
 done

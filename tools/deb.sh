@@ -13,7 +13,7 @@ chmod 755 "$tree"
 ninja -C build-deb
 DESTDIR=$tree meson install -C build-deb --no-rebuild --quiet >/dev/null
 library=$(find "$tree/usr/lib" -name 'libperjoule.so.*.*.*')
-strip --strip-unneeded --remove-section=.comment --remove-section=.note "$tree/usr/bin/perjoule" "$library" \
+strip --strip-unneeded --remove-section=.comment --remove-section=.note "$tree"/usr/bin/perjoule* "$library" \
     "$tree/usr/lib/$triplet/perjoule"/*.so
 strip --strip-debug "$tree/usr/lib/$triplet/libperjoule.a"
 chmod 644 "$library" "$tree/usr/lib/$triplet/perjoule"/*.so
@@ -44,7 +44,7 @@ maintainer="${DEBFULLNAME:-perjoule maintainers} <${DEBEMAIL:-maintainers@perjou
 work=$(mktemp -d)
 mkdir "$work/debian"
 printf 'Source: perjoule\nPackage: perjoule\nArchitecture: any\n' >"$work/debian/control"
-depends=$(cd "$work" && dpkg-shlibdeps -O -e"$tree/usr/bin/perjoule" -e"$library" 2>"$work/log" | sed 's/^shlibs:Depends=//') || {
+depends=$(cd "$work" && dpkg-shlibdeps -O -e"$tree/usr/bin/perjoule" -e"$tree/usr/bin/perjoule-bench" -e"$library" 2>"$work/log" | sed 's/^shlibs:Depends=//') || {
     cat "$work/log" >&2; exit 1; }
 [ -n "$depends" ] || { echo "dpkg-shlibdeps names no packages:" >&2; cat "$work/log" >&2; exit 1; }
 rm -r "$work"

@@ -214,7 +214,7 @@ build_target() { # arch
     DESTDIR=$out/tree meson install -C "$out/build-$arch" --no-rebuild --quiet >/dev/null
     mv "$out/tree/usr/local" "$tree"
     rm -rf "$out/tree" "$tree/lib/systemd" "$tree"/lib/*.a # the archives want the libraries beside them
-    for each in "$tree/bin/perjoule" "$tree"/lib/*.so.*.* "$tree"/lib/perjoule/*.so; do check_needs "$each"; done
+    for each in "$tree"/bin/perjoule* "$tree"/lib/*.so.*.* "$tree"/lib/perjoule/*.so; do check_needs "$each"; done
     # manual pages and completions do not depend on the target; a native build generates them
     if [ "$arch" = "$(uname -m)" ]; then
         rm -rf "$out/texts"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares the expected texts in tests/unit/llm/jinja_cases.json with those of the reference implementation (Python's
+"""Compares the expected texts in tests/unit/engine/jinja_cases.json with those of the reference implementation (Python's
 jinja2 with the settings used for chat templates), or replaces them with --write. Needs jinja2; the tests themselves do
 not."""
 import argparse

@@ -2,7 +2,7 @@
  * Recommendations and their estimated savings: rules over the figures of one run and its neighbours
  * in the store. Each rule states its condition, its evidence, the saving with an interval, the
  * drawback, and the command that tests it. A rule without evidence gives no recommendation and the
- * reason. Pure: the caller gathers the facts (profile/advice.c).
+ * reason. Pure: the caller gathers the facts (insight/advice.c).
  */
 #ifndef PJ_ANALYSIS_ADVICE_H
 #define PJ_ANALYSIS_ADVICE_H

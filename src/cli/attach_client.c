@@ -10,7 +10,8 @@
 #include "cli/fold.h"
 #include "cli/run_report.h"
 #include "cli/terminal.h"
-#include "profile/requests.h"
+#include "insight/insight.h"
+#include "requests/requests.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -215,6 +216,7 @@ pj_status pj_attach_open_session(const pj_attach_args *a, pj_session **session, 
                                   .interval_ns = a->interval_ns,
                                   .database = a->no_store ? "none" : a->database};
     pj_status status = pj_session_open(&options, session, err);
+    if (status == PJ_OK) (*session)->stored = pj_insight_prepare;
     if (status == PJ_OK && (*session)->warning[0])
         pj_say("perjoule attach: %s", (*session)->warning);
     return status;

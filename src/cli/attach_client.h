@@ -5,8 +5,8 @@
 
 #include "attach/dialect.h"
 #include "cli/options.h"
-#include "profile/requests.h"
-#include "profile/session.h"
+#include "record/session.h"
+#include "requests/requests.h"
 
 typedef struct pj_attach_args {
     const char *url, *model, *prompt, *file, *prompts_file, *api, *power, *database, *experiment,

@@ -8,7 +8,7 @@
 #include "cli/fold.h"
 #include "cli/terminal.h"
 #include "net/gate.h"
-#include "profile/requests.h"
+#include "requests/requests.h"
 #include "trace/summary.h"
 
 #include <math.h>

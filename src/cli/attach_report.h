@@ -8,7 +8,7 @@
 #define PJ_CLI_ATTACH_REPORT_H
 
 #include "attach/dialect.h"
-#include "profile/requests.h"
+#include "requests/requests.h"
 
 /* One request. Energies in mJ, times in ms; NAN: unknown. */
 typedef struct pj_load_row {

@@ -1,72 +1,38 @@
-/* perjoule bench: finds and runs a benchmark; each has its own file and options. */
+/* perjoule bench: runs perjoule-bench, the program of the benchmarks (bench/), from the folder of
+ * this one. */
+#include "cli/fold.h"
 #include "cli/options.h"
 
-#include "base/nearest.h"
+#include "base/process.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
-#define BENCH(name) extern const pj_command pj_bench_##name;
-#include "cli/bench.def"
-#undef BENCH
-
-static const pj_command *const benches[] = {
-#define BENCH(name) &pj_bench_##name,
-#include "cli/bench.def"
-#undef BENCH
-};
-
-enum { BENCH_COUNT = sizeof benches / sizeof *benches };
-
-/* "engine" for "bench engine" */
-static const char *short_name(const pj_command *bench)
+/* "/usr/bin/perjoule" -> "/usr/bin/perjoule-bench" */
+static pj_status bench_path(char *path, size_t bytes, pj_error *err)
 {
-    return strchr(bench->name, ' ') + 1;
+    static const char name[] = "/perjoule-bench";
+    pj_status status = pj_process_path(path, bytes - sizeof name, err);
+    if (status == PJ_OK) strcpy(strrchr(path, '/'), name);
+    return status;
 }
 
-static void print_list(FILE *out)
+static int bench_run(const pj_command *command, int argc, char **argv)
 {
-    for (int i = 0; i < BENCH_COUNT; i++)
-        fprintf(out, "  %-12s %s\n", short_name(benches[i]), benches[i]->summary);
-    fprintf(out, "\nperjoule bench NAME --help shows a benchmark's options.\n");
-}
-
-static int run_bench(const pj_command *command, int argc, char **argv)
-{
-    static const pj_option none[] = {{0}};
-    int positional;
-    if (argc < 2) {
-        fprintf(stderr, "Usage: perjoule bench NAME [options]\n\n");
-        print_list(stderr);
-        return PJ_EXIT_USAGE;
-    }
-    for (int i = 0; i < BENCH_COUNT; i++)
-        if (strcmp(short_name(benches[i]), argv[1]) == 0)
-            return benches[i]->run(benches[i], argc - 1, argv + 1);
-    int code = pj_options_parse(command, none, argc, argv, &positional);
-    if (code != PJ_PARSE_GO_ON) {
-        if (code == PJ_EXIT_OK && strcmp(argv[1], "--man") != 0) {
-            printf("\nBenchmarks:\n");
-            print_list(stdout);
-        }
-        return code;
-    }
-    pj_nearest nearest;
-    char hint[80];
-    pj_nearest_begin(&nearest, argv[1]);
-    for (int i = 0; i < BENCH_COUNT; i++)
-        pj_nearest_offer(&nearest, short_name(benches[i]), strlen(short_name(benches[i])));
-    pj_nearest_write(&nearest, "", hint, sizeof hint);
-    return pj_command_usage(command, "there is no benchmark %s%s", argv[1], hint);
+    pj_error err;
+    char path[PATH_MAX];
+    if (bench_path(path, sizeof path, &err) != PJ_OK) return pj_command_failed(command, &err);
+    execv(path, argv);
+    pj_say("perjoule bench: cannot run %s: %s; install it beside perjoule (make builds both)", path,
+           strerror(errno));
+    return PJ_EXIT_FAILED;
 }
 
 const pj_command pj_command_bench = {
     .name = "bench",
     .summary = "measure the machine, the engine and the profiler itself",
-    .run = run_bench,
-    .usage = "NAME [options]",
-    .text =
-        "Each benchmark prints a table for people, or one JSON object with --json. Figures that "
-        "compare are ratios measured interleaved in one process; none passes or fails on time.",
-    .examples = "perjoule bench engine -m synthetic:llama-3.2-1b\n",
+    .run = bench_run,
 };

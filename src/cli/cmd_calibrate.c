@@ -5,8 +5,8 @@
 #include "cli/terminal.h"
 
 #include "base/json.h"
-#include "profile/calibrate.h"
-#include "profile/find_model.h"
+#include "generate/calibrate.h"
+#include "generate/find_model.h"
 
 #include <math.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
 /* perjoule compare: runs, or groups of runs, side by side, with tests of their differences. */
 #include "cli/compare_print.h"
 #include "cli/stored.h"
-#include "profile/insight.h"
+#include "insight/insight.h"
 
 #include <string.h>
 

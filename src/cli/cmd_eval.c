@@ -3,8 +3,8 @@
 #include "base/json.h"
 #include "cli/ids.h"
 #include "cli/options.h"
-#include "llm/engine.h"
-#include "profile/find_model.h"
+#include "engine/generation/engine.h"
+#include "generate/find_model.h"
 
 #include <errno.h>
 #include <math.h>

@@ -2,7 +2,7 @@
  * perjoule exec: the energy of any program and of what it starts, as a stored run. The sensors
  * observe the whole machine before, during and after the program's run; idle power measured before
  * is subtracted for the net figure. The program keeps its terminal, signals, output and exit code;
- * phases that it reports arrive as markers (profile/markers.h). Our own output goes to standard
+ * phases that it reports arrive as markers (import/markers.h). Our own output goes to standard
  * error or, with --json, to standard output at the end.
  */
 #include "cli/exec_run.h"
@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "insight/insight.h"
 #include "trace/summary.h"
 
 #include <limits.h>
@@ -267,6 +268,7 @@ static pj_status open_session(execution *e, pj_error *err)
                                   .database = a->no_store ? "none" : a->database,
                                   .baseline_seconds = a->baseline_s > 0 ? a->baseline_s : -1};
     pj_status status = pj_session_open(&options, &e->r.session, err);
+    if (status == PJ_OK) e->r.session->stored = pj_insight_prepare;
     if (status == PJ_OK || a->no_store || a->database) return status;
     options.database = "none";
     pj_error without = {0};

@@ -5,9 +5,10 @@
 #include "cli/fold.h"
 #include "cli/stored.h"
 #include "cli/terminal.h"
-#include "profile/experiment.h"
-#include "profile/experiment_plan.h"
-#include "profile/experiment_view.h"
+#include "experiment/experiment.h"
+#include "experiment/experiment_plan.h"
+#include "experiment/experiment_view.h"
+#include "insight/insight.h"
 
 #include <math.h>
 #include <signal.h>
@@ -194,6 +195,7 @@ static pj_status run_plan(const experiment_args *a, const pj_plan *plan, pj_engi
     sigaction(SIGTERM, &action, NULL);
     pj_status status = pj_session_open(&options, &session, err);
     if (status == PJ_OK) {
+        session->stored = pj_insight_prepare;
         engines->session = session;
         pj_experiment_options run = {.session = session,
                                      .foreign = pj_engines_measure,

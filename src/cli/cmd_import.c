@@ -1,9 +1,9 @@
 /* perjoule import: imports exported runs, spools and power traces into the database, and traces of
  * PyTorch's profiler with the power that was recorded beside them. */
 #include "cli/stored.h"
-#include "profile/session.h"
-#include "profile/torch_run.h"
-#include "profile/trace_run.h"
+#include "import/torch_run.h"
+#include "import/trace_run.h"
+#include "record/session.h"
 #include "store/export.h"
 
 #include "base/file.h"

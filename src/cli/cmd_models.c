@@ -2,7 +2,7 @@
 #include "base/json.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
-#include "llm/scan.h"
+#include "engine/model/scan.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,8 +2,8 @@
 #include "cli/fold.h"
 #include "cli/stored.h"
 #include "cli/terminal.h"
-#include "profile/laws.h"
-#include "profile/predict.h"
+#include "generate/predict.h"
+#include "insight/laws.h"
 
 #include <math.h>
 #include <stdio.h>

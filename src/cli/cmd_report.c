@@ -1,7 +1,7 @@
 /* perjoule report: a run, a comparison or an experiment as a self-contained document. */
 #include "base/file.h"
 #include "cli/stored.h"
-#include "profile/report.h"
+#include "report/report.h"
 
 #include <errno.h>
 #include <stdio.h>

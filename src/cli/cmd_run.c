@@ -9,10 +9,11 @@
 #include "cli/run_report.h"
 #include "cli/stored.h"
 #include "cli/terminal.h"
-#include "profile/advice.h"
-#include "profile/find_model.h"
-#include "profile/generate.h"
-#include "profile/preflight.h"
+#include "generate/find_model.h"
+#include "generate/generate.h"
+#include "generate/preflight.h"
+#include "insight/advice.h"
+#include "insight/insight.h"
 #include "trace/summary.h"
 
 #include <math.h>
@@ -338,6 +339,7 @@ static pj_status run_all(run_state *s, pj_error *err)
                                   .database = a->no_store ? "none" : a->database};
     pj_status status = pj_session_open(&options, &s->session, err);
     if (status != PJ_OK) return status;
+    s->session->stored = pj_insight_prepare;
     if (s->session->warning[0]) pj_say("perjoule run: %s", s->session->warning);
     choose_batch(s, 0);
     pj_recovery_set_say(s->session->recovery, say_recovery, NULL);

@@ -4,6 +4,7 @@
 #include "cli/options.h"
 #include "cli/stored.h"
 #include "cli/terminal.h"
+#include "insight/insight.h"
 #include "net/server.h"
 #include "serve/beats.h"
 #include "serve/join.h"
@@ -174,6 +175,7 @@ static pj_status start_work(serve_state *s, const serve_args *a, pj_error *err)
         .power = a->power, .interval_ns = a->interval_ns, .database = a->database};
     pj_status status = pj_session_open(&session, &s->session, err);
     if (status != PJ_OK) return status;
+    s->session->stored = pj_insight_prepare;
     s->serve.meter = s->session->meter;
     s->serve.recovery = s->session->recovery;
     if (s->session->warning[0]) pj_say("perjoule serve: %s", s->session->warning);

@@ -2,8 +2,8 @@
 #include "cli/show.h"
 #include "cli/stored.h"
 #include "cli/terminal.h"
-#include "profile/advice.h"
-#include "profile/insight.h"
+#include "insight/advice.h"
+#include "insight/insight.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,8 +4,8 @@
 #include "base/memory.h"
 #include "cli/ids.h"
 #include "cli/options.h"
-#include "llm/tokenizer.h"
-#include "profile/find_model.h"
+#include "engine/text/tokenizer.h"
+#include "generate/find_model.h"
 
 #include <stdio.h>
 #include <string.h>

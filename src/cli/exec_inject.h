@@ -7,7 +7,7 @@
 #ifndef PJ_CLI_EXEC_INJECT_H
 #define PJ_CLI_EXEC_INJECT_H
 
-#include "profile/run.h"
+#include "record/run.h"
 
 #include <limits.h>
 

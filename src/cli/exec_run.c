@@ -97,7 +97,7 @@ static void describe_run(pj_exec_run *e)
     pj_json_object_begin(&json);
     pj_exec_command_json(e, &json);
     pj_exec_cpu_json(e, &json);
-    pj_profile_place_write(e->ask.place, &json);
+    pj_experiment_cell_write(e->ask.place, &json);
     pj_json_object_end(&json);
     pj_run_facts facts = {.size = sizeof facts, .scope = "machine", .level = "coarse"};
     if (pj_json_finish(&json)) facts.settings_json = pj_buffer_get(&text);

@@ -5,16 +5,16 @@
 
 #include "cli/exec_child.h"
 #include "cli/exec_nvtx.h"
-#include "profile/markers.h"
-#include "profile/place.h"
-#include "profile/run.h"
+#include "import/markers.h"
+#include "record/experiment_cell.h"
+#include "record/run.h"
 
 typedef struct pj_exec_ask {
     const char *engine, *model, *experiment; /* NULL: "exec", unknown, none */
     const char *const *tags;                 /* NULL-terminated, or NULL */
     pj_depth depth;
-    bool llama;                    /* inject the llama.cpp library whatever the program is */
-    const pj_profile_place *place; /* in an experiment, which needs tokens; or NULL */
+    bool llama;                      /* inject the llama.cpp library whatever the program is */
+    const pj_experiment_cell *place; /* in an experiment, which needs tokens; or NULL */
 } pj_exec_ask;
 
 typedef struct pj_exec_run {

@@ -6,7 +6,7 @@
 #include "base/random.h"
 #include "base/shell.h"
 #include "cli/exec_run.h"
-#include "profile/requests.h"
+#include "requests/requests.h"
 #include "trace/summary.h"
 
 #include <ctype.h>

@@ -7,7 +7,7 @@
 #define PJ_CLI_EXPERIMENT_ENGINES_H
 
 #include "cli/exec_child.h"
-#include "profile/experiment.h"
+#include "experiment/experiment.h"
 
 typedef struct pj_engines {
     pj_session *session;

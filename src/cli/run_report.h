@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 #include "base/process.h"
-#include "llm/engine.h"
+#include "engine/generation/engine.h"
 #include "trace/run_data.h"
 
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "cli/fold.h"
-#include "profile/recover.h"
+#include "record/recover.h"
 #include "store/outbox.h"
 
 #include <math.h>

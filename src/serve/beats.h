@@ -4,7 +4,7 @@
 #ifndef PJ_SERVE_BEATS_H
 #define PJ_SERVE_BEATS_H
 
-#include "profile/session.h"
+#include "record/session.h"
 #include "serve/power_log.h"
 
 typedef struct pj_beats pj_beats;

@@ -2,7 +2,7 @@
  */
 #include "serve/experiments.h"
 
-#include "profile/experiment_plan.h"
+#include "experiment/experiment_plan.h"
 #include "serve/machine.h"
 #include "store/experiments.h"
 

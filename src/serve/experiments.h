@@ -1,16 +1,16 @@
 /*
  * The experiments of a server. They are queued in the database (a state in the table of
  * experiments), so that they survive a restart; progress is determined from the stored runs
- * (profile/experiment.h). The queue's worker executes them one measured run at a time whenever no
- * single run is waiting.
+ * (experiment/experiment.h). The queue's worker executes them one measured run at a time whenever
+ * no single run is waiting.
  *
  * Threads: every call from any thread, `step` from the worker alone.
  */
 #ifndef PJ_SERVE_EXPERIMENTS_H
 #define PJ_SERVE_EXPERIMENTS_H
 
+#include "experiment/experiment.h"
 #include "net/live_json.h"
-#include "profile/experiment.h"
 
 typedef struct pj_experiments pj_experiments;
 

@@ -2,10 +2,10 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "llm/scan.h"
-#include "llm/synthetic.h"
+#include "engine/model/scan.h"
+#include "engine/model/synthetic.h"
+#include "generate/find_model.h"
 #include "power/survey.h"
-#include "profile/find_model.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -12,7 +12,7 @@
 #define PJ_SERVE_QUEUE_H
 
 #include "base/buffer.h"
-#include "profile/generate.h"
+#include "generate/generate.h"
 
 typedef struct pj_run_queue pj_run_queue;
 

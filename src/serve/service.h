@@ -7,7 +7,7 @@
 #include "net/live_json.h"
 #include "net/relay.h"
 #include "net/service.h"
-#include "profile/recover.h"
+#include "record/recover.h"
 #include "serve/experiments.h"
 #include "serve/idle_meter.h"
 #include "serve/queue.h"

@@ -3,7 +3,7 @@
  * experiments share. One table lists its fields with their names, defaults and bounds; the parser
  * and the writer of JSON, the copy and the options of `perjoule run` are made from it. A new field
  * is a member here, a line in the table (generate_ask.c), and what it does in
- * profile/generate_options.c; tests compare the table with openapi.json, docs/api.md and the
+ * generate/generate_options.c; tests compare the table with openapi.json, docs/api.md and the
  * dashboard's types.
  */
 #ifndef PJ_TRACE_GENERATE_ASK_H

@@ -1,12 +1,12 @@
 /* The engine against the reference implementation: logits, greedy text and statistics of every
  * golden checkpoint, with every instruction set, one and two threads, in one pass and token by
  * token. */
-#include "../unit/llm/made_gguf.h"
+#include "../unit/engine/made_gguf.h"
 #include "judge_json.h"
 
-#include "llm/engine.h"
-#include "llm/kernels/kernels.h"
-#include "profile/run.h"
+#include "engine/generation/engine.h"
+#include "engine/kernels/kernels.h"
+#include "record/run.h"
 
 #include <math.h>
 #include <unistd.h>

@@ -2,9 +2,9 @@
  * read, every hostile safetensors or GGUF file, index and config has its expected outcome. */
 #include "judge.h"
 
-#include "llm/checkpoint.h"
-#include "llm/facts.h"
-#include "llm/safetensors.h"
+#include "engine/files/safetensors.h"
+#include "engine/model/checkpoint.h"
+#include "engine/model/facts.h"
 
 #include <unistd.h>
 

@@ -2,9 +2,9 @@
  * of model families with their own key and tensor names. */
 #include "judge_json.h"
 
-#include "llm/engine.h"
-#include "llm/kernels/kernels.h"
-#include "profile/run.h"
+#include "engine/generation/engine.h"
+#include "engine/kernels/kernels.h"
+#include "record/run.h"
 
 #include <math.h>
 

@@ -2,7 +2,7 @@
  * printed. */
 #include "judge.h"
 
-#include "profile/recorded_phases.h"
+#include "bench/recorded_phases.h"
 
 static void recorded_phases_are_found(void **state)
 {

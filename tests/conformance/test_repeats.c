@@ -4,7 +4,7 @@
 #include "judge.h"
 
 #include "analysis/ratio.h"
-#include "profile/recorded_repeats.h"
+#include "bench/recorded_repeats.h"
 
 static pj_recorded_repeats repeats;
 

@@ -1,9 +1,9 @@
 /* Tokenizers against reference vectors: ids with and without special tokens, decoding at once and
  * as a stream; and malformed tokenizer files. */
-#include "../unit/llm/made_gguf.h"
+#include "../unit/engine/made_gguf.h"
 #include "judge.h"
 
-#include "llm/chat.h"
+#include "engine/text/chat.h"
 
 #include <jansson.h>
 

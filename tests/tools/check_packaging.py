@@ -52,7 +52,7 @@ def versions():
 def installation(folder):
     output(*meson, "install", "-C", build, "--no-rebuild", "--quiet", "--destdir", folder)
     files = [p.relative_to(folder).as_posix() for p in folder.rglob("*") if not p.is_dir()]
-    for wanted in ("bin/perjoule", "include/perjoule.h", "include/perjoule/base.h", "pkgconfig/perjoule.pc", "libperjoule.a",
+    for wanted in ("bin/perjoule", "bin/perjoule-bench", "include/perjoule.h", "include/perjoule/base.h", "pkgconfig/perjoule.pc", "libperjoule.a",
                    *(["/perjoule/libperjoule-nvtx.so", "/perjoule/libperjoule-llama.so"] if sys.platform == "linux" else []),
                    "models/demo/config.json", "models/demo/tokenizer.json",
                    "models/demo/model.safetensors", "prometheus/perjoule.rules.yml", "grafana/perjoule.json",

@@ -1,5 +1,5 @@
 /* Advice on constructed runs: each triggers its rule, and only that rule. */
-#include "analysis/planted_advice.h"
+#include "bench/planted_advice.h"
 
 #include <math.h>
 #include <setjmp.h>

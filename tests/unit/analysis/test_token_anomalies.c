@@ -1,8 +1,8 @@
 /* Anomalous tokens: planted ones are found with their cause, flat rails have none, and the sensor's
  * resolution is a lower bound of the threshold. */
 #include "analysis/forest.h"
-#include "analysis/planted_tokens.h"
 #include "base/random.h"
+#include "bench/planted_tokens.h"
 
 #include <math.h>
 #include <setjmp.h>

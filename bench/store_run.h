@@ -1,0 +1,12 @@
+/* Synthetic runs for the storage benchmarks. */
+#ifndef PJ_BENCH_BENCH_STORE_RUN_H
+#define PJ_BENCH_BENCH_STORE_RUN_H
+
+#include "trace/run_data.h"
+
+/* Fills `data` with a run of `tokens` tokens, `layers` layers each, and `samples` power samples;
+ * the same seed gives the same figures. False: out of memory. Free it with pj_run_data_fini. */
+bool pj_bench_make_run(pj_run_data *data, uint64_t seed, uint32_t tokens, uint32_t layers,
+                       uint32_t samples);
+
+#endif

@@ -1,0 +1,467 @@
+/* Opens a model, gathers its facts, and evaluates logits. Generation is in generate.c. */
+#include "engine/generation/engine.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/nearest.h"
+#include "base/thread.h"
+#include "engine/files/places.h"
+#include "engine/forward/state.h"
+#include "engine/generation/draft_check.h"
+#include "engine/generation/engine_internal.h"
+#include "engine/kernels/limits.h"
+#include "engine/text/chat.h"
+#include "engine/text/tokenizer.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEFAULT_CHUNK = 512, MAX_CHUNK = 8192, EVAL_LOGITS = 32 };
+
+static pj_status read_dtype(const char *name, int *dtype, pj_error *err)
+{
+    *dtype = name ? pj_dtype_parse(name) : -1;
+    if (name && (*dtype < 0 || *dtype > PJ_Q4_0)) {
+        char hint[80];
+        pj_nearest_hint(name, "q8_0 q4_0 bf16 f16 f32", hint, sizeof hint);
+        return pj_fail(err, PJ_E_INVALID,
+                       "there is no dtype \"%.40s\"; there are q8_0, q4_0, bf16, f16 and f32%s",
+                       name, hint);
+    }
+    return PJ_OK;
+}
+
+static void choose_kv_type(pj_engine *e)
+{
+    bool exact = e->model.counts.dtype == PJ_F32;
+    e->kv_type = e->options.kv == PJ_KV_F32   ? PJ_F32
+                 : e->options.kv == PJ_KV_F16 ? PJ_F16
+                 : exact                      ? PJ_F32
+                                              : PJ_F16;
+}
+
+static void gather_facts(pj_engine *e)
+{
+    const pj_model_counts *m = &e->model.counts;
+    pj_engine_facts *f = &e->facts;
+    const char *path = e->options.model;
+    if (e->model.synthetic)
+        snprintf(f->model_name, sizeof f->model_name, "%s", path);
+    else
+        pj_model_name_of_path(pj_checkpoint_path(e->model.checkpoint), f->model_name,
+                              sizeof f->model_name);
+    f->model_path = path;
+    f->architecture = e->model.config.arch_name;
+    f->dtype = pj_dtype_get(m->dtype)->name;
+    f->isa = e->kernels->name;
+    f->kv = pj_dtype_get(e->kv_type)->name;
+    f->synthetic = e->model.synthetic;
+    f->extrapolated = e->model.full_layers != e->model.config.layers;
+    f->has_tokenizer = e->tokenizer != NULL;
+    f->threads = pj_team_threads(e->team);
+    f->config = &e->model.config;
+    f->parameters = m->parameters;
+    f->active_parameters = m->active_parameters;
+    f->weight_bytes = m->weight_bytes;
+    f->decode_weight_bytes = m->decode_weight_bytes;
+    f->flops_per_token = m->flops_per_token;
+    f->kv_bytes_per_token = pj_state_kv_token_bytes(&e->model, e->kv_type, false);
+    f->kv_window_bytes_per_token = pj_state_kv_token_bytes(&e->model, e->kv_type, true);
+}
+
+/* From the folder or the GGUF file; a missing tokenizer is not an error. */
+static pj_status find_tokenizer(pj_engine *e, pj_error *err)
+{
+    char path[4096];
+    const char *where = pj_checkpoint_path(e->model.checkpoint);
+    const pj_gguf *gguf = pj_checkpoint_gguf(e->model.checkpoint);
+    if (gguf)
+        return pj_tokenizer_in_gguf(gguf) ? pj_tokenizer_from_gguf(gguf, where, &e->tokenizer, err)
+                                          : PJ_OK;
+    if (!pj_path_join(path, sizeof path, where, "tokenizer.json") || !pj_file_exists(path))
+        return PJ_OK;
+    return pj_tokenizer_open(path, &e->tokenizer, err);
+}
+
+/* A model without a tokenizer still runs prompts given as ids; an existing one must be valid. */
+static pj_status open_tokenizer(pj_engine *e, pj_error *err)
+{
+    e->vocab_limit = e->model.config.vocab;
+    if (e->model.synthetic || e->options.no_tokenizer) return PJ_OK;
+    pj_status status = find_tokenizer(e, err);
+    if (status && e->options.any_tokenizer) return PJ_OK;
+    if (status || !e->tokenizer) return status;
+    uint32_t size = pj_tokenizer_size(e->tokenizer);
+    if (size > 0 && size < e->vocab_limit) e->vocab_limit = size;
+    return PJ_OK;
+}
+
+/* While one thread reads the tokenizer's file, the others make the kernel map weights that are in
+ * the page cache, so that the first pass takes no page faults: faulting in a few pages at a time
+ * costs as much as reading them. Mapping stops when the tokenizer is ready. */
+typedef struct beside {
+    pj_engine *engine;
+    bool map_weights;
+    pj_status status;
+    pj_error *err;
+    atomic_bool read;
+    atomic_size_t next; /* bytes of weights mapped so far */
+} beside;
+
+static void read_or_map(void *context, unsigned thread)
+{
+    enum { STEP_BYTES = 2 << 20 };
+    beside *b = context;
+    if (thread == 0) {
+        b->status = open_tokenizer(b->engine, b->err);
+        b->read = true;
+        return;
+    }
+    while (b->map_weights && !b->read) {
+        size_t at = atomic_fetch_add_explicit(&b->next, STEP_BYTES, memory_order_relaxed);
+        if (!pj_checkpoint_touch(b->engine->model.checkpoint, at, STEP_BYTES)) return;
+    }
+}
+
+static pj_status read_beside_weights(pj_engine *e, bool map_weights, pj_error *err)
+{
+    beside b = {.engine = e, .map_weights = map_weights, .err = err};
+    int64_t begin_ns = pj_clock_ns();
+    pj_team_run(e->team, read_or_map, &b);
+    e->facts.tokenizer_ns = pj_clock_ns() - begin_ns;
+    return b.status;
+}
+
+/* The draft model runs on this engine's threads, and only one thread of its own loads it. */
+static pj_status open_draft(pj_engine *e, pj_error *err)
+{
+    pj_engine_options options = {.model = e->options.draft,
+                                 .threads = 1,
+                                 .kv = e->options.kv,
+                                 .isa = e->options.isa,
+                                 .backend = e->options.backend,
+                                 .any_tokenizer = true,
+                                 .cancel = e->options.cancel};
+    if (!e->options.draft) return PJ_OK;
+    pj_status status = pj_engine_open(&options, &e->draft, err);
+    return status ? status : pj_draft_check(e, e->draft, err);
+}
+
+pj_status pj_engine_open(const pj_engine_options *options, pj_engine **engine, pj_error *err)
+{
+    int dtype;
+    *engine = NULL;
+    pj_status status = read_dtype(options->dtype, &dtype, err);
+    if (status) return status;
+    if (!options->model || !options->model[0])
+        return pj_fail(err, PJ_E_INVALID, "no model was given");
+    pj_engine *e = pj_alloc(1, sizeof *e);
+    if (!e) return pj_fail_memory(err, "the engine");
+    int64_t begin_ns = pj_clock_ns();
+    e->options = *options;
+    e->backend = options->backend;
+    e->options.chunk = options->chunk ? options->chunk : DEFAULT_CHUNK;
+    if (e->options.chunk > MAX_CHUNK) e->options.chunk = MAX_CHUNK;
+    const char *mask = options->isa ? options->isa : getenv("PERJOULE_ISA");
+    e->kernels = pj_kernels_find(mask);
+    e->options.model = pj_strdup(options->model);
+    if (!e->kernels) {
+        status = pj_fail(err, PJ_E_INVALID,
+                         "there is no kernel set \"%.40s\"; there are c, avx2, avx512, vnni, bf16, "
+                         "amx, neon, dotprod and i8mm",
+                         mask);
+        goto fail;
+    }
+    status = e->options.model ? pj_team_new(options->threads, true, &e->team, err)
+                              : pj_fail_memory(err, "the engine");
+    if (status) goto fail;
+    pj_model_options model = {.path = options->model,
+                              .dtype = dtype,
+                              .kernels = e->kernels,
+                              .cancel = options->cancel,
+                              .progress = options->progress};
+    status = pj_model_open(&e->model, &model, e->team, err);
+    if (status) goto fail;
+    choose_kv_type(e);
+    e->context = e->model.config.context;
+    /* dynamic RoPE scaling is defined beyond the training length */
+    if (e->model.ropes[0].type == PJ_ROPE_DYNAMIC)
+        e->context = (uint32_t)(e->context * e->model.ropes[0].factor);
+    e->facts.model_ns = pj_clock_ns() - begin_ns;
+    status = read_beside_weights(e, dtype < 0 && !e->model.synthetic, err);
+    if (status) goto fail;
+    gather_facts(e);
+    status = open_draft(e, err);
+    if (status) goto fail;
+    *engine = e;
+    return PJ_OK;
+fail:
+    pj_engine_close(e);
+    return status;
+}
+
+void pj_engine_close(pj_engine *e)
+{
+    if (!e) return;
+    pj_engine_close(e->draft);
+    pj_model_close(&e->model);
+    pj_tokenizer_close(e->tokenizer);
+    pj_team_free(e->team);
+    pj_free((void *)(uintptr_t)e->options.model);
+    pj_free(e);
+}
+
+const pj_engine_facts *pj_engine_get_facts(const pj_engine *engine)
+{
+    return &engine->facts;
+}
+
+const pj_engine_facts *pj_engine_draft_facts(const pj_engine *engine)
+{
+    return engine->draft ? &engine->draft->facts : NULL;
+}
+
+typedef struct reading {
+    pj_engine *engine;
+    unsigned streams;
+    uint64_t bytes, max_bytes;
+    double seconds;
+} reading;
+
+static void read_matrix(reading *r, const pj_matrix *m)
+{
+    size_t bytes = m->data ? m->rows * m->row_bytes : 0;
+    if (bytes == 0 || r->bytes + bytes > r->max_bytes) return;
+    r->seconds += (double)bytes / pj_limits_read(r->engine->team, m->data, bytes, r->streams);
+    r->bytes += bytes;
+}
+
+static void read_layer(reading *r, const pj_layer *l)
+{
+    const pj_matrix *matrices[] = {&l->q.w,      &l->k.w,           &l->v.w,
+                                   &l->qkv.w,    &l->o.w,           &l->mlp.gate.w,
+                                   &l->mlp.up.w, &l->mlp.gate_up.w, &l->mlp.down.w};
+    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++) read_matrix(r, matrices[i]);
+    for (uint32_t e = 0; l->experts && e < r->engine->model.config.experts; e++) {
+        read_matrix(r, &l->experts[e].gate.w);
+        read_matrix(r, &l->experts[e].up.w);
+        read_matrix(r, &l->experts[e].down.w);
+    }
+}
+
+double pj_engine_read_pass(pj_engine *e, unsigned streams, uint64_t max_bytes)
+{
+    reading r = {.engine = e, .streams = streams, .max_bytes = max_bytes};
+    for (uint32_t i = 0; i < e->model.config.layers; i++) read_layer(&r, &e->model.layers[i]);
+    read_matrix(&r, &e->model.head.w);
+    return r.bytes < PJ_ENGINE_READ_BYTES ? NAN : (double)r.bytes / r.seconds;
+}
+
+double pj_engine_read_speed(pj_engine *e, uint64_t max_bytes)
+{
+    double best = NAN;
+    for (unsigned streams = 1; streams <= PJ_ENGINE_READ_STREAMS; streams *= 2)
+        best = fmax(best, pj_engine_read_pass(e, streams, max_bytes));
+    return best;
+}
+
+double pj_engine_peak(pj_engine *e, int64_t duration_ns)
+{
+    const pj_matrix *q =
+        e->model.layers[0].q.w.data ? &e->model.layers[0].q.w : &e->model.layers[0].qkv.w;
+    const pj_kernels *kernels = pj_kernels_get();
+    pj_form prefill = pj_linear_form(kernels, q->type, SIZE_MAX);
+    return pj_limits_peak(kernels, e->team, prefill, duration_ns);
+}
+
+void pj_engine_sampling_defaults(const pj_engine *engine, pj_sampling *sampling)
+{
+    const pj_generation_config *g = &engine->model.generation;
+    *sampling = PJ_SAMPLING_GREEDY;
+    bool sample = !g->has_do_sample || g->do_sample;
+    if (sample && g->temperature > 0) sampling->temperature = g->temperature;
+    if (sample && g->top_k > 0) sampling->top_k = g->top_k;
+    if (sample && g->top_p > 0 && g->top_p <= 1) sampling->top_p = g->top_p;
+    if (sample && g->min_p > 0 && g->min_p <= 1) sampling->min_p = g->min_p;
+    if (g->repetition_penalty > 0) sampling->repetition_penalty = g->repetition_penalty;
+}
+
+pj_status pj_engine_compute(const pj_engine *e, const pj_state_options *options,
+                            pj_compute *compute, pj_error *err)
+{
+    const pj_compute_place place = {&e->model, e->kernels, e->team};
+    return pj_compute_open(compute, e->backend, &place, options, err);
+}
+
+/* Recomputes keys that were rotated with other frequencies. */
+static pj_status rebuild(pj_engine *e, pj_compute *compute, uint32_t sequence, uint32_t generation,
+                         const _Atomic bool *cancel)
+{
+    pj_sequence *q = &compute->sequences[sequence];
+    uint32_t length = q->length;
+    if (q->generation == generation && length > 0) return PJ_OK;
+    compute->backend->reset(compute, sequence);
+    q->generation = generation;
+    if (length == 0) return PJ_OK;
+    pj_seam_section(&e->seam, PJ_N_KV_CACHE_REBUILD);
+    pj_status status =
+        pj_engine_feed(e, compute, sequence, q->tokens, length, UINT32_MAX, false, cancel);
+    pj_seam_end(&e->seam);
+    return status;
+}
+
+pj_status pj_engine_feed(pj_engine *e, pj_compute *compute, uint32_t sequence, const int32_t *ids,
+                         uint32_t count, uint32_t horizon, bool logits, const _Atomic bool *cancel)
+{
+    uint32_t chunk = compute->options.max_tokens;
+    pj_status status = PJ_OK;
+    if (horizon != UINT32_MAX)
+        status =
+            rebuild(e, compute, sequence, pj_rope_generation(&e->model.ropes[0], horizon), cancel);
+    for (uint32_t done = 0; !status && done < count;) {
+        uint32_t n = count - done < chunk ? count - done : chunk, last = n - 1;
+        pj_pass_segment segment = {.sequence = sequence, .count = n};
+        pj_pass pass = {.ids = ids + done,
+                        .tokens = n,
+                        .segments = &segment,
+                        .segment_count = 1,
+                        .logit_rows = &last,
+                        .logit_count = logits && done + n == count,
+                        .prefill = true,
+                        .cancel = cancel};
+        status = pj_compute_forward(compute, &pass, &e->seam);
+        done += n;
+    }
+    return status;
+}
+
+/* ---- prompts ------------------------------------------------------------------------------ */
+
+/* Without a tokenizer every byte is a token: synthetic models have no vocabulary of their own. */
+static pj_status encode_bytes(const char *text, size_t bytes, pj_ids *ids, pj_error *err)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (!pj_ids_append(ids, (unsigned char)text[i]))
+            return pj_fail_memory(err, "the token ids");
+    return PJ_OK;
+}
+
+static pj_status give_ids(pj_status status, pj_ids *list, int32_t **ids, uint32_t *count,
+                          pj_error *err)
+{
+    *ids = NULL;
+    *count = 0;
+    if (!status && list->count > UINT32_MAX)
+        status = pj_fail(err, PJ_E_INVALID, "the text has more than 4 billion tokens");
+    if (status) {
+        pj_ids_fini(list);
+        return status;
+    }
+    *ids = list->ids;
+    *count = (uint32_t)list->count;
+    return PJ_OK;
+}
+
+pj_status pj_engine_encode(const pj_engine *e, const char *text, size_t bytes, int32_t **ids,
+                           uint32_t *count, pj_error *err)
+{
+    pj_ids list = {0};
+    pj_status status;
+    if (e->tokenizer)
+        status = pj_tokenizer_encode(e->tokenizer, text, bytes, NULL, &list, err);
+    else if (e->model.synthetic)
+        status = encode_bytes(text, bytes, &list, err);
+    else
+        status =
+            pj_fail(err, PJ_E_UNAVAILABLE, "%s has no tokenizer; give the prompt as ids (--ids)",
+                    e->facts.model_name);
+    return give_ids(status, &list, ids, count, err);
+}
+
+static pj_status open_chat(const pj_engine *e, pj_chat **chat, pj_error *err)
+{
+    *chat = NULL;
+    if (!e->tokenizer)
+        return pj_fail(err, PJ_E_UNSUPPORTED, "%s has no tokenizer, so it has no chat template",
+                       e->facts.model_name);
+    const char *where = pj_checkpoint_path(e->model.checkpoint);
+    const pj_gguf *gguf = pj_checkpoint_gguf(e->model.checkpoint);
+    return gguf ? pj_chat_of_gguf(gguf, e->tokenizer, where, chat, err)
+                : pj_chat_open(where, chat, err);
+}
+
+pj_status pj_engine_encode_chat(const pj_engine *e, const pj_chat_request *request, int32_t **ids,
+                                uint32_t *count, pj_error *err)
+{
+    pj_ids list = {0};
+    pj_chat *chat;
+    pj_conversation conversation = {request->text, request->bytes, request->messages,
+                                    request->system, request->variables};
+    pj_status status = open_chat(e, &chat, err);
+    if (!status) status = pj_chat_encode(chat, e->tokenizer, &conversation, &list, err);
+    pj_chat_close(chat);
+    return give_ids(status, &list, ids, count, err);
+}
+
+/* ---- logits of every position ------------------------------------------------------------- */
+
+static pj_status check_ids(const pj_engine *e, const int32_t *ids, uint32_t count, pj_error *err)
+{
+    if (count == 0) return pj_fail(err, PJ_E_INVALID, "the prompt is empty");
+    if (count > e->context)
+        return pj_fail(err, PJ_E_INVALID,
+                       "%u tokens are more than the model's context of %u; give a shorter text",
+                       count, e->context);
+    for (uint32_t i = 0; i < count; i++)
+        if (ids[i] < 0 || (uint32_t)ids[i] >= e->model.config.vocab)
+            return pj_fail(err, PJ_E_INVALID, "token id %d is not within the vocabulary of %u",
+                           (int)ids[i], e->model.config.vocab);
+    return PJ_OK;
+}
+
+/* Hands out the logits of all rows of the pass that ran, a few rows at a time. */
+static bool hand_out(pj_engine *e, pj_compute *compute, uint32_t first, uint32_t count,
+                     pj_logits_row_fn *row, void *context)
+{
+    for (uint32_t done = 0; done < count;) {
+        uint32_t rows[EVAL_LOGITS], n = 0;
+        for (; n < compute->options.max_logits && done + n < count; n++) rows[n] = done + n;
+        compute->backend->more_logits(compute, rows, n, &e->seam);
+        for (uint32_t i = 0; i < n; i++)
+            if (!row(context, first + done + i, compute->logits + (size_t)i * e->model.config.vocab,
+                     e->model.config.vocab))
+                return false;
+        done += n;
+    }
+    return true;
+}
+
+pj_status pj_engine_logits(pj_engine *e, const int32_t *ids, uint32_t count, bool whole,
+                           pj_logits_row_fn *row, void *context, pj_error *err)
+{
+    pj_status status = check_ids(e, ids, count, err);
+    if (status) return status;
+    uint32_t chunk = whole ? (count < e->options.chunk ? count : e->options.chunk) : 1;
+    pj_state_options options = {.sequences = 1,
+                                .context = count,
+                                .max_tokens = chunk,
+                                .max_logits = chunk < EVAL_LOGITS ? chunk : EVAL_LOGITS,
+                                .kv_type = e->kv_type};
+    pj_compute compute;
+    status = pj_engine_compute(e, &options, &compute, err);
+    if (status) return status;
+    status = pj_seam_init(&e->seam, NULL, e->kernels, e->team, PJ_STATISTICS_BY_DEPTH, err);
+    for (uint32_t done = 0; !status && done < count;) {
+        uint32_t n = count - done < chunk ? count - done : chunk;
+        /* token by token, frequencies follow the current length; in one pass, the final length */
+        status =
+            pj_engine_feed(e, &compute, 0, ids + done, n, whole ? count : done + n, false, NULL);
+        if (!status && !hand_out(e, &compute, done, n, row, context)) break;
+        done += n;
+    }
+    pj_seam_fini(&e->seam);
+    pj_compute_close(&compute);
+    return status;
+}

@@ -1,0 +1,34 @@
+/* Shared by the engine's files. */
+#ifndef PJ_GENERATION_ENGINE_INTERNAL_H
+#define PJ_GENERATION_ENGINE_INTERNAL_H
+
+#include "engine/forward/backend.h"
+#include "engine/generation/engine.h"
+
+struct pj_engine {
+    pj_engine_options options; /* `model` is our copy */
+    pj_team *team;
+    const pj_kernels *kernels;
+    const pj_backend *backend;
+    pj_model model;
+    struct pj_tokenizer *tokenizer; /* NULL: none */
+    pj_engine *draft;               /* proposes tokens (speculation.h); NULL: none */
+    pj_dtype kv_type;
+    uint32_t context;     /* maximum tokens per sequence */
+    uint32_t vocab_limit; /* ids from here on have no text and are never sampled */
+    pj_engine_facts facts;
+    pj_seam seam;
+};
+
+/* Appends `count` tokens to the sequence, in passes of at most max_tokens. RoPE frequencies are
+ * those for a sequence of `horizon` tokens (UINT32_MAX: unchanged); if they differ from those in
+ * the cache, the cache is recomputed. With `logits`, the last token's logits are computed. */
+pj_status pj_engine_feed(pj_engine *engine, pj_compute *compute, uint32_t sequence,
+                         const int32_t *ids, uint32_t count, uint32_t horizon, bool logits,
+                         const _Atomic bool *cancel);
+
+/* Room for a generation of this engine, on its backend. */
+pj_status pj_engine_compute(const pj_engine *engine, const pj_state_options *options,
+                            pj_compute *compute, pj_error *err);
+
+#endif

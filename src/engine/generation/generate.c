@@ -1,0 +1,695 @@
+/* One generation from prompts to texts: tokenisation, prefill, decode and sampling, detokenisation,
+ * each in its phase and section. Everything that the decode loop needs is allocated before it
+ * begins. */
+#include "base/clock.h"
+#include "engine/generation/engine_internal.h"
+#include "engine/generation/reply.h"
+#include "engine/generation/speculation.h"
+#include "engine/text/tokenizer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    TEXT_BYTES_PER_TOKEN = 16,
+    MAX_TEXT_BYTES = 1 << 28,
+    MAX_SEQUENCES = 4096,
+    DRAFT_TOKENS = 4
+};
+
+/* State of one sequence. */
+typedef struct speaker {
+    pj_sequence_result *result; /* its ids grow during generation */
+    pj_sampler sampler;
+    pj_token_stream *stream; /* NULL: no tokenizer */
+    pj_reply reply;
+} speaker;
+
+/* A token of the current step: its text as a range of the reply. */
+typedef struct kept_token {
+    size_t at, bytes;
+} kept_token;
+
+typedef struct generation {
+    pj_engine *engine;
+    const pj_generate_request *request;
+    pj_generate_result *result;
+    pj_error *err;
+    pj_compute compute;
+    speaker *speakers; /* [count] */
+    uint32_t count;    /* sequences */
+    uint32_t longest;  /* length of the longest prompt */
+    uint64_t prompt_tokens;
+    pj_speculation speculation;
+    uint32_t draft_tokens; /* tokens proposed per step; 0: no draft model */
+    kept_token kept[PJ_DRAFT_TOKENS + 1];
+    /* for a pass */
+    int32_t *ids;              /* [max_tokens] */
+    pj_pass_segment *segments; /* [count] */
+    uint32_t *logit_rows;      /* [rows of logits] */
+    uint32_t *who;             /* [count] sequence of each row of logits */
+} generation;
+
+const char *pj_stop_reason_name(pj_stop_reason reason)
+{
+    static const char *const names[] = {"none", "length", "eos", "stop", "cancelled"};
+    return (unsigned)reason < sizeof names / sizeof *names ? names[reason] : "none";
+}
+
+static bool cancelled(const generation *g)
+{
+    return g->request->cancel && atomic_load_explicit(g->request->cancel, memory_order_relaxed);
+}
+
+/* ---- phases ------------------------------------------------------------------------------- */
+
+static void begin_phase(generation *g, pj_phase phase)
+{
+    pj_lane *lane = g->engine->seam.lane;
+    if (lane) pj_span_begin(lane, PJ_SPAN_PHASE, (uint32_t)phase);
+}
+
+static void begin_token(generation *g, uint32_t position)
+{
+    pj_lane *lane = g->engine->seam.lane;
+    if (lane) pj_span_begin(lane, PJ_SPAN_TOKEN, position);
+}
+
+static void end_span(generation *g)
+{
+    pj_seam_end(&g->engine->seam);
+}
+
+/* ---- before inference --------------------------------------------------------------------- */
+
+static pj_status check_prompt(generation *g, const pj_sequence_result *r, uint32_t index)
+{
+    const pj_engine *e = g->engine;
+    uint64_t wanted = (uint64_t)r->prompt_count + g->request->max_tokens;
+    if (r->prompt_count == 0)
+        return pj_fail(g->err, PJ_E_INVALID, "prompt %u is empty: there is nothing to continue",
+                       index + 1);
+    if (wanted > e->context)
+        return pj_fail(g->err, PJ_E_INVALID,
+                       "prompt %u has %u tokens; with %u new ones that is more than the model's "
+                       "context of %u: shorten the prompt or ask for fewer",
+                       index + 1, r->prompt_count, g->request->max_tokens, e->context);
+    for (uint32_t i = 0; i < r->prompt_count; i++)
+        if (r->prompt_ids[i] < 0 || (uint32_t)r->prompt_ids[i] >= e->model.config.vocab)
+            return pj_fail(g->err, PJ_E_INVALID,
+                           "token id %d is not within the model's vocabulary of %u",
+                           (int)r->prompt_ids[i], e->model.config.vocab);
+    return PJ_OK;
+}
+
+static pj_status encode_prompt(generation *g, const pj_prompt *prompt, pj_sequence_result *r)
+{
+    const pj_generate_request *request = g->request;
+    if (!prompt->ids && (request->chat || prompt->messages))
+        return pj_engine_encode_chat(g->engine,
+                                     &(pj_chat_request){prompt->text, prompt->bytes,
+                                                        prompt->messages, request->system,
+                                                        request->chat_variables},
+                                     &r->prompt_ids, &r->prompt_count, g->err);
+    if (!prompt->ids)
+        return pj_engine_encode(g->engine, prompt->text, prompt->bytes, &r->prompt_ids,
+                                &r->prompt_count, g->err);
+    r->prompt_ids = pj_alloc(prompt->id_count, sizeof *r->prompt_ids);
+    if (!r->prompt_ids) return pj_fail_memory(g->err, "the prompt");
+    memcpy(r->prompt_ids, prompt->ids, prompt->id_count * sizeof *prompt->ids);
+    r->prompt_count = prompt->id_count;
+    return PJ_OK;
+}
+
+/* Encodes prompts; equal prompts are encoded each time, as separate requests would be. */
+static pj_status encode_prompts(generation *g)
+{
+    pj_status status = PJ_OK;
+    pj_seam_section(&g->engine->seam, PJ_N_TOKENIZATION);
+    for (uint32_t i = 0; i < g->count && !status; i++) {
+        pj_sequence_result *r = &g->result->sequences[i];
+        status = encode_prompt(g, &g->request->prompts[i % g->request->prompt_count], r);
+        if (!status) status = check_prompt(g, r, i % g->request->prompt_count);
+        g->prompt_tokens += r->prompt_count;
+        if (r->prompt_count > g->longest) g->longest = r->prompt_count;
+    }
+    g->result->input_tokens = g->prompt_tokens;
+    end_span(g);
+    return status;
+}
+
+/* Records the prompts before anything runs, so that they are known even if the run dies. */
+static pj_status record_prompts(generation *g)
+{
+    if (!g->request->run) return PJ_OK;
+    uint32_t *lengths = pj_alloc(g->count, sizeof *lengths);
+    if (!lengths) return pj_fail_memory(g->err, "the prompts");
+    for (uint32_t i = 0; i < g->count; i++) lengths[i] = g->result->sequences[i].prompt_count;
+    pj_run_set_prompts(g->request->run, lengths, g->count);
+    pj_free(lengths);
+    return PJ_OK;
+}
+
+/* Each sequence has its own generator derived from the seed, so that sequences with equal prompts
+ * differ. A single sequence uses the seed itself. */
+static uint64_t seed_of_stream(uint64_t seed, uint64_t stream)
+{
+    pj_random derived = {seed ^ stream * 0xd1342543de82ef95u};
+    return stream ? pj_random_u64(&derived) : seed;
+}
+
+static pj_status prepare_speaker(generation *g, uint32_t index)
+{
+    const pj_engine *e = g->engine;
+    speaker *s = &g->speakers[index];
+    pj_sequence_result *r = s->result = &g->result->sequences[index];
+    pj_sampling sampling = g->request->sampling;
+    uint32_t vocab = sampling.temperature > 0 ? e->vocab_limit : e->model.config.vocab;
+    sampling.seed = seed_of_stream(sampling.seed, (uint64_t)g->request->first_stream + index);
+    pj_status status = pj_sampler_init(&s->sampler, &sampling, vocab, g->err);
+    for (uint32_t i = 0; i < r->prompt_count && !status; i++)
+        pj_sampler_accept(&s->sampler, r->prompt_ids[i], false);
+    if (!status && e->tokenizer)
+        status = pj_token_stream_new(e->tokenizer, true, &s->stream, g->err);
+    if (status) return status;
+    r->ids = pj_alloc((size_t)g->request->max_tokens + 1, sizeof *r->ids);
+    pj_reply_init(&s->reply, g->request->stop, MAX_TEXT_BYTES);
+    if (!r->ids || !pj_buffer_reserve(&s->reply.text,
+                                      ((size_t)g->request->max_tokens + 4) * TEXT_BYTES_PER_TOKEN))
+        return pj_fail_memory(g->err, "the generated text");
+    return PJ_OK;
+}
+
+static pj_status prepare(generation *g)
+{
+    pj_engine *e = g->engine;
+    uint64_t tokens = g->prompt_tokens < e->options.chunk ? g->prompt_tokens : e->options.chunk;
+    if (tokens < g->count) tokens = g->count;
+    uint32_t rows = g->count + g->draft_tokens; /* of logits */
+    if (tokens < rows) tokens = rows;
+    pj_state_options options = {.sequences = g->count,
+                                .context = g->longest + g->request->max_tokens,
+                                .max_tokens = (uint32_t)tokens,
+                                .max_logits = rows,
+                                .rewind = g->draft_tokens,
+                                .without = g->request->without,
+                                .kv_type = e->kv_type};
+    pj_seam_section(&e->seam, PJ_N_KV_CACHE_INIT);
+    pj_status status = pj_engine_compute(e, &options, &g->compute, g->err);
+    g->speakers = pj_alloc(g->count, sizeof *g->speakers);
+    g->ids = pj_alloc(tokens, sizeof *g->ids);
+    g->segments = pj_alloc(g->count, sizeof *g->segments);
+    g->logit_rows = pj_alloc(rows, sizeof *g->logit_rows);
+    g->who = pj_alloc(g->count, sizeof *g->who);
+    if (!status && (!g->speakers || !g->ids || !g->segments || !g->logit_rows || !g->who))
+        status = pj_fail_memory(g->err, "the batch");
+    for (uint32_t i = 0; i < g->count && !status; i++) status = prepare_speaker(g, i);
+    if (!status && g->draft_tokens)
+        status = pj_speculation_open(&g->speculation, e->draft, e, options.context, g->err);
+    end_span(g);
+    return status;
+}
+
+/* ---- a token ------------------------------------------------------------------------------ */
+
+/* Four interleaved hash streams hide the latency of the multiplication. */
+static uint64_t hash_logits(uint64_t hash, const float *logits, size_t count)
+{
+    uint64_t h[4] = {hash, 1, 2, 3};
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &logits[i], sizeof bits);
+        h[i % 4] = (h[i % 4] ^ bits) * 0x100000001b3u;
+    }
+    return ((h[0] * 31 + h[1]) * 31 + h[2]) * 31 + h[3];
+}
+
+static bool is_eos(const generation *g, int32_t id)
+{
+    const pj_model_config *c = &g->engine->model.config;
+    for (uint32_t i = 0; i < c->eos_count && !g->request->ignore_eos; i++)
+        if (c->eos[i] == id) return true;
+    return false;
+}
+
+/* Appends the token's text to the reply. */
+static pj_status speak(generation *g, speaker *s, int32_t id)
+{
+    if (s->stream) return pj_token_stream_push(s->stream, id, &s->reply.text, g->err);
+    char text[16];
+    int n = snprintf(text, sizeof text, "%s%d", s->result->count > 1 ? " " : "", (int)id);
+    pj_buffer_append(&s->reply.text, text, (size_t)n);
+    return pj_buffer_status(&s->reply.text, "the generated text", g->err);
+}
+
+/* Samples the next token of sequence `index` from a row of logits. */
+static pj_status draw(generation *g, uint32_t index, float *logits)
+{
+    speaker *s = &g->speakers[index];
+    pj_sequence_result *r = s->result;
+    size_t vocab = g->engine->model.config.vocab;
+    g->result->logits_hash = hash_logits(g->result->logits_hash, logits, vocab);
+    int32_t id = pj_sampler_draw(&s->sampler, logits);
+    pj_sampler_accept(&s->sampler, id, true);
+    r->ids[r->count++] = id;
+    g->result->output_tokens++;
+    pj_status status = PJ_OK;
+    if (is_eos(g, id))
+        r->stop = PJ_STOP_EOS;
+    else if (!(status = speak(g, s, id)) && pj_reply_check(&s->reply))
+        r->stop = PJ_STOP_STRING;
+    else if (r->count == g->request->max_tokens)
+        r->stop = PJ_STOP_LENGTH;
+    if (r->stop && s->stream && !s->reply.stopped && !status) {
+        status = pj_token_stream_finish(s->stream, &s->reply.text, g->err);
+        if (pj_reply_check(&s->reply)) r->stop = PJ_STOP_STRING;
+    }
+    return status;
+}
+
+/* Samples for each of the `count` rows of logits of a pass. */
+static pj_status draw_all(generation *g, uint32_t count)
+{
+    pj_status status = PJ_OK;
+    size_t vocab = g->engine->model.config.vocab;
+    pj_seam_section(&g->engine->seam, PJ_N_SAMPLING);
+    for (uint32_t i = 0; i < count && !status; i++)
+        status = draw(g, g->who[i], g->compute.logits + i * vocab);
+    end_span(g);
+    return status;
+}
+
+/* Reports a new token to the run's record, while its span is open, and to the caller. */
+static void announce(generation *g, uint32_t index, bool record)
+{
+    speaker *s = &g->speakers[index];
+    const pj_sequence_result *r = s->result;
+    pj_lane *lane = g->engine->seam.lane;
+    pj_generated t = {.sequence = index,
+                      .position = r->count - 1,
+                      .id = r->ids[r->count - 1],
+                      .stop = r->stop,
+                      .context = r->prompt_count + r->count,
+                      .context_limit = g->engine->context};
+    if (record) {
+        size_t given = s->reply.given;
+        t.text = pj_reply_take(&s->reply, r->stop != PJ_STOP_NONE, &t.bytes);
+        s->reply.given = given;             /* reported below, after the span */
+        if (lane && g->request->is_private) /* reveals only which sequence the step belongs to */
+            pj_token_text(lane, index, -1, NULL, 0);
+        else if (lane)
+            pj_token_text(lane, index, t.id, t.text, t.bytes);
+        return;
+    }
+    t.text = pj_reply_take(&s->reply, r->stop != PJ_STOP_NONE, &t.bytes);
+    if (g->request->on_token) g->request->on_token(g->request->context, &t);
+}
+
+static void announce_all(generation *g, uint32_t count, bool record)
+{
+    for (uint32_t i = 0; i < count; i++) announce(g, g->who[i], record);
+}
+
+/* Records a token of a step that has several, and keeps it for the caller. */
+static void keep_token(generation *g, uint32_t index)
+{
+    speaker *s = &g->speakers[0];
+    const pj_sequence_result *r = s->result;
+    pj_lane *lane = g->engine->seam.lane;
+    kept_token *t = &g->kept[index];
+    size_t bytes;
+    t->at = s->reply.given;
+    const char *text = pj_reply_take(&s->reply, r->stop != PJ_STOP_NONE, &bytes);
+    t->bytes = bytes;
+    if (lane && g->request->is_private)
+        pj_token_text(lane, 0, -1, NULL, 0);
+    else if (lane)
+        pj_token_text(lane, 0, r->ids[r->count - 1], text, bytes);
+}
+
+static void announce_kept(generation *g, uint32_t count)
+{
+    const speaker *s = &g->speakers[0];
+    const pj_sequence_result *r = s->result;
+    for (uint32_t i = 0; i < count && g->request->on_token; i++) {
+        uint32_t position = r->count - count + i;
+        pj_generated t = {.position = position,
+                          .id = r->ids[position],
+                          .text = pj_buffer_get(&s->reply.text) + g->kept[i].at,
+                          .bytes = g->kept[i].bytes,
+                          .stop = i + 1 == count ? r->stop : PJ_STOP_NONE,
+                          .context = r->prompt_count + position + 1,
+                          .context_limit = g->engine->context};
+        g->request->on_token(g->request->context, &t);
+    }
+}
+
+/* ---- prefill ------------------------------------------------------------------------------ */
+
+/* One pass over as many prompt tokens as fit, of one or more sequences in order. `next` and `done`
+ * are where the previous pass ended. Returns the number of prompts completed by it. */
+static pj_status prefill_pass(generation *g, uint32_t *next, uint32_t *done, uint32_t *ended)
+{
+    uint32_t rows = 0, segments = 0, room = g->compute.options.max_tokens;
+    *ended = 0;
+    while (rows < room && *next < g->count) {
+        const pj_sequence_result *r = &g->result->sequences[*next];
+        uint32_t left = r->prompt_count - *done, n = left < room - rows ? left : room - rows;
+        if (*done == 0)
+            g->compute.sequences[*next].generation =
+                pj_rope_generation(&g->engine->model.ropes[0], r->prompt_count);
+        g->segments[segments++] = (pj_pass_segment){.sequence = *next, .row = rows, .count = n};
+        memcpy(g->ids + rows, r->prompt_ids + *done, n * sizeof *g->ids);
+        rows += n;
+        *done += n;
+        if (*done == r->prompt_count) {
+            g->who[*ended] = *next;
+            g->logit_rows[(*ended)++] = rows - 1;
+            *done = 0;
+            ++*next;
+        }
+    }
+    pj_pass pass = {.ids = g->ids,
+                    .tokens = rows,
+                    .segments = g->segments,
+                    .segment_count = segments,
+                    .logit_rows = g->logit_rows,
+                    .logit_count = *ended,
+                    .prefill = true,
+                    .cancel = g->request->cancel};
+    return pj_compute_forward(&g->compute, &pass, &g->engine->seam);
+}
+
+/* Fills the draft's KV cache with the prompt. */
+static pj_status prefill_draft(generation *g)
+{
+    const pj_sequence_result *r = &g->result->sequences[0];
+    if (!g->draft_tokens || r->stop) return PJ_OK;
+    pj_seam_section(&g->engine->seam, PJ_N_DRAFT);
+    pj_status status =
+        pj_speculation_feed(&g->speculation, r->prompt_ids, r->prompt_count, g->request->cancel);
+    end_span(g);
+    return status;
+}
+
+static pj_status prefill(generation *g)
+{
+    int64_t begin = pj_clock_ns(), cpu_begin = pj_clock_process_cpu_ns();
+    pj_status status = PJ_OK;
+    bool wanted = g->request->max_tokens > 0;
+    begin_phase(g, PJ_PHASE_PREFILL);
+    begin_token(g, 0);
+    for (uint32_t next = 0, done = 0, ended; next < g->count && !status;) {
+        status = prefill_pass(g, &next, &done, &ended);
+        if (!status && wanted && ended) status = draw_all(g, ended);
+        if (!status && wanted) announce_all(g, ended, true);
+    }
+    if (!status && wanted) status = prefill_draft(g);
+    end_span(g);
+    end_span(g);
+    g->result->prefill_ns = pj_clock_ns() - begin;
+    g->result->prefill_cpu_ns = pj_clock_process_cpu_ns() - cpu_begin;
+    for (uint32_t i = 0; i < g->count && !status; i++) {
+        if (wanted)
+            announce(g, i, false);
+        else
+            g->result->sequences[i].stop = PJ_STOP_LENGTH;
+    }
+    return status;
+}
+
+/* ---- decode ------------------------------------------------------------------------------- */
+
+/* Recomputes keys of sequences that crossed a change of the RoPE frequencies. */
+static pj_status follow_rope(generation *g, uint32_t sequence)
+{
+    const pj_sequence *q = &g->compute.sequences[sequence];
+    return pj_engine_feed(g->engine, &g->compute, sequence, NULL, 0, q->length + 1, false,
+                          g->request->cancel);
+}
+
+/* One token for every sequence that has not ended; *live is their number. */
+static pj_status decode_step(generation *g, uint32_t *live)
+{
+    uint32_t rows = 0;
+    pj_status status = PJ_OK;
+    for (uint32_t i = 0; i < g->count && !status; i++) {
+        const pj_sequence_result *r = &g->result->sequences[i];
+        if (r->stop) continue;
+        status = follow_rope(g, i);
+        g->segments[rows] = (pj_pass_segment){.sequence = i, .row = rows, .count = 1};
+        g->ids[rows] = r->ids[r->count - 1];
+        g->logit_rows[rows] = rows;
+        g->who[rows] = i;
+        rows++;
+    }
+    pj_pass pass = {.ids = g->ids,
+                    .tokens = rows,
+                    .segments = g->segments,
+                    .segment_count = rows,
+                    .logit_rows = g->logit_rows,
+                    .logit_count = rows,
+                    .cancel = g->request->cancel};
+    *live = rows;
+    if (!status) status = pj_compute_forward(&g->compute, &pass, &g->engine->seam);
+    return status ? status : draw_all(g, rows);
+}
+
+/* How many tokens the draft may propose, limited so that the text does not end, and the RoPE
+ * frequencies do not change, within the step. */
+static uint32_t proposals(const generation *g)
+{
+    const pj_sequence_result *r = &g->result->sequences[0];
+    const pj_rope *rope = &g->engine->model.ropes[0];
+    uint32_t length = g->compute.sequences[0].length, n = g->draft_tokens;
+    uint32_t left = g->request->max_tokens - r->count - 1;
+    if (n > left) n = left;
+    while (n && pj_rope_generation(rope, length + 1 + n) != pj_rope_generation(rope, length + 1))
+        n--;
+    return n;
+}
+
+/* Runs the pass over the last token and the proposals, with logits for each. */
+static pj_status check_proposals(generation *g)
+{
+    const pj_sequence_result *r = &g->result->sequences[0];
+    const pj_speculation *p = &g->speculation;
+    uint32_t rows = 1 + p->count;
+    g->segments[0] = (pj_pass_segment){.count = rows};
+    g->ids[0] = r->ids[r->count - 1];
+    memcpy(g->ids + 1, p->proposed, p->count * sizeof *g->ids);
+    for (uint32_t i = 0; i < rows; i++) g->logit_rows[i] = i;
+    pj_pass pass = {.ids = g->ids,
+                    .tokens = rows,
+                    .segments = g->segments,
+                    .segment_count = 1,
+                    .logit_rows = g->logit_rows,
+                    .logit_count = rows,
+                    .cancel = g->request->cancel};
+    return pj_compute_forward(&g->compute, &pass, &g->engine->seam);
+}
+
+/* Samples a token per position, until one differs from the proposal. */
+static pj_status draw_checked(generation *g, uint32_t *accepted)
+{
+    const pj_sequence_result *r = &g->result->sequences[0];
+    const pj_speculation *p = &g->speculation;
+    size_t vocab = g->engine->model.config.vocab;
+    pj_status status = PJ_OK;
+    *accepted = 0;
+    pj_seam_section(&g->engine->seam, PJ_N_SAMPLING);
+    for (uint32_t i = 0; i <= p->count && !status; i++) {
+        status = draw(g, 0, g->compute.logits + i * vocab);
+        if (status) break;
+        keep_token(g, i);
+        bool same = i < p->count && r->ids[r->count - 1] == p->proposed[i];
+        *accepted += same;
+        if (!same || r->stop) break;
+    }
+    end_span(g);
+    return status;
+}
+
+/* One step with a draft model: one to 1 + draft_tokens new tokens. */
+static pj_status speculative_step(generation *g, uint32_t *drawn)
+{
+    pj_speculation *p = &g->speculation;
+    const pj_sequence_result *r = &g->result->sequences[0];
+    uint32_t first = r->count, accepted;
+    pj_status status = follow_rope(g, 0);
+    pj_sequence *q = &g->compute.sequences[0];
+    uint32_t length = q->length;
+    pj_seam_section(&g->engine->seam, PJ_N_DRAFT);
+    if (!status)
+        status = pj_speculation_propose(p, r->ids[first - 1], proposals(g), g->request->cancel);
+    end_span(g);
+    if (!status) status = check_proposals(g);
+    if (!status) status = draw_checked(g, &accepted);
+    if (status) return status;
+    *drawn = r->count - first;
+    q->length = length + *drawn;
+    g->result->proposed += p->count;
+    g->result->accepted += accepted;
+    if (r->stop) return PJ_OK;
+    pj_speculation_accept(p, accepted);
+    if (p->count > 0) return PJ_OK;
+    pj_seam_section(&g->engine->seam, PJ_N_DRAFT);
+    status = pj_speculation_feed(p, &r->ids[first - 1], 1, g->request->cancel);
+    end_span(g);
+    return status;
+}
+
+static bool any_live(const generation *g)
+{
+    for (uint32_t i = 0; i < g->count; i++)
+        if (!g->result->sequences[i].stop) return true;
+    return false;
+}
+
+static pj_status decode(generation *g)
+{
+    pj_status status = PJ_OK;
+    if (!any_live(g)) return PJ_OK;
+    int64_t cpu_begin = pj_clock_process_cpu_ns();
+    begin_phase(g, PJ_PHASE_DECODE);
+    for (uint32_t position = 1, live; !status && any_live(g);
+         position += g->draft_tokens ? live : 1) {
+        if (cancelled(g)) {
+            status = PJ_E_CANCELLED;
+            break;
+        }
+        int64_t begin = pj_clock_ns();
+        begin_token(g, position);
+        status = g->draft_tokens ? speculative_step(g, &live) : decode_step(g, &live);
+        if (!status && !g->draft_tokens) announce_all(g, live, true);
+        end_span(g);
+        if (status) break;
+        g->result->decode_ns += pj_clock_ns() - begin;
+        g->result->decode_steps++;
+        if (g->draft_tokens)
+            announce_kept(g, live);
+        else
+            announce_all(g, live, false);
+    }
+    end_span(g);
+    g->result->decode_cpu_ns = pj_clock_process_cpu_ns() - cpu_begin;
+    return status;
+}
+
+/* ---- after inference ---------------------------------------------------------------------- */
+
+/* Decodes the whole text: equal to the streamed text, except that runs of byte tokens are decoded
+ * together. A text ended by a stop string stays as it was streamed. */
+static pj_status final_text(generation *g, speaker *s)
+{
+    pj_sequence_result *r = s->result;
+    size_t count = r->count - (r->stop == PJ_STOP_EOS);
+    if (s->stream && r->stop != PJ_STOP_STRING) {
+        pj_buffer_clear(&s->reply.text);
+        pj_status status =
+            pj_tokenizer_decode(g->engine->tokenizer, r->ids, count, true, &s->reply.text, g->err);
+        if (status) return status;
+    }
+    r->text_bytes = s->reply.text.length;
+    r->text = r->text_bytes ? pj_buffer_take(&s->reply.text) : pj_strdup("");
+    return r->text ? PJ_OK : pj_fail_memory(g->err, "the generated text");
+}
+
+static void release(generation *g)
+{
+    for (uint32_t i = 0; i < g->count && g->speakers; i++) {
+        pj_sampler_fini(&g->speakers[i].sampler);
+        pj_token_stream_free(g->speakers[i].stream);
+        pj_reply_fini(&g->speakers[i].reply);
+    }
+    pj_compute_close(&g->compute);
+    pj_speculation_close(&g->speculation);
+    pj_free(g->speakers);
+    pj_free(g->ids);
+    pj_free(g->segments);
+    pj_free(g->logit_rows);
+    pj_free(g->who);
+}
+
+static pj_status finish(generation *g, pj_status status)
+{
+    pj_seam *seam = &g->engine->seam;
+    begin_phase(g, PJ_PHASE_POST_INFERENCE);
+    pj_seam_section(seam, PJ_N_DETOKENIZATION);
+    pj_status text = PJ_OK;
+    for (uint32_t i = 0; i < g->count && g->speakers && g->speakers[i].result && !text; i++)
+        text = final_text(g, &g->speakers[i]);
+    end_span(g);
+    pj_seam_section(seam, PJ_N_CLEANUP);
+    release(g);
+    end_span(g);
+    end_span(g);
+    return status ? status : text;
+}
+
+static pj_status check_request(const pj_engine *e, const pj_generate_request *q, pj_error *err)
+{
+    uint32_t sequences = q->sequences ? q->sequences : q->prompt_count;
+    if (q->prompt_count == 0) return pj_fail(err, PJ_E_INVALID, "there is no prompt");
+    if (sequences > MAX_SEQUENCES)
+        return pj_fail(err, PJ_E_INVALID, "a batch of %u is more than %u", sequences,
+                       MAX_SEQUENCES);
+    if (e->draft && sequences > 1)
+        return pj_fail(err, PJ_E_UNSUPPORTED,
+                       "a draft model proposes tokens for one sequence, not for a batch of %u",
+                       sequences);
+    return pj_sampling_check(&q->sampling, err);
+}
+
+pj_status pj_engine_generate(pj_engine *engine, const pj_generate_request *request,
+                             pj_generate_result *result, pj_error *err)
+{
+    generation g = {.engine = engine, .request = request, .result = result, .err = err};
+    *result = (pj_generate_result){0};
+    if (engine->draft)
+        g.draft_tokens = request->draft_tokens ? request->draft_tokens : DRAFT_TOKENS;
+    if (g.draft_tokens > PJ_DRAFT_TOKENS) g.draft_tokens = PJ_DRAFT_TOKENS;
+    pj_status status = check_request(engine, request, err);
+    if (!status)
+        status = pj_seam_init(&engine->seam, request->run, engine->kernels, engine->team,
+                              request->statistics, err);
+    if (status) goto end_pre_inference;
+    if (!request->in_pre_inference) begin_phase(&g, PJ_PHASE_PRE_INFERENCE);
+    uint32_t count = request->sequences ? request->sequences : request->prompt_count;
+    result->sequences = pj_alloc(count, sizeof *result->sequences);
+    if (result->sequences)
+        g.count = result->count = count;
+    else
+        status = pj_fail_memory(err, "the batch");
+    if (!status) status = encode_prompts(&g);
+    if (!status) status = record_prompts(&g);
+    if (!status) status = prepare(&g);
+    end_span(&g);
+    if (!status) {
+        status = prefill(&g);
+        if (!status) status = decode(&g);
+        for (uint32_t i = 0; i < g.count; i++)
+            if (!result->sequences[i].stop && status == PJ_E_CANCELLED)
+                result->sequences[i].stop = PJ_STOP_CANCELLED;
+        if (status == PJ_E_CANCELLED) pj_fail(err, PJ_E_CANCELLED, "the generation was cancelled");
+    }
+    status = finish(&g, status);
+    if (request->run) pj_run_set_tokens(request->run, result->input_tokens, result->output_tokens);
+    pj_seam_fini(&engine->seam);
+    return status;
+end_pre_inference:
+    if (request->run && request->in_pre_inference) pj_span_end(pj_run_lane(request->run), NULL);
+    pj_seam_fini(&engine->seam);
+    return status;
+}
+
+void pj_generate_result_fini(pj_generate_result *result)
+{
+    for (uint32_t i = 0; i < result->count; i++) {
+        pj_free(result->sequences[i].prompt_ids);
+        pj_free(result->sequences[i].ids);
+        pj_free(result->sequences[i].text);
+    }
+    pj_free(result->sequences);
+    *result = (pj_generate_result){0};
+}

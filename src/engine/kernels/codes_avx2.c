@@ -1,0 +1,304 @@
+/* Weights in codes of up to 8 bits with AVX2's products of unsigned and signed bytes, which add
+ * neighbouring pairs in 16 bits. For few tokens, signed weights are multiplied as |w| times x with
+ * w's sign, which cannot overflow; types with nibbles are in lanes_avx2.h, those with blocks of 256
+ * in k_avx2.h. Many tokens: nibbles stay unsigned, small enough that a block's sixteen products per
+ * lane fit 16 bits, and their offset is removed with the activations' block sums; weights of more
+ * than four bits are in words_avx2.h. */
+#include "engine/kernels/codes.h"
+#include "engine/kernels/k_avx2.h"
+#include "engine/kernels/lanes_avx2.h"
+#include "engine/kernels/pack_avx2.h"
+#include "engine/kernels/vector.h"
+#include "engine/kernels/words_avx2.h"
+
+enum { STREAMS = 4, PREFETCH_BYTES = 1536, ROWS = 4, VECTORS = 2 };
+
+/* ---- activations ------------------------------------------------------------------------ */
+
+INLINE __m256i load_32(const void *at)
+{
+    return _mm256_loadu_si256(at);
+}
+
+INLINE int32_t sum_codes(__m256i codes)
+{
+    /* sad_epu8 against 0 sums unsigned bytes: codes are offset by 128, which is subtracted
+     * again. */
+    __m256i quarters = _mm256_sad_epu8(_mm256_xor_si256(codes, _mm256_set1_epi8((char)128)),
+                                       _mm256_setzero_si256());
+    __m128i halves =
+        _mm_add_epi32(_mm256_castsi256_si128(quarters), _mm256_extracti128_si256(quarters, 1));
+    return _mm_cvtsi128_si32(halves) + _mm_extract_epi32(halves, 2) - 128 * PJ_Q8_BLOCK;
+}
+
+/* Writes every block's entry in `scales` and `sums` (-128 x sum of codes), which are `apart` from
+ * each other. */
+INLINE void pack_group(const float *x, size_t blocks, __m256i codes[SHARED], float *scales,
+                       int32_t *sums, size_t apart)
+{
+    float scale = quantise_group(x, blocks, codes);
+    for (size_t b = 0; b < blocks; b++) {
+        scales[b * apart] = scale;
+        sums[b * apart] = -PJ_Q8_OFFSET * sum_codes(codes[b]);
+    }
+}
+
+#include "engine/kernels/pack_codes.h"
+
+/* ---- few tokens ------------------------------------------------------------------------- */
+
+/* Four products summed per lane. */
+INLINE __m256i multiply_signed(__m256i w, __m256i x)
+{
+    __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
+    return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+}
+
+/* S weight rows times one token. */
+INLINE void dot_rows(pj_dtype type, const pj_packed *p, size_t token, const char *const *rows,
+                     float sums[STREAMS], const size_t S)
+{
+    size_t blocks = p->cols / PJ_Q8_BLOCK;
+    const int8_t *codes = (const int8_t *)p->values + token * p->cols;
+    const float *scales = p->scales + token * blocks;
+    __m256 acc[STREAMS];
+    UNROLL for (size_t s = 0; s < S; s++) acc[s] = _mm256_setzero_ps();
+    for (size_t b = 0; b < blocks; b++) {
+        __m256i x = load_32(codes + b * 32);
+        __m128i halves = _mm_setzero_si128();
+        const char *at[STREAMS];
+        UNROLL for (size_t s = 0; s < S; s++) at[s] = rows[s] + b * Q8_BYTES;
+        halves = _mm_insert_epi16(halves, pj_load_u16(at[0]), 0);
+        if (S > 1) halves = _mm_insert_epi16(halves, pj_load_u16(at[1 % S]), 1);
+        if (S > 2) halves = _mm_insert_epi16(halves, pj_load_u16(at[2 % S]), 2);
+        if (S > 3) halves = _mm_insert_epi16(halves, pj_load_u16(at[3 % S]), 3);
+        __m256 scale = _mm256_cvtph_ps(halves) * _mm256_set1_ps(scales[b]);
+        UNROLL for (size_t s = 0; s < S; s++)
+        {
+            __builtin_prefetch(at[s] + PREFETCH_BYTES);
+            __m256i product = multiply_signed(load_32(at[s] + 2), x);
+            __m256 each = _mm256_permutevar8x32_ps(scale, _mm256_set1_epi32((int)s));
+            acc[s] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(product), each, acc[s]);
+        }
+    }
+    UNROLL for (size_t s = 0; s < S; s++) sums[s] = vec_sum((vec)acc[s]);
+}
+
+INLINE void dot_group(const pj_dot *d, pj_dtype type, size_t row, size_t apart, const size_t S)
+{
+    const pj_matrix *w = d->weights;
+    const char *rows[STREAMS];
+    UNROLL for (size_t s = 0; s < S; s++) rows[s] =
+        (const char *)w->data + (row + s * apart) * w->row_bytes;
+    for (size_t t = 0; t < d->x->tokens; t++) {
+        float sums[STREAMS];
+        dot_rows(type, d->x, t, rows, sums, S);
+        for (size_t s = 0; s < S; s++)
+            d->y[t * d->y_stride + row + s * apart] =
+                sums[s] + (d->bias ? d->bias[row + s * apart] : 0);
+    }
+}
+
+#include "engine/kernels/dot_streams.h"
+
+static void dot_q8_0(const pj_dot *d)
+{
+    dot_type(d, PJ_Q8_0);
+}
+
+/* ---- many tokens ------------------------------------------------------------------------ */
+
+INLINE __m256i four_codes(const char *at)
+{
+    int32_t codes;
+    memcpy(&codes, at, sizeof codes);
+    return _mm256_set1_epi32(codes);
+}
+
+/* Written out by hand: compilers start all products of a tile before adding any, and run out of
+ * registers. */
+
+/* sum (16 bits) += products of small codes with x. */
+INLINE void add_small(__m256i *sum, __m256i w, __m256i x)
+{
+    __m256i part;
+    __asm__("vpmaddubsw %[x], %[w], %[part]\n\t"
+            "vpaddw %[part], %[sum], %[sum]"
+            : [sum] "+x"(*sum), [part] "=&x"(part)
+            : [w] "x"(w), [x] "x"(x));
+}
+
+/* A block of codes 0 .. 15, with 8 subtracted if `centred`: the sums start at that correction, half
+ * of it in each of a token's two lanes. They fit 16 bits, since the magnitudes of x sum to at most
+ * 32 x 127. */
+INLINE void block_small(const char *const *rows, const char *x, const int32_t *x_sums,
+                        const bool centred, const size_t V, __m256i whole[ROWS][VECTORS])
+{
+    UNROLL for (size_t v = 0; v < V; v++)
+    {
+        __m256i half = _mm256_srai_epi32(load_32(x_sums + v * 8), 5);
+        __m256i start = _mm256_blend_epi16(half, _mm256_slli_epi32(half, 16), 0xaa);
+        UNROLL for (size_t r = 0; r < ROWS; r++) whole[r][v] =
+            centred ? start : _mm256_setzero_si256();
+    }
+    UNROLL for (size_t g = 0; g < 8; g++, x += V * 32) UNROLL for (size_t r = 0; r < ROWS; r++)
+    {
+        __m256i w = four_codes(rows[r] + g * 4);
+        UNROLL for (size_t v = 0; v < V; v++) add_small(&whole[r][v], w, load_32(x + v * 32));
+    }
+    UNROLL for (size_t r = 0; r < ROWS; r++) UNROLL for (size_t v = 0; v < V; v++) whole[r][v] =
+        _mm256_madd_epi16(whole[r][v], _mm256_set1_epi16(1));
+}
+
+/* Blocks that share the activations' scale: the weights' scales are applied per block, the
+ * activations' once at the end. */
+INLINE void tile_of(const pj_tile *t, const bool minima, const size_t V)
+{
+    const char *x = t->x;
+    size_t blocks = t->cols / PJ_Q8_BLOCK;
+    if (!t->add)
+        for (size_t r = 0; r < ROWS; r++) memset(t->c + r * PJ_TILE_MAX_TOKENS, 0, V * 32);
+    for (size_t first = 0; first < blocks; first += SHARED) {
+        size_t last = blocks - first < SHARED ? blocks : first + SHARED;
+        __m256 sums[ROWS][VECTORS];
+        UNROLL for (size_t r = 0; r < ROWS; r++) UNROLL for (size_t v = 0; v < V; v++) sums[r][v] =
+            _mm256_setzero_ps();
+        for (size_t b = first; b < last; b++, x += V * 256) {
+            const int32_t *x_sums = t->x_sums + b * V * 8;
+            const char *rows[ROWS];
+            __m256i whole[ROWS][VECTORS];
+            UNROLL for (size_t r = 0; r < ROWS; r++) rows[r] =
+                (const char *)t->weights[r] + b * PJ_Q8_BLOCK;
+            block_small(rows, x, x_sums, !minima, V, whole);
+            UNROLL for (size_t r = 0; r < ROWS; r++)
+            {
+                __m256 scale = _mm256_set1_ps(t->scales[r][b]);
+                UNROLL for (size_t v = 0; v < V; v++) sums[r][v] =
+                    _mm256_fmadd_ps(_mm256_cvtepi32_ps(whole[r][v]), scale, sums[r][v]);
+            }
+            if (!minima) continue;
+            UNROLL for (size_t v = 0; v < V; v++)
+            {
+                __m256 sum = _mm256_cvtepi32_ps(load_32(x_sums + v * 8)) * (1.0f / PJ_Q8_OFFSET);
+                UNROLL for (size_t r = 0; r < ROWS; r++) sums[r][v] =
+                    _mm256_fmadd_ps(sum, _mm256_set1_ps(t->minima[r][b]), sums[r][v]);
+            }
+        }
+        UNROLL for (size_t v = 0; v < V; v++)
+        {
+            __m256 scale = _mm256_loadu_ps(t->x_scales + first * V * 8 + v * 8);
+            UNROLL for (size_t r = 0; r < ROWS; r++)
+            {
+                float *c = t->c + r * PJ_TILE_MAX_TOKENS + v * 8;
+                _mm256_storeu_ps(c, _mm256_fmadd_ps(sums[r][v], scale, _mm256_loadu_ps(c)));
+            }
+        }
+    }
+}
+
+static void tile_small(const pj_tile *t)
+{
+    t->vectors == 2 ? tile_of(t, false, 2) : tile_of(t, false, 1);
+}
+
+static void tile_small_minima(const pj_tile *t)
+{
+    t->vectors == 2 ? tile_of(t, true, 2) : tile_of(t, true, 1);
+}
+
+static void unpack_q4_0(const void *row, size_t cols, void *values, float *scales, float *minima)
+{
+    const char *at = row;
+    char *to = values;
+    for (size_t b = 0; b < cols / PJ_Q8_BLOCK; b++, at += Q4_BYTES, to += 32) {
+        __builtin_prefetch(at + UNPACK_AHEAD);
+        __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)(at + 2));
+        __m256i twice = _mm256_set_m128i(_mm_srli_epi16(bytes, 4), bytes);
+        _mm256_storeu_si256((__m256i *)(void *)to, _mm256_and_si256(twice, _mm256_set1_epi8(15)));
+        scales[b] = _cvtsh_ss(pj_load_u16(at));
+    }
+}
+
+static void unpack_q4_k(const void *row, size_t cols, void *values, float *scales, float *minima)
+{
+    const char *at = row;
+    char *to = values;
+    for (size_t b = 0; b < cols / K_COLUMNS; b++, at += 144, to += K_COLUMNS) {
+        k_header header;
+        for (size_t line = 0; line < 144; line += 64) __builtin_prefetch(at + UNPACK_AHEAD + line);
+        k_load_header(at, &header);
+        k_float_header(&header, scales + 8 * b, minima + 8 * b);
+        UNROLL for (int p = 0; p < K_PARTS; p++)
+            _mm256_storeu_si256((__m256i *)(void *)(to + 32 * p), k_codes(PJ_Q4_K, at, p));
+    }
+}
+
+/* Half as many sums again as a tile has, because each waits for its own products here. */
+static double peak(size_t rounds)
+{
+    enum { SUMS = 12 };
+    volatile int outside = 0;
+    __m256i sums[SUMS], w = _mm256_set1_epi32(outside);
+    UNROLL for (size_t s = 0; s < SUMS; s++) sums[s] = _mm256_set1_epi32(outside);
+    for (size_t i = 0; i < rounds; i++)
+        UNROLL for (size_t s = 0; s < SUMS; s++) add_small(&sums[s], w, w);
+    UNROLL for (size_t s = 0; s < SUMS; s++) outside = _mm256_extract_epi32(sums[s], 0);
+    return 2.0 * SUMS * 32 * (double)rounds;
+}
+
+#define SMALL(type, tile_)                                                              \
+    static const pj_tile_kernels by_##type = {.form = PJ_FORM_Q8,                       \
+                                              .dot = dot_##type,                        \
+                                              .tile = tile_,                            \
+                                              .rows = ROWS,                             \
+                                              .stretch = 256, /* 16 KiB of the panel */ \
+                                              .unpack = unpack_##type,                  \
+                                              .unpacked_bytes = 1}
+SMALL(q4_0, tile_small);
+SMALL(q4_k, tile_small_minima);
+
+#define WORDS(type)                                                                     \
+    static const pj_tile_kernels by_##type = {.form = PJ_FORM_Q8_WORDS,                 \
+                                              .dot = dot_##type,                        \
+                                              .tile = tile_words,                       \
+                                              .rows = WORD_ROWS,                        \
+                                              .stretch = 256, /* 16 KiB of the panel */ \
+                                              .unpack = unpack_##type,                  \
+                                              .unpacked_bytes = 2}
+WORDS(q8_0);
+WORDS(q5_k);
+WORDS(q6_k);
+WORDS(q4_1);
+WORDS(q5_0);
+WORDS(q5_1);
+WORDS(iq4_nl);
+WORDS(mxfp4);
+WORDS(q2_k);
+WORDS(q3_k);
+WORDS(iq4_xs);
+
+static const pj_form_kernels form_q8 = {.dot_tokens = 4,
+                                        .lanes = 8,
+                                        .vectors = VECTORS,
+                                        .group = 4,
+                                        .shared_blocks = SHARED,
+                                        .pack_row = pack_row,
+                                        .pack_panel = pack_panel};
+static const pj_form_kernels form_q8_words = {.dot_tokens = 4,
+                                              .lanes = 8,
+                                              .vectors = WORD_VECTORS,
+                                              .group = 4,
+                                              .shared_blocks = SHARED,
+                                              .pack_row = pack_row,
+                                              .pack_panel = pack_panel_words};
+
+#include "engine/kernels/codes_table.h"
+
+void PJ_SET_SYMBOL(codes)(pj_kernels *kernels)
+{
+    enter_codes(kernels);
+    kernels->forms[PJ_FORM_Q8] = &form_q8;
+    kernels->forms[PJ_FORM_Q8_WORDS] = &form_q8_words;
+    kernels->peak[PJ_FORM_Q8] = peak;
+    kernels->peak[PJ_FORM_Q8_WORDS] = peak_words;
+}

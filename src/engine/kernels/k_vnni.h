@@ -1,0 +1,478 @@
+/* Weights in blocks of 256 (Q2_K to Q6_K) on AVX-512 VNNI. Codes are unpacked to unsigned bytes
+ * in registers, in column order. Few tokens: their products with the activations' bytes are added
+ * pairwise in 16 bits (63 x 127 x 2 fits), and a second product of words multiplies them by the
+ * sub-blocks' integer scales, so that floats are used once per 128 columns, which share one scale
+ * of activations. Included only by vnni.c. */
+#ifndef PJ_KERNELS_K_VNNI_H
+#define PJ_KERNELS_K_VNNI_H
+
+#include "engine/kernels/codes.h"
+#include "engine/kernels/tile.h"
+#include "engine/kernels/vector.h"
+
+enum { K_COLUMNS = 256, K_STREAMS = 4, K_TOKENS = 4, K_AHEAD_BYTES = 2048, K_PARTS = 4 };
+
+/* A block: 64 columns per part. */
+typedef struct k_weights {
+    __m512i codes[K_PARTS], scales[K_PARTS]; /* bytes; one word per pair of them */
+    __m512i lows[K_PARTS];                   /* Q2_K: minima, like the scales */
+    __m128i minima;                          /* Q4_K, Q5_K: 8 words */
+    __m512 unit;
+    __m128 minima_unit;
+} k_weights;
+
+/* One token's activations for a block. */
+typedef struct k_inputs {
+    __m512i codes[K_PARTS];
+    __m512i offsets[K_PARTS]; /* the codes' offset times the sums of pairs, words */
+    __m128i sums;             /* Q4_K, Q5_K: of 32 codes each, negative, 8 words */
+    __m512 scales[2];         /* of the halves */
+    __m128 sum_scales;        /* the scales, for pairs of sums */
+} k_inputs;
+
+INLINE __m512i k_load(const void *at)
+{
+    return _mm512_loadu_si512(at);
+}
+
+INLINE __m512i k_twice(const void *at)
+{
+    return _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)at));
+}
+
+/* Two numbers by halves of a vector, in each byte, word or count of a shift. */
+INLINE __m512i k_halves(__m256i low, __m256i high)
+{
+    return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+}
+
+INLINE __m512i k_shifts(long long low, long long high)
+{
+    return k_halves(_mm256_set1_epi64x(low), _mm256_set1_epi64x(high));
+}
+
+/* Eight 6-bit scales and minima from twelve bytes, as bytes. */
+INLINE void k_scales(const char *packed, uint64_t *scales, uint64_t *minima)
+{
+    uint32_t a, b, c;
+    memcpy(&a, packed, 4), memcpy(&b, packed + 4, 4), memcpy(&c, packed + 8, 4);
+    uint32_t high = (c & 0x0f0f0f0f) | (a >> 2 & 0x30303030);
+    uint32_t high_min = (c >> 4 & 0x0f0f0f0f) | (b >> 2 & 0x30303030);
+    *scales = (a & 0x3f3f3f3f) | (uint64_t)high << 32;
+    *minima = (b & 0x3f3f3f3f) | (uint64_t)high_min << 32;
+}
+
+INLINE __m128i k_words(uint64_t bytes)
+{
+    return _mm_cvtepu8_epi16(_mm_cvtsi64_si128((long long)bytes));
+}
+
+/* Where the upper bits of part p are in 32 bytes that hold one for each of 256 columns. */
+INLINE __m512i k_bits(const int p)
+{
+    return k_halves(_mm256_set1_epi8((char)(1 << 2 * p)), _mm256_set1_epi8((char)(2 << 2 * p)));
+}
+
+/* Q4_K and Q5_K: 32 bytes hold the nibbles of two sub-blocks, low ones first. */
+INLINE void k_load_minima(pj_dtype type, const char *at, k_weights *w)
+{
+    const char *nibbles = at + (type == PJ_Q4_K ? 16 : 48);
+    uint64_t scales, minima;
+    uint32_t units;
+    memcpy(&units, at, 4);
+    __m128 both = _mm_cvtph_ps(_mm_cvtsi32_si128((int)units));
+    w->unit = _mm512_broadcastss_ps(both);
+    w->minima_unit = _mm_movehdup_ps(both); /* in lanes 0 and 1; copied to the others */
+    w->minima_unit = _mm_movelh_ps(w->minima_unit, w->minima_unit);
+    k_scales(at + 4, &scales, &minima);
+    __m512i words = _mm512_castsi128_si512(k_words(scales));
+    w->minima = k_words(minima);
+    __m512i high = k_twice(at + 16);
+    UNROLL for (int p = 0; p < K_PARTS; p++)
+    {
+        __m512i index =
+            k_halves(_mm256_set1_epi16((short)(2 * p)), _mm256_set1_epi16((short)(2 * p + 1)));
+        w->scales[p] = _mm512_permutexvar_epi16(index, words);
+        __m512i bytes = _mm512_srlv_epi64(k_twice(nibbles + 32 * p), k_shifts(0, 4));
+        w->codes[p] = _mm512_and_si512(bytes, _mm512_set1_epi8(15));
+        if (type == PJ_Q4_K) continue;
+        __mmask64 set = _mm512_test_epi8_mask(high, k_bits(p));
+        w->codes[p] = _mm512_mask_add_epi8(w->codes[p], set, w->codes[p], _mm512_set1_epi8(16));
+    }
+}
+
+/* What a code of a type with sixteen scales is above the value; for Q2_K, which has minima, the
+ * factor of the sums that they are multiplied with. */
+INLINE char k_offset(pj_dtype type)
+{
+    return type == PJ_Q6_K ? 32 : type == PJ_Q3_K ? 4 : 1;
+}
+
+INLINE bool k_has_minima(pj_dtype type)
+{
+    return type == PJ_Q4_K || type == PJ_Q5_K;
+}
+
+/* Spreads sixteen words, of sixteen columns each, over the pairs of columns of every part. */
+INLINE void k_spread(__m256i words, __m512i parts[K_PARTS])
+{
+    UNROLL for (int p = 0; p < K_PARTS; p++)
+    {
+        short first = (short)(4 * p);
+        __m128i a = _mm_set1_epi16(first), b = _mm_set1_epi16((short)(first + 1));
+        __m128i c = _mm_set1_epi16((short)(first + 2)), d = _mm_set1_epi16((short)(first + 3));
+        __m512i index = k_halves(_mm256_set_m128i(b, a), _mm256_set_m128i(d, c));
+        parts[p] = _mm512_permutexvar_epi16(index, _mm512_castsi256_si512(words));
+    }
+}
+
+/* Q6_K: 64 bytes hold the low nibbles of 64 columns and of the next 64; a byte holds the upper bit
+ * pairs of four columns, 32 apart. */
+INLINE void k_load_q6(const char *at, k_weights *w)
+{
+    const __m512i nibble = _mm512_set1_epi8(15), pair = _mm512_set1_epi8(0x30);
+    w->unit = _mm512_set1_ps(_cvtsh_ss(pj_load_u16(at + 208)));
+    k_spread(_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(at + 192))),
+             w->scales);
+    UNROLL for (int h = 0; h < 2; h++)
+    {
+        __m512i low = k_load(at + 64 * h), high = k_twice(at + 128 + 32 * h);
+        __m512i first = _mm512_and_si512(_mm512_sllv_epi64(high, k_shifts(4, 2)), pair);
+        __m512i second = _mm512_and_si512(_mm512_srlv_epi64(high, k_shifts(0, 2)), pair);
+        w->codes[2 * h] = _mm512_or_si512(_mm512_and_si512(low, nibble), first);
+        w->codes[2 * h + 1] =
+            _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi16(low, 4), nibble), second);
+    }
+}
+
+/* Pairs of bits of part p; a byte holds those of four columns, 32 apart. */
+INLINE __m512i k_pairs(const char *at, const int p)
+{
+    __m512i bytes = k_twice(at + p / 2 * 32);
+    bytes = _mm512_srlv_epi64(bytes, k_shifts(p % 2 * 4, p % 2 * 4 + 2));
+    return _mm512_and_si512(bytes, _mm512_set1_epi8(3));
+}
+
+INLINE void k_load_q2(const char *at, k_weights *w)
+{
+    const __m128i nibble = _mm_set1_epi8(15);
+    __m128i both = _mm_loadu_si128((const __m128i *)(const void *)at);
+    k_spread(_mm256_cvtepu8_epi16(_mm_and_si128(both, nibble)), w->scales);
+    k_spread(_mm256_cvtepu8_epi16(_mm_and_si128(_mm_srli_epi16(both, 4), nibble)), w->lows);
+    w->unit = _mm512_set1_ps(_cvtsh_ss(pj_load_u16(at + 80)));
+    w->minima_unit = _mm_set1_ps(_cvtsh_ss(pj_load_u16(at + 82)));
+    UNROLL for (int p = 0; p < K_PARTS; p++) w->codes[p] = k_pairs(at + 16, p);
+}
+
+/* The sixteen scales of a block of Q3_K, as bytes. */
+INLINE __m128i k_q3_scales(const char *at)
+{
+    uint64_t scales[2];
+    pj_blocks_q3_k_scales((const uint8_t *)at + 96, scales);
+    __m128i bytes = _mm_set_epi64x((long long)scales[1], (long long)scales[0]);
+    return _mm_sub_epi8(bytes, _mm_set1_epi8(32));
+}
+
+/* The third bit of a code is where the fifth of Q5_K is. */
+INLINE void k_load_q3(const char *at, k_weights *w)
+{
+    k_spread(_mm256_cvtepi8_epi16(k_q3_scales(at)), w->scales);
+    w->unit = _mm512_set1_ps(_cvtsh_ss(pj_load_u16(at + 108)));
+    __m512i high = k_twice(at);
+    UNROLL for (int p = 0; p < K_PARTS; p++)
+    {
+        __mmask64 set = _mm512_test_epi8_mask(high, k_bits(p));
+        __m512i pairs = k_pairs(at + 32, p);
+        w->codes[p] = _mm512_mask_add_epi8(pairs, set, pairs, _mm512_set1_epi8(4));
+    }
+}
+
+INLINE void k_load_weights(pj_dtype type, const char *at, k_weights *w)
+{
+    switch (type) {
+    case PJ_Q2_K: k_load_q2(at, w); break;
+    case PJ_Q3_K: k_load_q3(at, w); break;
+    case PJ_Q6_K: k_load_q6(at, w); break;
+    default: k_load_minima(type, at, w);
+    }
+}
+
+INLINE void k_load_inputs(pj_dtype type, const int8_t *codes, const float *scales,
+                          const int32_t *sums, k_inputs *x)
+{
+    UNROLL for (int p = 0; p < K_PARTS; p++)
+    {
+        x->codes[p] = k_load(codes + 64 * p);
+        if (!k_has_minima(type))
+            x->offsets[p] = _mm512_maddubs_epi16(_mm512_set1_epi8(k_offset(type)), x->codes[p]);
+    }
+    x->scales[0] = _mm512_set1_ps(scales[0]);
+    x->scales[1] = _mm512_set1_ps(scales[4]);
+    if (!k_has_minima(type)) return;
+    __m256i whole = _mm256_loadu_si256((const __m256i *)(const void *)sums);
+    /* they are stored multiplied by -128 */
+    x->sums = _mm256_cvtepi32_epi16(_mm256_srai_epi32(whole, 7));
+    x->sum_scales = _mm_set_ps(scales[4], scales[4], scales[0], scales[0]);
+}
+
+/* acc + the products of a block. */
+INLINE __m512 k_add(pj_dtype type, const k_weights *w, const k_inputs *x, __m512 acc)
+{
+    UNROLL for (int h = 0; h < 2; h++)
+    {
+        __m512i sum = _mm512_setzero_si512(), low = sum;
+        UNROLL for (int p = 2 * h; p < 2 * h + 2; p++)
+        {
+            __m512i pairs = _mm512_maddubs_epi16(w->codes[p], x->codes[p]);
+            if (type == PJ_Q2_K)
+                low = _mm512_dpwssd_epi32(low, x->offsets[p], w->lows[p]);
+            else if (!k_has_minima(type))
+                pairs = _mm512_sub_epi16(pairs, x->offsets[p]);
+            sum = _mm512_dpwssd_epi32(sum, pairs, w->scales[p]);
+        }
+        acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), _mm512_mul_ps(w->unit, x->scales[h]), acc);
+        if (type != PJ_Q2_K) continue;
+        __m512 unit = _mm512_mul_ps(_mm512_broadcastss_ps(w->minima_unit), x->scales[h]);
+        acc = _mm512_fnmadd_ps(_mm512_cvtepi32_ps(low), unit, acc);
+    }
+    if (!k_has_minima(type)) return acc;
+    __m128 low = _mm_cvtepi32_ps(_mm_madd_epi16(w->minima, x->sums));
+    __m128 low_scale = _mm_mul_ps(w->minima_unit, x->sum_scales);
+    return _mm512_fmadd_ps(_mm512_zextps128_ps512(low), _mm512_zextps128_ps512(low_scale), acc);
+}
+
+/* S rows times T tokens, which start at `token`. */
+INLINE void k_dot_rows(pj_dtype type, const pj_packed *p, size_t token, const char *const *rows,
+                       float result[K_STREAMS][K_TOKENS], const size_t S, const size_t T)
+{
+    size_t blocks = p->cols / PJ_Q8_BLOCK;
+    const size_t bytes = pj_blocks_k_bytes(type);
+    const int8_t *codes = (const int8_t *)p->values + token * p->cols;
+    const float *scales = p->scales + token * blocks;
+    const int32_t *sums = p->sums + token * blocks;
+    __m512 acc[K_STREAMS][K_TOKENS];
+    UNROLL for (size_t s = 0; s < S; s++) UNROLL for (size_t t = 0; t < T; t++) acc[s][t] =
+        _mm512_setzero_ps();
+    for (size_t b = 0; b < p->cols / K_COLUMNS; b++) {
+        k_inputs x[K_TOKENS];
+        UNROLL for (size_t t = 0; t < T; t++)
+            k_load_inputs(type, codes + t * p->cols + b * K_COLUMNS, scales + t * blocks + 8 * b,
+                          sums + t * blocks + 8 * b, &x[t]);
+        UNROLL for (size_t s = 0; s < S; s++)
+        {
+            const char *at = rows[s] + b * bytes;
+            k_weights w;
+            for (size_t line = 0; line < bytes; line += 64)
+                __builtin_prefetch(at + K_AHEAD_BYTES + line);
+            k_load_weights(type, at, &w);
+            UNROLL for (size_t t = 0; t < T; t++) acc[s][t] = k_add(type, &w, &x[t], acc[s][t]);
+        }
+    }
+    UNROLL for (size_t s = 0; s < S; s++) UNROLL for (size_t t = 0; t < T; t++) result[s][t] =
+        _mm512_reduce_add_ps(acc[s][t]);
+}
+
+INLINE void k_dot_group(const pj_dot *d, pj_dtype type, size_t row, size_t apart, const size_t S)
+{
+    const pj_matrix *w = d->weights;
+    const char *rows[K_STREAMS];
+    UNROLL for (size_t s = 0; s < S; s++) rows[s] =
+        (const char *)w->data + (row + s * apart) * w->row_bytes;
+    for (size_t t = 0; t < d->x->tokens;) {
+        size_t left = d->x->tokens - t, done = left >= 4 ? 4 : left >= 2 ? 2 : 1;
+        float sums[K_STREAMS][K_TOKENS];
+        if (done == 4)
+            k_dot_rows(type, d->x, t, rows, sums, S, 4);
+        else if (done == 2)
+            k_dot_rows(type, d->x, t, rows, sums, S, 2);
+        else
+            k_dot_rows(type, d->x, t, rows, sums, S, 1);
+        for (size_t s = 0; s < S; s++)
+            for (size_t i = 0; i < done; i++)
+                d->y[(t + i) * d->y_stride + row + s * apart] =
+                    sums[s][i] + (d->bias ? d->bias[row + s * apart] : 0);
+        t += done;
+    }
+}
+
+#include "engine/kernels/k_dot.h"
+
+/* ---- many tokens ------------------------------------------------------------------------ */
+
+INLINE void k_store(char *to, __m512i codes)
+{
+    _mm512_storeu_si512(to, _mm512_add_epi8(codes, _mm512_set1_epi8((char)PJ_Q8_OFFSET)));
+}
+
+INLINE __m256 k_floats(uint64_t bytes)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)bytes)));
+}
+
+INLINE void k_unpack_minima(pj_dtype type, const void *row, size_t cols, char *to, float *scales,
+                            float *minima)
+{
+    const char *at = row;
+    size_t bytes = type == PJ_Q4_K ? 144 : 176;
+    for (size_t b = 0; b < cols / K_COLUMNS; b++, at += bytes) {
+        k_weights w;
+        uint64_t packed, packed_minima;
+        for (size_t line = 0; line < bytes; line += 64)
+            __builtin_prefetch(at + K_AHEAD_BYTES + line);
+        k_load_minima(type, at, &w);
+        k_scales(at + 4, &packed, &packed_minima);
+        UNROLL for (int p = 0; p < K_PARTS; p++) k_store(to + b * K_COLUMNS + 64 * p, w.codes[p]);
+        __m256 unit = _mm512_castps512_ps256(w.unit);
+        __m256 minima_unit = _mm256_broadcastss_ps(w.minima_unit);
+        _mm256_storeu_ps(scales + 8 * b, _mm256_mul_ps(unit, k_floats(packed)));
+        _mm256_storeu_ps(minima + 8 * b, _mm256_mul_ps(minima_unit, k_floats(packed_minima)));
+    }
+}
+
+/* Sixteen scales reduced to eight for 32 columns each, and the factors of each sixteen codes (over
+ * 256): see pj_codes_q6_k. */
+INLINE __m256i k_ratios(const char *at, float *scales)
+{
+    const float stretch = 3.96f;
+    __m512 each = _mm512_cvtepi32_ps(
+        _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(at + 192))));
+    __m512 size = _mm512_abs_ps(each);
+    __m512 largest = _mm512_max_ps(size, _mm512_permute_ps(size, 0xb1)); /* of neighbours */
+    __mmask16 some = _mm512_cmp_ps_mask(largest, _mm512_setzero_ps(), _CMP_GT_OQ);
+    __m512 inverse = _mm512_maskz_div_ps(some, _mm512_set1_ps(stretch * 256), largest);
+    __m512 unit = _mm512_set1_ps(_cvtsh_ss(pj_load_u16(at + 208)) / stretch);
+    __m512 pairs = _mm512_maskz_compress_ps(0x5555, _mm512_mul_ps(largest, unit));
+    _mm256_storeu_ps(scales, _mm512_castps512_ps256(pairs));
+    return _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(_mm512_mul_ps(each, inverse)));
+}
+
+static void unpack_q6_k(const void *row, size_t cols, void *values, float *scales, float *minima)
+{
+    const char *at = row;
+    char *to = values;
+    for (size_t b = 0; b < cols / K_COLUMNS; b++, at += 210, to += K_COLUMNS) {
+        k_weights w;
+        for (size_t line = 0; line < 210; line += 64) __builtin_prefetch(at + K_AHEAD_BYTES + line);
+        k_load_q6(at, &w);
+        __m512i ratios = _mm512_castsi256_si512(k_ratios(at, scales + 8 * b));
+        UNROLL for (int p = 0; p < 2 * K_PARTS; p++)
+        {
+            __m256i codes = p % 2 ? _mm512_extracti64x4_epi64(w.codes[p / 2], 1)
+                                  : _mm512_castsi512_si256(w.codes[p / 2]);
+            __m512i index =
+                k_halves(_mm256_set1_epi16((short)(2 * p)), _mm256_set1_epi16((short)(2 * p + 1)));
+            __m512i words = _mm512_sub_epi16(_mm512_cvtepu8_epi16(codes), _mm512_set1_epi16(32));
+            words = _mm512_mullo_epi16(words, _mm512_permutexvar_epi16(index, ratios));
+            words = _mm512_srai_epi16(_mm512_add_epi16(words, _mm512_set1_epi16(128)), 8);
+            words = _mm512_add_epi16(words, _mm512_set1_epi16(PJ_Q8_OFFSET));
+            _mm256_storeu_si256((__m256i *)(void *)(to + 32 * p), _mm512_cvtepi16_epi8(words));
+        }
+    }
+}
+
+/* The scales of the pairs of columns of a part's first 32 columns once per column, and of the last.
+ */
+INLINE __m512i k_lower_quads(void)
+{
+    return _mm512_set_epi64(3, 3, 2, 2, 1, 1, 0, 0);
+}
+
+INLINE __m512i k_upper_quads(void)
+{
+    return _mm512_set_epi64(7, 7, 6, 6, 5, 5, 4, 4);
+}
+
+/* Codes of -4 to 3 times six-bit scales fit a byte if the sign is flipped. */
+static void unpack_q3_k(const void *row, size_t cols, void *values, float *scales, float *minima)
+{
+    const char *at = row;
+    char *to = values;
+    for (size_t b = 0; b < cols / K_COLUMNS; b++, at += 110, to += K_COLUMNS) {
+        k_weights w;
+        for (size_t line = 0; line < 110; line += 64) __builtin_prefetch(at + K_AHEAD_BYTES + line);
+        k_load_q3(at, &w);
+        _mm256_storeu_ps(scales + 8 * b,
+                         _mm512_castps512_ps256(_mm512_sub_ps(_mm512_setzero_ps(), w.unit)));
+        UNROLL for (int p = 0; p < K_PARTS; p++)
+        {
+            __m256i half[2] = {_mm512_castsi512_si256(w.codes[p]),
+                               _mm512_extracti64x4_epi64(w.codes[p], 1)};
+            UNROLL for (int h = 0; h < 2; h++)
+            {
+                /* a word per pair of columns, of which sixteen share one */
+                __m512i scale =
+                    _mm512_permutexvar_epi64(h ? k_upper_quads() : k_lower_quads(), w.scales[p]);
+                __m512i words =
+                    _mm512_sub_epi16(_mm512_set1_epi16(4), _mm512_cvtepu8_epi16(half[h]));
+                words = _mm512_mullo_epi16(words, scale);
+                words = _mm512_add_epi16(words, _mm512_set1_epi16(PJ_Q8_OFFSET));
+                _mm256_storeu_si256((__m256i *)(void *)(to + 64 * p + 32 * h),
+                                    _mm512_cvtepi16_epi8(words));
+            }
+        }
+    }
+}
+
+/* Sixteen columns become codes of a scale that 32 share, see pj_codes_q2_k. */
+INLINE __m128i k_q2_codes(__m128i codes, float scale, float minimum)
+{
+    __m512 values = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(codes));
+    values = _mm512_fmsub_ps(values, _mm512_set1_ps(scale), _mm512_set1_ps(minimum));
+    __m512i bytes = _mm512_add_epi32(_mm512_cvtps_epi32(values), _mm512_set1_epi32(PJ_Q8_OFFSET));
+    return _mm512_cvtepi32_epi8(bytes);
+}
+
+/* Scales of 32 columns, and the steps and minima of sixteen in units of them. */
+INLINE void k_q2_units(const char *at, float *scales, float steps[16], float lows[16])
+{
+    __m512i both = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)at));
+    __m512 d = _mm512_set1_ps(_cvtsh_ss(pj_load_u16(at + 80)));
+    __m512 dmin = _mm512_set1_ps(_cvtsh_ss(pj_load_u16(at + 82)));
+    __m512 step =
+        _mm512_mul_ps(d, _mm512_cvtepi32_ps(_mm512_and_si512(both, _mm512_set1_epi32(15))));
+    __m512 low = _mm512_mul_ps(dmin, _mm512_cvtepi32_ps(_mm512_srli_epi32(both, 4)));
+    __m512 last = _mm512_fmsub_ps(step, _mm512_set1_ps(3), low); /* values rise or fall evenly */
+    __m512 largest = _mm512_max_ps(_mm512_abs_ps(last), _mm512_abs_ps(low));
+    largest = _mm512_max_ps(largest, _mm512_permute_ps(largest, 0xb1)); /* of neighbours */
+    __mmask16 some = _mm512_cmp_ps_mask(largest, _mm512_setzero_ps(), _CMP_GT_OQ);
+    __m512 inverse = _mm512_maskz_div_ps(some, _mm512_set1_ps(127), largest);
+    _mm512_storeu_ps(steps, _mm512_mul_ps(step, inverse));
+    _mm512_storeu_ps(lows, _mm512_mul_ps(low, inverse));
+    /* a NaN scale makes the block's values NaN */
+    __m512 unit = _mm512_fmadd_ps(largest, _mm512_set1_ps(1.0f / 127),
+                                  _mm512_mul_ps(_mm512_add_ps(d, dmin), _mm512_setzero_ps()));
+    _mm256_storeu_ps(scales, _mm512_castps512_ps256(_mm512_maskz_compress_ps(0x5555, unit)));
+}
+
+static void unpack_q2_k(const void *row, size_t cols, void *values, float *scales, float *minima)
+{
+    const char *at = row;
+    char *to = values;
+    for (size_t b = 0; b < cols / K_COLUMNS; b++, at += 84, to += K_COLUMNS) {
+        float steps[16], lows[16];
+        for (size_t line = 0; line < 84; line += 64) __builtin_prefetch(at + K_AHEAD_BYTES + line);
+        k_q2_units(at, scales + 8 * b, steps, lows);
+        UNROLL for (int p = 0; p < K_PARTS; p++)
+        {
+            __m512i codes = k_pairs(at + 16, p);
+            __m128i part[4] = {_mm512_castsi512_si128(codes), _mm512_extracti32x4_epi32(codes, 1),
+                               _mm512_extracti32x4_epi32(codes, 2),
+                               _mm512_extracti32x4_epi32(codes, 3)};
+            UNROLL for (int q = 0; q < 4; q++)
+                _mm_storeu_si128((__m128i *)(void *)(to + 64 * p + 16 * q),
+                                 k_q2_codes(part[q], steps[4 * p + q], lows[4 * p + q]));
+        }
+    }
+}
+
+static void unpack_q4_k(const void *row, size_t cols, void *values, float *scales, float *minima)
+{
+    k_unpack_minima(PJ_Q4_K, row, cols, values, scales, minima);
+}
+
+static void unpack_q5_k(const void *row, size_t cols, void *values, float *scales, float *minima)
+{
+    k_unpack_minima(PJ_Q5_K, row, cols, values, scales, minima);
+}
+
+#endif

@@ -1,0 +1,353 @@
+/*
+ * Weights in codes of up to 8 bits with AVX-512 VNNI's byte dot product, activations in 8-bit
+ * blocks. The product takes unsigned times signed bytes: weight codes are the unsigned operand (128
+ * is added to signed types, nibbles have their offset of 8), and the sum's initial value, computed
+ * from the activations' block sums, corrects for that.
+ *
+ * Few tokens: Q8_0 four rows at once, two blocks of 32 per vector; types with nibbles in
+ * lanes_vnni.h. Many: weight rows are unpacked to one code per byte for all panels. Types with
+ * blocks of 256 are in k_vnni.h.
+ */
+#include "engine/kernels/codes.h"
+#include "engine/kernels/k_vnni.h"
+#include "engine/kernels/lanes_vnni.h"
+#include "engine/kernels/sets.h"
+#include "engine/kernels/vector.h"
+
+enum { STREAMS = 4, DOT_TOKENS = 4, PREFETCH_BYTES = 1536, ROWS = 4, VECTORS = 3, SHARED = 4 };
+
+/* ---- activations ------------------------------------------------------------------------ */
+
+/* Up to SHARED blocks of one token share a scale: 128 columns instead of 32 save the tiles a
+ * multiplication per block, a tenth of their time, at a slightly larger rounding error. Writes
+ * every block's entry in `scales` and `sums` (-128 x sum of codes), which are `apart` from each
+ * other. */
+INLINE void pack_group(const float *x, size_t blocks, __m256i codes[SHARED], float *scales,
+                       int32_t *sums, size_t apart)
+{
+    __m512 most = _mm512_setzero_ps();
+    for (size_t i = 0; i < 2 * blocks; i++)
+        most = _mm512_max_ps(most, _mm512_abs_ps(_mm512_loadu_ps(x + i * 16)));
+    float largest = _mm512_reduce_max_ps(most);
+    __m512 inverse = _mm512_set1_ps(largest > 0 ? 127 / largest : 0);
+    for (size_t b = 0; b < blocks; b++, x += PJ_Q8_BLOCK) {
+        __m512i low = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x), inverse));
+        __m512i high = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x + 16), inverse));
+        scales[b * apart] = largest / 127;
+        sums[b * apart] = -PJ_Q8_OFFSET * _mm512_reduce_add_epi32(_mm512_add_epi32(low, high));
+        codes[b] = _mm256_set_m128i(_mm512_cvtepi32_epi8(high), _mm512_cvtepi32_epi8(low));
+    }
+}
+
+#include "engine/kernels/pack_codes.h"
+
+/* ---- few tokens ------------------------------------------------------------------------- */
+
+/* Two neighbouring blocks of a row: unsigned codes, and their scales in the lanes of the codes'
+ * sums. */
+typedef struct two_blocks {
+    __m512i codes;
+    __m512 scales;
+} two_blocks;
+
+enum { Q8_BYTES = 34, Q4_BYTES = 18 };
+
+/* Words `first` and `second` of a vector, each repeated eight times, as floats. */
+INLINE __m512 spread_scales(__m512i words, short first, short second)
+{
+    __m256i index = _mm256_set_m128i(_mm_set1_epi16(second), _mm_set1_epi16(first));
+    __m512i both = _mm512_permutexvar_epi16(_mm512_castsi256_si512(index), words);
+    return _mm512_cvtph_ps(_mm512_castsi512_si256(both));
+}
+
+INLINE two_blocks load_q8_0(const char *at)
+{
+    __m256i low = _mm256_loadu_si256((const __m256i *)(const void *)(at + 2));
+    __m256i high = _mm256_loadu_si256((const __m256i *)(const void *)(at + Q8_BYTES + 2));
+    __m512i codes = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+    return (two_blocks){_mm512_xor_si512(codes, _mm512_set1_epi8((char)128)),
+                        spread_scales(_mm512_loadu_si512(at), 0, Q8_BYTES / 2)};
+}
+
+/* Activations of two blocks: codes, initial sums (in one lane per block), scales in their lanes. */
+typedef struct two_inputs {
+    __m512i codes, start;
+    __m512 scales;
+} two_inputs;
+
+INLINE two_inputs load_inputs(const int8_t *codes, const float *scales, const int32_t *sums)
+{
+    const __m512i spread = _mm512_set_epi32(1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0);
+    __m128i start = _mm_loadl_epi64((const __m128i *)(const void *)sums);
+    __m128i scale = _mm_loadl_epi64((const __m128i *)(const void *)scales);
+    return (two_inputs){
+        _mm512_loadu_si512(codes),
+        _mm512_maskz_permutexvar_epi32(0x0101, spread, _mm512_castsi128_si512(start)),
+        (__m512)_mm512_permutexvar_epi32(spread, _mm512_castsi128_si512(scale))};
+}
+
+/* S weight rows times T tokens: adds the products of two blocks. */
+INLINE void add_blocks(const char *const *at, const int8_t *codes, const float *scales,
+                       const int32_t *sums, size_t cols, __m512 acc[STREAMS][DOT_TOKENS],
+                       const size_t S, const size_t T)
+{
+    two_blocks w[STREAMS];
+    UNROLL for (size_t s = 0; s < S; s++) w[s] = load_q8_0(at[s]);
+    UNROLL for (size_t t = 0; t < T; t++)
+    {
+        size_t blocks = t * (cols / PJ_Q8_BLOCK);
+        two_inputs x = load_inputs(codes + t * cols, scales + blocks, sums + blocks);
+        UNROLL for (size_t s = 0; s < S; s++)
+        {
+            __m512i product = _mm512_dpbusd_epi32(x.start, w[s].codes, x.codes);
+            acc[s][t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(product),
+                                        _mm512_mul_ps(w[s].scales, x.scales), acc[s][t]);
+        }
+    }
+}
+
+/* The last block of a row with an odd number of blocks, paired with zeros. */
+INLINE void add_last_block(const char *const *at, const int8_t *codes, const float *scales,
+                           const int32_t *sums, size_t cols, __m512 acc[STREAMS][DOT_TOKENS],
+                           const size_t S, const size_t T)
+{
+    char weights[STREAMS][2 * Q8_BYTES] = {0};
+    const char *rows[STREAMS];
+    UNROLL for (size_t s = 0; s < S; s++) rows[s] = memcpy(weights[s], at[s], Q8_BYTES);
+    for (size_t t = 0; t < T; t++) {
+        size_t block = t * (cols / PJ_Q8_BLOCK);
+        int8_t last[2 * PJ_Q8_BLOCK] = {0};
+        float scale[2] = {scales[block], 0};
+        int32_t sum[2] = {sums[block], 0};
+        __m512 one[STREAMS][DOT_TOKENS];
+        memcpy(last, codes + t * cols, PJ_Q8_BLOCK);
+        UNROLL for (size_t s = 0; s < S; s++) one[s][0] = acc[s][t];
+        add_blocks(rows, last, scale, sum, cols, one, S, 1);
+        UNROLL for (size_t s = 0; s < S; s++) acc[s][t] = one[s][0];
+    }
+}
+
+/* S weight rows times T tokens, which start at `token`. */
+INLINE void dot_rows(pj_dtype type, const pj_packed *p, size_t token, const char *const *rows,
+                     float result[STREAMS][DOT_TOKENS], const size_t S, const size_t T)
+{
+    size_t blocks = p->cols / PJ_Q8_BLOCK;
+    const int8_t *codes = (const int8_t *)p->values + token * p->cols;
+    const float *scales = p->scales + token * blocks;
+    const int32_t *sums = p->sums + token * blocks;
+    const char *at[STREAMS];
+    __m512 acc[STREAMS][DOT_TOKENS];
+    UNROLL for (size_t s = 0; s < S; s++) at[s] = rows[s];
+    UNROLL for (size_t s = 0; s < S; s++) UNROLL for (size_t t = 0; t < T; t++) acc[s][t] =
+        _mm512_setzero_ps();
+    for (size_t b = 0; b + 2 <= blocks; b += 2) {
+        UNROLL for (size_t s = 0; s < S; s++) __builtin_prefetch(at[s] + PREFETCH_BYTES);
+        add_blocks(at, codes + b * 32, scales + b, sums + b, p->cols, acc, S, T);
+        UNROLL for (size_t s = 0; s < S; s++) at[s] += 2 * Q8_BYTES;
+    }
+    if (blocks % 2)
+        add_last_block(at, codes + (blocks - 1) * 32, scales + blocks - 1, sums + blocks - 1,
+                       p->cols, acc, S, T);
+    UNROLL for (size_t s = 0; s < S; s++) UNROLL for (size_t t = 0; t < T; t++) result[s][t] =
+        _mm512_reduce_add_ps(acc[s][t]);
+}
+
+#include "engine/kernels/dot_groups.h"
+
+static void dot_q8_0(const pj_dot *d)
+{
+    dot_type(d, PJ_Q8_0);
+}
+
+#define UNPACK_CODES(name, type)                                                         \
+    static void unpack_##name(const void *row, size_t cols, void *values, float *scales, \
+                              float *minima)                                             \
+    {                                                                                    \
+        pj_codes_row(PJ_##type, row, cols, values, scales, minima);                      \
+    }
+UNPACK_CODES(q4_1, Q4_1)
+UNPACK_CODES(q5_0, Q5_0)
+UNPACK_CODES(q5_1, Q5_1)
+UNPACK_CODES(iq4_nl, IQ4_NL)
+UNPACK_CODES(mxfp4, MXFP4)
+UNPACK_CODES(iq4_xs, IQ4_XS)
+
+/* ---- many tokens ------------------------------------------------------------------------ */
+
+INLINE __m512i four_codes(const char *at)
+{
+    int32_t codes;
+    memcpy(&codes, at, sizeof codes);
+    return _mm512_set1_epi32(codes);
+}
+
+/* Sums of one block, starting from the correction of the codes' offset. */
+INLINE void block_sums(const char *const *rows, size_t at, const char *x, const int32_t *x_sums,
+                       __m512i whole[ROWS][VECTORS], const size_t V)
+{
+    UNROLL for (size_t v = 0; v < V; v++)
+    {
+        __m512i start = _mm512_loadu_si512(x_sums + v * 16);
+        UNROLL for (size_t r = 0; r < ROWS; r++) whole[r][v] = start;
+    }
+    UNROLL for (size_t g = 0; g < 8; g++, x += V * 64)
+    {
+        __m512i panel[VECTORS];
+        UNROLL for (size_t v = 0; v < V; v++) panel[v] = _mm512_loadu_si512(x + v * 64);
+        UNROLL for (size_t r = 0; r < ROWS; r++)
+        {
+            __m512i w = four_codes(rows[r] + at + g * 4);
+            UNROLL for (size_t v = 0; v < V; v++) whole[r][v] =
+                _mm512_dpbusd_epi32(whole[r][v], w, panel[v]);
+        }
+    }
+}
+
+/* Blocks that share the activations' scale: the weights' scales are applied per block, the
+ * activations' once at the end. */
+INLINE void tile_of(const pj_tile *t, const bool minima, const size_t V)
+{
+    const char *rows[ROWS], *x = t->x;
+    size_t blocks = t->cols / PJ_Q8_BLOCK;
+    UNROLL for (size_t r = 0; r < ROWS; r++) rows[r] = t->weights[r];
+    if (!t->add)
+        UNROLL for (size_t r = 0; r < ROWS; r++) memset(t->c + r * PJ_TILE_MAX_TOKENS, 0, V * 64);
+    for (size_t first = 0; first < blocks; first += SHARED) {
+        size_t last = blocks - first < SHARED ? blocks : first + SHARED;
+        __m512 sums[ROWS][VECTORS];
+        UNROLL for (size_t r = 0; r < ROWS; r++) UNROLL for (size_t v = 0; v < V; v++) sums[r][v] =
+            _mm512_setzero_ps();
+        for (size_t b = first; b < last; b++, x += V * 512) {
+            const int32_t *x_sums = t->x_sums + b * V * 16;
+            __m512i whole[ROWS][VECTORS];
+            block_sums(rows, b * PJ_Q8_BLOCK, x, x_sums, whole, V);
+            UNROLL for (size_t r = 0; r < ROWS; r++)
+            {
+                __m512 scale = _mm512_set1_ps(t->scales[r][b]);
+                UNROLL for (size_t v = 0; v < V; v++) sums[r][v] =
+                    _mm512_fmadd_ps(_mm512_cvtepi32_ps(whole[r][v]), scale, sums[r][v]);
+            }
+            if (!minima) continue;
+            UNROLL for (size_t v = 0; v < V; v++)
+            {
+                __m512 sum = _mm512_cvtepi32_ps(_mm512_loadu_si512(x_sums + v * 16));
+                sum = _mm512_mul_ps(sum, _mm512_set1_ps(1.0f / PJ_Q8_OFFSET));
+                UNROLL for (size_t r = 0; r < ROWS; r++) sums[r][v] =
+                    _mm512_fmadd_ps(sum, _mm512_set1_ps(t->minima[r][b]), sums[r][v]);
+            }
+        }
+        UNROLL for (size_t v = 0; v < V; v++)
+        {
+            __m512 scale = _mm512_loadu_ps(t->x_scales + first * V * 16 + v * 16);
+            UNROLL for (size_t r = 0; r < ROWS; r++)
+            {
+                float *c = t->c + r * PJ_TILE_MAX_TOKENS + v * 16;
+                _mm512_storeu_ps(c, _mm512_fmadd_ps(sums[r][v], scale, _mm512_loadu_ps(c)));
+            }
+        }
+    }
+}
+
+static void tile(const pj_tile *t)
+{
+    if (t->vectors == 3)
+        tile_of(t, false, 3);
+    else if (t->vectors == 2)
+        tile_of(t, false, 2);
+    else
+        tile_of(t, false, 1);
+}
+
+static void tile_minima(const pj_tile *t)
+{
+    if (t->vectors == 3)
+        tile_of(t, true, 3);
+    else if (t->vectors == 2)
+        tile_of(t, true, 2);
+    else
+        tile_of(t, true, 1);
+}
+
+enum { UNPACK_AHEAD = 2048 }; /* bytes: a row is read only once, directly from memory */
+
+static void unpack_q8_0(const void *row, size_t cols, void *values, float *scales, float *minima)
+{
+    const char *at = row;
+    char *to = values;
+    const __m256i offset = _mm256_set1_epi8((char)128);
+    for (size_t b = 0; b < cols / PJ_Q8_BLOCK; b++, at += Q8_BYTES) {
+        __builtin_prefetch(at + UNPACK_AHEAD);
+        __m256i codes = _mm256_loadu_si256((const __m256i *)(const void *)(at + 2));
+        _mm256_storeu_si256((__m256i *)(void *)(to + b * 32), _mm256_xor_si256(codes, offset));
+        scales[b] = _cvtsh_ss(pj_load_u16(at));
+    }
+}
+
+/* Unpacked with an offset of 128, like all types here. */
+static void unpack_q4_0(const void *row, size_t cols, void *values, float *scales, float *minima)
+{
+    const char *at = row;
+    char *to = values;
+    for (size_t b = 0; b < cols / PJ_Q8_BLOCK; b++, at += Q4_BYTES) {
+        __builtin_prefetch(at + UNPACK_AHEAD);
+        __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)(at + 2));
+        __m256i twice = _mm256_set_m128i(_mm_srli_epi16(bytes, 4), bytes);
+        __m256i codes = _mm256_and_si256(twice, _mm256_set1_epi8(15));
+        _mm256_storeu_si256((__m256i *)(void *)(to + b * 32),
+                            _mm256_add_epi8(codes, _mm256_set1_epi8(120)));
+        scales[b] = _cvtsh_ss(pj_load_u16(at));
+    }
+}
+
+static double peak(size_t rounds)
+{
+    enum { SUMS = ROWS * VECTORS * 2 };
+    volatile int outside = 0;
+    __m512i sums[SUMS], w = _mm512_set1_epi32(outside);
+    UNROLL for (size_t s = 0; s < SUMS; s++) sums[s] = _mm512_set1_epi32(outside);
+    for (size_t i = 0; i < rounds; i++)
+        UNROLL for (size_t s = 0; s < SUMS; s++) sums[s] = _mm512_dpbusd_epi32(sums[s], w, w);
+    UNROLL for (size_t s = 0; s < SUMS; s++) outside = _mm512_reduce_add_epi32(sums[s]);
+    return 2.0 * SUMS * 64 * (double)rounds;
+}
+
+/* ----------------------------------------------------------------------------------------- */
+
+#define TYPE(type, dot_, tile_)                                                          \
+    static const pj_tile_kernels by_##type = {.form = PJ_FORM_Q8,                        \
+                                              .dot = dot_,                               \
+                                              .tile = tile_,                             \
+                                              .rows = ROWS,                              \
+                                              .stretch = 2048, /* 96 KiB of the panel */ \
+                                              .unpack = unpack_##type,                   \
+                                              .unpacked_bytes = 1}
+TYPE(q8_0, dot_q8_0, tile);
+TYPE(q4_0, dot_q4_0, tile);
+TYPE(q4_k, dot_q4_k, tile_minima);
+TYPE(q5_k, dot_q5_k, tile_minima);
+TYPE(q6_k, dot_q6_k, tile);
+TYPE(q4_1, dot_q4_1, tile_minima);
+TYPE(q5_0, dot_q5_0, tile);
+TYPE(q5_1, dot_q5_1, tile_minima);
+TYPE(iq4_nl, dot_iq4_nl, tile);
+TYPE(mxfp4, dot_mxfp4, tile);
+TYPE(q2_k, dot_q2_k, tile);
+TYPE(q3_k, dot_q3_k, tile);
+TYPE(iq4_xs, dot_iq4_xs, tile);
+
+static const pj_form_kernels form_q8 = {.dot_tokens = 8,
+                                        .lanes = 16,
+                                        .vectors = VECTORS,
+                                        .group = 4,
+                                        .shared_blocks = SHARED,
+                                        .pack_row = pack_row,
+                                        .pack_panel = pack_panel};
+
+#include "engine/kernels/codes_table.h"
+
+void pj_kernels_vnni_apply(pj_kernels *kernels)
+{
+    enter_codes(kernels);
+    kernels->forms[PJ_FORM_Q8] = &form_q8;
+    kernels->peak[PJ_FORM_Q8] = peak;
+}

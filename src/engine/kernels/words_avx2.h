@@ -1,0 +1,528 @@
+/*
+ * Many tokens with every type of weights but Q4_0 and Q4_K on AVX2, which has no product of signed
+ * bytes. Values are widened to words, and two columns cost one product instead of two
+ * (Winograd's inner product, 1968):
+ *
+ *   x0 w0 + x1 w1 = (x0 + w1) (x1 + w0) - x0 x1 - w0 w1
+ *
+ * The subtracted terms depend on one operand each and are precomputed: the sums start from them. So
+ * 32 products cost four instructions, only one of which is a multiplication; the others run on
+ * every port. Intermediate sums may wrap around, which is harmless: the final sum of 128 columns
+ * fits.
+ *
+ * Activations are the same codes (8 bits, one scale per 128 columns) as for few tokens, one per
+ * word. Weights use the rest of a word's range: those of 128 columns are converted to one scale,
+ * with 32640 for the largest possible value, so that integers are summed over 128 columns and
+ * converted to float once. The rounding error is at most 1/32640 of that value; Q6_K's codes times
+ * scales fit exactly.
+ *
+ * Four columns of eight tokens are adjacent: columns 0 and 2 of each token, then 1 and 3; weight
+ * rows use the same order. Included only by codes_avx2.c.
+ */
+#ifndef PJ_KERNELS_WORDS_AVX2_H
+#define PJ_KERNELS_WORDS_AVX2_H
+
+#include "engine/kernels/k_avx2.h"
+#include "engine/kernels/pack_avx2.h"
+
+enum { Q8_BYTES = 34, Q4_BYTES = 18 };
+enum { WORD_ROWS = 8, WORD_VECTORS = 4, WORD_GROUPS = 8 }; /* groups of four columns in a block */
+
+/* Leaves room in a word for a sum with an activation of up to 127. */
+#define WORD_LARGEST 32640.0f
+
+/* ---- activations ------------------------------------------------------------------------ */
+
+/* Up to SHARED blocks of up to eight tokens; for every group of four columns a vector at `to`,
+ * `apart` bytes from each other. */
+INLINE void pack_words(const float *x, size_t x_stride, size_t tokens, size_t blocks, char *to,
+                       size_t apart, float *scales, int32_t *sums)
+{
+    __m256i codes[8][SHARED] = {0};
+    vec products[8];
+    for (size_t t = 0; t < 8; t++)
+        scales[t] = t < tokens ? quantise_group(x + t * x_stride, blocks, codes[t]) : 0;
+    for (size_t t = 0; t < 8; t++) products[t] = vec_of(0);
+    for (size_t b = 0; b < blocks; b++, to += WORD_GROUPS * apart) {
+        vec even[8], odd[8];
+        UNROLL for (size_t t = 0; t < 8; t++)
+        {
+            __m256i first = _mm256_srai_epi16(_mm256_slli_epi16(codes[t][b], 8), 8);
+            __m256i second = _mm256_srai_epi16(codes[t][b], 8);
+            even[t] = (vec)first, odd[t] = (vec)second;
+            products[t] = (vec)_mm256_sub_epi32((__m256i)products[t], //
+                                                _mm256_madd_epi16(first, second));
+        }
+        vec_transpose(even);
+        vec_transpose(odd);
+        UNROLL for (size_t g = 0; g < WORD_GROUPS; g++)
+        {
+            vec_store((float *)(void *)(to + g * apart), even[g]);
+            vec_store((float *)(void *)(to + g * apart + 32), odd[g]);
+        }
+    }
+    vec_transpose(products);
+    __m256i all = (__m256i)products[0];
+    UNROLL for (size_t i = 1; i < 8; i++) all = _mm256_add_epi32(all, (__m256i)products[i]);
+    _mm256_storeu_si256((__m256i *)(void *)sums, all);
+}
+
+static void pack_panel_words(const float *x, size_t x_stride, size_t tokens, size_t width,
+                             size_t cols, void *values, float *scales, int32_t *sums)
+{
+    size_t blocks = cols / PJ_Q8_BLOCK, apart = width * 8;
+    for (size_t b = 0; b < blocks; b += SHARED)
+        for (size_t t = 0; t < width; t += 8) {
+            size_t some = blocks - b < SHARED ? blocks - b : SHARED;
+            size_t have = t >= tokens ? 0 : tokens - t < 8 ? tokens - t : 8;
+            pack_words(x + t * x_stride + b * PJ_Q8_BLOCK, x_stride, have, some,
+                       (char *)values + b * WORD_GROUPS * apart + t * 8, apart,
+                       scales + b * width + t, sums + b * width + t);
+        }
+}
+
+/* ---- weights ---------------------------------------------------------------------------- */
+
+/* 128 columns: a value is a word times `scale`. */
+typedef struct word_scale {
+    float scale, inverse;
+} word_scale;
+
+/* `sum` accumulates all inputs of the values: a non-finite one makes all of them non-finite. */
+INLINE word_scale scale_words(float largest, float sum)
+{
+    return (word_scale){largest / WORD_LARGEST + 0 * sum, largest > 0 ? WORD_LARGEST / largest : 0};
+}
+
+INLINE float larger(float a, float b)
+{
+    return a > b ? a : b;
+}
+
+/* Permutes bytes of four columns into word order. */
+INLINE __m256i order_words(__m256i bytes)
+{
+    const __m128i order = _mm_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
+    return _mm256_shuffle_epi8(bytes, _mm256_broadcastsi128_si256(order));
+}
+
+/* Stores sixteen words; subtracts their pairwise products from `start`, two lanes each. */
+INLINE __m256i store_words(char *to, __m256i words, __m256i start)
+{
+    _mm256_storeu_si256((__m256i *)(void *)to, words);
+    return _mm256_sub_epi32(start, _mm256_madd_epi16(words, _mm256_shuffle_epi32(words, 0xb1)));
+}
+
+/* Sums every other lane and stores the result in place of a minimum. */
+INLINE void store_start(float *to, __m256i start)
+{
+    __m128i two = _mm_add_epi32(_mm256_castsi256_si128(start), _mm256_extracti128_si256(start, 1));
+    int32_t sum = _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_unpackhi_epi64(two, two)));
+    memcpy(to, &sum, sizeof sum);
+}
+
+enum { UNPACK_AHEAD = 2048 }; /* bytes: a row is read only once, directly from memory */
+
+/* The scales of up to four blocks. */
+INLINE __m128 q8_0_scales(const char *at, size_t blocks)
+{
+    uint64_t halves = 0;
+    for (size_t b = blocks; b-- > 0;) halves = halves << 16 | pj_load_u16(at + b * Q8_BYTES);
+    return _mm_cvtph_ps(_mm_cvtsi64_si128((long long)halves));
+}
+
+/* Up to four blocks. A code is multiplied by 256 and by the ratio of its scale to the largest, over
+ * 32768: 255 per step of the largest scale, so that -128 fits too. */
+INLINE void unpack_q8_0_group(const char *at, size_t blocks, char *to, float *scale, float *start)
+{
+    const __m256i zero = _mm256_setzero_si256();
+    __m128 each = q8_0_scales(at, blocks), size = _mm_andnot_ps(_mm_set1_ps(-0.0f), each);
+    __m128 two = _mm_max_ps(size, _mm_movehl_ps(size, size));
+    __m128 sum = _mm_add_ps(size, _mm_movehl_ps(size, size));
+    word_scale words = scale_words(larger(_mm_cvtss_f32(two), _mm_cvtss_f32(_mm_movehdup_ps(two))),
+                                   _mm_cvtss_f32(sum) + _mm_cvtss_f32(_mm_movehdup_ps(sum)));
+    __m128i ratios = _mm_cvtps_epi32(_mm_mul_ps(each, _mm_set1_ps(words.inverse)));
+    __m256i products = zero;
+    for (size_t b = 0; b < blocks; b++, at += Q8_BYTES, to += 64) {
+        __m256i ratio = _mm256_broadcastw_epi16(ratios);
+        ratios = _mm_srli_si128(ratios, 4);
+        __builtin_prefetch(at + UNPACK_AHEAD);
+        __m256i codes = _mm256_permute4x64_epi64(order_words(k_load(at + 2)), 0xd8);
+        __m256i low = _mm256_mulhrs_epi16(_mm256_unpacklo_epi8(zero, codes), ratio);
+        __m256i high = _mm256_mulhrs_epi16(_mm256_unpackhi_epi8(zero, codes), ratio);
+        products = store_words(to, low, products);
+        products = store_words(to + 32, high, products);
+    }
+    *scale = words.scale * (WORD_LARGEST / 255);
+    store_start(start, products);
+}
+
+static void unpack_q8_0(const void *row, size_t cols, void *values, float *scales, float *starts)
+{
+    const char *at = row;
+    size_t blocks = cols / PJ_Q8_BLOCK, whole = blocks / SHARED * SHARED;
+    for (size_t b = 0; b < whole; b += SHARED)
+        unpack_q8_0_group(at + b * Q8_BYTES, SHARED, (char *)values + b * 64, scales + b,
+                          starts + b);
+    if (whole < blocks)
+        unpack_q8_0_group(at + whole * Q8_BYTES, blocks - whole, (char *)values + whole * 64,
+                          scales + whole, starts + whole);
+}
+
+/* Eight codes of 8 bits times `scale`, less `minimum`. */
+INLINE __m256i scaled_words(__m128i codes, __m256 scale, __m256 minimum)
+{
+    __m256 values = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(codes));
+    return _mm256_cvtps_epi32(_mm256_fmsub_ps(values, scale, minimum));
+}
+
+INLINE __m256i float_words(__m128i codes, __m256 scale, __m256 minimum)
+{
+    __m256i low = scaled_words(codes, scale, minimum);
+    __m256i high = scaled_words(_mm_unpackhi_epi64(codes, codes), scale, minimum);
+    return _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0xd8);
+}
+
+/* Half a block. */
+INLINE void unpack_q5_k_half(const char *at, const float *each, const float *minima, const int half,
+                             char *to, float *scales, float *starts)
+{
+    float largest = 0, sum = 0;
+    for (int p = 4 * half; p < 4 * half + 4; p++) {
+        largest = larger(fabsf(31 * each[p] - minima[p]), larger(fabsf(minima[p]), largest));
+        sum += each[p] + minima[p];
+    }
+    word_scale scale = scale_words(largest, sum);
+    __m256i start = _mm256_setzero_si256();
+    UNROLL for (int p = 4 * half; p < 4 * half + 4; p++, to += 64)
+    {
+        __m256i codes = order_words(k_codes(PJ_Q5_K, at, p));
+        __m256 times = _mm256_set1_ps(each[p] * scale.inverse);
+        __m256 less = _mm256_set1_ps(minima[p] * scale.inverse);
+        start = store_words(to, float_words(_mm256_castsi256_si128(codes), times, less), start);
+        start = store_words(to + 32, float_words(_mm256_extracti128_si256(codes, 1), times, less),
+                            start);
+    }
+    *scales = scale.scale;
+    store_start(starts, start);
+}
+
+static void unpack_q5_k(const void *row, size_t cols, void *values, float *scales, float *starts)
+{
+    const char *at = row;
+    char *to = values;
+    for (size_t b = 0; b < cols / K_COLUMNS; b++, at += 176, to += 2 * K_COLUMNS) {
+        k_header header;
+        float each[8], minima[8];
+        for (size_t line = 0; line < 176; line += 64) __builtin_prefetch(at + UNPACK_AHEAD + line);
+        k_load_header(at, &header);
+        k_float_header(&header, each, minima);
+        unpack_q5_k_half(at, each, minima, 0, to, scales + 8 * b, starts + 8 * b);
+        unpack_q5_k_half(at, each, minima, 1, to + K_COLUMNS, scales + 8 * b + 4,
+                         starts + 8 * b + 4);
+    }
+}
+
+/* Sixteen codes less the type's offset, times their scale: 4096 at most. */
+INLINE __m256i sixteen_words(pj_dtype type, __m128i codes, char scale)
+{
+    __m256i words = _mm256_cvtepu8_epi16(codes);
+    words = _mm256_sub_epi16(words, _mm256_set1_epi16(k_offset(type)));
+    return _mm256_mullo_epi16(words, _mm256_set1_epi16((int8_t)scale));
+}
+
+/* Q6_K and Q3_K: integers as they are stored. */
+INLINE void unpack_sixteen(pj_dtype type, const void *row, size_t cols, char *to, float *scales,
+                           float *starts)
+{
+    const char *at = row;
+    const size_t bytes = pj_blocks_k_bytes(type);
+    for (size_t b = 0; b < cols / K_COLUMNS; b++, at += bytes) {
+        char each[16];
+        for (size_t line = 0; line < bytes; line += 64)
+            __builtin_prefetch(at + UNPACK_AHEAD + line);
+        if (type == PJ_Q3_K)
+            _mm_storeu_si128((__m128i *)(void *)each, k_q3_scales(at));
+        else
+            memcpy(each, at + 192, sizeof each);
+        UNROLL for (int half = 0; half < 2; half++)
+        {
+            __m256i start = _mm256_setzero_si256();
+            UNROLL for (int p = 4 * half; p < 4 * half + 4; p++, to += 64)
+            {
+                __m256i codes = order_words(k_codes(type, at, p));
+                __m256i low = sixteen_words(type, _mm256_castsi256_si128(codes), each[2 * p]);
+                __m256i high =
+                    sixteen_words(type, _mm256_extracti128_si256(codes, 1), each[2 * p + 1]);
+                start = store_words(to, low, start);
+                start = store_words(to + 32, high, start);
+            }
+            scales[8 * b + 4 * (size_t)half] =
+                _cvtsh_ss(pj_load_u16(at + (type == PJ_Q3_K ? 108 : 208)));
+            store_start(starts + 8 * b + 4 * half, start);
+        }
+    }
+}
+
+static void unpack_q6_k(const void *row, size_t cols, void *values, float *scales, float *starts)
+{
+    unpack_sixteen(PJ_Q6_K, row, cols, values, scales, starts);
+}
+
+static void unpack_q3_k(const void *row, size_t cols, void *values, float *scales, float *starts)
+{
+    unpack_sixteen(PJ_Q3_K, row, cols, values, scales, starts);
+}
+
+/* Half a block of Q2_K: values rise or fall evenly from less the minimum, so that the first or the
+ * last is the largest. */
+INLINE void unpack_q2_k_half(const char *at, const int half, char *to, float *scales, float *starts)
+{
+    float d = _cvtsh_ss(pj_load_u16(at + 80)), dmin = _cvtsh_ss(pj_load_u16(at + 82));
+    float each[8], minima[8], largest = 0;
+    UNROLL for (int j = 0; j < 8; j++)
+    {
+        uint8_t both = (uint8_t)at[8 * half + j];
+        each[j] = d * (float)(both & 15), minima[j] = dmin * (float)(both >> 4);
+        largest = larger(fabsf(3 * each[j] - minima[j]), larger(fabsf(minima[j]), largest));
+    }
+    word_scale scale = scale_words(largest, d + dmin);
+    __m256i start = _mm256_setzero_si256();
+    UNROLL for (int p = 0; p < 4; p++, to += 64)
+    {
+        __m256i codes = order_words(k_codes(PJ_Q2_K, at, 4 * half + p));
+        UNROLL for (int i = 0; i < 2; i++)
+        {
+            __m128i some = i ? _mm256_extracti128_si256(codes, 1) : _mm256_castsi256_si128(codes);
+            __m256 times = _mm256_set1_ps(each[2 * p + i] * scale.inverse);
+            __m256 less = _mm256_set1_ps(minima[2 * p + i] * scale.inverse);
+            start = store_words(to + 32 * i, float_words(some, times, less), start);
+        }
+    }
+    *scales = scale.scale;
+    store_start(starts, start);
+}
+
+static void unpack_q2_k(const void *row, size_t cols, void *values, float *scales, float *starts)
+{
+    const char *at = row;
+    char *to = values;
+    for (size_t b = 0; b < cols / K_COLUMNS; b++, at += 84, to += 2 * K_COLUMNS) {
+        for (size_t line = 0; line < 84; line += 64) __builtin_prefetch(at + UNPACK_AHEAD + line);
+        unpack_q2_k_half(at, 0, to, scales + 8 * b, starts + 8 * b);
+        unpack_q2_k_half(at, 1, to + K_COLUMNS, scales + 8 * b + 4, starts + 8 * b + 4);
+    }
+}
+
+/* ---- types that are unpacked to bytes first ------------------------------------------------ */
+
+/* Sixteen values as words of `inverse` each, in word order. */
+INLINE __m256i value_words(const float *values, float inverse)
+{
+    __m256 times = _mm256_set1_ps(inverse);
+    __m256i low = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(values), times));
+    __m256i high = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(values + 8), times));
+    __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0xd8);
+    return _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(words, 0xd8), 0xd8);
+}
+
+/* Dequantises a block; returns the largest magnitude and their sum. */
+INLINE void value_block(const uint8_t *codes, float scale, float minimum, float *values, vec *most,
+                        vec *all)
+{
+    __m256 times = _mm256_set1_ps(scale), less = _mm256_set1_ps(128 * scale + minimum);
+    UNROLL for (size_t i = 0; i < PJ_Q8_BLOCK; i += 8)
+    {
+        __m128i eight = _mm_loadl_epi64((const __m128i *)(const void *)(codes + i));
+        vec v = (vec)_mm256_fmsub_ps(_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(eight)), times, less);
+        *most = vec_max(*most, vec_abs(v));
+        *all += v;
+        vec_store(values + i, v);
+    }
+}
+
+/* Up to four blocks of codes (codes.h) as words with one scale. */
+INLINE void unpack_codes_group(const uint8_t *codes, const float *each, const float *minima,
+                               size_t blocks, char *to, float *scale, float *start)
+{
+    float values[SHARED * PJ_Q8_BLOCK];
+    vec most = vec_of(0), all = vec_of(0);
+    for (size_t b = 0; b < blocks; b++)
+        value_block(codes + b * 32, each[b], minima ? minima[b] : 0, values + b * 32, &most, &all);
+    word_scale words = scale_words(vec_largest(most), vec_sum(all));
+    __m256i products = _mm256_setzero_si256();
+    for (size_t i = 0; i < blocks * PJ_Q8_BLOCK; i += 16, to += 32)
+        products = store_words(to, value_words(values + i, words.inverse), products);
+    *scale = words.scale;
+    store_start(start, products);
+}
+
+INLINE void unpack_codes(pj_dtype type, const void *row, size_t cols, void *values, float *scales,
+                         float *starts, const bool minima)
+{
+    enum { CHUNK = 1024, BLOCKS = CHUNK / PJ_Q8_BLOCK };
+    const pj_dtype_info *info = pj_dtype_get(type);
+    for (size_t at = 0; at < cols; at += CHUNK) {
+        uint8_t codes[CHUNK];
+        float each[BLOCKS], lows[BLOCKS];
+        size_t n = cols - at < CHUNK ? cols - at : CHUNK, first = at / PJ_Q8_BLOCK;
+        const char *from = (const char *)row + at / info->block_values * info->block_bytes;
+        __builtin_prefetch(from + UNPACK_AHEAD);
+        pj_codes_row(type, from, n, codes, each, lows);
+        for (size_t b = 0; b < n / PJ_Q8_BLOCK; b += SHARED) {
+            size_t left = n / PJ_Q8_BLOCK - b, some = left < SHARED ? left : SHARED;
+            unpack_codes_group(codes + b * 32, each + b, minima ? lows + b : NULL, some,
+                               (char *)values + (first + b) * 64, scales + first + b,
+                               starts + first + b);
+        }
+    }
+}
+
+#define UNPACK_CODES(name, type, minima)                                                 \
+    static void unpack_##name(const void *row, size_t cols, void *values, float *scales, \
+                              float *starts)                                             \
+    {                                                                                    \
+        unpack_codes(PJ_##type, row, cols, values, scales, starts, minima);              \
+    }
+UNPACK_CODES(q4_1, Q4_1, true)
+UNPACK_CODES(q5_0, Q5_0, false)
+UNPACK_CODES(q5_1, Q5_1, true)
+UNPACK_CODES(iq4_nl, IQ4_NL, false)
+UNPACK_CODES(mxfp4, MXFP4, false)
+UNPACK_CODES(iq4_xs, IQ4_XS, false)
+
+/* ---- products --------------------------------------------------------------------------- */
+
+INLINE __m256i words_at(const void *at)
+{
+    int32_t words;
+    memcpy(&words, at, sizeof words);
+    return _mm256_set1_epi32(words);
+}
+
+/* Written in assembly: compilers would start more products than there are registers. AT&T order:
+ * the last operand is the destination. */
+#define WORD_PRODUCTS(x_even, x_odd, row, a, b)                                              \
+    "vpaddw " x_even ", %[odd" row "], " a "\n\tvpaddw " x_odd ", %[even" row "], " b "\n\t" \
+    "vpmaddwd " a ", " b ", " a "\n\tvpaddd " a ", %[sum" row "], %[sum" row "]\n\t"
+
+/* A group of four columns: two rows times one vector of tokens. */
+INLINE void add_words(__m256i *sum0, __m256i *sum1, const char *x, const __m256i even[2],
+                      const __m256i odd[2])
+{
+    const __m256i_u *at = (const __m256i_u *)(const void *)x;
+    __m256i x_even, x_odd, a, b;
+    __asm__("vmovdqu %[at_even], %[x_even]\n\tvmovdqu %[at_odd], %[x_odd]\n\t" //
+            WORD_PRODUCTS("%[x_even]", "%[x_odd]", "0", "%[a]", "%[b]")
+                WORD_PRODUCTS("%[x_even]", "%[x_odd]", "1", "%[x_even]", "%[x_odd]")
+            : [sum0] "+x"(*sum0), [sum1] "+x"(*sum1), [x_even] "=&x"(x_even), [x_odd] "=&x"(x_odd),
+              [a] "=&x"(a), [b] "=&x"(b)
+            : [even0] "x"(even[0]), [odd0] "x"(odd[0]), [even1] "x"(even[1]), [odd1] "x"(odd[1]),
+              [at_even] "m"(at[0]), [at_odd] "m"(at[1]));
+}
+
+/* The same with the tokens loaded twice, where that is cheaper than an additional instruction: load
+ * slots and vector instruction slots are about equally scarce. */
+INLINE void add_words_loaded(__m256i *sum0, __m256i *sum1, const char *x, const __m256i even[2],
+                             const __m256i odd[2])
+{
+    const __m256i_u *at = (const __m256i_u *)(const void *)x;
+    __m256i a, b;
+    __asm__(WORD_PRODUCTS("%[at_even]", "%[at_odd]", "0", "%[a]", "%[b]")
+                WORD_PRODUCTS("%[at_even]", "%[at_odd]", "1", "%[a]", "%[b]")
+            : [sum0] "+x"(*sum0), [sum1] "+x"(*sum1), [a] "=&x"(a), [b] "=&x"(b)
+            : [even0] "x"(even[0]), [odd0] "x"(odd[0]), [even1] "x"(even[1]), [odd1] "x"(odd[1]),
+              [at_even] "m"(at[0]), [at_odd] "m"(at[1]));
+}
+
+/* Sums stay in registers only if every loop over them is unrolled, which clang needs its own pragma
+ * for. */
+#if defined(__clang__)
+#define UNROLL_WHOLE _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL_WHOLE UNROLL
+#endif
+
+/* Two rows from `row` on: with four vectors the sums, weights and temporaries use all registers. */
+INLINE void tile_two_rows(const pj_tile *t, size_t row, const size_t V)
+{
+    const char *x = t->x, *w[2] = {t->weights[row], t->weights[row + 1]};
+    float *c = t->c + row * PJ_TILE_MAX_TOKENS;
+    size_t blocks = t->cols / PJ_Q8_BLOCK;
+    for (size_t first = 0; first < blocks; first += SHARED) {
+        size_t last = blocks - first < SHARED ? blocks : first + SHARED;
+        __m256i sums[2][WORD_VECTORS];
+        __m256i start0 = words_at(t->minima[row] + first);
+        __m256i start1 = words_at(t->minima[row + 1] + first);
+        UNROLL_WHOLE for (size_t v = 0; v < V; v++)
+        {
+            __m256i start = k_load(t->x_sums + (first * V + v) * 8);
+            sums[0][v] = _mm256_add_epi32(start, start0);
+            sums[1][v] = _mm256_add_epi32(start, start1);
+        }
+        for (size_t b = first; b < last; b++, x += WORD_GROUPS * V * 64, w[0] += 64, w[1] += 64)
+            UNROLL_WHOLE for (size_t g = 0; g < WORD_GROUPS; g++)
+            {
+                __m256i even[2], odd[2];
+                UNROLL_WHOLE for (size_t r = 0; r < 2; r++)
+                {
+                    even[r] = words_at(w[r] + 8 * g);
+                    odd[r] = words_at(w[r] + 8 * g + 4);
+                }
+                UNROLL_WHOLE for (size_t v = 0; v < V; v++)
+                {
+                    const char *at = x + (g * V + v) * 64;
+                    if (v == 3)
+                        add_words_loaded(&sums[0][v], &sums[1][v], at, even, odd);
+                    else
+                        add_words(&sums[0][v], &sums[1][v], at, even, odd);
+                }
+            }
+        UNROLL_WHOLE for (size_t r = 0; r < 2; r++) UNROLL_WHOLE for (size_t v = 0; v < V; v++)
+        {
+            float *to = c + r * PJ_TILE_MAX_TOKENS + v * 8;
+            __m256 scale = _mm256_mul_ps(_mm256_set1_ps(t->scales[row + r][first]),
+                                         _mm256_loadu_ps(t->x_scales + (first * V + v) * 8));
+            _mm256_storeu_ps(
+                to, _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums[r][v]), scale, _mm256_loadu_ps(to)));
+        }
+    }
+}
+
+#define TILE_WORDS(V)                                                      \
+    __attribute__((noinline)) static void tile_words_##V(const pj_tile *t) \
+    {                                                                      \
+        for (size_t r = 0; r < WORD_ROWS; r += 2) tile_two_rows(t, r, V);  \
+    }
+TILE_WORDS(1)
+TILE_WORDS(2)
+TILE_WORDS(3)
+TILE_WORDS(4)
+
+static void tile_words(const pj_tile *t)
+{
+    static void (*const by_vectors[])(const pj_tile *) = {tile_words_1, tile_words_2, tile_words_3,
+                                                          tile_words_4};
+    for (size_t r = 0; r < WORD_ROWS && !t->add; r++)
+        memset(t->c + r * PJ_TILE_MAX_TOKENS, 0, t->vectors * 32);
+    by_vectors[t->vectors - 1](t);
+}
+
+static double peak_words(size_t rounds)
+{
+    enum { SUMS = 8 };
+    volatile int outside = 0;
+    __m256i sums[SUMS], w = _mm256_set1_epi32(outside);
+    UNROLL for (size_t s = 0; s < SUMS; s++) sums[s] = _mm256_set1_epi32(outside);
+    for (size_t i = 0; i < rounds; i++) UNROLL for (size_t s = 0; s < SUMS; s++)
+        {
+            __m256i a, b;
+            __asm__(WORD_PRODUCTS("%[odd0]", "%[even0]", "0", "%[a]", "%[b]")
+                    : [sum0] "+x"(sums[s]), [a] "=&x"(a), [b] "=&x"(b)
+                    : [even0] "x"(w), [odd0] "x"(w));
+        }
+    UNROLL for (size_t s = 0; s < SUMS; s++) outside = _mm256_extract_epi32(sums[s], 0);
+    return 2.0 * SUMS * 32 * (double)rounds;
+}
+
+#endif

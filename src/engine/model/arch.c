@@ -1,0 +1,107 @@
+/* The list of architectures' names. */
+#include "engine/model/arch.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct names {
+    const char *class_name, *model_type;
+    const char *gguf; /* NULL: GGUF files use another architecture's name for it */
+    bool neighbours;
+} names;
+
+static const names archs[PJ_ARCH_COUNT] = {
+    [PJ_ARCH_LLAMA] = {"LlamaForCausalLM", "llama", "llama", true},
+    [PJ_ARCH_MISTRAL] = {"MistralForCausalLM", "mistral", NULL, true},
+    [PJ_ARCH_PHI] = {"PhiForCausalLM", "phi", "phi2", false},
+    [PJ_ARCH_PHI3] = {"Phi3ForCausalLM", "phi3", "phi3", false},
+    [PJ_ARCH_QWEN2] = {"Qwen2ForCausalLM", "qwen2", "qwen2", false},
+    [PJ_ARCH_QWEN3] = {"Qwen3ForCausalLM", "qwen3", "qwen3", false},
+    [PJ_ARCH_MIXTRAL] = {"MixtralForCausalLM", "mixtral", NULL, true},
+    [PJ_ARCH_QWEN2_MOE] = {"Qwen2MoeForCausalLM", "qwen2_moe", "qwen2moe", false},
+    [PJ_ARCH_QWEN3_MOE] = {"Qwen3MoeForCausalLM", "qwen3_moe", "qwen3moe", false},
+    [PJ_ARCH_SMOLLM3] = {"SmolLM3ForCausalLM", "smollm3", "smollm3", true},
+    [PJ_ARCH_GRANITE] = {"GraniteForCausalLM", "granite", "granite", true},
+    [PJ_ARCH_OLMO2] = {"Olmo2ForCausalLM", "olmo2", "olmo2", false},
+    [PJ_ARCH_OLMO3] = {"Olmo3ForCausalLM", "olmo3", NULL, false},
+    [PJ_ARCH_GLM4] = {"Glm4ForCausalLM", "glm4", "glm4", true},
+    [PJ_ARCH_MINISTRAL3] = {"Ministral3ForCausalLM", "ministral3", "mistral3", true},
+    [PJ_ARCH_GEMMA2] = {"Gemma2ForCausalLM", "gemma2", "gemma2", false},
+    [PJ_ARCH_GEMMA3] = {"Gemma3ForCausalLM", "gemma3_text", "gemma3", false},
+    [PJ_ARCH_GPT_OSS] = {"GptOssForCausalLM", "gpt_oss", "gpt-oss", false},
+    [PJ_ARCH_QWEN3_5] = {"Qwen3_5ForCausalLM", "qwen3_5_text", "qwen35", false},
+    [PJ_ARCH_GEMMA4] = {"Gemma4ForCausalLM", "gemma4_text", NULL, false},
+    [PJ_ARCH_QWEN3_5_MOE] = {"Qwen3_5MoeForCausalLM", "qwen3_5_moe_text", "qwen35moe", false},
+};
+
+static const struct {
+    const char *class_name, *model_type;
+    pj_arch text;
+} wrappers[] = {
+    {"Mistral3ForConditionalGeneration", "mistral3", PJ_ARCH_MISTRAL},
+    {"Gemma3ForConditionalGeneration", "gemma3", PJ_ARCH_GEMMA3},
+    {"Qwen3_5ForConditionalGeneration", "qwen3_5", PJ_ARCH_QWEN3_5},
+    {"Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe", PJ_ARCH_QWEN3_5_MOE},
+    {"Gemma4ForConditionalGeneration", "gemma4", PJ_ARCH_GEMMA4},
+};
+
+pj_arch pj_arch_of_class(const char *class_name)
+{
+    int i = 0;
+    while (i < PJ_ARCH_COUNT && strcmp(archs[i].class_name, class_name) != 0) i++;
+    return (pj_arch)i;
+}
+
+pj_arch pj_arch_of_model_type(const char *model_type)
+{
+    int i = 0;
+    while (i < PJ_ARCH_COUNT && strcmp(archs[i].model_type, model_type) != 0) i++;
+    return (pj_arch)i;
+}
+
+pj_arch pj_arch_of_wrapper(const char *class_name, const char *model_type)
+{
+    for (size_t i = 0; i < sizeof wrappers / sizeof *wrappers; i++)
+        if ((class_name && strcmp(wrappers[i].class_name, class_name) == 0) ||
+            (!class_name && model_type && strcmp(wrappers[i].model_type, model_type) == 0))
+            return wrappers[i].text;
+    return PJ_ARCH_COUNT;
+}
+
+pj_arch pj_arch_of_gguf(const char *name)
+{
+    int i = 0;
+    while (i < PJ_ARCH_COUNT && !(archs[i].gguf && strcmp(archs[i].gguf, name) == 0)) i++;
+    return (pj_arch)i;
+}
+
+const char *pj_arch_name(pj_arch arch)
+{
+    return archs[arch].class_name;
+}
+
+bool pj_arch_gguf_neighbours(pj_arch arch)
+{
+    return archs[arch].neighbours;
+}
+
+static void append(char *text, size_t *used, const char *name)
+{
+    int n = snprintf(text + *used, PJ_ARCH_LIST_BYTES - *used, "%s%s", *used ? ", " : "", name);
+    if (n > 0 && *used + (size_t)n < PJ_ARCH_LIST_BYTES) *used += (size_t)n;
+}
+
+const char *pj_arch_list(char text[PJ_ARCH_LIST_BYTES])
+{
+    size_t used = 0;
+    for (int i = 0; i < PJ_ARCH_COUNT; i++) append(text, &used, archs[i].model_type);
+    return text;
+}
+
+const char *pj_arch_gguf_list(char text[PJ_ARCH_LIST_BYTES])
+{
+    size_t used = 0;
+    for (int i = 0; i < PJ_ARCH_COUNT; i++)
+        if (archs[i].gguf) append(text, &used, archs[i].gguf);
+    return text;
+}

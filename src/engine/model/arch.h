@@ -1,0 +1,60 @@
+/* Names of architectures in files: one list for reading config.json and GGUF metadata, for error
+ * messages, and for the list of models. */
+#ifndef PJ_MODEL_ARCH_H
+#define PJ_MODEL_ARCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef enum pj_arch {
+    PJ_ARCH_LLAMA = 0,
+    PJ_ARCH_MISTRAL,
+    PJ_ARCH_PHI,  /* Phi-1, 1.5, 2 */
+    PJ_ARCH_PHI3, /* Phi-3, 3.5, 4, 4-mini */
+    PJ_ARCH_QWEN2,
+    PJ_ARCH_QWEN3,
+    PJ_ARCH_MIXTRAL,
+    PJ_ARCH_QWEN2_MOE,
+    PJ_ARCH_QWEN3_MOE,
+    PJ_ARCH_SMOLLM3,
+    PJ_ARCH_GRANITE,
+    PJ_ARCH_OLMO2,
+    PJ_ARCH_OLMO3,
+    PJ_ARCH_GLM4,
+    PJ_ARCH_MINISTRAL3,
+    PJ_ARCH_GEMMA2,
+    PJ_ARCH_GEMMA3,
+    PJ_ARCH_GPT_OSS,
+    PJ_ARCH_QWEN3_5,
+    PJ_ARCH_GEMMA4,
+    PJ_ARCH_QWEN3_5_MOE,
+    PJ_ARCH_COUNT
+} pj_arch;
+
+/* Layers of the gated delta rule between those of attention. */
+static inline bool pj_arch_has_delta(pj_arch arch)
+{
+    return arch == PJ_ARCH_QWEN3_5 || arch == PJ_ARCH_QWEN3_5_MOE;
+}
+
+/* Look up `architectures[0]` or `model_type` of a config.json, or `general.architecture` of a GGUF
+ * file; PJ_ARCH_COUNT: unknown. */
+pj_arch pj_arch_of_class(const char *class_name);
+pj_arch pj_arch_of_model_type(const char *model_type);
+pj_arch pj_arch_of_gguf(const char *name);
+
+/* The architecture of the text part of a multimodal model, whose config.json nests it as
+ * `text_config`; for text configs that do not name their own type. */
+pj_arch pj_arch_of_wrapper(const char *class_name, const char *model_type);
+
+const char *pj_arch_name(pj_arch arch); /* "LlamaForCausalLM" */
+/* Whether GGUF files permute the rows of q and k so that neighbouring pairs rotate. */
+bool pj_arch_gguf_neighbours(pj_arch arch);
+
+/* For error messages: all model types ("llama, mistral, ...") and all GGUF names ("llama, phi2,
+ * ..."), written to `text`, which is returned. */
+enum { PJ_ARCH_LIST_BYTES = 1024 };
+const char *pj_arch_list(char text[PJ_ARCH_LIST_BYTES]);
+const char *pj_arch_gguf_list(char text[PJ_ARCH_LIST_BYTES]);
+
+#endif

@@ -1,0 +1,83 @@
+/* The table of architectures. */
+#include "engine/model/blueprint.h"
+
+#define PARTS          .o = PJ_N_O_PROJ, .up = PJ_N_UP_PROJ, .down = PJ_N_DOWN_PROJ, .final_norm = PJ_N_NORM
+#define ATTENTION_BIAS .qkv_bias = PJ_BIAS_ATTENTION, .o_bias = PJ_BIAS_ATTENTION
+
+/* Norms before each half of a layer, as Llama has them; after each, as OLMo 2; or both, as Gemma.
+ */
+#define PRE_NORM \
+    PARTS, .attention_norm = PJ_N_INPUT_LAYERNORM, .mlp_norm = PJ_N_POST_ATTENTION_LAYERNORM
+#define POST_NORM                                               \
+    PARTS, .attention_out_norm = PJ_N_POST_ATTENTION_LAYERNORM, \
+           .mlp_out_norm = PJ_N_POST_FEEDFORWARD_LAYERNORM
+#define SANDWICH_NORM                                           \
+    PARTS, .attention_norm = PJ_N_INPUT_LAYERNORM,              \
+           .attention_out_norm = PJ_N_POST_ATTENTION_LAYERNORM, \
+           .mlp_norm = PJ_N_PRE_FEEDFORWARD_LAYERNORM,          \
+           .mlp_out_norm = PJ_N_POST_FEEDFORWARD_LAYERNORM
+
+static const pj_blueprint blueprints[PJ_ARCH_COUNT] = {
+    [PJ_ARCH_LLAMA] = {PRE_NORM, ATTENTION_BIAS, .mlp_bias = PJ_BIAS_MLP},
+    [PJ_ARCH_MISTRAL] = {PRE_NORM},
+    [PJ_ARCH_PHI] = {.norm = PJ_NORM_LAYER,
+                     .parallel_block = true,
+                     .mlp = PJ_MLP_PLAIN,
+                     .qkv_bias = PJ_BIAS_ALWAYS,
+                     .o_bias = PJ_BIAS_ALWAYS,
+                     .mlp_bias = PJ_BIAS_ALWAYS,
+                     .head_bias = PJ_BIAS_ALWAYS,
+                     .attention_norm = PJ_N_INPUT_LAYERNORM,
+                     .o = PJ_N_DENSE,
+                     .up = PJ_N_FC1,
+                     .down = PJ_N_FC2,
+                     .final_norm = PJ_N_FINAL_LAYERNORM},
+    [PJ_ARCH_PHI3] = {PRE_NORM, .fused_qkv = true, .mlp = PJ_MLP_GATED_FUSED},
+    [PJ_ARCH_QWEN2] = {PRE_NORM, .qkv_bias = PJ_BIAS_ALWAYS},
+    [PJ_ARCH_QWEN3] = {PRE_NORM, .qk_norm = PJ_QK_NORM_HEAD, .qkv_bias = PJ_BIAS_ATTENTION,
+                       .o_bias = PJ_BIAS_ATTENTION},
+    [PJ_ARCH_MIXTRAL] = {PRE_NORM, .router = PJ_ROUTER_SOFTMAX_RENORMALISED},
+    [PJ_ARCH_QWEN2_MOE] = {PRE_NORM, .router = PJ_ROUTER_SOFTMAX, .shared_expert = true,
+                           .qkv_bias = PJ_BIAS_QKV},
+    [PJ_ARCH_QWEN3_MOE] = {PRE_NORM, .router = PJ_ROUTER_SOFTMAX, .qk_norm = PJ_QK_NORM_HEAD,
+                           .qkv_bias = PJ_BIAS_ATTENTION, .o_bias = PJ_BIAS_ATTENTION},
+    [PJ_ARCH_SMOLLM3] = {PRE_NORM, ATTENTION_BIAS, .mlp_bias = PJ_BIAS_MLP},
+    [PJ_ARCH_GRANITE] = {PRE_NORM, ATTENTION_BIAS, .mlp_bias = PJ_BIAS_MLP},
+    [PJ_ARCH_OLMO2] = {POST_NORM, ATTENTION_BIAS, .qk_norm = PJ_QK_NORM_FULL},
+    [PJ_ARCH_OLMO3] = {POST_NORM, ATTENTION_BIAS, .qk_norm = PJ_QK_NORM_FULL},
+    [PJ_ARCH_GLM4] = {PARTS, .mlp = PJ_MLP_GATED_FUSED, .qkv_bias = PJ_BIAS_ATTENTION,
+                      .attention_norm = PJ_N_INPUT_LAYERNORM,
+                      .attention_out_norm = PJ_N_POST_SELF_ATTN_LAYERNORM,
+                      .mlp_norm = PJ_N_POST_ATTENTION_LAYERNORM,
+                      .mlp_out_norm = PJ_N_POST_MLP_LAYERNORM},
+    [PJ_ARCH_MINISTRAL3] = {PRE_NORM},
+    [PJ_ARCH_GEMMA2] = {SANDWICH_NORM, ATTENTION_BIAS, .norm_adds_one = true},
+    [PJ_ARCH_GEMMA3] = {SANDWICH_NORM, ATTENTION_BIAS, .norm_adds_one = true,
+                        .qk_norm = PJ_QK_NORM_HEAD},
+    [PJ_ARCH_GPT_OSS] = {PRE_NORM, ATTENTION_BIAS, .router = PJ_ROUTER_SOFTMAX_RENORMALISED,
+                         .router_bias = true, .mlp_bias = PJ_BIAS_ALWAYS, .sinks = true},
+    [PJ_ARCH_QWEN3_5] = {PRE_NORM, ATTENTION_BIAS, .norm_adds_one = true, .output_gate = true,
+                         .qk_norm = PJ_QK_NORM_HEAD},
+    [PJ_ARCH_QWEN3_5_MOE] = {PRE_NORM, ATTENTION_BIAS, .norm_adds_one = true, .output_gate = true,
+                             .qk_norm = PJ_QK_NORM_HEAD, .router = PJ_ROUTER_SOFTMAX_RENORMALISED,
+                             .shared_expert = true},
+    [PJ_ARCH_GEMMA4] = {SANDWICH_NORM, ATTENTION_BIAS, .qk_norm = PJ_QK_NORM_HEAD, .v_norm = true,
+                        .router = PJ_ROUTER_SOFTMAX_RENORMALISED, .layer_scale = true,
+                        .experts_beside = true},
+};
+
+const pj_blueprint *pj_blueprint_get(pj_arch arch)
+{
+    return (unsigned)arch < PJ_ARCH_COUNT ? &blueprints[arch] : &blueprints[PJ_ARCH_LLAMA];
+}
+
+bool pj_bias_wanted(pj_bias_rule rule, const pj_model_config *config)
+{
+    switch (rule) {
+    case PJ_BIAS_ALWAYS: return true;
+    case PJ_BIAS_ATTENTION: return config->attention_bias;
+    case PJ_BIAS_QKV: return config->qkv_bias;
+    case PJ_BIAS_MLP: return config->mlp_bias;
+    default: return false;
+    }
+}

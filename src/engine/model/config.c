@@ -1,0 +1,377 @@
+/* config.json and generation_config.json: sizes, blocks, experts and token ids. Differences between
+ * layers are in config_layers.c, rotation in config_rope.c, defaults in config_rules.c. */
+#include "engine/model/config.h"
+
+#include "engine/model/config_parts.h"
+#include "engine/model/config_rules.h"
+#include "engine/text/tokenizer.h"
+
+#include <math.h>
+#include <string.h>
+
+/* `architectures[0]`, or NULL. */
+static const char *class_name(pj_config_reader *r)
+{
+    json_t *list = pj_config_get(r, "architectures");
+    const char *name = json_string_value(json_array_get(list, 0));
+    if (list && !name)
+        pj_config_refuse(r, PJ_E_INVALID, "architectures", "must be a list of names");
+    return name;
+}
+
+/* A multimodal model: reads its text part, a nested object. */
+static pj_arch enter_text_config(pj_config_reader *r, const char *name, const char *type)
+{
+    json_t *text = pj_config_get(r, "text_config");
+    pj_arch arch = pj_arch_of_wrapper(name, type);
+    if (arch == PJ_ARCH_COUNT || !json_is_object(text)) return PJ_ARCH_COUNT;
+    r->outer = r->object;
+    r->object = text;
+    const char *own = pj_config_text(r, "model_type", NULL);
+    return own ? pj_arch_of_model_type(own) : arch;
+}
+
+static void read_arch(pj_config_reader *r, pj_model_config *config)
+{
+    const char *type = pj_config_text(r, "model_type", NULL), *name = class_name(r);
+    char known[PJ_ARCH_LIST_BYTES];
+    if (!name && !type) pj_config_refuse(r, PJ_E_INVALID, "architectures", "is missing");
+    if (r->status != PJ_OK) return;
+    config->arch = name ? pj_arch_of_class(name) : pj_arch_of_model_type(type);
+    if (config->arch == PJ_ARCH_COUNT) config->arch = enter_text_config(r, name, type);
+    if (config->arch != PJ_ARCH_COUNT)
+        snprintf(config->arch_name, sizeof config->arch_name, "%s", pj_arch_name(config->arch));
+    else
+        r->status = pj_fail(r->err, PJ_E_UNSUPPORTED,
+                            "%s: the architecture %.60s is not supported (supported: %s)", r->name,
+                            name ? name : type, pj_arch_list(known));
+}
+
+static void refuse_quantised(pj_config_reader *r)
+{
+    json_t *quantised = pj_config_get_any(r, "quantization_config");
+    json_t *of_mlx = pj_config_get_any(r, "quantization"); /* MLX's, whose copy names no method */
+    const char *key = quantised ? "quantization_config" : "quantization";
+    if (!json_is_integer(json_object_get(of_mlx, "bits"))) of_mlx = NULL;
+    if (!quantised) quantised = of_mlx;
+    if (!quantised) return;
+    const char *method = json_string_value(json_object_get(quantised, "quant_method"));
+    const char *format = json_string_value(json_object_get(quantised, "format"));
+    const char *algorithm = json_string_value(json_object_get(quantised, "quant_algo"));
+    /* the tensors determine the type and its scales */
+    bool opened = method && (strcmp(method, "mxfp4") == 0 || strcmp(method, "fp8") == 0 ||
+                             strcmp(method, "fbgemm_fp8") == 0);
+    if (opened || (format && strcmp(format, "float-quantized") == 0) ||
+        (algorithm && strcmp(algorithm, "FP8") == 0))
+        return;
+    char problem[256];
+    snprintf(problem, sizeof problem,
+             "says the checkpoint is quantised (%.40s), which is not read; use the original "
+             "weights, with --dtype q8_0 or q4_0, or a GGUF file of the model, such as Q4_K_M",
+             method   ? method
+             : of_mlx ? "MLX"
+                      : "method not named");
+    pj_config_refuse(r, PJ_E_UNSUPPORTED, key, problem);
+}
+
+/* A size; a default of 0 means that it is required. */
+static uint32_t want_size(pj_config_reader *r, const char *key, uint32_t fallback, uint32_t max)
+{
+    return pj_config_count(r, key, fallback ? (int64_t)fallback : -1, 1, max);
+}
+
+/* Absent: the architecture's default; null: as many as heads. */
+static uint32_t want_kv_heads(pj_config_reader *r, uint32_t fallback, uint32_t heads)
+{
+    bool absent = !json_object_get(r->object, "num_key_value_heads");
+    return pj_config_count(r, "num_key_value_heads", absent && fallback ? fallback : heads, 1,
+                           PJ_MAX_HEADS);
+}
+
+static void read_sizes(pj_config_reader *r, pj_model_config *config)
+{
+    const pj_config_rules *rules = pj_config_rules_get(config->arch);
+    config->hidden = want_size(r, "hidden_size", rules->hidden, PJ_MAX_WIDTH);
+    config->layers = want_size(r, "num_hidden_layers", rules->layers, PJ_MAX_LAYERS);
+    config->heads = want_size(r, "num_attention_heads", rules->heads, PJ_MAX_HEADS);
+    config->kv_heads = want_kv_heads(r, rules->kv_heads, config->heads);
+    config->intermediate = want_size(r, "intermediate_size", rules->intermediate, PJ_MAX_WIDTH);
+    config->vocab = want_size(r, "vocab_size", rules->vocab, PJ_MAX_VOCAB);
+    config->context = want_size(r, "max_position_embeddings", rules->context, PJ_MAX_CONTEXT);
+    if (r->status != PJ_OK) return;
+    if (config->heads % config->kv_heads != 0)
+        pj_config_refuse(r, PJ_E_INVALID, "num_attention_heads",
+                         "is not a multiple of num_key_value_heads");
+    bool absent = !json_object_get(r->object, "head_dim");
+    uint32_t head_dim =
+        absent && rules->head_dim ? rules->head_dim : config->hidden / config->heads;
+    if (!pj_config_get(r, "head_dim") && !(absent && rules->head_dim) &&
+        config->hidden % config->heads != 0)
+        pj_config_refuse(r, PJ_E_INVALID, "hidden_size",
+                         "is not a multiple of num_attention_heads");
+    config->head_dim = pj_config_count(r, "head_dim", head_dim, 1, PJ_MAX_HEAD_DIM);
+}
+
+static void read_activation(pj_config_reader *r, pj_model_config *config)
+{
+    const pj_config_rules *rules = pj_config_rules_get(config->arch);
+    const char *key = rules->activation_in_gemma_key ? "hidden_activation" : "hidden_act";
+    const char *name = pj_config_text(r, key, rules->activation);
+    bool gelu = strcmp(name, "gelu_new") == 0 || strcmp(name, "gelu_pytorch_tanh") == 0;
+    bool silu = strcmp(name, "silu") == 0 || strcmp(name, "swish") == 0;
+    config->gelu = gelu;
+    if (gelu || silu) return;
+    char problem[128];
+    snprintf(problem, sizeof problem,
+             "%.40s is not supported (silu, gelu_new and gelu_pytorch_tanh are)", name);
+    pj_config_refuse(r, PJ_E_UNSUPPORTED, key, problem);
+}
+
+static void read_block(pj_config_reader *r, pj_model_config *config)
+{
+    const pj_config_rules *rules = pj_config_rules_get(config->arch);
+    pj_arch arch = config->arch;
+    bool phi = arch == PJ_ARCH_PHI;
+    config->norm_eps =
+        pj_config_number(r, phi ? "layer_norm_eps" : "rms_norm_eps", rules->eps, 1e-20, 1);
+    config->initializer_range = pj_config_number(r, "initializer_range", 0.02, 0, 100);
+    json_t *tied = pj_config_get_any(r, "tie_word_embeddings");
+    config->tied_head = tied ? json_is_true(tied) : rules->tied;
+    config->attention_bias = phi || pj_config_bool(r, "attention_bias", rules->attention_bias);
+    config->mlp_bias = phi || pj_config_bool(r, "mlp_bias", false);
+    config->qkv_bias = phi || arch == PJ_ARCH_QWEN2 ||
+                       (arch == PJ_ARCH_QWEN2_MOE && pj_config_bool(r, "qkv_bias", true));
+    if (pj_config_bool(r, "qk_layernorm", false))
+        pj_config_refuse(r, PJ_E_UNSUPPORTED, "qk_layernorm", "true is not supported");
+    read_activation(r, config);
+}
+
+/* Scale factors and caps that only some architectures have. */
+static void read_multipliers(pj_config_reader *r, pj_model_config *c)
+{
+    enum { MOST = 1000000 };
+    if (c->arch == PJ_ARCH_GRANITE) {
+        c->embedding_scale = pj_config_number(r, "embedding_multiplier", 1, 1e-6, MOST);
+        c->residual_scale = pj_config_number(r, "residual_multiplier", 1, 1e-6, MOST);
+        c->score_scale = pj_config_number(r, "attention_multiplier", 1, 1e-6, MOST);
+        c->logit_scale = 1 / pj_config_number(r, "logits_scaling", 1, 1e-6, MOST);
+    }
+    bool gemma4 = c->arch == PJ_ARCH_GEMMA4;
+    if (c->arch != PJ_ARCH_GEMMA2 && c->arch != PJ_ARCH_GEMMA3 && !gemma4) return;
+    bool capped = c->arch == PJ_ARCH_GEMMA2;
+    bool scores_silent = !json_object_get(r->object, "attn_logit_softcapping");
+    bool logits_silent = !json_object_get(r->object, "final_logit_softcapping");
+    c->embedding_scale = sqrt(c->hidden);
+    c->score_scale = 1; /* Gemma 4's queries have a norm of their own */
+    if (!gemma4)
+        c->score_scale = 1 / sqrt(pj_config_number(r, "query_pre_attn_scalar", 256, 1e-6, MOST));
+    if (capped) /* Gemma 3 configs have the field, but the model ignores it */
+        c->attention_softcap =
+            pj_config_number(r, "attn_logit_softcapping", scores_silent ? 50 : 0, 1e-6, MOST);
+    c->logit_softcap = pj_config_number(r, "final_logit_softcapping",
+                                        capped && logits_silent ? 30 : 0, 1e-6, MOST);
+    /* "vision" does not affect text */
+    const json_t *both_ways = pj_config_get(r, "use_bidirectional_attention");
+    const char *what = json_string_value(both_ways);
+    if (json_is_true(both_ways) || (what && strcmp(what, "all") == 0))
+        pj_config_refuse(r, PJ_E_UNSUPPORTED, "use_bidirectional_attention", "is not supported");
+}
+
+static void read_dense_layers(pj_config_reader *r, pj_model_config *config)
+{
+    uint32_t step = pj_config_count(r, "decoder_sparse_step", 1, 1, PJ_MAX_LAYERS + 1);
+    json_t *only = pj_config_get(r, "mlp_only_layers"), *item;
+    size_t i;
+    if (only && !json_is_array(only))
+        pj_config_refuse(r, PJ_E_INVALID, "mlp_only_layers", "must be a list");
+    if (r->status != PJ_OK || (step == 1 && json_array_size(only) == 0)) return;
+    config->layer_is_dense =
+        pj_arena_alloc(r->arena, config->layers, sizeof *config->layer_is_dense);
+    if (!config->layer_is_dense) {
+        r->status = pj_fail_memory(r->err, r->name);
+        return;
+    }
+    for (uint32_t layer = 0; layer < config->layers; layer++)
+        config->layer_is_dense[layer] = (layer + 1) % step != 0;
+    json_array_foreach(only, i, item)
+    {
+        int64_t layer = json_integer_value(item);
+        if (!json_is_integer(item) || layer < 0)
+            pj_config_refuse(r, PJ_E_INVALID, "mlp_only_layers", "must hold layer numbers");
+        else if (layer < config->layers)
+            config->layer_is_dense[layer] = true;
+    }
+}
+
+/* A default is not checked against the other fields. */
+static void check_chosen(pj_config_reader *r, const pj_model_config *config)
+{
+    if (r->status == PJ_OK && config->experts_per_token > config->experts)
+        pj_config_refuse(r, PJ_E_INVALID, "num_experts_per_tok", "exceeds the number of experts");
+}
+
+static void read_gpt_oss_experts(pj_config_reader *r, pj_model_config *config)
+{
+    config->experts = pj_config_count(r, "num_local_experts", 128, 1, PJ_MAX_EXPERTS);
+    config->experts_per_token = pj_config_count(r, "num_experts_per_tok", 4, 1, config->experts);
+    config->expert_intermediate = config->intermediate;
+    config->norm_topk = true;
+    config->swiglu_alpha = pj_config_number(r, "swiglu_alpha", 1.702, 1e-6, 1e6);
+    config->swiglu_limit = pj_config_number(r, "swiglu_limit", 7, 1e-6, 1e6);
+    check_chosen(r, config);
+}
+
+static void read_qwen3_5_experts(pj_config_reader *r, pj_model_config *config)
+{
+    config->experts = pj_config_count(r, "num_experts", 256, 1, PJ_MAX_EXPERTS);
+    config->experts_per_token = pj_config_count(r, "num_experts_per_tok", 8, 1, config->experts);
+    config->expert_intermediate = pj_config_count(r, "moe_intermediate_size", 512, 1, PJ_MAX_WIDTH);
+    config->shared_intermediate =
+        pj_config_count(r, "shared_expert_intermediate_size", 512, 1, PJ_MAX_WIDTH);
+    config->norm_topk = true;
+    check_chosen(r, config);
+}
+
+/* Gemma 4's larger models run experts in parallel with each layer's dense block. */
+static void read_experts_beside(pj_config_reader *r, pj_model_config *config)
+{
+    if (!pj_config_bool(r, "enable_moe_block", false)) return;
+    config->experts = pj_config_count(r, "num_experts", -1, 1, PJ_MAX_EXPERTS);
+    config->experts_per_token = pj_config_count(r, "top_k_experts", -1, 1, config->experts);
+    config->expert_intermediate = pj_config_count(r, "moe_intermediate_size", -1, 1, PJ_MAX_WIDTH);
+    config->norm_topk = true;
+}
+
+static void read_experts(pj_config_reader *r, pj_model_config *config)
+{
+    if (config->arch == PJ_ARCH_GEMMA4) {
+        read_experts_beside(r, config);
+        return;
+    }
+    pj_arch arch = config->arch;
+    bool mixtral = arch == PJ_ARCH_MIXTRAL;
+    if (arch == PJ_ARCH_GPT_OSS) {
+        read_gpt_oss_experts(r, config);
+        return;
+    }
+    if (arch == PJ_ARCH_QWEN3_5_MOE) {
+        read_qwen3_5_experts(r, config);
+        return;
+    }
+    if (!mixtral && arch != PJ_ARCH_QWEN2_MOE && arch != PJ_ARCH_QWEN3_MOE) return;
+    const char *key =
+        mixtral || !pj_config_get(r, "num_experts") ? "num_local_experts" : "num_experts";
+    config->experts = pj_config_count(r, key, mixtral ? 8 : -1, 1, PJ_MAX_EXPERTS);
+    config->experts_per_token =
+        pj_config_count(r, "num_experts_per_tok", mixtral ? 2 : -1, 1, config->experts);
+    config->expert_intermediate =
+        mixtral ? config->intermediate
+                : pj_config_count(r, "moe_intermediate_size", -1, 1, PJ_MAX_WIDTH);
+    if (arch == PJ_ARCH_QWEN2_MOE)
+        config->shared_intermediate =
+            pj_config_count(r, "shared_expert_intermediate_size", -1, 1, PJ_MAX_WIDTH);
+    config->norm_topk = mixtral || pj_config_bool(r, "norm_topk_prob", false);
+    if (!mixtral) read_dense_layers(r, config);
+}
+
+static void add_eos(pj_config_reader *r, pj_model_config *config, json_t *value)
+{
+    int64_t id = json_integer_value(value);
+    if (!json_is_integer(value) || id > INT32_MAX || id < -1) {
+        pj_config_refuse(r, PJ_E_INVALID, "eos_token_id", "must be a token id or a list of them");
+        return;
+    }
+    if (id < 0) return;
+    for (uint32_t i = 0; i < config->eos_count; i++)
+        if (config->eos[i] == id) return;
+    if (config->eos_count == PJ_MAX_EOS)
+        pj_config_refuse(r, PJ_E_INVALID, "eos_token_id", "has too many");
+    else
+        config->eos[config->eos_count++] = (int32_t)id;
+}
+
+static void read_eos(pj_config_reader *r, pj_model_config *config)
+{
+    json_t *value = pj_config_get_any(r, "eos_token_id"), *item;
+    size_t i;
+    if (!value) return;
+    if (json_is_array(value))
+        json_array_foreach(value, i, item) add_eos(r, config, item);
+    else
+        add_eos(r, config, value);
+}
+
+static void read_bos(pj_config_reader *r, pj_model_config *config)
+{
+    json_t *value = pj_config_get_any(r, "bos_token_id");
+    config->bos = -1;
+    if (!value) return;
+    int64_t id = json_integer_value(value);
+    if (!json_is_integer(value) || id < -1 || id > INT32_MAX)
+        pj_config_refuse(r, PJ_E_INVALID, "bos_token_id", "must be a token id");
+    else
+        config->bos = (int32_t)id;
+}
+
+static void read_dtype_hint(pj_config_reader *r, pj_model_config *config)
+{
+    const char *name = json_string_value(pj_config_get_any(r, "dtype"));
+    if (!name) name = json_string_value(pj_config_get_any(r, "torch_dtype"));
+    if (!name) name = "";
+    const char *dot = strrchr(name, '.'); /* "torch.bfloat16" */
+    snprintf(config->dtype_hint, sizeof config->dtype_hint, "%.15s", dot ? dot + 1 : name);
+}
+
+/* Parses the object in `text`. json_decref when done. */
+static json_t *load_object(const char *text, size_t bytes, const char *name, pj_error *err)
+{
+    json_error_t where;
+    json_t *object = json_loadb(text, bytes, 0, &where);
+    if (json_is_object(object)) return object;
+    if (object)
+        pj_fail(err, PJ_E_INVALID, "%s does not hold a JSON object", name);
+    else
+        pj_fail(err, PJ_E_INVALID, "%s is not valid JSON: %s (line %d)", name, where.text,
+                where.line);
+    json_decref(object);
+    return NULL;
+}
+
+pj_status pj_config_parse(const char *text, size_t bytes, const char *name, pj_arena *arena,
+                          pj_model_config *config, pj_error *err)
+{
+    static void (*const parts[])(pj_config_reader *, pj_model_config *) = {
+        read_arch,           read_sizes,   read_block, read_multipliers, pj_config_read_layers,
+        pj_config_read_rope, read_experts, read_eos,   read_bos,         read_dtype_hint,
+    };
+    *config = PJ_MODEL_CONFIG_NONE;
+    json_t *object = load_object(text, bytes, name, err);
+    if (!object) return PJ_E_INVALID;
+    pj_config_reader r = {
+        .object = object, .name = name, .arena = arena, .err = err, .status = PJ_OK};
+    refuse_quantised(&r);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && r.status == PJ_OK; i++)
+        parts[i](&r, config);
+    json_decref(object);
+    return r.status;
+}
+
+pj_status pj_generation_config_parse(const char *text, size_t bytes, const char *name,
+                                     pj_model_config *config, pj_generation_config *generation,
+                                     pj_error *err)
+{
+    json_t *object = load_object(text, bytes, name, err);
+    *generation = PJ_GENERATION_CONFIG_NONE;
+    if (!object) return PJ_E_INVALID;
+    pj_config_reader r = {.object = object, .name = name, .err = err, .status = PJ_OK};
+    generation->temperature = pj_config_number(&r, "temperature", NAN, 0, 1e6);
+    generation->top_p = pj_config_number(&r, "top_p", NAN, 0, 1);
+    generation->min_p = pj_config_number(&r, "min_p", NAN, 0, 1);
+    generation->repetition_penalty = pj_config_number(&r, "repetition_penalty", NAN, 1e-6, 1e6);
+    generation->top_k = pj_config_count(&r, "top_k", 0, 0, INT32_MAX);
+    generation->has_do_sample = pj_config_get(&r, "do_sample") != NULL;
+    generation->do_sample = pj_config_bool(&r, "do_sample", false);
+    read_eos(&r, config);
+    json_decref(object);
+    return r.status;
+}

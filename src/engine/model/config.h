@@ -1,0 +1,152 @@
+/* A model's configuration from config.json, in one form for all its spellings. All sizes are
+ * checked before anything is allocated: positive, bounded, consistent; an error names the field.
+ * The architecture comes from `architectures[0]`, else `model_type`, never from a folder's name. */
+#ifndef PJ_MODEL_CONFIG_H
+#define PJ_MODEL_CONFIG_H
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "engine/model/arch.h"
+
+#include <math.h>
+
+typedef enum pj_rope_type {
+    PJ_ROPE_DEFAULT = 0,
+    PJ_ROPE_LINEAR,
+    PJ_ROPE_DYNAMIC,
+    PJ_ROPE_LLAMA3,
+    PJ_ROPE_YARN,
+    PJ_ROPE_LONGROPE,
+    PJ_ROPE_PROPORTIONAL
+} pj_rope_type;
+
+typedef struct pj_rope_config {
+    pj_rope_type type;
+    uint32_t dims; /* rotated dimensions of a head: head_dim x partial_rotary_factor, even */
+    double theta;
+    double factor;
+    double low_freq_factor, high_freq_factor; /* llama3 */
+    double beta_fast, beta_slow;              /* yarn, 32 and 1 when absent */
+    bool truncate;                            /* yarn, true when absent */
+    double attention_factor;                  /* NAN: not given */
+    double mscale, mscale_all_dim;            /* yarn variants, NAN: not given */
+    uint32_t original_context;                /* 0: not given */
+    const double *short_factor, *long_factor; /* longrope: dims / 2 values, in the arena */
+    uint32_t factor_count;
+    uint32_t turning; /* proportional: number of pairs that rotate */
+    /* [factor_count] divisors of the frequencies, in the arena; NULL: none */
+    const double *divisors;
+    bool neighbours; /* rotates pairs (2i, 2i + 1) instead of (i, i + dims / 2) */
+} pj_rope_config;
+
+/* Limits far beyond any published model; a file that exceeds them is wrong. */
+enum {
+    PJ_MAX_EOS = 16,
+    PJ_MAX_LAYERS = 1024,
+    PJ_MAX_WIDTH = 1 << 20,
+    PJ_MAX_HEADS = 1 << 14,
+    PJ_MAX_HEAD_DIM = 1 << 14,
+    PJ_MAX_CONTEXT = 1 << 30,
+    PJ_MAX_EXPERTS = 1 << 14,
+    PJ_MAX_DELTA_DIM = 1024, /* per head of the delta rule */
+    PJ_MAX_CONVOLUTION = 64
+};
+
+typedef struct pj_model_config {
+    pj_arch arch;
+    char arch_name[64]; /* as in the file: "LlamaForCausalLM" */
+    uint32_t layers, hidden, heads, kv_heads, head_dim, intermediate, vocab;
+    uint32_t context; /* max_position_embeddings */
+    double norm_eps;
+    double initializer_range; /* 0.02 when absent; for synthetic models */
+    pj_rope_config rope;
+    pj_rope_config window_rope; /* for windowed layers; dims 0: as the others */
+    bool *layer_rotates;        /* [layers], in the arena; NULL: all do */
+    /* Queries are scaled by 1 + beta ln(1 + floor(position / period)); beta 0: no scaling. */
+    double query_beta;
+    uint32_t query_period;
+    /* Properties that differ between layers; [layers], in the arena; NULL: all alike. */
+    uint32_t *layer_head_dim, *layer_kv_heads;
+    /* index of the layer whose keys and values are read: itself or an earlier one */
+    uint32_t *layer_kv_source;
+    bool keys_are_values; /* full-attention layers use the key projection for values too */
+    bool wide_readers;    /* MLPs of layers that read another layer's keys are twice as wide */
+    /* Per-layer token embeddings of this width, added to every layer's input; 0: none. */
+    uint32_t token_vector, token_vector_vocab;
+    uint32_t window;         /* sliding window in tokens, 0: none */
+    bool *layer_is_windowed; /* [layers], in the arena; NULL: every layer has the window */
+    /* Layers with the gated delta rule instead of attention (delta.h); key_heads 0: none. */
+    bool *layer_is_linear; /* [layers], in the arena; NULL: none */
+    struct {
+        uint32_t key_heads, value_heads, key_dim, value_dim, kernel;
+    } linear;
+    bool tied_head; /* a hint; presence of lm_head.weight decides */
+    /* Scale factors of some architectures; 1 has no effect. */
+    double embedding_scale; /* of the rows of the embedding */
+    /* of each half layer's output, before adding it to the residual stream */
+    double residual_scale;
+    double logit_scale;
+    double score_scale;                      /* of q k^T; 0: head_dim^-0.5 */
+    double attention_softcap, logit_softcap; /* x becomes cap tanh(x / cap); 0: none */
+    bool attention_bias, mlp_bias, qkv_bias;
+    bool gelu; /* gelu_new instead of silu */
+    /* Clamped SwiGLU: g sigmoid(alpha g) (u + 1) with g <= limit and |u| <= limit; limit 0: plain.
+     */
+    double swiglu_alpha, swiglu_limit;
+    /* mixture of experts; experts == 0: dense */
+    uint32_t experts, experts_per_token, expert_intermediate, shared_intermediate;
+    bool norm_topk;
+    bool *layer_is_dense; /* [layers], in the arena; NULL: every layer has experts */
+    int32_t bos;          /* -1: none */
+    int32_t eos[PJ_MAX_EOS];
+    uint32_t eos_count;
+    char dtype_hint[16]; /* torch_dtype or dtype, "" when absent */
+} pj_model_config;
+
+static inline uint32_t pj_config_head_dim(const pj_model_config *c, uint32_t layer)
+{
+    return c->layer_head_dim ? c->layer_head_dim[layer] : c->head_dim;
+}
+static inline uint32_t pj_config_kv_heads(const pj_model_config *c, uint32_t layer)
+{
+    return c->layer_kv_heads ? c->layer_kv_heads[layer] : c->kv_heads;
+}
+static inline uint32_t pj_config_kv_source(const pj_model_config *c, uint32_t layer)
+{
+    return c->layer_kv_source ? c->layer_kv_source[layer] : layer;
+}
+static inline bool pj_config_is_windowed(const pj_model_config *c, uint32_t layer)
+{
+    return c->window && (!c->layer_is_windowed || c->layer_is_windowed[layer]);
+}
+/* Width of a dense block. */
+static inline uint32_t pj_config_mlp_width(const pj_model_config *c, uint32_t layer)
+{
+    return c->intermediate << (c->wide_readers && pj_config_kv_source(c, layer) != layer);
+}
+
+/* Initial value before a file has been read. */
+#define PJ_MODEL_CONFIG_NONE \
+    ((pj_model_config){.bos = -1, .embedding_scale = 1, .residual_scale = 1, .logit_scale = 1})
+
+/* Sampling defaults of generation_config.json; NAN or 0 (top_k) where absent. */
+typedef struct pj_generation_config {
+    double temperature, top_p, min_p, repetition_penalty;
+    uint32_t top_k;
+    bool has_do_sample, do_sample;
+} pj_generation_config;
+
+/* Value for models without a generation_config.json. */
+#define PJ_GENERATION_CONFIG_NONE \
+    ((pj_generation_config){      \
+        .temperature = NAN, .top_p = NAN, .min_p = NAN, .repetition_penalty = NAN})
+
+/* Parses the text of a config.json; `name` (a path) appears in errors. Arrays live in `arena`. */
+pj_status pj_config_parse(const char *text, size_t bytes, const char *name, pj_arena *arena,
+                          pj_model_config *config, pj_error *err);
+/* Merges generation_config.json: its eos ids are added to the config's. */
+pj_status pj_generation_config_parse(const char *text, size_t bytes, const char *name,
+                                     pj_model_config *config, pj_generation_config *generation,
+                                     pj_error *err);
+
+#endif

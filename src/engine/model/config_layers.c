@@ -1,0 +1,236 @@
+/* Differences between the layers of one model: sliding windows, and layers without rotation.
+ * `layer_types` lists the kinds; if absent, the architecture's rule decides. */
+#include "engine/model/config_parts.h"
+#include "engine/model/config_rules.h"
+#include "engine/text/tokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void *alloc_layers(pj_config_reader *r, const pj_model_config *config, size_t size)
+{
+    void *table = pj_arena_alloc(r->arena, config->layers, size);
+    if (!table && r->status == PJ_OK) r->status = pj_fail_memory(r->err, r->name);
+    return table;
+}
+
+/* ---- rotation ----------------------------------------------------------------------------- */
+
+/* A list of 1 and 0, or every interval-th layer without rotation. */
+static void read_rotating_layers(pj_config_reader *r, pj_model_config *config)
+{
+    json_t *list = pj_config_get(r, "no_rope_layers");
+    uint32_t interval = pj_config_count(r, "no_rope_layer_interval", 4, 1, PJ_MAX_LAYERS);
+    if (config->arch != PJ_ARCH_SMOLLM3 || r->status != PJ_OK) return;
+    if (list && (!json_is_array(list) || json_array_size(list) < config->layers)) {
+        pj_config_refuse(r, PJ_E_INVALID, "no_rope_layers", "must have a number for every layer");
+        return;
+    }
+    bool *rotates = config->layer_rotates = alloc_layers(r, config, sizeof *rotates);
+    for (uint32_t i = 0; rotates && i < config->layers; i++)
+        rotates[i] =
+            list ? json_integer_value(json_array_get(list, i)) != 0 : (i + 1) % interval != 0;
+}
+
+/* ---- windows ------------------------------------------------------------------------------ */
+
+static bool by_rule(const pj_model_config *config, uint32_t layer, uint32_t border, uint32_t period)
+{
+    switch (pj_config_rules_get(config->arch)->window) {
+    case PJ_WINDOW_FROM_BORDER: return layer >= border;
+    case PJ_WINDOW_EVEN_TO_BORDER: return layer % 2 == 0 && layer < border;
+    case PJ_WINDOW_PERIOD: return (layer + 1) % period != 0;
+    case PJ_WINDOW_UNROTATED: return !config->layer_rotates[layer];
+    default: return true;
+    }
+}
+
+static bool by_name(pj_config_reader *r, const char *name)
+{
+    bool sliding = name && strcmp(name, "sliding_attention") == 0;
+    if (!sliding && !(name && strcmp(name, "full_attention") == 0))
+        pj_config_refuse(r, PJ_E_UNSUPPORTED, "layer_types",
+                         "holds an attention that is not supported");
+    return sliding;
+}
+
+static void list_windowed_layers(pj_config_reader *r, pj_model_config *config)
+{
+    const pj_config_rules *rules = pj_config_rules_get(config->arch);
+    json_t *types = pj_config_get(r, "layer_types");
+    uint32_t border = pj_config_count(r, "max_window_layers", 28, 0, PJ_MAX_LAYERS);
+    uint32_t period =
+        pj_config_count(r, "sliding_window_pattern", rules->window_period, 1, PJ_MAX_LAYERS);
+    bool any = false;
+    if (types && (!json_is_array(types) || json_array_size(types) != config->layers)) {
+        pj_config_refuse(r, PJ_E_INVALID, "layer_types", "must name every layer's attention");
+        return;
+    }
+    bool *windowed = alloc_layers(r, config, sizeof *windowed);
+    if (!windowed || r->status != PJ_OK) return;
+    for (uint32_t i = 0; i < config->layers; i++) {
+        windowed[i] = types ? by_name(r, json_string_value(json_array_get(types, i)))
+                            : by_rule(config, i, border, period);
+        /* the last layer of Gemma 4 has full attention */
+        if (config->arch == PJ_ARCH_GEMMA4 && i + 1 == config->layers) windowed[i] = false;
+        any |= windowed[i];
+    }
+    config->layer_is_windowed = windowed;
+    if (!any) config->window = 0;
+}
+
+/* The window size, and which layers have it if they differ: by an architecture's rule, or listed
+ * (Ministral). */
+static void read_window(pj_config_reader *r, pj_model_config *config)
+{
+    const pj_config_rules *rules = pj_config_rules_get(config->arch);
+    bool used = !rules->window_needs_switch || pj_config_bool(r, "use_sliding_window", false);
+    bool silent = !json_object_get(r->object, "sliding_window"); /* absent, as opposed to null */
+    uint32_t window =
+        pj_config_count(r, "sliding_window", silent ? rules->window_absent : 0, 0, PJ_MAX_CONTEXT);
+    bool listed =
+        rules->lists_layers || (config->arch == PJ_ARCH_MISTRAL && pj_config_get(r, "layer_types"));
+    config->window = used && rules->window != PJ_WINDOW_NEVER ? window : 0;
+    /* layers whose rotation depends on their kind need the kind even without a window */
+    if (listed && (config->window > 0 || rules->window_theta > 0)) list_windowed_layers(r, config);
+}
+
+/* ---- linear attention --------------------------------------------------------------------- */
+
+static void read_linear_sizes(pj_config_reader *r, pj_model_config *c)
+{
+    c->linear.key_heads = pj_config_count(r, "linear_num_key_heads", 16, 1, PJ_MAX_HEADS);
+    c->linear.value_heads = pj_config_count(r, "linear_num_value_heads", 32, 1, PJ_MAX_HEADS);
+    c->linear.key_dim = pj_config_count(r, "linear_key_head_dim", 128, 1, PJ_MAX_DELTA_DIM);
+    c->linear.value_dim = pj_config_count(r, "linear_value_head_dim", 128, 1, PJ_MAX_DELTA_DIM);
+    c->linear.kernel = pj_config_count(r, "linear_conv_kernel_dim", 4, 1, PJ_MAX_CONVOLUTION);
+    if (r->status == PJ_OK && c->linear.value_heads % c->linear.key_heads != 0)
+        pj_config_refuse(r, PJ_E_INVALID, "linear_num_value_heads",
+                         "is not a multiple of linear_num_key_heads");
+}
+
+/* Which layers use the gated delta rule: listed, else all but each interval-th. */
+static void read_linear_layers(pj_config_reader *r, pj_model_config *config)
+{
+    json_t *types = pj_config_get(r, "layer_types");
+    uint32_t interval = pj_config_count(r, "full_attention_interval", 4, 1, PJ_MAX_LAYERS);
+    if (types && (!json_is_array(types) || json_array_size(types) != config->layers)) {
+        pj_config_refuse(r, PJ_E_INVALID, "layer_types", "must name every layer's attention");
+        return;
+    }
+    bool *linear = config->layer_is_linear = alloc_layers(r, config, sizeof *linear);
+    for (uint32_t i = 0; linear && i < config->layers; i++) {
+        const char *name = json_string_value(json_array_get(types, i));
+        linear[i] = types ? name && strcmp(name, "linear_attention") == 0 : (i + 1) % interval != 0;
+        if (types && !linear[i] && !(name && strcmp(name, "full_attention") == 0))
+            pj_config_refuse(r, PJ_E_UNSUPPORTED, "layer_types",
+                             "holds an attention that is not supported");
+    }
+    if (r->status == PJ_OK) read_linear_sizes(r, config);
+}
+
+/* ---- Gemma 4 ------------------------------------------------------------------------------ */
+
+/* One entry of per_layer_config: a layer's head_dim and number of KV heads. */
+static void read_layer_sizes(pj_config_reader *r, pj_model_config *c, const char *key,
+                             json_t *entry)
+{
+    pj_config_reader inner = *r;
+    const char *other;
+    json_t *value;
+    char *end;
+    unsigned long layer = strtoul(key, &end, 10);
+    if (*end || end == key || layer >= c->layers || !json_is_object(entry)) {
+        pj_config_refuse(r, PJ_E_INVALID, "per_layer_config", "must have objects by layer number");
+        return;
+    }
+    inner.object = entry;
+    json_object_foreach(entry, other, value)
+    {
+        if (strcmp(other, "head_dim") != 0 && strcmp(other, "num_key_value_heads") != 0)
+            pj_config_refuse(&inner, PJ_E_UNSUPPORTED, "per_layer_config",
+                             "changes more than head_dim and num_key_value_heads");
+    }
+    c->layer_head_dim[layer] =
+        pj_config_count(&inner, "head_dim", c->layer_head_dim[layer], 1, PJ_MAX_HEAD_DIM);
+    c->layer_kv_heads[layer] =
+        pj_config_count(&inner, "num_key_value_heads", c->layer_kv_heads[layer], 1, PJ_MAX_HEADS);
+    r->status = inner.status;
+}
+
+/* Head sizes of full-attention layers differ from those of windowed ones: per layer, or in the
+ * older form by two numbers. */
+static void read_head_sizes(pj_config_reader *r, pj_model_config *c)
+{
+    json_t *list = pj_config_get(r, "per_layer_config"), *entry;
+    const char *key;
+    uint32_t head_dim = pj_config_count(r, "global_head_dim", 512, 1, PJ_MAX_HEAD_DIM);
+    uint32_t kv_heads = pj_config_count(r, "num_global_key_value_heads", 0, 0, PJ_MAX_HEADS);
+    bool listed = json_object_get(r->object, "per_layer_config") != NULL;
+    c->layer_head_dim = alloc_layers(r, c, sizeof *c->layer_head_dim);
+    c->layer_kv_heads = alloc_layers(r, c, sizeof *c->layer_kv_heads);
+    if (r->status != PJ_OK) return;
+    for (uint32_t i = 0; i < c->layers; i++) {
+        bool global = !listed && !c->layer_is_windowed[i];
+        c->layer_head_dim[i] = global ? head_dim : c->head_dim;
+        c->layer_kv_heads[i] = global && c->keys_are_values && kv_heads ? kv_heads : c->kv_heads;
+    }
+    json_object_foreach(list, key, entry) read_layer_sizes(r, c, key, entry);
+    uint32_t of_kind[2] = {0};
+    for (uint32_t i = 0; r->status == PJ_OK && i < c->layers; i++) {
+        uint32_t *expected = &of_kind[c->layer_is_windowed[i]];
+        if (c->heads % c->layer_kv_heads[i] != 0 || c->layer_head_dim[i] % 2 != 0)
+            pj_config_refuse(r, PJ_E_INVALID, "per_layer_config",
+                             "has KV heads that do not divide the heads, or an odd head_dim");
+        else if (*expected && *expected != c->layer_head_dim[i])
+            pj_config_refuse(r, PJ_E_UNSUPPORTED, "per_layer_config",
+                             "has layers of one kind, which share their rotary embedding, with "
+                             "different head_dim");
+        *expected = c->layer_head_dim[i];
+    }
+}
+
+/* The last layers share the keys and values of the preceding layer of their kind. */
+static void read_shared_layers(pj_config_reader *r, pj_model_config *c)
+{
+    uint32_t shared = pj_config_count(r, "num_kv_shared_layers", 0, 0, c->layers - 1);
+    uint32_t own = c->layers - shared;
+    if (shared == 0 || r->status != PJ_OK) return;
+    c->layer_kv_source = alloc_layers(r, c, sizeof *c->layer_kv_source);
+    for (uint32_t i = 0; c->layer_kv_source && i < c->layers; i++) {
+        uint32_t source = i < own ? i : own;
+        while (i >= own && source > 0 &&
+               c->layer_is_windowed[source - 1] != c->layer_is_windowed[i])
+            source--;
+        if (i >= own && source == 0) {
+            pj_config_refuse(r, PJ_E_INVALID, "num_kv_shared_layers",
+                             "leaves a kind of layer without keys of its own");
+            return;
+        }
+        c->layer_kv_source[i] = i < own ? i : source - 1;
+        if (c->layer_kv_heads[c->layer_kv_source[i]] != c->layer_kv_heads[i])
+            pj_config_refuse(r, PJ_E_INVALID, "per_layer_config",
+                             "gives a layer that shares keys other KV heads than their layer");
+    }
+}
+
+static void read_gemma4(pj_config_reader *r, pj_model_config *c)
+{
+    c->keys_are_values = pj_config_bool(r, "attention_k_eq_v", false);
+    c->wide_readers = pj_config_bool(r, "use_double_wide_mlp", false);
+    c->token_vector = pj_config_count(r, "hidden_size_per_layer_input", 256, 0, PJ_MAX_WIDTH);
+    c->token_vector_vocab =
+        pj_config_count(r, "vocab_size_per_layer_input", 262144, 1, PJ_MAX_VOCAB);
+    if (c->token_vector && c->token_vector_vocab < c->vocab)
+        pj_config_refuse(r, PJ_E_UNSUPPORTED, "vocab_size_per_layer_input", "is below vocab_size");
+    if (r->status == PJ_OK) read_head_sizes(r, c);
+    if (r->status == PJ_OK) read_shared_layers(r, c);
+}
+
+void pj_config_read_layers(pj_config_reader *r, pj_model_config *config)
+{
+    read_rotating_layers(r, config);
+    if (r->status == PJ_OK) read_window(r, config);
+    if (r->status == PJ_OK && pj_arch_has_delta(config->arch)) read_linear_layers(r, config);
+    if (r->status == PJ_OK && config->arch == PJ_ARCH_GEMMA4) read_gemma4(r, config);
+}

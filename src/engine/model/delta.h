@@ -1,0 +1,46 @@
+/*
+ * The gated delta rule, the linear attention of Qwen3.5: every value head keeps a matrix S of
+ * [key_dim][value_dim] instead of keys and values, so its state does not grow with the text. Per
+ * token S decays by a gate, is corrected towards the new value at the new key, and is read with the
+ * query:
+ *     S = decay S;  S += k (beta (v - S^T k))^T;  y = S^T q
+ * Queries, keys and values first pass a short causal convolution, whose last inputs are also part
+ * of the state.
+ */
+#ifndef PJ_MODEL_DELTA_H
+#define PJ_MODEL_DELTA_H
+
+#include "engine/model/model.h"
+
+struct pj_delta {
+    uint32_t key_heads, value_heads, key_dim, value_dim, kernel;
+    /* value head h uses key head h % key_heads, as in GGUF files; else heads of a key head are
+     * adjacent */
+    bool tiled;
+    pj_projection qkv;  /* [channels, hidden] queries, keys, values of all heads */
+    pj_projection z;    /* [value_heads value_dim, hidden] gate of the output */
+    pj_projection b, a; /* [value_heads, hidden] strength of the correction; decay */
+    pj_projection out;  /* [hidden, value_heads value_dim] */
+    const float *conv;  /* [kernel][channels] weights, oldest input first */
+    const float *rate;  /* [value_heads] e^A_log */
+    const float *bias;  /* [value_heads] dt_bias */
+    const float *norm;  /* [value_dim] of each head's output */
+};
+
+static inline size_t pj_delta_channels(const struct pj_delta *d)
+{
+    return 2 * (size_t)d->key_heads * d->key_dim + (size_t)d->value_heads * d->value_dim;
+}
+
+static inline size_t pj_delta_values(const struct pj_delta *d)
+{
+    return (size_t)d->value_heads * d->value_dim;
+}
+
+/* Floats of one sequence's state: the convolution's last inputs, then S of every head. */
+static inline size_t pj_delta_state_floats(const struct pj_delta *d)
+{
+    return (d->kernel - 1) * pj_delta_channels(d) + pj_delta_values(d) * d->key_dim;
+}
+
+#endif

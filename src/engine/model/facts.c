@@ -1,0 +1,248 @@
+/* Counts a model's parameters and work: one list of its matrices and vectors, each with its use per
+ * token. */
+#include "engine/model/facts.h"
+
+#include "engine/model/blueprint.h"
+
+#include <stdio.h>
+
+/* `stored` values exist; a token uses `used` of them, `multiplied` of these in matrix products. */
+typedef struct tally {
+    uint64_t stored, used, multiplied;
+    uint64_t attention, mlp, norms; /* part of `stored`; the rest is embedding and head */
+} tally;
+
+static void add_matrix(tally *t, uint64_t rows, uint64_t cols)
+{
+    t->stored += rows * cols;
+    t->used += rows * cols;
+    t->multiplied += rows * cols;
+}
+
+static void add_vector(tally *t, bool present, uint64_t count)
+{
+    if (!present) return;
+    t->stored += count;
+    t->used += count;
+}
+
+static void add_norm(tally *t, const pj_blueprint *b, uint64_t width)
+{
+    add_vector(t, true, b->norm == PJ_NORM_LAYER ? 2 * width : width);
+}
+
+/* Width of a layer's queries, and of its keys, which it may share with another layer. */
+static uint64_t query_width(const pj_model_config *c, uint32_t layer)
+{
+    return (uint64_t)c->heads * pj_config_head_dim(c, layer);
+}
+
+static uint64_t key_width(const pj_model_config *c, uint32_t layer)
+{
+    return (uint64_t)pj_config_kv_heads(c, layer) * pj_config_head_dim(c, layer);
+}
+
+static void add_attention(tally *t, const pj_model_config *c, const pj_blueprint *b, uint32_t layer)
+{
+    bool own = pj_config_kv_source(c, layer) == layer;
+    uint64_t q = query_width(c, layer), kv = own ? key_width(c, layer) : 0;
+    uint64_t head_dim = pj_config_head_dim(c, layer);
+    bool values = !(c->keys_are_values && !pj_config_is_windowed(c, layer));
+    uint64_t rows = (b->output_gate ? 2 * q : q) + (values ? 2 : 1) * kv;
+    add_matrix(t, rows, c->hidden);
+    add_vector(t, pj_bias_wanted(b->qkv_bias, c), rows);
+    add_matrix(t, c->hidden, q);
+    add_vector(t, pj_bias_wanted(b->o_bias, c), c->hidden);
+    add_vector(t, b->sinks, c->heads);
+    add_vector(t, b->qk_norm == PJ_QK_NORM_HEAD, (own ? 2 : 1) * head_dim);
+    add_vector(t, b->qk_norm == PJ_QK_NORM_FULL, q + kv);
+}
+
+/* Layers with the gated delta rule. */
+static void add_linear_attention(tally *t, const pj_model_config *c)
+{
+    uint64_t keys = (uint64_t)c->linear.key_heads * c->linear.key_dim;
+    uint64_t values = (uint64_t)c->linear.value_heads * c->linear.value_dim;
+    add_matrix(t, 2 * keys + 2 * values + 2 * (uint64_t)c->linear.value_heads, c->hidden);
+    add_matrix(t, c->hidden, values);
+    add_vector(t, true, (2 * keys + values) * c->linear.kernel);
+    add_vector(t, true, 2 * (uint64_t)c->linear.value_heads + c->linear.value_dim);
+}
+
+static void add_mlp(tally *t, const pj_model_config *c, const pj_blueprint *b, uint64_t width)
+{
+    uint64_t inputs = b->mlp == PJ_MLP_PLAIN ? 1 : 2;
+    add_matrix(t, inputs * width, c->hidden);
+    add_matrix(t, c->hidden, width);
+    add_vector(t, pj_bias_wanted(b->mlp_bias, c), inputs * width + c->hidden);
+}
+
+static void add_experts(tally *t, const pj_model_config *c, const pj_blueprint *b)
+{
+    tally one = {0};
+    add_mlp(&one, c, b, c->expert_intermediate);
+    t->stored += c->experts * one.stored;
+    t->used += c->experts_per_token * one.used;
+    t->multiplied += c->experts_per_token * one.multiplied;
+    add_matrix(t, c->experts, c->hidden); /* the router */
+    add_vector(t, b->router_bias, c->experts);
+    /* Scales of the router's input and of each expert, and norms around both branches. */
+    add_vector(t, b->experts_beside, c->hidden + c->experts + 3 * (uint64_t)c->hidden);
+    if (!b->shared_expert) return;
+    add_mlp(t, c, b, c->shared_intermediate);
+    add_matrix(t, 1, c->hidden); /* its gate */
+}
+
+/* Gate, projection and norm of a layer's token vectors. */
+static void add_token_input(tally *t, const pj_model_config *c)
+{
+    if (!c->token_vector) return;
+    add_matrix(t, c->token_vector, c->hidden);
+    add_matrix(t, c->hidden, c->token_vector);
+    add_vector(t, true, c->hidden);
+}
+
+/* The token vectors: one row of the table is read, and all are projected. */
+static void add_token_vectors(tally *t, const pj_model_config *c)
+{
+    uint64_t n = (uint64_t)c->layers * c->token_vector;
+    if (!n) return;
+    t->stored += c->token_vector_vocab * n;
+    t->used += n;
+    add_matrix(t, n, c->hidden);
+    add_vector(t, true, c->token_vector);
+}
+
+static bool has_experts(const pj_model_config *c, uint32_t layer)
+{
+    return c->experts > 0 && !(c->layer_is_dense && c->layer_is_dense[layer]);
+}
+
+static bool is_linear(const pj_model_config *c, uint32_t layer)
+{
+    return c->layer_is_linear && c->layer_is_linear[layer];
+}
+
+static tally count(const pj_model_config *c)
+{
+    const pj_blueprint *b = pj_blueprint_get(c->arch);
+    tally t = {0};
+    for (uint32_t i = 0; i < c->layers; i++) {
+        const pj_seam_name norms[] = {b->attention_norm, b->attention_out_norm, b->mlp_norm,
+                                      b->mlp_out_norm};
+        uint64_t before = t.stored;
+        for (size_t n = 0; n < sizeof norms / sizeof *norms; n++)
+            if (norms[n]) add_norm(&t, b, c->hidden);
+        t.norms += t.stored - before;
+        before = t.stored;
+        if (is_linear(c, i))
+            add_linear_attention(&t, c);
+        else
+            add_attention(&t, c, b, i);
+        t.attention += t.stored - before;
+        before = t.stored;
+        if (has_experts(c, i)) add_experts(&t, c, b);
+        if (!has_experts(c, i) || b->experts_beside) add_mlp(&t, c, b, pj_config_mlp_width(c, i));
+        add_token_input(&t, c);
+        add_vector(&t, b->layer_scale, 1);
+        t.mlp += t.stored - before;
+    }
+    add_token_vectors(&t, c);
+    uint64_t before = t.stored;
+    add_norm(&t, b, c->hidden);
+    t.norms += t.stored - before;
+    add_matrix(&t, c->vocab, c->hidden); /* the head */
+    add_vector(&t, pj_bias_wanted(b->head_bias, c), c->vocab);
+    return t;
+}
+
+static const char *attention_name(const pj_model_config *c)
+{
+    if (c->kv_heads == c->heads) return "MHA";
+    return c->kv_heads == 1 ? "MQA" : "GQA";
+}
+
+static uint64_t bytes_of(pj_dtype dtype, uint64_t values)
+{
+    const pj_dtype_info *info = pj_dtype_get(dtype);
+    return values / info->block_values * info->block_bytes +
+           values % info->block_values * info->block_bytes / info->block_values;
+}
+
+void pj_model_facts_fill(const pj_model_config *c, pj_dtype dtype, pj_model_facts *facts)
+{
+    tally t = count(c);
+    uint64_t embedding = (uint64_t)c->vocab * c->hidden, table = c->tied_head ? 0 : embedding;
+    uint64_t rest = t.stored - t.attention - t.mlp - t.norms; /* including the head's matrix */
+    uint64_t kv = 0, q = 0;                                   /* over all layers */
+    for (uint32_t i = 0; i < c->layers; i++) {
+        if (is_linear(c, i)) continue;
+        q += query_width(c, i);
+        if (pj_config_kv_source(c, i) == i) kv += key_width(c, i);
+    }
+    *facts = (pj_model_facts){
+        .layers = c->layers,
+        .hidden = c->hidden,
+        .heads = c->heads,
+        .kv_heads = c->kv_heads,
+        .head_dim = c->head_dim,
+        .vocab = c->vocab,
+        .context = c->context,
+        .experts = c->experts,
+        .experts_per_token = c->experts_per_token,
+        .window = c->window,
+        .dtype = dtype,
+        .parameters = t.stored + table,
+        .attention_parameters = t.attention,
+        .mlp_parameters = t.mlp,
+        .norm_parameters = t.norms,
+        .embedding_parameters = rest - (c->tied_head ? 0 : embedding) + table,
+        .head_parameters = c->tied_head ? 0 : embedding,
+        .active_parameters = t.used + table,
+        .bytes_per_token = bytes_of(dtype, t.used + c->hidden), /* plus one row of the embedding */
+        .flops_per_token = 2 * t.multiplied,
+        .kv_bytes_per_position = 2 * 2 * kv,
+        .attention_flops_per_position = 2 * 2 * q,
+    };
+    snprintf(facts->arch, sizeof facts->arch, "%s", c->arch_name);
+    snprintf(facts->attention, sizeof facts->attention, "%s", attention_name(c));
+}
+
+void pj_model_parts_json(const pj_model_facts *f, pj_json *json)
+{
+    pj_json_key(json, "parameters_by_part");
+    pj_json_object_begin(json);
+    pj_json_kv_uint(json, "attention", f->attention_parameters);
+    pj_json_kv_uint(json, "mlp", f->mlp_parameters);
+    pj_json_kv_uint(json, "norms", f->norm_parameters);
+    pj_json_kv_uint(json, "embedding", f->embedding_parameters);
+    pj_json_kv_uint(json, "head", f->head_parameters);
+    pj_json_object_end(json);
+}
+
+void pj_model_facts_json(const pj_model_facts *f, pj_json *json)
+{
+    pj_json_kv_string(json, "architecture", f->arch);
+    pj_json_kv_uint(json, "parameters", f->parameters);
+    pj_json_kv_uint(json, "active_parameters", f->active_parameters);
+    pj_json_kv_uint(json, "layers", f->layers);
+    pj_json_kv_uint(json, "hidden_size", f->hidden);
+    pj_json_kv_uint(json, "heads", f->heads);
+    pj_json_kv_uint(json, "kv_heads", f->kv_heads);
+    pj_json_kv_uint(json, "head_dim", f->head_dim);
+    pj_json_kv_string(json, "attention", f->attention);
+    pj_json_kv_uint(json, "experts", f->experts);
+    pj_json_kv_uint(json, "experts_per_token", f->experts_per_token);
+    pj_json_key(json, "window");
+    if (f->window)
+        pj_json_uint(json, f->window);
+    else
+        pj_json_null(json);
+    pj_json_kv_uint(json, "context", f->context);
+    pj_json_kv_uint(json, "vocab_size", f->vocab);
+    pj_json_kv_string(json, "dtype", pj_dtype_get(f->dtype)->name);
+    pj_json_kv_uint(json, "bytes_per_token", f->bytes_per_token);
+    pj_json_kv_uint(json, "flops_per_token", f->flops_per_token);
+    pj_json_kv_uint(json, "kv_bytes_per_position", f->kv_bytes_per_position);
+    pj_json_kv_uint(json, "attention_flops_per_position", f->attention_flops_per_position);
+}

@@ -1,0 +1,714 @@
+/*
+ * Reads a model's configuration from GGUF metadata. Keys are prefixed with the file's name of the
+ * architecture; a reader checks the type and range of each value and keeps the first error.
+ * Unsupported keys that would change the arithmetic are rejected by name.
+ *
+ * Files of the architecture "llama" (including Mistral and Mixtral) permute the rows of q and k:
+ * row 2i of a head is row i of the published weights, row 2i + 1 is row head_dim / 2 + i. Rotating
+ * neighbouring pairs instead of halves gives the same products, so no row is moved.
+ */
+#include "engine/model/gguf_config.h"
+
+#include "engine/files/tensors.h"
+#include "engine/model/blueprint.h"
+#include "engine/model/config_rules.h"
+#include "engine/text/tokenizer.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEY_BYTES = 160 };
+
+typedef struct reader {
+    const pj_gguf *gguf;
+    const char *name; /* the file */
+    char arch[64];    /* the prefix of its keys */
+    pj_arena *arena;
+    pj_error *err;
+    pj_status status;
+} reader;
+
+/* ---- keys --------------------------------------------------------------------------------- */
+
+static void refuse(reader *r, pj_status status, const char *key, const char *problem)
+{
+    if (r->status == PJ_OK)
+        r->status = pj_fail(r->err, status, "%s: %s.%s %s", r->name, r->arch, key, problem);
+}
+
+static const pj_gguf_value *get(const reader *r, const char *key)
+{
+    char full[KEY_BYTES];
+    snprintf(full, sizeof full, "%s.%s", r->arch, key);
+    return pj_gguf_find(r->gguf, full);
+}
+
+/* A number equal for all layers: some writers store one per layer. */
+static bool same_integer(const pj_gguf_value *value, int64_t *number)
+{
+    int64_t item;
+    if (value->count == 0 || !pj_gguf_integer(value, 0, number)) return false;
+    for (uint64_t i = 1; i < value->count; i++)
+        if (!pj_gguf_integer(value, i, &item) || item != *number) return false;
+    return true;
+}
+
+/* `fallback` < 0: the key is required. */
+static uint32_t want_count(reader *r, const char *key, int64_t fallback, int64_t min, int64_t max)
+{
+    const pj_gguf_value *value = get(r, key);
+    int64_t number = fallback;
+    char problem[96];
+    if (!value && fallback < 0) refuse(r, PJ_E_INVALID, key, "is missing");
+    if (!value) return fallback < 0 ? 0 : (uint32_t)fallback;
+    if (!same_integer(value, &number)) {
+        bool differs = value->is_array && pj_gguf_integer(value, 0, &number);
+        refuse(r, differs ? PJ_E_UNSUPPORTED : PJ_E_INVALID, key,
+               differs ? "differs between layers, which is not supported"
+                       : "must be a whole number");
+        return 0;
+    }
+    if (number >= min && number <= max) return (uint32_t)number;
+    snprintf(problem, sizeof problem, "is %lld, must be between %lld and %lld", (long long)number,
+             (long long)min, (long long)max);
+    refuse(r, PJ_E_INVALID, key, problem);
+    return 0;
+}
+
+static double want_number(reader *r, const char *key, double fallback, double min, double max)
+{
+    const pj_gguf_value *value = get(r, key);
+    double number;
+    char problem[96];
+    if (!value) return fallback;
+    if (value->is_array || !pj_gguf_number(value, 0, &number)) {
+        refuse(r, PJ_E_INVALID, key, "must be a number");
+        return fallback;
+    }
+    if (number >= min && number <= max) return number;
+    snprintf(problem, sizeof problem, "is %g, must be between %g and %g", number, min, max);
+    refuse(r, PJ_E_INVALID, key, problem);
+    return fallback;
+}
+
+static bool want_bool(reader *r, const char *key, bool fallback)
+{
+    const pj_gguf_value *value = get(r, key);
+    bool flag = fallback;
+    if (value && !pj_gguf_bool(value, &flag)) refuse(r, PJ_E_INVALID, key, "must be true or false");
+    return flag;
+}
+
+static const pj_tensor *tensor(const reader *r, const char *name)
+{
+    return pj_tensors_find(r->gguf->tensors, r->gguf->tensor_count, name);
+}
+
+/* ---- architecture ------------------------------------------------------------------------- */
+
+static bool text_of(const reader *r, const char *key, char *out, size_t bytes)
+{
+    pj_gguf_text text;
+    const pj_gguf_value *value = pj_gguf_find(r->gguf, key);
+    if (!value || !pj_gguf_string(value, &text)) return false;
+    snprintf(out, bytes, "%.*s", (int)(text.bytes < bytes ? text.bytes : bytes - 1), text.text);
+    return true;
+}
+
+static void read_arch(reader *r, pj_model_config *config)
+{
+    char name[64], type[64], list[PJ_ARCH_LIST_BYTES];
+    if (text_of(r, "general.type", type, sizeof type) && strcmp(type, "model") != 0) {
+        r->status = pj_fail(r->err, PJ_E_UNSUPPORTED, "%s holds no model but a %s", r->name, type);
+        return;
+    }
+    if (!text_of(r, "general.architecture", name, sizeof name)) {
+        r->status = pj_fail(r->err, PJ_E_INVALID, "%s has no general.architecture", r->name);
+        return;
+    }
+    config->arch = pj_arch_of_gguf(name);
+    if (config->arch == PJ_ARCH_COUNT) {
+        r->status = pj_fail(r->err, PJ_E_UNSUPPORTED,
+                            "%s: the architecture %s is not supported (of GGUF files, %s are)",
+                            r->name, name, pj_arch_gguf_list(list));
+        return;
+    }
+    snprintf(r->arch, sizeof r->arch, "%s", name);
+    if (config->arch == PJ_ARCH_LLAMA && want_count(r, "expert_count", 0, 0, PJ_MAX_EXPERTS))
+        config->arch = PJ_ARCH_MIXTRAL;
+    if (config->arch == PJ_ARCH_OLMO2 && get(r, "attention.sliding_window"))
+        config->arch = PJ_ARCH_OLMO3;
+    snprintf(config->arch_name, sizeof config->arch_name, "%s", pj_arch_name(config->arch));
+}
+
+static void refuse_unless_neutral(reader *r, const char *key)
+{
+    const pj_gguf_value *value = get(r, key);
+    double number;
+    if (value &&
+        (value->is_array || !pj_gguf_number(value, 0, &number) || (number != 0 && number != 1)))
+        refuse(r, PJ_E_UNSUPPORTED, key, "is not supported");
+}
+
+/* Keys that scale, cap or route differently; writers put 0 or 1 where there is no effect. Keys that
+ * an architecture supports are read in read_multipliers, read_window and read_query_scale. */
+static void refuse_unknown(reader *r, pj_model_config *config)
+{
+    static const char *const keys[] = {
+        "attention.clamp_kqv",          "attention.max_alibi_bias",
+        "expert_weights_scale",         "expert_gating_func",
+        "expert_group_count",           "leading_dense_block_count",
+        "rope.scaling.yarn_ext_factor", "rope.scaling.yarn_attn_factor",
+    };
+    /* supported for some architectures; read below */
+    static const struct {
+        const char *key;
+        pj_arch archs[4]; /* PJ_ARCH_COUNT ends a shorter list */
+    } known[] = {
+        {"attention.scale", {PJ_ARCH_GRANITE, PJ_ARCH_COUNT}},
+        {"embedding_scale", {PJ_ARCH_GRANITE, PJ_ARCH_COUNT}},
+        {"residual_scale", {PJ_ARCH_GRANITE, PJ_ARCH_COUNT}},
+        {"logit_scale", {PJ_ARCH_GRANITE, PJ_ARCH_COUNT}},
+        {"attn_logit_softcapping", {PJ_ARCH_GEMMA2, PJ_ARCH_GEMMA3, PJ_ARCH_COUNT}},
+        {"final_logit_softcapping", {PJ_ARCH_GEMMA2, PJ_ARCH_GEMMA3, PJ_ARCH_COUNT}},
+        {"attention.sliding_window_pattern",
+         {PJ_ARCH_OLMO3, PJ_ARCH_GEMMA2, PJ_ARCH_GEMMA3, PJ_ARCH_GPT_OSS}},
+        {"attention.temperature_scale", {PJ_ARCH_MINISTRAL3, PJ_ARCH_COUNT}},
+        {"rope.scaling.yarn_log_multiplier", {PJ_ARCH_MINISTRAL3, PJ_ARCH_COUNT}},
+    };
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) refuse_unless_neutral(r, keys[i]);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        bool here = false;
+        for (int a = 0; a < 4 && known[i].archs[a] != PJ_ARCH_COUNT; a++)
+            here |= known[i].archs[a] == config->arch;
+        if (!here) refuse_unless_neutral(r, known[i].key);
+    }
+    if (!want_bool(r, "attention.causal", true))
+        refuse(r, PJ_E_UNSUPPORTED, "attention.causal", "false is not supported");
+}
+
+/* ---- sizes -------------------------------------------------------------------------------- */
+
+/* Number of rows of the embedding, if no key states it. */
+static int64_t rows_of_embedding(const reader *r)
+{
+    const pj_tensor *embedding = tensor(r, "token_embd.weight");
+    const pj_gguf_value *tokens = pj_gguf_find(r->gguf, "tokenizer.ggml.tokens");
+    uint64_t rows = embedding && embedding->rank == 2 ? embedding->shape[0]
+                    : tokens                          ? tokens->count
+                                                      : 0;
+    return rows > 0 && rows <= PJ_MAX_VOCAB ? (int64_t)rows : -1;
+}
+
+static void read_head_dim(reader *r, pj_model_config *c)
+{
+    bool given = get(r, "attention.key_length") != NULL;
+    if (r->status != PJ_OK) return;
+    if (c->heads % c->kv_heads != 0)
+        refuse(r, PJ_E_INVALID, "attention.head_count", "is not a multiple of head_count_kv");
+    if (!given && c->hidden % c->heads != 0)
+        refuse(r, PJ_E_INVALID, "embedding_length", "is not a multiple of attention.head_count");
+    c->head_dim = want_count(r, "attention.key_length", c->hidden / c->heads, 1, PJ_MAX_HEAD_DIM);
+    if (want_count(r, "attention.value_length", c->head_dim, 1, PJ_MAX_HEAD_DIM) != c->head_dim)
+        refuse(r, PJ_E_UNSUPPORTED, "attention.value_length",
+               "differs from key_length, which is not supported");
+}
+
+static void read_sizes(reader *r, pj_model_config *c)
+{
+    c->hidden = want_count(r, "embedding_length", -1, 1, PJ_MAX_WIDTH);
+    c->layers = want_count(r, "block_count", -1, 1, PJ_MAX_LAYERS);
+    c->heads = want_count(r, "attention.head_count", -1, 1, PJ_MAX_HEADS);
+    c->kv_heads = want_count(r, "attention.head_count_kv", c->heads, 1, PJ_MAX_HEADS);
+    c->context = want_count(r, "context_length", -1, 1, PJ_MAX_CONTEXT);
+    c->vocab = want_count(r, "vocab_size", rows_of_embedding(r), 1, PJ_MAX_VOCAB);
+    /* files of mixtures without a dense layer may lack it */
+    bool needed = c->arch != PJ_ARCH_QWEN3_5_MOE;
+    c->intermediate = want_count(r, "feed_forward_length", needed ? -1 : 512, 1, PJ_MAX_WIDTH);
+    read_head_dim(r, c);
+}
+
+/* The structure of a block; biases exist if the first layer has them. */
+static void read_block(reader *r, pj_model_config *c)
+{
+    const pj_config_rules *rules = pj_config_rules_get(c->arch);
+    bool phi = c->arch == PJ_ARCH_PHI;
+    const char *eps = phi ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
+    c->norm_eps = want_number(r, eps, 1e-5, 1e-20, 1);
+    c->initializer_range = 0.02;
+    c->gelu = strcmp(rules->activation, "silu") != 0;
+    c->attention_bias = phi || tensor(r, "blk.0.attn_q.bias") != NULL;
+    c->qkv_bias = phi || c->arch == PJ_ARCH_QWEN2 || tensor(r, "blk.0.attn_q.bias") != NULL;
+    c->mlp_bias = phi || tensor(r, "blk.0.ffn_down.bias") != NULL;
+    c->tied_head = tensor(r, "output.weight") == NULL;
+}
+
+/* Scale factors and caps; not all of Gemma's are in the file. Its largest models, recognised by
+ * their number of layers, scale scores by hidden / heads instead of the head size. */
+static void read_multipliers(reader *r, pj_model_config *c)
+{
+    enum { MOST = 1000000, GEMMA2_LARGEST = 46, GEMMA3_LARGEST = 62 };
+    if (c->arch == PJ_ARCH_GRANITE) {
+        c->embedding_scale = want_number(r, "embedding_scale", 1, 1e-6, MOST);
+        c->residual_scale = want_number(r, "residual_scale", 1, 1e-6, MOST);
+        c->score_scale = want_number(r, "attention.scale", 0, 0, MOST);
+        c->logit_scale = 1 / want_number(r, "logit_scale", 1, 1e-6, MOST);
+    }
+    if (c->arch != PJ_ARCH_GEMMA2 && c->arch != PJ_ARCH_GEMMA3) return;
+    bool largest = c->layers == (c->arch == PJ_ARCH_GEMMA2 ? GEMMA2_LARGEST : GEMMA3_LARGEST);
+    double capped = c->arch == PJ_ARCH_GEMMA2;
+    c->embedding_scale = sqrt(c->hidden);
+    c->score_scale = 1 / sqrt(largest ? (double)c->hidden / c->heads : c->head_dim);
+    c->attention_softcap = capped * want_number(r, "attn_logit_softcapping", 50, 0, MOST);
+    c->logit_softcap = want_number(r, "final_logit_softcapping", capped * 30, 0, MOST);
+}
+
+/* ---- layers ------------------------------------------------------------------------------- */
+
+/* Kind of every layer, or a period: all but each period-th layer have the window. */
+static bool has_window(const pj_gguf_value *pattern, uint32_t layer, uint32_t period)
+{
+    bool flag = false;
+    int64_t number;
+    if (!pattern || !pattern->is_array) return (layer + 1) % period != 0;
+    if (pattern->type == PJ_GGUF_BOOL) return layer < pattern->count && pattern->data[layer];
+    if (layer < pattern->count && pj_gguf_integer(pattern, layer, &number)) flag = number != 0;
+    return flag;
+}
+
+static void read_window(reader *r, pj_model_config *c)
+{
+    const pj_config_rules *rules = pj_config_rules_get(c->arch);
+    const char *key = "attention.sliding_window_pattern";
+    const pj_gguf_value *pattern = get(r, key);
+    uint32_t period = rules->window_period;
+    c->window =
+        want_count(r, "attention.sliding_window",
+                   rules->window == PJ_WINDOW_PERIOD ? rules->window_absent : 0, 0, PJ_MAX_CONTEXT);
+    if (pattern && !pattern->is_array) period = want_count(r, key, period, 1, PJ_MAX_LAYERS);
+    if (rules->window != PJ_WINDOW_PERIOD || r->status != PJ_OK) return;
+    c->layer_is_windowed = pj_arena_alloc(r->arena, c->layers, sizeof *c->layer_is_windowed);
+    if (!c->layer_is_windowed) r->status = pj_fail_memory(r->err, r->name);
+    for (uint32_t i = 0; c->layer_is_windowed && i < c->layers; i++)
+        c->layer_is_windowed[i] = has_window(pattern, i, period);
+}
+
+/* SmolLM3's files do not state that every fourth layer has no rotation. */
+static void read_rotating_layers(reader *r, pj_model_config *c)
+{
+    enum { INTERVAL = 4 };
+    if (c->arch != PJ_ARCH_SMOLLM3) return;
+    c->layer_rotates = pj_arena_alloc(r->arena, c->layers, sizeof *c->layer_rotates);
+    if (!c->layer_rotates) r->status = pj_fail_memory(r->err, r->name);
+    for (uint32_t i = 0; c->layer_rotates && i < c->layers; i++)
+        c->layer_rotates[i] = (i + 1) % INTERVAL != 0;
+}
+
+static void read_experts(reader *r, pj_model_config *c)
+{
+    char name[64];
+    bool mixtral = c->arch == PJ_ARCH_MIXTRAL;
+    if (c->arch == PJ_ARCH_GPT_OSS) {
+        c->swiglu_alpha = 1.702; /* not in any file */
+        c->swiglu_limit = 7;
+        c->mlp_bias = true;
+        mixtral = true; /* experts in every layer, weights that sum to 1 */
+    }
+    bool shared = c->arch == PJ_ARCH_QWEN2_MOE || c->arch == PJ_ARCH_QWEN3_5_MOE;
+    if (!mixtral && !shared && c->arch != PJ_ARCH_QWEN3_MOE) return;
+    c->experts = want_count(r, "expert_count", -1, 1, PJ_MAX_EXPERTS);
+    c->experts_per_token = want_count(r, "expert_used_count", -1, 1, c->experts);
+    if (r->status != PJ_OK) return;
+    /* older Qwen files omit the width: the chosen experts together are as wide as the block */
+    uint32_t width = mixtral ? c->intermediate : c->intermediate / c->experts_per_token;
+    c->expert_intermediate = want_count(r, "expert_feed_forward_length", width, 1, PJ_MAX_WIDTH);
+    if (shared)
+        c->shared_intermediate =
+            want_count(r, "expert_shared_feed_forward_length", c->intermediate, 1, PJ_MAX_WIDTH);
+    c->norm_topk = want_bool(r, "expert_weights_norm", c->arch != PJ_ARCH_QWEN2_MOE);
+    if (mixtral && !c->norm_topk)
+        refuse(r, PJ_E_UNSUPPORTED, "expert_weights_norm", "false is not supported");
+    bool *dense = pj_arena_alloc(r->arena, c->layers, sizeof *dense);
+    if (!dense) {
+        r->status = pj_fail_memory(r->err, r->name);
+        return;
+    }
+    for (uint32_t i = 0; i < c->layers; i++) {
+        snprintf(name, sizeof name, "blk.%u.ffn_gate_inp.weight", i);
+        dense[i] = !mixtral && tensor(r, name) == NULL;
+        if (dense[i]) c->layer_is_dense = dense;
+    }
+}
+
+/* ---- linear attention --------------------------------------------------------------------- */
+
+/* Qwen3.5: all layers but each interval-th use the gated delta rule. */
+static void read_linear_layers(reader *r, pj_model_config *c)
+{
+    if (!pj_arch_has_delta(c->arch)) return;
+    uint32_t interval = want_count(r, "full_attention_interval", 4, 1, PJ_MAX_LAYERS);
+    c->linear.key_heads = want_count(r, "ssm.group_count", -1, 1, PJ_MAX_HEADS);
+    c->linear.value_heads = want_count(r, "ssm.time_step_rank", -1, 1, PJ_MAX_HEADS);
+    c->linear.key_dim = want_count(r, "ssm.state_size", -1, 1, PJ_MAX_DELTA_DIM);
+    c->linear.kernel = want_count(r, "ssm.conv_kernel", -1, 1, PJ_MAX_CONVOLUTION);
+    uint32_t values = want_count(r, "ssm.inner_size", -1, 1, PJ_MAX_WIDTH);
+    if (r->status != PJ_OK) return;
+    c->linear.value_dim = values / c->linear.value_heads;
+    if (c->linear.value_heads % c->linear.key_heads != 0)
+        refuse(r, PJ_E_INVALID, "ssm.time_step_rank", "is not a multiple of ssm.group_count");
+    if (values % c->linear.value_heads != 0 || c->linear.value_dim > PJ_MAX_DELTA_DIM)
+        refuse(r, PJ_E_INVALID, "ssm.inner_size", "is not so many heads of at most 1024 values");
+    c->layer_is_linear = pj_arena_alloc(r->arena, c->layers, sizeof *c->layer_is_linear);
+    if (!c->layer_is_linear) r->status = pj_fail_memory(r->err, r->name);
+    for (uint32_t i = 0; c->layer_is_linear && i < c->layers; i++)
+        c->layer_is_linear[i] = (i + 1) % interval != 0;
+}
+
+/* ---- rope --------------------------------------------------------------------------------- */
+
+/* Windowed layers of some architectures have their own RoPE base, without scaling. */
+static void read_window_rope(reader *r, pj_model_config *c)
+{
+    const pj_config_rules *rules = pj_config_rules_get(c->arch);
+    bool gemma = c->arch == PJ_ARCH_GEMMA3;
+    if (rules->window_theta == 0) return;
+    c->window_rope =
+        (pj_rope_config){.dims = c->rope.dims,
+                         .theta = want_number(r, "rope.freq_base_swa",
+                                              gemma ? rules->window_theta : c->rope.theta, 1, 1e15),
+                         .factor = 1,
+                         .attention_factor = NAN,
+                         .mscale = NAN,
+                         .mscale_all_dim = NAN,
+                         .neighbours = c->rope.neighbours};
+}
+
+/* Ministral 3: queries scale with their position; YaRN's factor on all scores is divided out. */
+static void read_query_scale(reader *r, pj_model_config *c)
+{
+    pj_rope_config *rope = &c->rope;
+    if (c->arch != PJ_ARCH_MINISTRAL3) return;
+    c->query_beta = want_number(r, "attention.temperature_scale", 0, 0, 1e6);
+    c->query_period = rope->original_context ? rope->original_context : c->context;
+    double log_multiplier = want_number(r, "rope.scaling.yarn_log_multiplier", 0, 0, 1e6);
+    if (log_multiplier == 0) return;
+    rope->mscale = 1;
+    rope->mscale_all_dim = log_multiplier;
+    rope->attention_factor = NAN;
+}
+
+/* A tensor with one factor per rotating pair; NULL when absent or invalid. */
+static const double *read_factors(reader *r, const char *name, uint32_t pairs)
+{
+    const pj_tensor *t = tensor(r, name);
+    if (!t || r->status != PJ_OK) return NULL;
+    if (t->type != PJ_FILE_F32 || t->rank != 1 || t->shape[0] != pairs) {
+        r->status = pj_fail(r->err, PJ_E_INVALID,
+                            "%s: tensor %s should hold %u values in F32, half of the rotating "
+                            "dimensions, and does not",
+                            r->name, name, pairs);
+        return NULL;
+    }
+    double *factors = pj_arena_alloc(r->arena, pairs, sizeof *factors);
+    if (!factors) r->status = pj_fail_memory(r->err, r->name);
+    for (uint32_t i = 0; factors && i < pairs; i++) {
+        float value;
+        memcpy(&value, t->data + 4 * (size_t)i, 4);
+        factors[i] = (double)value;
+        if (value > 0 && value <= 1e9f) continue;
+        r->status =
+            pj_fail(r->err, PJ_E_INVALID,
+                    "%s: tensor %s holds something else than positive numbers", r->name, name);
+        return NULL;
+    }
+    return factors;
+}
+
+static void read_scaling_type(reader *r, pj_rope_config *rope)
+{
+    static const struct {
+        const char *name;
+        pj_rope_type type;
+    } types[] = {
+        {"none", PJ_ROPE_DEFAULT},
+        {"linear", PJ_ROPE_LINEAR},
+        {"yarn", PJ_ROPE_YARN},
+        {"longrope", PJ_ROPE_LONGROPE},
+    };
+    char key[KEY_BYTES], name[32], problem[128];
+    snprintf(key, sizeof key, "%s.rope.scaling.type", r->arch);
+    /* older files have only a factor, for linear scaling */
+    double linear = want_number(r, "rope.scale_linear", 1, 1e-6, 1e6);
+    rope->factor = want_number(r, "rope.scaling.factor", linear, 0, 1e6);
+    if (rope->factor == 0) rope->factor = 1;
+    if (!text_of(r, key, name, sizeof name)) {
+        rope->type = rope->factor != 1 ? PJ_ROPE_LINEAR : PJ_ROPE_DEFAULT;
+        return;
+    }
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (strcmp(types[i].name, name) == 0) {
+            rope->type = types[i].type;
+            return;
+        }
+    snprintf(problem, sizeof problem, "%s is not supported (none, linear, yarn, longrope are)",
+             name);
+    refuse(r, PJ_E_UNSUPPORTED, "rope.scaling.type", problem);
+}
+
+static void read_longrope(reader *r, pj_model_config *c)
+{
+    pj_rope_config *rope = &c->rope;
+    uint32_t pairs = rope->dims / 2;
+    rope->type = PJ_ROPE_LONGROPE;
+    rope->factor_count = pairs;
+    rope->short_factor = read_factors(r, "rope_factors_short.weight", pairs);
+    rope->long_factor = read_factors(r, "rope_factors_long.weight", pairs);
+    if (r->status == PJ_OK && (!rope->short_factor || !rope->long_factor))
+        r->status = pj_fail(r->err, PJ_E_INVALID,
+                            "%s lacks rope_factors_short.weight or rope_factors_long.weight, which "
+                            "longrope needs",
+                            r->name);
+    if (rope->original_context == 0) rope->original_context = c->context;
+    rope->factor = (double)c->context / rope->original_context;
+}
+
+static void read_rope(reader *r, pj_model_config *c)
+{
+    pj_rope_config *rope = &c->rope;
+    bool gemma3 = c->arch == PJ_ARCH_GEMMA3;
+    rope->neighbours = pj_arch_gguf_neighbours(c->arch);
+    rope->theta = want_number(r, "rope.freq_base", gemma3 ? 1e6 : 1e4, 1, 1e15);
+    rope->dims = want_count(r, "rope.dimension_count", c->head_dim, 2, PJ_MAX_HEAD_DIM);
+    if (rope->dims % 2 != 0 || rope->dims > c->head_dim)
+        refuse(r, PJ_E_INVALID, "rope.dimension_count", "must be even, and at most the head's");
+    rope->original_context =
+        want_count(r, "rope.scaling.original_context_length", 0, 0, PJ_MAX_CONTEXT);
+    rope->attention_factor = rope->mscale = rope->mscale_all_dim = NAN;
+    rope->beta_fast = want_number(r, "rope.scaling.yarn_beta_fast", 32, 1e-6, 1e6);
+    rope->beta_slow = want_number(r, "rope.scaling.yarn_beta_slow", 1, 1e-6, 1e6);
+    rope->truncate = c->arch != PJ_ARCH_GPT_OSS; /* as it was trained */
+    read_scaling_type(r, rope);
+    if (r->status != PJ_OK) return;
+    double attention = want_number(r, "rope.scaling.attn_factor", NAN, 1e-6, 1e6);
+    if (rope->type == PJ_ROPE_LONGROPE || tensor(r, "rope_factors_long.weight")) {
+        read_longrope(r, c);
+        rope->attention_factor = attention;
+        return;
+    }
+    rope->factor_count = rope->dims / 2;
+    rope->divisors = read_factors(r, "rope_freqs.weight", rope->factor_count);
+    if (rope->type != PJ_ROPE_YARN) return;
+    if (rope->original_context == 0) rope->original_context = c->context;
+    if (isnan(attention)) return;
+    /* It multiplies the scaling's own factor; but files of OLMo 3 hold the published one, which
+     * replaces it. */
+    bool whole = c->arch == PJ_ARCH_OLMO2 || c->arch == PJ_ARCH_OLMO3;
+    rope->attention_factor = attention * (whole ? 1 : 0.1 * log(rope->factor) + 1);
+}
+
+/* ---- ends --------------------------------------------------------------------------------- */
+
+static void add_eos(pj_model_config *c, int64_t id)
+{
+    if (id < 0 || id >= c->vocab || c->eos_count == PJ_MAX_EOS) return;
+    for (uint32_t i = 0; i < c->eos_count; i++)
+        if (c->eos[i] == id) return;
+    c->eos[c->eos_count++] = (int32_t)id;
+}
+
+static int64_t token_id(const reader *r, const char *key)
+{
+    const pj_gguf_value *value = pj_gguf_find(r->gguf, key);
+    int64_t id;
+    return value && !value->is_array && pj_gguf_integer(value, 0, &id) && id <= INT32_MAX ? id : -1;
+}
+
+/* Control tokens that end a turn in these families' chat formats: a file names one or two of them,
+ * while generation_config.json has the whole list. */
+static bool ends_turn(pj_gguf_text text)
+{
+    static const char *const names[] = {"<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>",
+                                        "<|endoftext|>"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (pj_gguf_text_is(text, names[i])) return true;
+    return false;
+}
+
+static void read_ends(reader *r, pj_model_config *c)
+{
+    static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                       "tokenizer.ggml.eom_token_id"};
+    enum { CONTROL = 3 };
+    const pj_gguf_value *tokens = pj_gguf_find(r->gguf, "tokenizer.ggml.tokens");
+    const pj_gguf_value *types = pj_gguf_find(r->gguf, "tokenizer.ggml.token_type");
+    c->bos = (int32_t)token_id(r, "tokenizer.ggml.bos_token_id");
+    if (c->bos >= (int64_t)c->vocab) c->bos = -1;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) add_eos(c, token_id(r, keys[i]));
+    if (!tokens || !types || tokens->type != PJ_GGUF_STRING || !tokens->is_array) return;
+    const unsigned char *at = tokens->data;
+    for (uint64_t i = 0; i < tokens->count; i++) {
+        int64_t type;
+        pj_gguf_text text = pj_gguf_next_string(&at);
+        if (pj_gguf_integer(types, i, &type) && type == CONTROL && ends_turn(text))
+            add_eos(c, (int64_t)i);
+    }
+}
+
+pj_status pj_gguf_config(const pj_gguf *gguf, const char *name, pj_arena *arena,
+                         pj_model_config *config, pj_error *err)
+{
+    static void (*const parts[])(reader *, pj_model_config *) = {
+        read_arch,        refuse_unknown,       read_sizes,   read_block,         read_multipliers,
+        read_window,      read_rotating_layers, read_experts, read_linear_layers, read_rope,
+        read_window_rope, read_query_scale,     read_ends,
+    };
+    *config = PJ_MODEL_CONFIG_NONE;
+    reader r = {.gguf = gguf, .name = name, .arena = arena, .err = err};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && r.status == PJ_OK; i++)
+        parts[i](&r, config);
+    return r.status;
+}
+
+/* ---- names of tensors --------------------------------------------------------------------- */
+
+bool pj_gguf_is_config_tensor(const char *name)
+{
+    static const char *const names[] = {"rope_freqs.weight", "rope_factors_long.weight",
+                                        "rope_factors_short.weight"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0) return true;
+    return false;
+}
+
+typedef struct name_pair {
+    const char *loader, *file;
+} name_pair;
+
+static const name_pair outside[] = {
+    {"embed_tokens", "token_embd"},
+    {"norm", "output_norm"},
+    {"final_layernorm", "output_norm"},
+};
+
+static const name_pair inside[] = {
+    {"input_layernorm", "attn_norm"},
+    {"post_attention_layernorm", "ffn_norm"}, /* or post_attention_norm: layer_name */
+    {"post_self_attn_layernorm", "post_attention_norm"},
+    {"pre_feedforward_layernorm", "ffn_norm"},
+    {"post_feedforward_layernorm", "post_ffw_norm"},
+    {"post_mlp_layernorm", "post_ffw_norm"},
+    {"self_attn.q_proj", "attn_q"},
+    {"self_attn.k_proj", "attn_k"},
+    {"self_attn.v_proj", "attn_v"},
+    {"self_attn.qkv_proj", "attn_qkv"},
+    {"self_attn.o_proj", "attn_output"},
+    {"self_attn.dense", "attn_output"},
+    {"self_attn.q_norm", "attn_q_norm"},
+    {"self_attn.k_norm", "attn_k_norm"},
+    {"mlp.gate_proj", "ffn_gate"},
+    {"mlp.up_proj", "ffn_up"},
+    {"mlp.gate_up_proj", "ffn_up"},
+    {"mlp.down_proj", "ffn_down"},
+    {"mlp.fc1", "ffn_up"},
+    {"mlp.fc2", "ffn_down"},
+    {"self_attn.sinks", "attn_sinks"},
+    {"linear_attn.in_proj_qkv", "attn_qkv"},
+    {"linear_attn.in_proj_z", "attn_gate"},
+    {"linear_attn.in_proj_b", "ssm_beta"},
+    {"linear_attn.in_proj_a", "ssm_alpha"},
+    {"linear_attn.conv1d", "ssm_conv1d"},
+    {"linear_attn.dt_bias", "ssm_dt"},
+    {"linear_attn.norm", "ssm_norm"},
+    {"linear_attn.out_proj", "ssm_out"},
+    {"mlp.gate", "ffn_gate_inp"},
+    {"mlp.router", "ffn_gate_inp"},
+    {"mlp.experts.gate_proj", "ffn_gate_exps"},
+    {"mlp.experts.up_proj", "ffn_up_exps"},
+    {"mlp.experts.down_proj", "ffn_down_exps"},
+    {"mlp.shared_expert.gate_proj", "ffn_gate_shexp"},
+    {"mlp.shared_expert.up_proj", "ffn_up_shexp"},
+    {"mlp.shared_expert.down_proj", "ffn_down_shexp"},
+    {"mlp.shared_expert_gate", "ffn_gate_inp_shexp"},
+};
+
+static const char *find_pair(const name_pair *pairs, size_t count, const char *part, size_t bytes)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strlen(pairs[i].loader) == bytes && memcmp(pairs[i].loader, part, bytes) == 0)
+            return pairs[i].file;
+    return NULL;
+}
+
+/* "mlp.experts.7.gate_proj": a single expert, as in older files. */
+static const char *find_expert(const char *part, size_t bytes, unsigned long *expert)
+{
+    static const char prefix[] = "mlp.experts.";
+    const size_t skipped = sizeof prefix - 1;
+    char mlp[32], *end;
+    if (bytes <= skipped || memcmp(part, prefix, skipped) != 0) return NULL;
+    if (!isdigit((unsigned char)part[skipped])) return NULL;
+    *expert = strtoul(part + skipped, &end, 10);
+    if (*end != '.' || end >= part + bytes) return NULL;
+    int length = snprintf(mlp, sizeof mlp, "mlp%.*s", (int)(part + bytes - end), end);
+    if (length >= (int)sizeof mlp) return NULL;
+    return find_pair(inside, sizeof inside / sizeof *inside, mlp, (size_t)length);
+}
+
+static bool put_name(char *out, size_t bytes, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static bool put_name(char *out, size_t bytes, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(out, bytes, format, arguments);
+    va_end(arguments);
+    return length > 0 && (size_t)length < bytes;
+}
+
+/* In some architectures the norm of this name precedes the feed-forward block, in others it follows
+ * attention. */
+static bool closes_attention(pj_arch arch, const char *part, size_t length)
+{
+    pj_seam_name norm = PJ_N_POST_ATTENTION_LAYERNORM;
+    const char *name = pj_seam_text(norm);
+    return strlen(name) == length && memcmp(name, part, length) == 0 &&
+           (pj_blueprint_get(arch)->attention_out_norm == norm || arch == PJ_ARCH_GPT_OSS ||
+            pj_arch_has_delta(arch));
+}
+
+static bool layer_name(pj_arch arch, const char *rest, const char *kind, char *out, size_t bytes)
+{
+    char *end;
+    unsigned long expert, layer = strtoul(rest, &end, 10);
+    if (end == rest || *end != '.') return false;
+    const char *part = end + 1;
+    size_t length = (size_t)(kind - part);
+    static const char rates[] = "linear_attn.A_log"; /* the only one without a suffix */
+    if (length == sizeof rates - 1 && memcmp(part, rates, length) == 0)
+        return put_name(out, bytes, "blk.%lu.ssm_a", layer);
+    const char *file = closes_attention(arch, part, length)
+                           ? "post_attention_norm"
+                           : find_pair(inside, sizeof inside / sizeof *inside, part, length);
+    if (file) return put_name(out, bytes, "blk.%lu.%s%s", layer, file, kind);
+    file = find_expert(part, length, &expert);
+    return file && put_name(out, bytes, "blk.%lu.%s.%lu%s", layer, file, expert, kind);
+}
+
+bool pj_gguf_tensor_name(pj_arch arch, const char *name, char *out, size_t bytes)
+{
+    static const char layers[] = "layers.", prefix[] = "model.";
+    const char *kind = strrchr(name, '.'); /* ".weight", ".bias" */
+    if (!kind || (strcmp(kind, ".weight") != 0 && strcmp(kind, ".bias") != 0)) return false;
+    size_t stem = (size_t)(kind - name);
+    if (stem == 7 && memcmp(name, "lm_head", 7) == 0) return put_name(out, bytes, "output%s", kind);
+    if (strncmp(name, prefix, sizeof prefix - 1) == 0) name += sizeof prefix - 1;
+    if (name >= kind) return false;
+    if (strncmp(name, layers, sizeof layers - 1) == 0)
+        return layer_name(arch, name + sizeof layers - 1, kind, out, bytes);
+    const char *file =
+        find_pair(outside, sizeof outside / sizeof *outside, name, (size_t)(kind - name));
+    return file && put_name(out, bytes, "%s%s", file, kind);
+}

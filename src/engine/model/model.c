@@ -1,0 +1,238 @@
+/* Loads a model. One walk over the blueprint names every tensor; the source of a matrix (the
+ * checkpoint's mapping, a conversion of it, or a random generator) is decided in one place, so that
+ * a synthetic model has exactly the tensors of a checkpoint of its shape. */
+#include "engine/model/model_load.h"
+
+#include "base/file.h"
+#include "engine/files/pages.h"
+#include "engine/model/delta.h"
+#include "engine/model/model_check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- layers ------------------------------------------------------------------------------- */
+
+static uint32_t rope_of(const pj_model *m, uint32_t index)
+{
+    const pj_model_config *c = &m->config;
+    if (c->layer_rotates && !c->layer_rotates[index]) return PJ_NO_ROPE;
+    return c->window_rope.dims && c->layer_is_windowed && c->layer_is_windowed[index] ? 1 : 0;
+}
+
+/* Layer properties from the configuration. */
+static void shape_layer(const pj_model *m, uint32_t index, pj_layer *layer)
+{
+    const pj_model_config *c = &m->config;
+    layer->index = index;
+    layer->heads = c->heads;
+    layer->kv_heads = pj_config_kv_heads(c, index);
+    layer->head_dim = pj_config_head_dim(c, index);
+    layer->output_gate = m->blueprint->output_gate;
+    layer->kv_source = pj_config_kv_source(c, index);
+    layer->keys_are_values = c->keys_are_values && !pj_config_is_windowed(c, index);
+    layer->scale = 1;
+    layer->window = pj_config_is_windowed(c, index) ? c->window : UINT32_MAX;
+    layer->rope = rope_of(m, index);
+    layer->score_scale =
+        c->score_scale > 0 ? (float)c->score_scale : 1.0f / sqrtf((float)layer->head_dim);
+}
+
+/* The layer's token vector weights and output scale. */
+static pj_status load_token_input(pj_loader *l, const char *prefix, pj_layer *layer)
+{
+    const pj_model_config *c = &l->model->config;
+    size_t n = c->token_vector;
+    char name[PJ_TENSOR_NAME_BYTES];
+    const float *scale = NULL;
+    pj_status status = PJ_OK;
+    if (pj_load_has(l, prefix, "layer_scalar")) {
+        snprintf(name, sizeof name, "%s.layer_scalar", prefix);
+        status = pj_load_vector(l, name, 1, 1, &scale);
+        if (!status) layer->scale = *scale;
+    }
+    if (!n || status) return status;
+    status = pj_load_component(l, prefix, PJ_N_PER_LAYER_INPUT_GATE, n, c->hidden, false,
+                               &layer->token_gate);
+    if (!status)
+        status = pj_load_component(l, prefix, PJ_N_PER_LAYER_PROJECTION, c->hidden, n, false,
+                                   &layer->token_projection);
+    if (!status)
+        status = pj_load_norm(l, prefix, PJ_N_POST_PER_LAYER_INPUT_NORM, c->hidden, false,
+                              &layer->token_norm);
+    return status;
+}
+
+static pj_status load_layer(pj_loader *l, uint32_t index)
+{
+    const pj_blueprint *b = l->model->blueprint;
+    pj_layer *layer = &l->model->layers[index];
+    size_t hidden = l->model->config.hidden;
+    bool bias = b->norm == PJ_NORM_LAYER;
+    char prefix[PJ_TENSOR_NAME_BYTES / 2];
+    snprintf(prefix, sizeof prefix, "model.layers.%u", index);
+    shape_layer(l->model, index, layer);
+    pj_status status =
+        pj_load_norm(l, prefix, b->attention_norm, hidden, bias, &layer->attention_norm);
+    if (!status)
+        status = pj_load_norm(l, prefix, b->attention_out_norm, hidden, bias,
+                              &layer->attention_out_norm);
+    if (!status) status = pj_load_norm(l, prefix, b->mlp_norm, hidden, bias, &layer->mlp_norm);
+    if (!status)
+        status = pj_load_norm(l, prefix, b->mlp_out_norm, hidden, bias, &layer->mlp_out_norm);
+    bool linear = l->model->config.layer_is_linear && l->model->config.layer_is_linear[index];
+    if (!status)
+        status = linear ? pj_load_delta(l, prefix, layer) : pj_load_attention(l, prefix, layer);
+    if (!status) status = pj_load_feed_forward(l, prefix, layer);
+    return status ? status : load_token_input(l, prefix, layer);
+}
+
+/* Per-layer token vectors: a table, and a projection of the token's embedding. */
+static pj_status load_token_vectors(pj_loader *l)
+{
+    pj_model *m = l->model;
+    const pj_model_config *c = &m->config;
+    size_t n = (size_t)c->layers * c->token_vector;
+    if (!n) return PJ_OK;
+    pj_status status = pj_load_matrix(l, "model.embed_tokens_per_layer.weight", PJ_ROLE_TABLE,
+                                      c->token_vector_vocab, n, &m->token_embedding);
+    if (!status)
+        status = pj_load_component(l, "model", PJ_N_PER_LAYER_MODEL_PROJECTION, n, c->hidden, false,
+                                   &m->token_projection);
+    if (!status)
+        status = pj_load_norm(l, "model", PJ_N_PER_LAYER_PROJECTION_NORM, c->token_vector, false,
+                              &m->token_norm);
+    return status;
+}
+
+static pj_status load_ends(pj_loader *l)
+{
+    pj_model *m = l->model;
+    const pj_model_config *c = &m->config;
+    bool own_head =
+        m->checkpoint ? pj_checkpoint_find(m->checkpoint, "lm_head.weight") != NULL : !c->tied_head;
+    pj_status status = pj_load_matrix(l, "model.embed_tokens.weight", PJ_ROLE_TABLE, c->vocab,
+                                      c->hidden, &m->embedding);
+    if (!status)
+        status = pj_load_norm(l, "model", m->blueprint->final_norm, c->hidden,
+                              m->blueprint->norm == PJ_NORM_LAYER, &m->final_norm);
+    if (!status) status = load_token_vectors(l);
+    m->head.w = m->embedding;
+    m->head.name = PJ_N_LM_HEAD;
+    if (!status && own_head)
+        status =
+            pj_load_matrix(l, "lm_head.weight", PJ_ROLE_TABLE, c->vocab, c->hidden, &m->head.w);
+    if (!status && pj_bias_wanted(m->blueprint->head_bias, c))
+        status = pj_load_vector(l, "lm_head.bias", c->vocab, 0, &m->head.bias);
+    return status;
+}
+
+/* ---- opening ------------------------------------------------------------------------------ */
+
+/* A GGUF file has no superfluous tensors: one that no layer requested belongs to a computation that
+ * is not implemented. */
+static pj_status check_all_used(const pj_model *m, pj_error *err)
+{
+    const pj_tensor *unused = m->checkpoint ? pj_checkpoint_unused(m->checkpoint) : NULL;
+    if (!unused) return PJ_OK;
+    return pj_fail(err, PJ_E_UNSUPPORTED,
+                   "the file holds the tensor %s, which %s has no use for; its computation is not "
+                   "supported",
+                   unused->name, m->config.arch_name);
+}
+
+static pj_status open_source(pj_model *m, const char *path, pj_dtype *synthetic, pj_error *err)
+{
+    static const char scheme[] = "synthetic:";
+    if (strncmp(path, scheme, strlen(scheme)) == 0) {
+        m->synthetic = true;
+        m->generation = PJ_GENERATION_CONFIG_NONE;
+        return pj_synthetic_config(path + strlen(scheme), &m->arena, &m->config, synthetic,
+                                   &m->full_layers, err);
+    }
+    pj_status status = pj_checkpoint_open(path, &m->checkpoint, err);
+    if (status) return status;
+    m->config = *pj_checkpoint_config(m->checkpoint);
+    m->generation = *pj_checkpoint_generation(m->checkpoint);
+    m->full_layers = m->config.layers;
+    return PJ_OK;
+}
+
+static pj_status open_ropes(pj_model *m, pj_error *err)
+{
+    const pj_model_config *c = &m->config;
+    pj_status status = pj_rope_init(&m->ropes[0], &c->rope, c->context, err);
+    if (status || !c->window_rope.dims) return status;
+    return pj_rope_init(&m->ropes[1], &c->window_rope, c->context, err);
+}
+
+/* Loads all layers and counts them in the progress, if one is wanted. */
+static pj_status load_layers(pj_loader *l)
+{
+    uint32_t count = l->model->config.layers;
+    pj_status status = PJ_OK;
+    if (l->progress) atomic_store(&l->progress->total, count);
+    for (uint32_t i = 0; !status && i < count; i++) {
+        status = load_layer(l, i);
+        if (l->progress && !status) atomic_store(&l->progress->done, i + 1);
+    }
+    return status;
+}
+
+static pj_status load_all(pj_loader *l, const char *path)
+{
+    pj_model *model = l->model;
+    pj_status status = open_source(model, path, &l->synthetic, l->err);
+    if (status) return status;
+    model->blueprint = pj_blueprint_get(model->config.arch);
+    status = open_ropes(model, l->err);
+    if (status) return status;
+    model->layers = pj_load_alloc(l, model->config.layers, sizeof *model->layers);
+    status = model->layers ? load_ends(l) : PJ_E_NO_MEMORY;
+    if (!status) status = load_layers(l);
+    return status ? status : check_all_used(model, l->err);
+}
+
+pj_status pj_model_open(pj_model *model, const pj_model_options *options, pj_team *team,
+                        pj_error *err)
+{
+    *model = (pj_model){0};
+    pj_arena_init(&model->arena, 0);
+    pj_loader l = {.model = model,
+                   .team = team,
+                   .kernels = options->kernels,
+                   .dtype = options->dtype,
+                   .cancel = options->cancel,
+                   .progress = options->progress,
+                   .err = err};
+    pj_status status = load_all(&l, options->path);
+    if (status) {
+        pj_error_prefix(err, "model %s", options->path);
+        pj_model_close(model);
+        return status;
+    }
+    pj_model_count(model);
+    return PJ_OK;
+}
+
+pj_status pj_model_check(const char *path, pj_error *err)
+{
+    pj_model model = {0};
+    pj_arena_init(&model.arena, 0);
+    pj_loader l = {
+        .model = &model, .kernels = pj_kernels_get(), .dtype = -1, .check = true, .err = err};
+    pj_status status = load_all(&l, path);
+    pj_model_close(&model);
+    return status;
+}
+
+void pj_model_close(pj_model *model)
+{
+    for (pj_slab *slab = model->slabs; slab; slab = slab->next)
+        pj_pages_free(slab->data, slab->bytes);
+    for (int i = 0; i < PJ_ROPES; i++) pj_rope_fini(&model->ropes[i]);
+    pj_arena_fini(&model->arena);
+    pj_checkpoint_close(model->checkpoint);
+    *model = (pj_model){0};
+}

@@ -1,0 +1,96 @@
+/* Parameters and bytes of a model: total, and used by one token. */
+#include "engine/model/model_load.h"
+
+#include "engine/model/delta.h"
+
+/* ---- counts ------------------------------------------------------------------------------- */
+
+static void count_linear(const pj_projection *linear, double active, pj_model_counts *counts)
+{
+    if (!linear->w.data) return;
+    double weights = (double)linear->w.rows * (double)linear->w.cols;
+    double bytes = (double)linear->w.rows * (double)linear->w.row_bytes;
+    counts->parameters += (uint64_t)weights + (linear->bias ? linear->w.rows : 0);
+    counts->active_parameters += (uint64_t)(active * weights);
+    counts->weight_bytes += (uint64_t)bytes;
+    counts->decode_weight_bytes += (uint64_t)(active * bytes);
+    counts->flops_per_token += 2 * active * weights;
+}
+
+static void count_mlp(const pj_mlp *mlp, double active, pj_model_counts *counts)
+{
+    count_linear(&mlp->gate, active, counts);
+    count_linear(&mlp->up, active, counts);
+    count_linear(&mlp->gate_up, active, counts);
+    count_linear(&mlp->down, active, counts);
+}
+
+static void count_vector(const float *values, size_t count, pj_model_counts *counts)
+{
+    if (!values) return;
+    counts->parameters += count;
+    counts->active_parameters += count;
+    counts->weight_bytes += count * sizeof *values;
+    counts->decode_weight_bytes += count * sizeof *values;
+}
+
+static void count_delta(const struct pj_delta *d, pj_model_counts *counts)
+{
+    const pj_projection linears[] = {d->qkv, d->z, d->b, d->a, d->out};
+    for (size_t n = 0; n < sizeof linears / sizeof *linears; n++)
+        count_linear(&linears[n], 1, counts);
+    count_vector(d->conv, d->kernel * pj_delta_channels(d), counts);
+    count_vector(d->rate, d->value_heads, counts);
+    count_vector(d->bias, d->value_heads, counts);
+    count_vector(d->norm, d->value_dim, counts);
+}
+
+void pj_model_count(pj_model *m)
+{
+    const pj_model_config *c = &m->config;
+    pj_model_counts *counts = &m->counts;
+    double chosen = c->experts ? (double)c->experts_per_token / c->experts : 1;
+    for (uint32_t i = 0; i < c->layers; i++) {
+        const pj_layer *layer = &m->layers[i];
+        const pj_norm norms[] = {
+            layer->attention_norm, layer->attention_out_norm, layer->mlp_norm,
+            layer->mlp_out_norm,   layer->dense_out_norm,     layer->router_norm,
+            layer->experts_norm,   layer->experts_out_norm,   layer->token_norm};
+        const pj_projection linears[] = {
+            layer->q,           layer->k,          layer->v,
+            layer->qkv,         layer->o,          layer->router,
+            layer->shared_gate, layer->token_gate, layer->token_projection};
+        for (size_t n = 0; n < sizeof norms / sizeof *norms; n++) {
+            count_vector(norms[n].w, c->hidden, counts);
+            count_vector(norms[n].b, c->hidden, counts);
+        }
+        bool full = m->blueprint->qk_norm == PJ_QK_NORM_FULL;
+        count_vector(layer->sinks, layer->heads, counts);
+        if (layer->delta) count_delta(layer->delta, counts);
+        count_vector(layer->q_norm.w, layer->head_dim * (full ? layer->heads : 1), counts);
+        count_vector(layer->k_norm.w, layer->head_dim * (full ? layer->kv_heads : 1), counts);
+        for (size_t n = 0; n < sizeof linears / sizeof *linears; n++)
+            count_linear(&linears[n], 1, counts);
+        count_mlp(&layer->mlp, 1, counts);
+        count_mlp(&layer->shared, 1, counts);
+        for (uint32_t e = 0; layer->experts && e < c->experts; e++)
+            count_mlp(&layer->experts[e], chosen, counts);
+    }
+    count_vector(m->final_norm.w, c->hidden, counts);
+    count_vector(m->final_norm.b, c->hidden, counts);
+    count_linear(&m->head, 1, counts);
+    if (m->head.w.data != m->embedding.data) {
+        uint64_t weights = (uint64_t)m->embedding.rows * m->embedding.cols;
+        counts->parameters += weights;
+        counts->active_parameters += weights;
+        counts->weight_bytes += (uint64_t)m->embedding.rows * m->embedding.row_bytes;
+    }
+    counts->decode_weight_bytes += m->embedding.row_bytes + m->token_embedding.row_bytes;
+    count_linear(&m->token_projection, 1, counts);
+    count_vector(m->token_norm.w, c->token_vector, counts);
+    uint64_t vectors = (uint64_t)m->token_embedding.rows * m->token_embedding.cols;
+    counts->parameters += vectors;
+    counts->active_parameters += vectors;
+    counts->weight_bytes += (uint64_t)m->token_embedding.rows * m->token_embedding.row_bytes;
+    counts->dtype = m->layers[0].delta ? m->layers[0].delta->out.w.type : m->layers[0].o.w.type;
+}

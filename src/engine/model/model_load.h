@@ -1,0 +1,76 @@
+/*
+ * Shared by the files that load a model. Private to model*.c. Every function that can fail leaves
+ * its sentence in the loader's error.
+ */
+#ifndef PJ_MODEL_MODEL_LOAD_H
+#define PJ_MODEL_MODEL_LOAD_H
+
+#include "engine/model/model.h"
+#include "engine/model/row_source.h"
+
+enum { PJ_TENSOR_NAME_BYTES = 160 };
+
+/* Embedding and head use 8 bits when layers use 4. */
+typedef enum pj_role { PJ_ROLE_LAYER, PJ_ROLE_TABLE } pj_role;
+
+typedef struct pj_loader {
+    pj_model *model;
+    pj_team *team;
+    const pj_kernels *kernels;
+    int dtype;                  /* requested type, -1: as stored */
+    pj_dtype synthetic;         /* type of synthetic weights */
+    uint32_t matrices;          /* created so far: the random generator's stream number */
+    bool check;                 /* check names and shapes only, without conversion */
+    const _Atomic bool *cancel; /* or NULL */
+    pj_progress *progress;      /* in layers; or NULL */
+    pj_error *err;
+} pj_loader;
+
+/* A large block, from which matrices are allocated consecutively. Untouched pages cost nothing. */
+typedef struct pj_slab {
+    struct pj_slab *next;
+    unsigned char *data;
+    size_t bytes, used;
+} pj_slab;
+
+/* ---- model_tensors.c ---- */
+
+/* From the model's arena. */
+void *pj_load_alloc(pj_loader *l, size_t count, size_t size);
+/* A matrix of its own in `type`, converted row by row; `from` NULL: random. */
+pj_status pj_load_converted(pj_loader *l, const char *name, pj_dtype type, const pj_matrix *from,
+                            size_t rows, size_t cols, pj_matrix *to);
+/* A stored matrix in place, or converted if another type is requested. */
+pj_status pj_load_adopt(pj_loader *l, const char *name, pj_role use, const pj_matrix *stored,
+                        pj_matrix *out);
+pj_status pj_load_adopt_rows(pj_loader *l, const char *name, const pj_row_source *source,
+                             size_t rows, pj_matrix *out);
+pj_status pj_load_matrix(pj_loader *l, const char *name, pj_role use, size_t rows, size_t cols,
+                         pj_matrix *out);
+pj_status pj_load_vector(pj_loader *l, const char *name, size_t count, float fallback,
+                         const float **out);
+pj_status pj_load_linear(pj_loader *l, const char *prefix, const char *part, size_t rows,
+                         size_t cols, bool bias, pj_projection *out);
+pj_status pj_load_component(pj_loader *l, const char *prefix, pj_seam_name part, size_t rows,
+                            size_t cols, bool bias, pj_projection *out);
+pj_status pj_load_norm(pj_loader *l, const char *prefix, pj_seam_name part, size_t count, bool bias,
+                       pj_norm *out);
+/* Whether the file has "<prefix>.<part>". */
+bool pj_load_has(const pj_loader *l, const char *prefix, const char *part);
+
+/* ---- model_attention.c ---- */
+
+/* Rows [first, first + rows) of `whole`. */
+pj_matrix pj_matrix_rows(const pj_matrix *whole, size_t first, size_t rows);
+pj_status pj_load_attention(pj_loader *l, const char *prefix, pj_layer *layer);
+pj_status pj_load_delta(pj_loader *l, const char *prefix, pj_layer *layer);
+
+/* ---- model_experts.c ---- */
+
+pj_status pj_load_feed_forward(pj_loader *l, const char *prefix, pj_layer *layer);
+
+/* ---- model_counts.c ---- */
+
+void pj_model_count(pj_model *m);
+
+#endif

@@ -1,0 +1,290 @@
+/* Tensors of a model by name: checked for type and shape, used in place in the mapped file,
+ * converted if another type is requested, or generated for a synthetic model. */
+#include "engine/model/model_load.h"
+
+#include "engine/files/pages.h"
+#include "engine/kernels/linear.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+
+enum { SLAB_BYTES = 256 << 20, MATRIX_ALIGNMENT = 64 };
+
+/* ---- memory ------------------------------------------------------------------------------- */
+
+static unsigned char *take_bytes(pj_model *model, size_t bytes)
+{
+    pj_slab *slab = model->slabs;
+    bytes = (bytes + MATRIX_ALIGNMENT - 1) / MATRIX_ALIGNMENT * MATRIX_ALIGNMENT;
+    if (!slab || slab->bytes - slab->used < bytes) {
+        size_t size = bytes > SLAB_BYTES ? bytes : SLAB_BYTES;
+        slab = pj_arena_alloc(&model->arena, 1, sizeof *slab);
+        if (!slab || !(slab->data = pj_pages_alloc(size))) return NULL;
+        slab->bytes = size;
+        slab->next = model->slabs;
+        model->slabs = slab;
+    }
+    unsigned char *block = slab->data + slab->used;
+    slab->used += bytes;
+    return block;
+}
+
+void *pj_load_alloc(pj_loader *l, size_t count, size_t size)
+{
+    void *block = pj_arena_alloc(&l->model->arena, count, size);
+    if (!block) pj_fail_memory(l->err, "the model's tables");
+    return block;
+}
+
+/* ---- matrices ----------------------------------------------------------------------------- */
+
+/* Job of the threads: fill `to` row by row. */
+typedef struct fill {
+    const pj_kernels *kernels;
+    pj_team *team;
+    const pj_matrix *from;       /* one of these, */
+    const pj_row_source *source; /* or neither: random */
+    pj_matrix *to;
+    uint32_t matrix;
+    float scale;
+    float *scratch;             /* [threads, cols] */
+    const _Atomic bool *cancel; /* or NULL */
+} fill;
+
+static bool is_cancelled(const _Atomic bool *cancel)
+{
+    return cancel && atomic_load_explicit(cancel, memory_order_relaxed);
+}
+
+static void fill_rows(void *context, unsigned thread)
+{
+    const fill *f = context;
+    size_t cols = f->to->cols, begin, end;
+    float *row = f->scratch + thread * cols;
+    pj_team_share(f->team, thread, f->to->rows, 1, &begin, &end);
+    for (size_t r = begin; r < end && !is_cancelled(f->cancel); r++) {
+        unsigned char *out = (unsigned char *)(uintptr_t)f->to->data + r * f->to->row_bytes;
+        if (f->source && f->source->copy && f->to->type == f->source->type) {
+            f->source->copy(f->source, r, out);
+            continue;
+        }
+        if (f->source) {
+            f->source->read(f->source, r, row);
+        } else if (f->from) {
+            const unsigned char *stored = f->from->data;
+            f->kernels->dequantise(f->from->type, stored + r * f->from->row_bytes, row, cols);
+        } else {
+            pj_synthetic_row(f->matrix, r, row, cols, f->scale);
+        }
+        f->kernels->quantise(f->to->type, row, out, cols);
+    }
+}
+
+/* A new matrix of `type`, converted from `from` or `source`, or random if both are NULL. */
+static pj_status fill_matrix(pj_loader *l, const char *name, pj_dtype type, const pj_matrix *from,
+                             const pj_row_source *source, size_t rows, size_t cols, pj_matrix *to)
+{
+    size_t row_bytes = pj_dtype_row_bytes(type, cols), bytes;
+    if (row_bytes == 0 || pj_mul_overflows(rows, row_bytes, &bytes))
+        return pj_fail(l->err, PJ_E_INVALID, "%s is too large: %zu x %zu", name, rows, cols);
+    if (l->check) {
+        *to = (pj_matrix){from ? from->data : l->model, type, rows, cols, row_bytes};
+        return PJ_OK;
+    }
+    unsigned char *data = take_bytes(l->model, bytes);
+    size_t threads = pj_team_threads(l->team);
+    float *scratch = data ? pj_alloc(threads * cols, sizeof(float)) : NULL;
+    if (!scratch) return pj_fail_memory(l->err, name);
+    *to = (pj_matrix){data, type, rows, cols, row_bytes};
+    fill f = {.kernels = l->kernels,
+              .team = l->team,
+              .from = from,
+              .source = source,
+              .to = to,
+              .matrix = l->matrices,
+              .scale = sqrtf(3.0f / (float)cols), /* uniform within +-scale: variance 1 / cols */
+              .scratch = scratch,
+              .cancel = l->cancel};
+    pj_team_run(l->team, fill_rows, &f);
+    pj_free(scratch);
+    if (is_cancelled(l->cancel)) return pj_fail(l->err, PJ_E_CANCELLED, "loading was interrupted");
+    return PJ_OK;
+}
+
+pj_status pj_load_converted(pj_loader *l, const char *name, pj_dtype type, const pj_matrix *from,
+                            size_t rows, size_t cols, pj_matrix *to)
+{
+    return fill_matrix(l, name, type, from, NULL, rows, cols, to);
+}
+
+static pj_dtype wanted_type(const pj_loader *l, pj_role use, pj_dtype stored, size_t cols)
+{
+    int type = l->dtype < 0 ? (int)stored : l->dtype;
+    if (type == PJ_Q4_0 && use == PJ_ROLE_TABLE) type = PJ_Q8_0;
+    /* rows that are not a multiple of the block size keep their type */
+    return pj_dtype_row_bytes((pj_dtype)type, cols) ? (pj_dtype)type : stored;
+}
+
+/* Converts `stored` to the type that the model uses, if different. */
+pj_status pj_load_adopt(pj_loader *l, const char *name, pj_role use, const pj_matrix *stored,
+                        pj_matrix *out)
+{
+    pj_dtype type = wanted_type(l, use, stored->type, stored->cols);
+    *out = *stored;
+    if (type == stored->type) return PJ_OK;
+    return pj_load_converted(l, name, type, stored, stored->rows, stored->cols, out);
+}
+
+pj_status pj_load_adopt_rows(pj_loader *l, const char *name, const pj_row_source *source,
+                             size_t rows, pj_matrix *out)
+{
+    pj_dtype type = wanted_type(l, PJ_ROLE_LAYER, source->type, source->cols);
+    return fill_matrix(l, name, type, NULL, source, rows, source->cols, out);
+}
+
+enum { E4M3_BLOCK = 128 };
+
+static size_t blocks_of(size_t count)
+{
+    return (count + E4M3_BLOCK - 1) / E4M3_BLOCK;
+}
+
+/* Derives the block that shares a scale from the scales' shape: everything, a row, or a square
+ * block. */
+static bool e4m3_blocks(const pj_tensor *scales, size_t rows, size_t cols, size_t *block_rows,
+                        size_t *block_cols)
+{
+    size_t a = scales->rank > 0 ? (size_t)scales->shape[0] : 1;
+    size_t b = scales->rank > 1 ? (size_t)scales->shape[1] : 1;
+    if (scales->rank > 2) return false;
+    *block_rows = a == 1 ? rows : a == rows ? 1 : E4M3_BLOCK;
+    *block_cols = b == 1 ? cols : E4M3_BLOCK;
+    if (a == 1 && b == 1) return true;
+    if (a == rows && b == 1) return true;
+    *block_rows = *block_cols = E4M3_BLOCK;
+    return a == blocks_of(rows) && b == blocks_of(cols);
+}
+
+/* 8-bit floats with scales in "weight_scale_inv" or "weight_scale" next to "weight". */
+static pj_status load_e4m3(pj_loader *l, const char *name, const pj_tensor *tensor, pj_role use,
+                           size_t rows, size_t cols, pj_matrix *out)
+{
+    char scale_name[PJ_TENSOR_NAME_BYTES + 16];
+    size_t block_rows, block_cols, count = 1;
+    pj_dtype type, wanted = wanted_type(l, use, PJ_BF16, cols);
+    if (tensor->rank != 2 || tensor->shape[0] != rows || tensor->shape[1] != cols)
+        return pj_fail(l->err, PJ_E_INVALID, "%s should be [%zu, %zu] and is not", name, rows,
+                       cols);
+    snprintf(scale_name, sizeof scale_name, "%s_scale_inv", name);
+    const pj_tensor *scales = pj_checkpoint_find(l->model->checkpoint, scale_name);
+    if (!scales) {
+        snprintf(scale_name, sizeof scale_name, "%s_scale", name);
+        scales = pj_checkpoint_find(l->model->checkpoint, scale_name);
+    }
+    if (!scales)
+        return pj_fail(l->err, PJ_E_INVALID, "%s has 8-bit floats but no scale tensor", name);
+    bool right = pj_file_dtype(scales->type, &type) && pj_dtype_get(type)->block_values == 1 &&
+                 e4m3_blocks(scales, rows, cols, &block_rows, &block_cols);
+    if (!right)
+        return pj_fail(l->err, PJ_E_UNSUPPORTED,
+                       "%s is neither one scale, nor one for each row, nor one for each block of "
+                       "128 x 128",
+                       scale_name);
+    for (uint32_t i = 0; i < scales->rank; i++) count *= (size_t)scales->shape[i];
+    float *values = pj_load_alloc(l, count, sizeof *values);
+    if (!values) return PJ_E_NO_MEMORY;
+    l->kernels->dequantise(type, scales->data, values, count);
+    pj_row_source source = pj_rows_e4m3(tensor->data, values, cols, block_rows, block_cols,
+                                        (cols + block_cols - 1) / block_cols);
+    return fill_matrix(l, name, wanted, NULL, &source, rows, cols, out);
+}
+
+pj_status pj_load_matrix(pj_loader *l, const char *name, pj_role use, size_t rows, size_t cols,
+                         pj_matrix *out)
+{
+    l->matrices++;
+    if (!l->model->checkpoint) {
+        pj_dtype plain = pj_dtype_row_bytes(l->synthetic, cols) ? l->synthetic : PJ_BF16;
+        return pj_load_converted(l, name, wanted_type(l, use, plain, cols), NULL, rows, cols, out);
+    }
+    pj_matrix stored;
+    const pj_tensor *tensor = pj_checkpoint_find(l->model->checkpoint, name);
+    if (tensor && tensor->type == PJ_FILE_E4M3)
+        return load_e4m3(l, name, tensor, use, rows, cols, out);
+    pj_status status =
+        pj_checkpoint_matrix(l->model->checkpoint, name, rows, cols, &stored, l->err);
+    return status ? status : pj_load_adopt(l, name, use, &stored, out);
+}
+
+/* A vector as floats; synthetic models use `fallback` everywhere. */
+pj_status pj_load_vector(pj_loader *l, const char *name, size_t count, float fallback,
+                         const float **out)
+{
+    pj_matrix stored = {0};
+    if (l->model->checkpoint) {
+        pj_status status =
+            pj_checkpoint_matrix(l->model->checkpoint, name, count, 0, &stored, l->err);
+        if (status) return status;
+    }
+    float *values = pj_load_alloc(l, count, sizeof *values);
+    if (!values) return PJ_E_NO_MEMORY;
+    if (stored.data)
+        l->kernels->dequantise(stored.type, stored.data, values, count);
+    else
+        for (size_t i = 0; i < count; i++) values[i] = fallback;
+    *out = values;
+    return PJ_OK;
+}
+
+pj_status pj_load_linear(pj_loader *l, const char *prefix, const char *part, size_t rows,
+                         size_t cols, bool bias, pj_projection *out)
+{
+    char name[PJ_TENSOR_NAME_BYTES];
+    snprintf(name, sizeof name, "%s.%s.weight", prefix, part);
+    pj_status status = pj_load_matrix(l, name, PJ_ROLE_LAYER, rows, cols, &out->w);
+    if (status || !bias) return status;
+    snprintf(name, sizeof name, "%s.%s.bias", prefix, part);
+    return pj_load_vector(l, name, rows, 0, &out->bias);
+}
+
+/* A projection recorded as its own component. */
+pj_status pj_load_component(pj_loader *l, const char *prefix, pj_seam_name part, size_t rows,
+                            size_t cols, bool bias, pj_projection *out)
+{
+    out->name = part;
+    return pj_load_linear(l, prefix, pj_seam_text(part), rows, cols, bias, out);
+}
+
+/* Norm weights stored as w - 1 need 1 added; GGUF files store the sum. */
+static bool adds_one(const pj_model *m)
+{
+    return m->blueprint->norm_adds_one && m->checkpoint && !pj_checkpoint_gguf(m->checkpoint);
+}
+
+static void add_one(float *w, size_t count)
+{
+    for (size_t i = 0; i < count; i++) w[i] += 1;
+}
+
+/* PJ_N_NONE: the architecture has no such norm. */
+pj_status pj_load_norm(pj_loader *l, const char *prefix, pj_seam_name part, size_t count, bool bias,
+                       pj_norm *out)
+{
+    char name[PJ_TENSOR_NAME_BYTES];
+    out->name = part;
+    if (part == PJ_N_NONE) return PJ_OK;
+    snprintf(name, sizeof name, "%s.%s.weight", prefix, pj_seam_text(part));
+    pj_status status = pj_load_vector(l, name, count, 1, &out->w);
+    if (!status && adds_one(l->model)) add_one((float *)(uintptr_t)out->w, count);
+    if (status || !bias) return status;
+    snprintf(name, sizeof name, "%s.%s.bias", prefix, pj_seam_text(part));
+    return pj_load_vector(l, name, count, 0, &out->b);
+}
+
+bool pj_load_has(const pj_loader *l, const char *prefix, const char *part)
+{
+    char name[PJ_TENSOR_NAME_BYTES];
+    snprintf(name, sizeof name, "%s.%s", prefix, part);
+    return l->model->checkpoint && pj_checkpoint_find(l->model->checkpoint, name);
+}

@@ -1,0 +1,138 @@
+/* Names of everything the engine records: sections, components, operations and extras. A component
+ * is named after the module of the published checkpoint that it runs, so the blueprint uses the
+ * same list to find tensors and to name spans. */
+#ifndef PJ_MODEL_NAMES_H
+#define PJ_MODEL_NAMES_H
+
+/* Symbol and spelling. Components are contiguous, so that a range of symbols identifies them. */
+#define PJ_SEAM_NAMES(X)                                            \
+    /* sections */                                                  \
+    X(TOKENIZATION, "tokenization")                                 \
+    X(KV_CACHE_INIT, "kv_cache_init")                               \
+    X(EMBEDDING, "embedding")                                       \
+    X(POSITION_EMBEDDING, "position_embedding")                     \
+    X(LAYERS, "layers")                                             \
+    X(FINAL_NORM, "final_norm")                                     \
+    X(LM_HEAD, "lm_head")                                           \
+    X(KV_CACHE_STORE, "kv_cache_store")                             \
+    X(KV_CACHE_APPEND, "kv_cache_append")                           \
+    X(KV_CACHE_REBUILD, "kv_cache_rebuild")                         \
+    X(DRAFT, "draft")                                               \
+    X(SAMPLING, "sampling")                                         \
+    X(DETOKENIZATION, "detokenization")                             \
+    X(CLEANUP, "cleanup")                                           \
+    /* components */                                                \
+    X(EMBED_TOKENS, "embed_tokens")                                 \
+    X(EMBED_TOKENS_PER_LAYER, "embed_tokens_per_layer")             \
+    X(PER_LAYER_MODEL_PROJECTION, "per_layer_model_projection")     \
+    X(PER_LAYER_PROJECTION_NORM, "per_layer_projection_norm")       \
+    X(ROTARY_EMB, "rotary_emb")                                     \
+    X(INPUT_LAYERNORM, "input_layernorm")                           \
+    X(POST_ATTENTION_LAYERNORM, "post_attention_layernorm")         \
+    X(POST_SELF_ATTN_LAYERNORM, "post_self_attn_layernorm")         \
+    X(PRE_FEEDFORWARD_LAYERNORM, "pre_feedforward_layernorm")       \
+    X(POST_FEEDFORWARD_LAYERNORM, "post_feedforward_layernorm")     \
+    X(POST_MLP_LAYERNORM, "post_mlp_layernorm")                     \
+    X(POST_FEEDFORWARD_LAYERNORM_1, "post_feedforward_layernorm_1") \
+    X(PRE_FEEDFORWARD_LAYERNORM_2, "pre_feedforward_layernorm_2")   \
+    X(POST_FEEDFORWARD_LAYERNORM_2, "post_feedforward_layernorm_2") \
+    X(Q_PROJ, "q_proj")                                             \
+    X(K_PROJ, "k_proj")                                             \
+    X(V_PROJ, "v_proj")                                             \
+    X(QKV_PROJ, "qkv_proj")                                         \
+    X(Q_NORM, "q_norm")                                             \
+    X(K_NORM, "k_norm")                                             \
+    X(V_NORM, "v_norm")                                             \
+    X(ATTENTION, "attention")                                       \
+    X(O_PROJ, "o_proj")                                             \
+    X(DENSE, "dense")                                               \
+    X(GATE_PROJ, "gate_proj")                                       \
+    X(UP_PROJ, "up_proj")                                           \
+    X(GATE_UP_PROJ, "gate_up_proj")                                 \
+    X(FC1, "fc1")                                                   \
+    X(ACT, "act")                                                   \
+    X(DOWN_PROJ, "down_proj")                                       \
+    X(FC2, "fc2")                                                   \
+    X(ROUTER, "router")                                             \
+    X(EXPERTS, "experts")                                           \
+    X(SHARED_EXPERT, "shared_expert")                               \
+    X(ROUTER_NORM, "router_norm")                                   \
+    X(PER_LAYER_INPUT_GATE, "per_layer_input_gate")                 \
+    X(PER_LAYER_PROJECTION, "per_layer_projection")                 \
+    X(PER_LAYER_ACT, "per_layer_act")                               \
+    X(POST_PER_LAYER_INPUT_NORM, "post_per_layer_input_norm")       \
+    X(LAYER_SCALAR, "layer_scalar")                                 \
+    X(NORM, "norm")                                                 \
+    X(LOGITS, "logits")                                             \
+    X(IN_PROJ_QKV, "in_proj_qkv")                                   \
+    X(IN_PROJ_Z, "in_proj_z")                                       \
+    X(IN_PROJ_B, "in_proj_b")                                       \
+    X(IN_PROJ_A, "in_proj_a")                                       \
+    X(CONV1D, "conv1d")                                             \
+    X(DELTA_RULE, "delta_rule")                                     \
+    X(LINEAR_ATTN_NORM, "linear_attn_norm")                         \
+    X(OUT_PROJ, "out_proj")                                         \
+    X(OUTPUT_GATE, "output_gate")                                   \
+    X(FINAL_LAYERNORM, "final_layernorm")                           \
+    /* operations */                                                \
+    X(OP_GATHER, "gather")                                          \
+    X(OP_DEQUANTISE, "dequantise")                                  \
+    X(OP_NORM, "norm")                                              \
+    X(OP_PACK, "pack")                                              \
+    X(OP_MATMUL, "matmul")                                          \
+    X(OP_BIAS_ADD, "bias_add")                                      \
+    X(OP_ROPE, "rope")                                              \
+    X(OP_QUERY_SCALE, "query_scale")                                \
+    X(OP_KV_APPEND, "kv_append")                                    \
+    X(OP_QK_MATMUL, "qk_matmul")                                    \
+    X(OP_SCALE, "scale")                                            \
+    X(OP_SOFTCAP, "softcap")                                        \
+    X(OP_MASK_APPLY, "mask_apply")                                  \
+    X(OP_SOFTMAX, "softmax")                                        \
+    X(OP_ATTN_DROPOUT, "attn_dropout")                              \
+    X(OP_VALUE_MATMUL, "value_matmul")                              \
+    X(OP_ACTIVATION, "activation")                                  \
+    X(OP_GATE_MUL, "gate_mul")                                      \
+    X(OP_RESIDUAL_ADD, "residual_add")                              \
+    X(OP_TOP_K, "top_k")                                            \
+    X(OP_SCATTER_ADD, "scatter_add")                                \
+    /* extras */                                                    \
+    X(X_ENTROPY, "attention_entropy")                               \
+    X(X_ENTROPY_NORMALISED, "attention_entropy_normalised")         \
+    X(X_LARGEST, "attention_largest_weight")                        \
+    X(X_LARGEST_OF_ALL, "attention_largest_weight_of_all")          \
+    X(X_ATTENTION_SPARSITY, "attention_sparsity")                   \
+    X(X_ATTENTION_SPARSITY_RELATIVE, "attention_sparsity_relative") \
+    X(X_ATTENTION_ROWS, "attention_rows")                           \
+    X(X_ENTROPY_HEAD, "attention_entropy_head")                     \
+    X(X_LARGEST_HEAD, "attention_largest_weight_head")              \
+    X(X_ATTENTION_SPARSITY_HEAD, "attention_sparsity_head")         \
+    X(X_ROWS, "rows")                                               \
+    X(X_STATISTICS_ROWS, "statistics_rows")                         \
+    X(X_KILL_RATIO, "kill_ratio")                                   \
+    X(X_DEAD_RATIO, "dead_ratio")                                   \
+    X(X_GATED_SPARSITY, "gated_sparsity")                           \
+    X(X_VARIANCE_RATIO, "variance_ratio")                           \
+    X(X_VARIANCE_RATIO_P95, "variance_ratio_p95")                   \
+    X(X_MEAN_SQUARE_RATIO, "mean_square_ratio")                     \
+    X(X_ROUTING_ENTROPY, "routing_entropy")                         \
+    X(X_ROUTING_ENTROPY_NORMALISED, "routing_entropy_normalised")   \
+    X(X_ROUTING_MARGIN, "routing_margin")                           \
+    X(X_EXPERT, "expert")                                           \
+    X(X_EXPERT_WEIGHT, "expert_weight")                             \
+    X(X_EXPERT_LOAD, "expert_load")                                 \
+    X(X_EXPERT_LOAD_VARIATION, "expert_load_variation")             \
+    X(X_LOAD_BALANCE, "load_balance")                               \
+    X(X_UNIQUE_EXPERTS, "unique_experts")
+
+typedef enum pj_seam_name {
+    PJ_N_NONE = 0,
+#define X(symbol, text) PJ_N_##symbol,
+    PJ_SEAM_NAMES(X)
+#undef X
+        PJ_N_COUNT
+} pj_seam_name;
+
+const char *pj_seam_text(pj_seam_name name); /* its spelling, static */
+
+#endif

@@ -1,0 +1,997 @@
+/* Filters, and the tests used by select and reject. */
+#include "engine/text/jinja/library.h"
+
+#include "base/utf8.h"
+#include "engine/text/tokenizer/parts.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- tests ---- */
+
+static jv t_defined(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)run, (void)a;
+    return jv_bool(self.kind != JV_UNDEFINED);
+}
+
+static jv t_undefined(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)run, (void)a;
+    return jv_bool(self.kind == JV_UNDEFINED);
+}
+
+static jv t_none(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)run, (void)a;
+    return jv_bool(self.kind == JV_NONE);
+}
+
+static jv t_string(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)run, (void)a;
+    return jv_bool(self.kind == JV_STRING);
+}
+
+static jv t_number(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)run, (void)a;
+    return jv_bool(jv_is_number(self));
+}
+
+static jv t_integer(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)run, (void)a;
+    return jv_bool(self.kind == JV_INT);
+}
+
+static jv t_float(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)run, (void)a;
+    return jv_bool(self.kind == JV_FLOAT);
+}
+
+static jv t_boolean(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)run, (void)a;
+    return jv_bool(self.kind == JV_BOOL);
+}
+
+static jv t_true(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)run, (void)a;
+    return jv_bool(self.kind == JV_BOOL && self.boolean);
+}
+
+static jv t_false(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)run, (void)a;
+    return jv_bool(self.kind == JV_BOOL && !self.boolean);
+}
+
+static jv t_mapping(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)run, (void)a;
+    return jv_bool(self.kind == JV_DICT);
+}
+
+static jv t_iterable(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)run, (void)a;
+    return jv_bool(self.kind == JV_STRING || self.kind == JV_LIST || self.kind == JV_DICT ||
+                   self.kind == JV_UNDEFINED);
+}
+
+static jv t_sequence(jv_run *run, jv self, const jv_arguments *a)
+{
+    return jv_bool(t_iterable(run, self, a).boolean && !jv_is_generator(self));
+}
+
+static jv t_callable(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)run, (void)a;
+    return jv_bool(self.kind == JV_CALLABLE);
+}
+
+static jv t_sameas(jv_run *run, jv self, const jv_arguments *a)
+{
+    jv other = jv_needed(run, a, 0, "other");
+    return jv_bool(self.kind == other.kind && jv_equal(run, self, other));
+}
+
+static jv t_eq(jv_run *run, jv self, const jv_arguments *a)
+{
+    return jv_bool(jv_equal(run, self, jv_needed(run, a, 0, "other")));
+}
+
+static jv t_ne(jv_run *run, jv self, const jv_arguments *a)
+{
+    return jv_bool(!jv_equal(run, self, jv_needed(run, a, 0, "other")));
+}
+
+static jv t_lt(jv_run *run, jv self, const jv_arguments *a)
+{
+    return jv_bool(jv_compare(run, self, jv_needed(run, a, 0, "other")) < 0);
+}
+
+static jv t_le(jv_run *run, jv self, const jv_arguments *a)
+{
+    return jv_bool(jv_compare(run, self, jv_needed(run, a, 0, "other")) <= 0);
+}
+
+static jv t_gt(jv_run *run, jv self, const jv_arguments *a)
+{
+    return jv_bool(jv_compare(run, self, jv_needed(run, a, 0, "other")) > 0);
+}
+
+static jv t_ge(jv_run *run, jv self, const jv_arguments *a)
+{
+    return jv_bool(jv_compare(run, self, jv_needed(run, a, 0, "other")) >= 0);
+}
+
+static jv t_in(jv_run *run, jv self, const jv_arguments *a)
+{
+    return jv_bool(jv_contains(run, jv_needed(run, a, 0, "seq"), self));
+}
+
+static int64_t needed_integer(jv_run *run, jv value)
+{
+    int64_t integer = 0;
+    if (!jv_integer(value, &integer))
+        jv_fail(run, PJ_E_INVALID, "an integer is needed, not %s", jv_type_name(value));
+    return integer;
+}
+
+static jv t_odd(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)a;
+    return jv_bool(needed_integer(run, self) % 2 != 0);
+}
+
+static jv t_even(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)a;
+    return jv_bool(needed_integer(run, self) % 2 == 0);
+}
+
+static jv t_divisibleby(jv_run *run, jv self, const jv_arguments *a)
+{
+    int64_t by = needed_integer(run, jv_needed(run, a, 0, "num"));
+    if (by == 0) return jv_fail(run, PJ_E_INVALID, "division by zero");
+    return jv_bool(by == -1 || needed_integer(run, self) % by == 0);
+}
+
+static jv t_upper(jv_run *run, jv self, const jv_arguments *a)
+{
+    jv text = jv_to_string(run, self);
+    return run->failed ? text : jv_method(text, "isupper")(run, text, a);
+}
+
+static jv t_lower(jv_run *run, jv self, const jv_arguments *a)
+{
+    jv text = jv_to_string(run, self);
+    return run->failed ? text : jv_method(text, "islower")(run, text, a);
+}
+
+/* Whether the reference has a filter or test of that name, which templates ask before they use it.
+ * Those that are missing here are rejected. */
+static jv is_known(jv_run *run, jv value, jv_function *(*find_by)(const char *name))
+{
+    static const char *const missing[] = {"escaped", "filesizeformat", "forceescape", "pprint",
+                                          "random",  "striptags",      "truncate",    "urlencode",
+                                          "urlize",  "wordwrap",       "xmlattr"};
+    char text[32] = "";
+    if (value.kind != JV_STRING || value.string->bytes >= sizeof text) return jv_bool(false);
+    memcpy(text, value.string->text, value.string->bytes);
+    for (size_t i = 0; i < sizeof missing / sizeof *missing; i++)
+        if (strcmp(text, missing[i]) == 0)
+            return jv_fail(run, PJ_E_UNSUPPORTED, "\"%s\" is not supported", text);
+    return jv_bool(find_by(text) != NULL);
+}
+
+static jv t_filter(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)a;
+    return is_known(run, self, jv_filter);
+}
+
+static jv t_test(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)a;
+    return is_known(run, self, jv_test);
+}
+
+static const jv_entry test_table[] = {
+    {"defined", t_defined},
+    {"undefined", t_undefined},
+    {"none", t_none},
+    {"string", t_string},
+    {"number", t_number},
+    {"integer", t_integer},
+    {"float", t_float},
+    {"boolean", t_boolean},
+    {"true", t_true},
+    {"false", t_false},
+    {"mapping", t_mapping},
+    {"iterable", t_iterable},
+    {"sequence", t_sequence},
+    {"callable", t_callable},
+    {"sameas", t_sameas},
+    {"eq", t_eq},
+    {"equalto", t_eq},
+    {"ne", t_ne},
+    {"lt", t_lt},
+    {"lessthan", t_lt},
+    {"le", t_le},
+    {"gt", t_gt},
+    {"greaterthan", t_gt},
+    {"ge", t_ge},
+    {"in", t_in},
+    {"odd", t_odd},
+    {"even", t_even},
+    {"divisibleby", t_divisibleby},
+    {"upper", t_upper},
+    {"lower", t_lower},
+    {"filter", t_filter},
+    {"test", t_test},
+    {NULL, NULL},
+};
+
+static jv_function *find(const jv_entry *entry, const char *name)
+{
+    for (; entry->name; entry++)
+        if (strcmp(entry->name, name) == 0) return entry->function;
+    return NULL;
+}
+
+jv_function *jv_test(const char *name)
+{
+    return find(test_table, name);
+}
+
+/* ---- filters of strings ---- */
+
+static const jv_string *text_of(jv_run *run, jv value)
+{
+    static const jv_string empty = {"", NULL, 0, false};
+    jv text = jv_to_string(run, value);
+    return text.kind == JV_STRING ? text.string : &empty;
+}
+
+static jv f_trim(jv_run *run, jv self, const jv_arguments *a)
+{
+    jv characters = jv_argument(a, 0, "chars", jv_none());
+    return jv_strip(run, text_of(run, self),
+                    characters.kind == JV_STRING ? characters.string : NULL, true, true);
+}
+
+static jv f_upper(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)a;
+    return jv_change_case(run, text_of(run, self), JV_UPPER);
+}
+
+static jv f_lower(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)a;
+    return jv_change_case(run, text_of(run, self), JV_LOWER);
+}
+
+static jv f_title(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)a;
+    return jv_change_case(run, text_of(run, self), JV_WORDS);
+}
+
+static jv f_capitalize(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)a;
+    return jv_change_case(run, text_of(run, self), JV_CAPITAL);
+}
+
+static jv f_replace(jv_run *run, jv self, const jv_arguments *a)
+{
+    const jv_string *old = text_of(run, jv_needed(run, a, 0, "old"));
+    const jv_string *new = text_of(run, jv_needed(run, a, 1, "new"));
+    jv count = jv_argument(a, 2, "count", jv_none());
+    return jv_replace(run, text_of(run, self), old, new,
+                      count.kind == JV_NONE ? -1 : needed_integer(run, count));
+}
+
+static jv f_string(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)a;
+    return jv_to_string(run, self);
+}
+
+static jv f_safe(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)a;
+    return jv_mark_safe(run, jv_to_string(run, self));
+}
+
+static jv f_escape(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)a;
+    return jv_escape(run, jv_to_string(run, self));
+}
+
+/* Indents all lines but the first by a number of blanks or a string. */
+static jv f_indent(jv_run *run, jv self, const jv_arguments *a)
+{
+    if (self.kind != JV_STRING)
+        return jv_fail(run, PJ_E_INVALID, "indent takes a string, not %s", jv_type_name(self));
+    const jv_string *s = self.string;
+    jv width = jv_argument(a, 0, "width", jv_int(4));
+    bool first = jv_true(jv_argument(a, 1, "first", jv_bool(false)));
+    bool blank = jv_true(jv_argument(a, 2, "blank", jv_bool(false)));
+    int64_t count = width.kind == JV_STRING ? 1 : needed_integer(run, width);
+    const jv_string *unit =
+        width.kind == JV_STRING ? width.string : text_of(run, jv_text(run, " "));
+    jv_builder b;
+    if (count > 1000) return jv_fail(run, PJ_E_FULL, "an indent is too wide");
+    jv_build(&b, run);
+    for (size_t at = 0, end; at <= s->bytes && !run->failed; at = end + 1) {
+        const char *newline = memchr(s->text + at, '\n', s->bytes - at);
+        end = newline ? (size_t)(newline - s->text) : s->bytes;
+        if (at ? end > at || blank : first)
+            for (int64_t i = 0; i < count; i++) jv_add_string(&b, unit);
+        jv_add(&b, s->text + at, s->marks ? s->marks + at : NULL, end - at + (newline != NULL));
+    }
+    return jv_built(&b);
+}
+
+/* "..."|format(a, b), or with names: the operator %. */
+static jv f_format(jv_run *run, jv self, const jv_arguments *a)
+{
+    jv values = jv_list_new(run, a->count);
+    if (a->count && a->name_count)
+        return jv_fail(run, PJ_E_INVALID, "format takes positional or named values, not both");
+    for (size_t i = 0; i < a->count; i++) jv_list_add(run, values, a->items[i]);
+    if (run->failed) return values;
+    values.list->tuple = true;
+    if (a->name_count) values = jv_dict_new(run);
+    for (size_t i = 0; i < a->name_count && !run->failed; i++)
+        jv_dict_set(run, values, jv_text(run, a->names[i]), a->named[i]);
+    return run->failed ? values : jv_percent(run, text_of(run, self), values);
+}
+
+static jv f_center(jv_run *run, jv self, const jv_arguments *a)
+{
+    jv width[] = {jv_argument(a, 0, "width", jv_int(80))}, text = jv_to_string(run, self);
+    return run->failed
+               ? text
+               : jv_method(text, "center")(run, text, &(jv_arguments){width, 1, NULL, NULL, 0});
+}
+
+/* An attribute, never an item: what a template can have is a namespace's or a loop's. */
+static jv f_attr(jv_run *run, jv self, const jv_arguments *a)
+{
+    jv name = jv_needed(run, a, 0, "name");
+    if (self.kind == JV_UNDEFINED) return jv_member(run, self, name); /* fails */
+    if (run->failed || name.kind != JV_STRING) return jv_undefined(NULL);
+    if (self.kind == JV_NAMESPACE) return jv_member(run, self, name);
+    if (self.kind == JV_LOOP || self.kind == JV_CALLABLE)
+        return jv_fail(run, PJ_E_UNSUPPORTED, "attr of a %s is not supported", jv_type_name(self));
+    const char *text = pj_arena_strndup(&run->arena, name.string->text, name.string->bytes);
+    if (text && jv_method(self, text))
+        return jv_fail(run, PJ_E_UNSUPPORTED, "attr of a method is not supported");
+    return jv_undefined(text);
+}
+
+/* Words are runs of letters, digits and underscores. */
+static jv f_wordcount(jv_run *run, jv self, const jv_arguments *a)
+{
+    jv text = jv_to_string(run, self);
+    int64_t words = 0;
+    bool inside = false;
+    (void)a;
+    if (run->failed || !jv_step(run, text.string->bytes)) return text;
+    for (size_t at = 0, used; at < text.string->bytes; at += used) {
+        uint32_t code = 0;
+        used = pj_utf8_next(text.string->text + at, text.string->bytes - at, &code);
+        if (!used) used = 1;
+        bool part = code == '_' || pj_unicode_is_letter(code) || pj_unicode_is_numeric(code);
+        words += part && !inside;
+        inside = part;
+    }
+    return jv_int(words);
+}
+
+/* ---- numbers ---- */
+
+static jv f_int(jv_run *run, jv self, const jv_arguments *a)
+{
+    jv missing = jv_argument(a, 0, "default", jv_int(0));
+    if (self.kind == JV_UNDEFINED)
+        return jv_fail(run, PJ_E_INVALID, "'%s' is undefined", self.name ? self.name : "a number");
+    int64_t integer;
+    int64_t base = needed_integer(run, jv_argument(a, 1, "base", jv_int(10)));
+    if (base < 2 || base > 36)
+        return jv_fail(run, PJ_E_UNSUPPORTED, "int with base %lld is not supported",
+                       (long long)base);
+    if (jv_integer(self, &integer)) return jv_int(integer);
+    if (self.kind == JV_FLOAT)
+        return fabs(self.number) < 9e18 ? jv_int((int64_t)self.number) : missing;
+    if (self.kind != JV_STRING || self.string->bytes == 0 || self.string->bytes > 60)
+        return missing;
+    char text[64], *end;
+    memcpy(text, self.string->text, self.string->bytes);
+    text[self.string->bytes] = 0;
+    long long whole = strtoll(text, &end, (int)base);
+    if (end[strspn(end, " \t\n\r")] == 0) return jv_int(whole);
+    double number = strtod(text, &end);
+    return end != text && end[strspn(end, " \t\n\r")] == 0 && fabs(number) < 9e18
+               ? jv_int((int64_t)number)
+               : missing;
+}
+
+static jv f_float(jv_run *run, jv self, const jv_arguments *a)
+{
+    jv missing = jv_argument(a, 0, "default", jv_float(0));
+    if (self.kind == JV_UNDEFINED)
+        return jv_fail(run, PJ_E_INVALID, "'%s' is undefined", self.name ? self.name : "a number");
+    if (jv_is_number(self)) return jv_float(jv_number(self));
+    if (self.kind != JV_STRING || self.string->bytes == 0 || self.string->bytes > 60)
+        return missing;
+    char text[64], *end;
+    memcpy(text, self.string->text, self.string->bytes);
+    text[self.string->bytes] = 0;
+    double number = strtod(text, &end);
+    return end != text && end[strspn(end, " \t\n\r")] == 0 ? jv_float(number) : missing;
+}
+
+static jv f_abs(jv_run *run, jv self, const jv_arguments *a)
+{
+    int64_t integer;
+    (void)a;
+    if (jv_integer(self, &integer) && integer != INT64_MIN)
+        return jv_int(integer < 0 ? -integer : integer);
+    if (self.kind == JV_FLOAT) return jv_float(fabs(self.number));
+    return jv_fail(run, PJ_E_INVALID, "abs takes a number, not %s", jv_type_name(self));
+}
+
+static jv f_round(jv_run *run, jv self, const jv_arguments *a)
+{
+    int64_t digits = needed_integer(run, jv_argument(a, 0, "precision", jv_int(0)));
+    jv method = jv_argument(a, 1, "method", jv_none());
+    if (!jv_is_number(self) || digits < -15 || digits > 15)
+        return jv_fail(run, PJ_E_INVALID, "round takes a number, not %s", jv_type_name(self));
+    bool plain = method.kind == JV_NONE || jv_is_text(method, "common");
+    int64_t whole;
+    if (plain && digits >= 0 && jv_integer(self, &whole)) return jv_int(whole); /* round(3) is 3 */
+    if (plain && digits >= 0) { /* half to even of the exact value, as in Python */
+        char text[400];
+        snprintf(text, sizeof text, "%.*f", (int)digits, jv_number(self));
+        return jv_float(strtod(text, NULL));
+    }
+    double scale = pow(10, (double)digits), value = jv_number(self) * scale;
+    double rounded = jv_is_text(method, "floor")  ? floor(value)
+                     : jv_is_text(method, "ceil") ? ceil(value)
+                                                  : nearbyint(value);
+    return jv_float(rounded / scale);
+}
+
+/* ---- lists ---- */
+
+static jv f_length(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)a;
+    if (self.kind == JV_STRING && !jv_look(run, self.string->bytes)) return self;
+    if (jv_is_generator(self))
+        return jv_fail(run, PJ_E_INVALID, "object of type 'generator' has no len()");
+    switch (self.kind) {
+    case JV_STRING: return jv_int((int64_t)jv_length(self.string));
+    case JV_LIST: return jv_int((int64_t)self.list->count);
+    case JV_DICT: return jv_int((int64_t)self.dict->count);
+    case JV_UNDEFINED: return jv_int(0);
+    default:
+        return jv_fail(run, PJ_E_INVALID, "object of type '%s' has no len()", jv_type_name(self));
+    }
+}
+
+static jv f_default(jv_run *run, jv self, const jv_arguments *a)
+{
+    jv value = jv_argument(a, 0, "default_value", jv_text(run, ""));
+    bool falsy = jv_true(jv_argument(a, 1, "boolean", jv_bool(false)));
+    return self.kind == JV_UNDEFINED || (falsy && !jv_true(self)) ? value : self;
+}
+
+/* attribute="a.b": dotted path; numbers are indices. `missing` stands for what is undefined on the
+ * way. */
+static jv member_path(jv_run *run, jv value, const jv_string *path, jv missing)
+{
+    for (size_t at = 0; at <= path->bytes && !run->failed;) {
+        const char *dot = memchr(path->text + at, '.', path->bytes - at);
+        size_t end = dot ? (size_t)(dot - path->text) : path->bytes;
+        bool digits = end > at;
+        int64_t index = 0;
+        for (size_t i = at; i < end && digits && i < at + 9; i++) {
+            digits = path->text[i] >= '0' && path->text[i] <= '9';
+            index = 10 * index + (path->text[i] - '0');
+        }
+        value = jv_member(run, value, digits ? jv_int(index) : jv_slice(run, path, at, end));
+        if (value.kind == JV_UNDEFINED && missing.kind != JV_UNDEFINED) value = missing;
+        at = end + 1;
+    }
+    return value;
+}
+
+static jv attribute_or(jv_run *run, jv value, jv attribute, jv missing)
+{
+    if (attribute.kind == JV_STRING) return member_path(run, value, attribute.string, missing);
+    if (attribute.kind != JV_INT) return value;
+    jv found = jv_member(run, value, attribute);
+    return found.kind == JV_UNDEFINED && missing.kind != JV_UNDEFINED ? missing : found;
+}
+
+static jv attribute_of(jv_run *run, jv value, jv attribute)
+{
+    if (attribute.kind == JV_STRING)
+        return member_path(run, value, attribute.string, jv_undefined(NULL));
+    return attribute.kind == JV_INT ? jv_member(run, value, attribute) : value;
+}
+
+static jv f_join(jv_run *run, jv self, const jv_arguments *a)
+{
+    const jv_string *separator = text_of(run, jv_argument(a, 0, "d", jv_text(run, "")));
+    jv attribute = jv_argument(a, 1, "attribute", jv_none());
+    const jv_list *items = jv_iterate(run, self);
+    if (attribute.kind == JV_NONE) return jv_join(run, items, separator);
+    jv list = jv_list_new(run, items->count);
+    for (size_t i = 0; i < items->count && jv_step(run, 1); i++)
+        jv_list_add(run, list, attribute_of(run, items->items[i], attribute));
+    return run->failed ? list : jv_join(run, list.list, separator);
+}
+
+static jv f_first(jv_run *run, jv self, const jv_arguments *a)
+{
+    const jv_list *items = jv_iterate(run, self);
+    (void)a;
+    return items->count ? items->items[0] : jv_undefined("the first item of an empty list");
+}
+
+static jv f_last(jv_run *run, jv self, const jv_arguments *a)
+{
+    const jv_list *items = jv_iterate(run, self);
+    (void)a;
+    return items->count ? items->items[items->count - 1]
+                        : jv_undefined("the last item of an empty list");
+}
+
+static jv f_list(jv_run *run, jv self, const jv_arguments *a)
+{
+    const jv_list *items = jv_iterate(run, self);
+    jv list = jv_list_new(run, items->count);
+    (void)a;
+    for (size_t i = 0; i < items->count; i++) jv_list_add(run, list, items->items[i]);
+    return list;
+}
+
+static jv f_reverse(jv_run *run, jv self, const jv_arguments *a)
+{
+    const jv_list *items = jv_iterate(run, self);
+    jv list = jv_list_new(run, items->count);
+    (void)a;
+    for (size_t i = items->count; i-- > 0;) jv_list_add(run, list, items->items[i]);
+    if (run->failed || jv_is_generator(self)) return list; /* the reference gives a list, too */
+    if (self.kind != JV_STRING) return jv_list_as(list, JV_GENERATOR);
+    return jv_join(run, list.list, &(jv_string){"", NULL, 0, false});
+}
+
+static jv pairs_of(jv_run *run, jv self, const jv_arguments *a)
+{
+    if (self.kind == JV_UNDEFINED) return jv_list_new(run, 0);
+    if (self.kind != JV_DICT)
+        return jv_fail(run, PJ_E_INVALID, "items takes a mapping, not %s", jv_type_name(self));
+    return jv_method(self, "items")(run, self, a);
+}
+
+static jv f_items(jv_run *run, jv self, const jv_arguments *a)
+{
+    return jv_list_as(pairs_of(run, self, a), JV_GENERATOR);
+}
+
+static jv without_case(jv_run *run, jv key)
+{
+    return key.kind == JV_STRING ? jv_change_case(run, key.string, JV_LOWER) : key;
+}
+
+/* Sort key: lower-cased strings unless case-sensitive. */
+static jv sort_key(jv_run *run, jv item, jv attribute, bool case_sensitive)
+{
+    jv key = attribute_of(run, item, attribute);
+    return case_sensitive ? key : without_case(run, key);
+}
+
+/* The same for `sort`, whose attribute may name several, separated by commas. */
+static jv sort_keys(jv_run *run, jv item, jv attribute, bool case_sensitive)
+{
+    if (attribute.kind != JV_STRING ||
+        !memchr(attribute.string->text, ',', attribute.string->bytes))
+        return sort_key(run, item, attribute, case_sensitive);
+    const jv_string *all = attribute.string;
+    jv keys = jv_list_new(run, 2);
+    for (size_t at = 0, end; at <= all->bytes && !run->failed; at = end + 1) {
+        const char *comma = memchr(all->text + at, ',', all->bytes - at);
+        end = comma ? (size_t)(comma - all->text) : all->bytes;
+        jv_list_add(run, keys, sort_key(run, item, jv_slice(run, all, at, end), case_sensitive));
+    }
+    return keys;
+}
+
+/* Stable insertion sort by key. */
+static jv sorted(jv_run *run, const jv_list *items, jv attribute, bool case_sensitive,
+                 bool backwards)
+{
+    jv list = jv_list_new(run, items->count), keys = jv_list_new(run, items->count);
+    for (size_t i = 0; i < items->count && !run->failed; i++) {
+        jv key = sort_keys(run, items->items[i], attribute, case_sensitive);
+        jv_list_add(run, list, items->items[i]);
+        jv_list_add(run, keys, key);
+        for (size_t at = i; at > 0 && jv_step(run, 1); at--) {
+            /* equal keys need no order: those of two items that lack the attribute have none */
+            jv before = keys.list->items[at - 1];
+            int order = jv_equal(run, before, key) ? 0 : jv_compare(run, before, key);
+            if (backwards ? order >= 0 : order <= 0) break;
+            list.list->items[at] = list.list->items[at - 1];
+            keys.list->items[at] = keys.list->items[at - 1];
+            list.list->items[at - 1] = items->items[i];
+            keys.list->items[at - 1] = key;
+        }
+    }
+    return list;
+}
+
+static jv f_sort(jv_run *run, jv self, const jv_arguments *a)
+{
+    return sorted(run, jv_iterate(run, self), jv_argument(a, 2, "attribute", jv_none()),
+                  jv_true(jv_argument(a, 1, "case_sensitive", jv_bool(false))),
+                  jv_true(jv_argument(a, 0, "reverse", jv_bool(false))));
+}
+
+static jv f_dictsort(jv_run *run, jv self, const jv_arguments *a)
+{
+    bool by_value = jv_is_text(jv_argument(a, 1, "by", jv_none()), "value");
+    jv pairs = pairs_of(run, self, &(jv_arguments){0});
+    if (run->failed) return pairs;
+    return sorted(run, pairs.list, jv_int(by_value),
+                  jv_true(jv_argument(a, 0, "case_sensitive", jv_bool(false))),
+                  jv_true(jv_argument(a, 2, "reverse", jv_bool(false))));
+}
+
+/* Tuples (grouper, list) of items with equal attributes, sorted by it. */
+static jv f_groupby(jv_run *run, jv self, const jv_arguments *a)
+{
+    jv attribute = jv_needed(run, a, 0, "attribute");
+    jv missing = jv_argument(a, 1, "default", jv_undefined(NULL));
+    bool case_sensitive = jv_true(jv_argument(a, 2, "case_sensitive", jv_bool(false)));
+    const jv_list *items = jv_iterate(run, self);
+    jv pairs = jv_list_new(run, items->count), groups = jv_list_new(run, 0),
+       last = jv_undefined(NULL);
+    for (size_t i = 0; i < items->count && jv_step(run, 1); i++) {
+        jv pair = jv_list_new(run, 3), key = attribute_or(run, items->items[i], attribute, missing);
+        if (key.kind == JV_UNDEFINED && items->count > 1) /* it has no order */
+            return jv_fail(run, PJ_E_INVALID, "'%s' is undefined", key.name ? key.name : "a value");
+        jv_list_add(run, pair, case_sensitive ? key : without_case(run, key));
+        jv_list_add(run, pair, key);
+        jv_list_add(run, pair, items->items[i]);
+        jv_list_add(run, pairs, pair);
+    }
+    if (run->failed) return groups;
+    jv order = sorted(run, pairs.list, jv_int(0), true, false);
+    for (size_t i = 0; i < items->count && !run->failed; i++) {
+        const jv *of = order.list->items[i].list->items;
+        if (i == 0 || !jv_equal(run, of[0], last)) {
+            jv group = jv_list_new(run, 2);
+            jv_list_add(run, group, of[1]);
+            jv_list_add(run, group, jv_list_new(run, 1));
+            if (run->failed) break;
+            group.list->tuple = group.list->group = true;
+            jv_list_add(run, groups, group);
+        }
+        last = of[0];
+        if (run->failed) break;
+        jv_list_add(run, groups.list->items[groups.list->count - 1].list->items[1], of[2]);
+    }
+    return groups;
+}
+
+static jv f_unique(jv_run *run, jv self, const jv_arguments *a)
+{
+    bool case_sensitive = jv_true(jv_argument(a, 0, "case_sensitive", jv_bool(false)));
+    jv attribute = jv_argument(a, 1, "attribute", jv_none());
+    const jv_list *items = jv_iterate(run, self);
+    jv list = jv_list_new(run, 0), keys = jv_list_new(run, 0);
+    for (size_t i = 0; i < items->count && !run->failed; i++) {
+        jv key = sort_key(run, items->items[i], attribute, case_sensitive);
+        if (jv_contains(run, keys, key)) continue;
+        jv_list_add(run, keys, key);
+        jv_list_add(run, list, items->items[i]);
+    }
+    return jv_list_as(list, JV_GENERATOR);
+}
+
+static jv extreme(jv_run *run, jv self, const jv_arguments *a, int sign)
+{
+    bool case_sensitive = jv_true(jv_argument(a, 0, "case_sensitive", jv_bool(false)));
+    jv attribute = jv_argument(a, 1, "attribute", jv_none());
+    const jv_list *items = jv_iterate(run, self);
+    size_t best = 0;
+    if (items->count == 0) return jv_undefined("the extreme of an empty list");
+    for (size_t i = 1; i < items->count && jv_step(run, 1); i++)
+        if (sign * jv_compare(run, sort_key(run, items->items[i], attribute, case_sensitive),
+                              sort_key(run, items->items[best], attribute, case_sensitive)) >
+            0)
+            best = i;
+    return items->items[best];
+}
+
+static jv f_min(jv_run *run, jv self, const jv_arguments *a)
+{
+    return extreme(run, self, a, -1);
+}
+
+static jv f_max(jv_run *run, jv self, const jv_arguments *a)
+{
+    return extreme(run, self, a, 1);
+}
+
+static bool is_plain(jv value)
+{
+    return value.kind == JV_LIST && value.list->is == JV_PLAIN;
+}
+
+static jv joined(jv_run *run, const jv_list *a, const jv_list *b)
+{
+    jv list = jv_list_new(run, a->count + b->count);
+    for (size_t i = 0; i < a->count && jv_step(run, 1); i++) jv_list_add(run, list, a->items[i]);
+    for (size_t i = 0; i < b->count && jv_step(run, 1); i++) jv_list_add(run, list, b->items[i]);
+    if (list.kind == JV_LIST) list.list->tuple = a->tuple;
+    return list;
+}
+
+/* Of numbers, or of lists if `start` is one. */
+static jv f_sum(jv_run *run, jv self, const jv_arguments *a)
+{
+    jv attribute = jv_argument(a, 0, "attribute", jv_none());
+    jv total = jv_argument(a, 1, "start", jv_int(0));
+    const jv_list *items = jv_iterate(run, self);
+    for (size_t i = 0; i < items->count && jv_step(run, 1); i++) {
+        jv item = attribute_of(run, items->items[i], attribute);
+        int64_t x, y, sum;
+        if (is_plain(item) && is_plain(total) && item.list->tuple == total.list->tuple) {
+            total = joined(run, total.list, item.list);
+            continue;
+        }
+        if (!jv_is_number(item) || !jv_is_number(total))
+            return jv_fail(run, PJ_E_INVALID, "sum takes numbers, not %s", jv_type_name(item));
+        if (jv_integer(item, &x) && jv_integer(total, &y) && !__builtin_add_overflow(x, y, &sum))
+            total = jv_int(sum);
+        else
+            total = jv_float(jv_number(item) + jv_number(total));
+    }
+    return total;
+}
+
+/* A number of lists of about equal length; the first ones have one item more. */
+static jv f_slice(jv_run *run, jv self, const jv_arguments *a)
+{
+    int64_t slices = needed_integer(run, jv_needed(run, a, 0, "slices"));
+    jv fill = jv_argument(a, 1, "fill_with", jv_none());
+    const jv_list *items = jv_iterate(run, self);
+    jv list = jv_list_new(run, 0);
+    if (slices < 1 || slices > 1 << 20) return jv_fail(run, PJ_E_INVALID, "slice takes a number");
+    size_t each = items->count / (size_t)slices, more = items->count % (size_t)slices, at = 0;
+    for (size_t i = 0; i < (size_t)slices && jv_step(run, 1); i++) {
+        jv row = jv_list_new(run, each + 1);
+        for (size_t n = each + (i < more); n > 0 && jv_step(run, 1); n--)
+            jv_list_add(run, row, items->items[at++]);
+        if (fill.kind != JV_NONE && i >= more) jv_list_add(run, row, fill);
+        jv_list_add(run, list, row);
+    }
+    return jv_list_as(list, JV_GENERATOR);
+}
+
+static jv f_batch(jv_run *run, jv self, const jv_arguments *a)
+{
+    int64_t size = needed_integer(run, jv_needed(run, a, 0, "linecount"));
+    jv fill = jv_argument(a, 1, "fill_with", jv_none());
+    const jv_list *items = jv_iterate(run, self);
+    jv list = jv_list_new(run, 0), row = jv_undefined(NULL);
+    if (size < 1 || size > 1 << 20) return jv_fail(run, PJ_E_INVALID, "batch takes a size");
+    for (size_t i = 0; i < items->count && jv_step(run, 1); i++) {
+        if (i % (size_t)size == 0) jv_list_add(run, list, row = jv_list_new(run, 0));
+        jv_list_add(run, row, items->items[i]);
+    }
+    while (fill.kind != JV_NONE && row.kind == JV_LIST && row.list->count < (size_t)size &&
+           jv_step(run, 1))
+        jv_list_add(run, row, fill);
+    return jv_list_as(list, JV_GENERATOR);
+}
+
+/* ---- map, select, reject ---- */
+
+static jv_arguments rest_of(const jv_arguments *a, size_t used)
+{
+    jv_arguments rest = *a;
+    size_t n = a->count < used ? a->count : used;
+    rest.items += n;
+    rest.count -= n;
+    return rest;
+}
+
+static jv apply_filter(jv_run *run, const jv_string *name, jv value, const jv_arguments *a);
+
+static jv f_map(jv_run *run, jv self, const jv_arguments *a)
+{
+    jv attribute = a->count ? jv_none() : jv_argument(a, 99, "attribute", jv_none());
+    jv missing = jv_argument(a, 99, "default", jv_undefined(NULL));
+    if (!jv_true(self)) /* also for none, as in the reference */
+        return jv_list_as(jv_list_new(run, 0), JV_GENERATOR);
+    const jv_list *items = jv_iterate(run, self);
+    jv list = jv_list_new(run, items->count);
+    jv_arguments rest = rest_of(a, 1);
+    for (size_t i = 0; i < items->count && jv_step(run, 1); i++) {
+        jv item = items->items[i];
+        if (attribute.kind == JV_NONE) {
+            item = apply_filter(run, jv_needed_string(run, a, 0, "filter"), item, &rest);
+        } else {
+            item = attribute_or(run, item, attribute, missing);
+        }
+        jv_list_add(run, list, item);
+    }
+    return jv_list_as(list, JV_GENERATOR);
+}
+
+static bool passes(jv_run *run, jv value, const jv_arguments *a, size_t test_index)
+{
+    if (a->count <= test_index) return jv_true(value);
+    jv name = a->items[test_index];
+    char text[32] = "";
+    if (name.kind == JV_STRING && name.string->bytes < sizeof text)
+        memcpy(text, name.string->text, name.string->bytes);
+    static const char *const signs[][2] = {{"==", "eq"}, {"!=", "ne"}, {"<", "lt"},
+                                           {"<=", "le"}, {">", "gt"},  {">=", "ge"}};
+    const char *known = text;
+    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
+        if (strcmp(text, signs[i][0]) == 0) known = signs[i][1];
+    jv_function *test = jv_test(known);
+    if (!test) {
+        jv_fail(run, PJ_E_UNSUPPORTED, "the test \"%s\" is not supported", text);
+        return false;
+    }
+    jv_arguments rest = rest_of(a, test_index + 1);
+    return jv_true(test(run, value, &rest));
+}
+
+static jv filtered(jv_run *run, jv self, const jv_arguments *a, bool keep, bool by_attribute)
+{
+    if (!jv_true(self)) /* also for none, as in the reference */
+        return jv_list_as(jv_list_new(run, 0), JV_GENERATOR);
+    const jv_list *items = jv_iterate(run, self);
+    jv list = jv_list_new(run, 0);
+    jv attribute = by_attribute ? jv_needed(run, a, 0, "attribute") : jv_none();
+    for (size_t i = 0; i < items->count && jv_step(run, 1); i++) {
+        jv value = by_attribute ? attribute_of(run, items->items[i], attribute) : items->items[i];
+        if (passes(run, value, a, by_attribute) == keep) jv_list_add(run, list, items->items[i]);
+    }
+    return jv_list_as(list, JV_GENERATOR);
+}
+
+static jv f_select(jv_run *run, jv self, const jv_arguments *a)
+{
+    return filtered(run, self, a, true, false);
+}
+
+static jv f_reject(jv_run *run, jv self, const jv_arguments *a)
+{
+    return filtered(run, self, a, false, false);
+}
+
+static jv f_selectattr(jv_run *run, jv self, const jv_arguments *a)
+{
+    return filtered(run, self, a, true, true);
+}
+
+static jv f_rejectattr(jv_run *run, jv self, const jv_arguments *a)
+{
+    return filtered(run, self, a, false, true);
+}
+
+/* ---- JSON ---- */
+
+static const char *separator(jv_run *run, jv pair, size_t index, const char *usual)
+{
+    if (pair.kind != JV_LIST || pair.list->count != 2 || pair.list->items[index].kind != JV_STRING)
+        return usual;
+    const jv_string *s = pair.list->items[index].string;
+    const char *copy = pj_arena_strndup(&run->arena, s->text, s->bytes);
+    return copy ? copy : usual;
+}
+
+/* The reference's filter: json.dumps, without HTML escapes. */
+static jv f_tojson(jv_run *run, jv self, const jv_arguments *a)
+{
+    jv indent = jv_argument(a, 1, "indent", jv_none());
+    jv separators = jv_argument(a, 2, "separators", jv_none());
+    jv_json_style style = {
+        .ensure_ascii = jv_true(jv_argument(a, 0, "ensure_ascii", jv_bool(false))),
+        .sort_keys = jv_true(jv_argument(a, 3, "sort_keys", jv_bool(false))),
+        .indented = indent.kind != JV_NONE,
+        .item_separator = separator(run, separators, 0, indent.kind == JV_NONE ? ", " : ","),
+        .key_separator = separator(run, separators, 1, ": "),
+    };
+    if (style.indented) {
+        int64_t width = needed_integer(run, indent);
+        if (width < 0 || width > 64) return jv_fail(run, PJ_E_INVALID, "an indent is too wide");
+        style.indent = (int)width;
+    }
+    jv_builder b;
+    jv_build(&b, run);
+    jv_write_json(&b, self, &style, 0);
+    return jv_built(&b);
+}
+
+static const jv_entry filter_table[] = {
+    {"tojson", f_tojson},
+    {"trim", f_trim},
+    {"upper", f_upper},
+    {"lower", f_lower},
+    {"title", f_title},
+    {"capitalize", f_capitalize},
+    {"replace", f_replace},
+    {"string", f_string},
+    {"safe", f_safe},
+    {"escape", f_escape},
+    {"e", f_escape},
+    {"indent", f_indent},
+    {"wordcount", f_wordcount},
+    {"int", f_int},
+    {"float", f_float},
+    {"abs", f_abs},
+    {"round", f_round},
+    {"length", f_length},
+    {"count", f_length},
+    {"default", f_default},
+    {"d", f_default},
+    {"join", f_join},
+    {"first", f_first},
+    {"last", f_last},
+    {"list", f_list},
+    {"reverse", f_reverse},
+    {"items", f_items},
+    {"sort", f_sort},
+    {"dictsort", f_dictsort},
+    {"unique", f_unique},
+    {"min", f_min},
+    {"max", f_max},
+    {"sum", f_sum},
+    {"groupby", f_groupby},
+    {"slice", f_slice},
+    {"attr", f_attr},
+    {"format", f_format},
+    {"center", f_center},
+    {"batch", f_batch},
+    {"map", f_map},
+    {"select", f_select},
+    {"reject", f_reject},
+    {"selectattr", f_selectattr},
+    {"rejectattr", f_rejectattr},
+    {NULL, NULL},
+};
+
+jv_function *jv_filter(const char *name)
+{
+    return find(filter_table, name);
+}
+
+static jv apply_filter(jv_run *run, const jv_string *name, jv value, const jv_arguments *a)
+{
+    char text[32] = "";
+    if (name->bytes < sizeof text) memcpy(text, name->text, name->bytes);
+    jv_function *filter = jv_filter(text);
+    if (!filter) return jv_fail(run, PJ_E_UNSUPPORTED, "the filter \"%s\" is not supported", text);
+    return filter(run, value, a);
+}

@@ -1,0 +1,722 @@
+/* Methods of strings, dictionaries and lists, and members of values. */
+#include "engine/text/jinja/library.h"
+
+#include "base/utf8.h"
+#include "engine/text/tokenizer/parts.h"
+
+#include <string.h>
+
+/* ---- arguments ---- */
+
+jv jv_argument(const jv_arguments *arguments, size_t index, const char *name, jv missing)
+{
+    if (index < arguments->count) return arguments->items[index];
+    for (size_t i = 0; name && i < arguments->name_count; i++)
+        if (strcmp(arguments->names[i], name) == 0) return arguments->named[i];
+    return missing;
+}
+
+static bool has_argument(const jv_arguments *arguments, size_t index, const char *name)
+{
+    if (index < arguments->count) return true;
+    for (size_t i = 0; i < arguments->name_count; i++)
+        if (strcmp(arguments->names[i], name) == 0) return true;
+    return false;
+}
+
+jv jv_needed(jv_run *run, const jv_arguments *arguments, size_t index, const char *name)
+{
+    if (!has_argument(arguments, index, name))
+        return jv_fail(run, PJ_E_INVALID, "the argument \"%s\" is missing", name);
+    return jv_argument(arguments, index, name, jv_none());
+}
+
+const jv_string *jv_needed_string(jv_run *run, const jv_arguments *arguments, size_t index,
+                                  const char *name)
+{
+    static const jv_string empty = {"", NULL, 0, false};
+    jv value = jv_needed(run, arguments, index, name);
+    if (value.kind == JV_STRING) return value.string;
+    jv_fail(run, PJ_E_INVALID, "the argument \"%s\" must be str, not %s", name,
+            jv_type_name(value));
+    return &empty;
+}
+
+/* A string, or none. */
+static const jv_string *optional_string(jv_run *run, const jv_arguments *arguments, size_t index,
+                                        const char *name)
+{
+    jv value = jv_argument(arguments, index, name, jv_none());
+    if (value.kind == JV_NONE) return NULL;
+    return jv_needed_string(run, arguments, index, name);
+}
+
+static int64_t optional_integer(jv_run *run, const jv_arguments *arguments, size_t index,
+                                const char *name, int64_t missing)
+{
+    jv value = jv_argument(arguments, index, name, jv_int(missing));
+    int64_t integer = missing;
+    if (!jv_integer(value, &integer))
+        jv_fail(run, PJ_E_INVALID, "the argument \"%s\" must be int, not %s", name,
+                jv_type_name(value));
+    return integer;
+}
+
+/* ---- strings ---- */
+
+static jv s_strip(jv_run *run, jv self, const jv_arguments *a)
+{
+    return jv_strip(run, self.string, optional_string(run, a, 0, "chars"), true, true);
+}
+
+static jv s_lstrip(jv_run *run, jv self, const jv_arguments *a)
+{
+    return jv_strip(run, self.string, optional_string(run, a, 0, "chars"), true, false);
+}
+
+static jv s_rstrip(jv_run *run, jv self, const jv_arguments *a)
+{
+    return jv_strip(run, self.string, optional_string(run, a, 0, "chars"), false, true);
+}
+
+static jv s_upper(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)a;
+    return jv_change_case(run, self.string, JV_UPPER);
+}
+
+static jv s_lower(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)a;
+    return jv_change_case(run, self.string, JV_LOWER);
+}
+
+static jv s_title(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)a;
+    return jv_change_case(run, self.string, JV_TITLE);
+}
+
+static jv s_capitalize(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)a;
+    return jv_change_case(run, self.string, JV_CAPITAL);
+}
+
+/* Splits at runs of whitespace; after `max` splits the rest is the last item. */
+static jv split_words(jv_run *run, const jv_string *s, int64_t max)
+{
+    static const jv_arguments none = {0};
+    jv list = jv_list_new(run, 0), rest = jv_bytes(run, s->text, s->marks, s->bytes);
+    if (!jv_look(run, s->bytes)) return list;
+    while (jv_step(run, 1)) {
+        rest = s_lstrip(run, rest, &none);
+        if (run->failed || rest.string->bytes == 0) break;
+        const jv_string *r = rest.string;
+        if (max == 0) {
+            jv_list_add(run, list, rest);
+            break;
+        }
+        size_t end = 0, used;
+        for (uint32_t code; end < r->bytes; end += used) {
+            used = pj_utf8_next(r->text + end, r->bytes - end, &code);
+            if (used && pj_unicode_is_space(code)) break;
+            if (!used) used = 1;
+        }
+        jv_list_add(run, list, jv_slice(run, r, 0, end));
+        rest = jv_slice(run, r, end, r->bytes);
+        max -= max > 0;
+    }
+    return list;
+}
+
+static jv split_at(jv_run *run, const jv_string *s, const jv_string *separator, int64_t max)
+{
+    jv list = jv_list_new(run, 0);
+    size_t at = 0;
+    if (separator->bytes == 0) return jv_fail(run, PJ_E_INVALID, "empty separator");
+    if (!jv_look(run, s->bytes)) return list;
+    while (jv_step(run, 1) && max != 0) {
+        const char *hit = memmem(s->text + at, s->bytes - at, separator->text, separator->bytes);
+        if (!hit) break;
+        jv_list_add(run, list, jv_slice(run, s, at, (size_t)(hit - s->text)));
+        at = (size_t)(hit - s->text) + separator->bytes;
+        max -= max > 0;
+    }
+    jv_list_add(run, list, jv_slice(run, s, at, s->bytes));
+    return list;
+}
+
+static jv s_split(jv_run *run, jv self, const jv_arguments *a)
+{
+    const jv_string *separator = optional_string(run, a, 0, "sep");
+    int64_t max = optional_integer(run, a, 1, "maxsplit", -1);
+    return separator ? split_at(run, self.string, separator, max)
+                     : split_words(run, self.string, max);
+}
+
+static size_t find_last(jv_run *run, const jv_string *s, size_t end, const jv_string *part)
+{
+    for (size_t at = end; at >= part->bytes && at <= end; at--)
+        if (jv_step(run, at % 16 == 0) && jv_step(run, part->bytes / 64) &&
+            memcmp(s->text + at - part->bytes, part->text, part->bytes) == 0)
+            return at - part->bytes;
+    return SIZE_MAX;
+}
+
+static jv s_rsplit(jv_run *run, jv self, const jv_arguments *a)
+{
+    const jv_string *separator = optional_string(run, a, 0, "sep"), *s = self.string;
+    int64_t max = optional_integer(run, a, 1, "maxsplit", -1);
+    if (!separator && max < 0) return split_words(run, s, max);
+    if (!separator || separator->bytes == 0)
+        return jv_fail(run, PJ_E_UNSUPPORTED, "rsplit without a separator is not supported");
+    jv backwards = jv_list_new(run, 0), list = jv_list_new(run, 0);
+    size_t end = s->bytes;
+    for (size_t at; jv_step(run, 1 + end / 64) && max != 0; end = at, max -= max > 0) {
+        at = find_last(run, s, end, separator);
+        if (at == SIZE_MAX) break;
+        jv_list_add(run, backwards, jv_slice(run, s, at + separator->bytes, end));
+    }
+    jv_list_add(run, backwards, jv_slice(run, s, 0, end));
+    for (size_t i = run->failed ? 0 : backwards.list->count; i-- > 0;)
+        jv_list_add(run, list, backwards.list->items[i]);
+    return list;
+}
+
+static jv s_splitlines(jv_run *run, jv self, const jv_arguments *a)
+{
+    bool keep = jv_true(jv_argument(a, 0, "keepends", jv_bool(false)));
+    const jv_string *s = self.string;
+    jv list = jv_list_new(run, 0);
+    if (!jv_look(run, s->bytes)) return list;
+    for (size_t at = 0, end; at < s->bytes && jv_step(run, 1); at = end) {
+        end = at;
+        while (end < s->bytes && s->text[end] != '\n' && s->text[end] != '\r') end++;
+        size_t stop = end;
+        if (end < s->bytes)
+            end += s->text[end] == '\r' && end + 1 < s->bytes && s->text[end + 1] == '\n' ? 2 : 1;
+        jv_list_add(run, list, jv_slice(run, s, at, keep ? end : stop));
+    }
+    return list;
+}
+
+static jv s_replace(jv_run *run, jv self, const jv_arguments *a)
+{
+    const jv_string *old = jv_needed_string(run, a, 0, "old");
+    const jv_string *new = jv_needed_string(run, a, 1, "new");
+    return jv_replace(run, self.string, old, new, optional_integer(run, a, 2, "count", -1));
+}
+
+static bool edge_is(const jv_string *s, const jv_string *part, bool front)
+{
+    return s->bytes >= part->bytes &&
+           memcmp(s->text + (front ? 0 : s->bytes - part->bytes), part->text, part->bytes) == 0;
+}
+
+/* The part of a string that optional arguments 1 and 2, start and end, select; `before` is the
+ * number of characters before it. False: the start is beyond the end, where nothing is found. */
+static bool part_of(jv_run *run, const jv_string *s, const jv_arguments *a, jv_string *part,
+                    int64_t *before)
+{
+    *part = *s;
+    *before = 0;
+    if (!jv_look(run, s->bytes)) return false;
+    if (a->count < 2) return true;
+    int64_t count = (int64_t)jv_length(s), begin = 0, end = count;
+    if (a->items[1].kind != JV_NONE) begin = optional_integer(run, a, 1, "start", 0);
+    if (a->count > 2 && a->items[2].kind != JV_NONE)
+        end = optional_integer(run, a, 2, "end", count);
+    if (begin < 0) begin = begin + count < 0 ? 0 : begin + count;
+    if (end < 0) end = end + count < 0 ? 0 : end + count;
+    if (end > count) end = count;
+    if (run->failed || begin > end) return false;
+    size_t first = jv_offset(s, (size_t)begin), last = jv_offset(s, (size_t)end);
+    *part = (jv_string){s->text + first, NULL, last - first, false};
+    *before = begin;
+    return true;
+}
+
+/* Tests for a prefix or suffix: a string or a tuple of strings. */
+static jv edge(jv_run *run, jv self, const jv_arguments *a, bool front)
+{
+    jv parts = jv_needed(run, a, 0, "prefix");
+    jv_string s = *self.string;
+    int64_t before;
+    bool inside = a->count < 2 || part_of(run, self.string, a, &s, &before);
+    if (parts.kind == JV_STRING) return jv_bool(inside && edge_is(&s, parts.string, front));
+    if (parts.kind != JV_LIST || !parts.list->tuple)
+        return jv_fail(run, PJ_E_INVALID, "startswith and endswith take str or a tuple of str");
+    for (size_t i = 0; i < parts.list->count && inside; i++)
+        if (parts.list->items[i].kind == JV_STRING &&
+            edge_is(&s, parts.list->items[i].string, front))
+            return jv_bool(true);
+    return jv_bool(false);
+}
+
+static jv s_startswith(jv_run *run, jv self, const jv_arguments *a)
+{
+    return edge(run, self, a, true);
+}
+
+static jv s_endswith(jv_run *run, jv self, const jv_arguments *a)
+{
+    return edge(run, self, a, false);
+}
+
+static jv s_removeprefix(jv_run *run, jv self, const jv_arguments *a)
+{
+    const jv_string *part = jv_needed_string(run, a, 0, "prefix"), *s = self.string;
+    return edge_is(s, part, true) ? jv_slice(run, s, part->bytes, s->bytes) : self;
+}
+
+static jv s_removesuffix(jv_run *run, jv self, const jv_arguments *a)
+{
+    const jv_string *part = jv_needed_string(run, a, 0, "suffix"), *s = self.string;
+    return edge_is(s, part, false) ? jv_slice(run, s, 0, s->bytes - part->bytes) : self;
+}
+
+/* The character index of a byte offset within a part that begins at character `before`; -1 for
+ * "not found". */
+static jv position(jv_run *run, const jv_string *part, size_t at, int64_t before)
+{
+    if (at == SIZE_MAX) return jv_int(-1);
+    jv front = jv_slice(run, part, 0, at);
+    return run->failed ? front : jv_int(before + (int64_t)jv_length(front.string));
+}
+
+static jv s_find(jv_run *run, jv self, const jv_arguments *a)
+{
+    const jv_string *sub = jv_needed_string(run, a, 0, "sub");
+    jv_string part;
+    int64_t before;
+    if (!part_of(run, self.string, a, &part, &before)) return jv_int(-1);
+    const char *hit = memmem(part.text, part.bytes, sub->text, sub->bytes);
+    return position(run, &part, hit ? (size_t)(hit - part.text) : SIZE_MAX, before);
+}
+
+static jv s_rfind(jv_run *run, jv self, const jv_arguments *a)
+{
+    const jv_string *sub = jv_needed_string(run, a, 0, "sub");
+    jv_string part;
+    int64_t before;
+    if (!part_of(run, self.string, a, &part, &before)) return jv_int(-1);
+    return position(run, &part, find_last(run, &part, part.bytes, sub), before);
+}
+
+static jv s_index(jv_run *run, jv self, const jv_arguments *a)
+{
+    jv found = s_find(run, self, a);
+    if (found.kind == JV_INT && found.integer < 0)
+        return jv_fail(run, PJ_E_INVALID, "substring not found");
+    return found;
+}
+
+static jv s_count(jv_run *run, jv self, const jv_arguments *a)
+{
+    const jv_string *sub = jv_needed_string(run, a, 0, "sub");
+    jv_string s;
+    int64_t count = 0, before;
+    if (!part_of(run, self.string, a, &s, &before)) return jv_int(0);
+    if (sub->bytes == 0) return jv_int((int64_t)jv_length(&s) + 1);
+    for (size_t at = 0; jv_step(run, 1); at += sub->bytes, count++) {
+        const char *hit = memmem(s.text + at, s.bytes - at, sub->text, sub->bytes);
+        if (!hit) break;
+        at = (size_t)(hit - s.text);
+    }
+    return jv_int(count);
+}
+
+static jv s_join(jv_run *run, jv self, const jv_arguments *a)
+{
+    const jv_list *items = jv_iterate(run, jv_needed(run, a, 0, "iterable"));
+    for (size_t i = 0; i < items->count; i++)
+        if (items->items[i].kind != JV_STRING)
+            return jv_fail(run, PJ_E_INVALID, "join expects str, found %s",
+                           jv_type_name(items->items[i]));
+    return jv_join(run, items, self.string);
+}
+
+static jv all_characters(jv_run *run, const jv_string *s, bool (*is)(uint32_t code))
+{
+    if (s->bytes == 0 || !jv_step(run, s->bytes)) return jv_bool(false);
+    for (size_t at = 0, used; at < s->bytes; at += used) {
+        uint32_t code;
+        used = pj_utf8_next(s->text + at, s->bytes - at, &code);
+        if (!used || !is(code)) return jv_bool(false);
+    }
+    return jv_bool(true);
+}
+
+static bool is_alphanumeric(uint32_t code)
+{
+    return pj_unicode_is_letter(code) || pj_unicode_is_numeric(code);
+}
+
+static jv s_isdigit(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)a;
+    return all_characters(run, self.string, pj_unicode_is_numeric);
+}
+
+static jv s_isalpha(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)a;
+    return all_characters(run, self.string, pj_unicode_is_letter);
+}
+
+static jv s_isalnum(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)a;
+    return all_characters(run, self.string, is_alphanumeric);
+}
+
+static jv s_isspace(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)a;
+    return all_characters(run, self.string, pj_unicode_is_space);
+}
+
+static jv is_case(jv_run *run, jv self, jv_case to, jv_case other)
+{
+    jv same = jv_change_case(run, self.string, to),
+       changed = jv_change_case(run, self.string, other);
+    return jv_bool(!run->failed && jv_equal(run, self, same) && !jv_equal(run, self, changed));
+}
+
+static jv s_isupper(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)a;
+    return is_case(run, self, JV_UPPER, JV_LOWER);
+}
+
+static jv s_islower(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)a;
+    return is_case(run, self, JV_LOWER, JV_UPPER);
+}
+
+/* The value of a replacement field: the next one, a number, or a name. */
+static jv field_value(jv_run *run, const jv_arguments *a, const char *field, size_t bytes,
+                      size_t *next)
+{
+    char name[64];
+    if (bytes >= sizeof name || memchr(field, '.', bytes) || memchr(field, '[', bytes))
+        return jv_fail(run, PJ_E_UNSUPPORTED, "the format field {%.*s} is not supported",
+                       (int)(bytes < 60 ? bytes : 60), field);
+    memcpy(name, field, bytes);
+    name[bytes] = 0;
+    size_t index = bytes ? 0 : (*next)++;
+    for (size_t i = 0; i < bytes; i++)
+        index =
+            name[i] >= '0' && name[i] <= '9' ? 10 * index + (size_t)(name[i] - '0') : SIZE_MAX / 20;
+    return jv_needed(run, a, index, name);
+}
+
+/* name!conversion:specification */
+static void add_field(jv_builder *to, const jv_arguments *a, const char *field, size_t bytes,
+                      size_t *next)
+{
+    const char *colon = memchr(field, ':', bytes);
+    size_t name = colon ? (size_t)(colon - field) : bytes, after = colon ? name + 1 : bytes;
+    const char *mark = memchr(field, '!', name);
+    if (memchr(field, '{', bytes)) {
+        jv_fail(to->run, PJ_E_UNSUPPORTED, "fields inside of format fields are not supported");
+        return;
+    }
+    jv value = field_value(to->run, a, field, mark ? (size_t)(mark - field) : name, next);
+    if (to->run->failed) return;
+    if (mark && field + name - mark == 2 && mark[1] == 'r')
+        value = jv_repr(to->run, value);
+    else if (mark && field + name - mark == 2 && mark[1] == 's')
+        value = jv_to_string(to->run, value);
+    else if (mark)
+        jv_fail(to->run, PJ_E_UNSUPPORTED, "the format conversion %.*s is not supported",
+                (int)(field + name - mark), mark);
+    if (!to->run->failed) jv_add_formatted(to, value, field + after, bytes - after);
+}
+
+static jv s_format(jv_run *run, jv self, const jv_arguments *a)
+{
+    const jv_string *s = self.string;
+    jv_builder b;
+    jv_build(&b, run);
+    for (size_t at = 0, next = 0; at < s->bytes && !run->failed; at++) {
+        char c = s->text[at];
+        if ((c == '{' || c == '}') && at + 1 < s->bytes && s->text[at + 1] == c) {
+            jv_add(&b, s->text + at++, NULL, 1);
+        } else if (c == '{') {
+            const char *end = memchr(s->text + at, '}', s->bytes - at);
+            if (!end) return jv_fail(run, PJ_E_INVALID, "a format field does not end");
+            size_t begin = at + 1;
+            at = (size_t)(end - s->text);
+            add_field(&b, a, s->text + begin, at - begin, &next);
+        } else if (c == '}')
+            return jv_fail(run, PJ_E_INVALID, "a format has a single '}'");
+        else
+            jv_add(&b, s->text + at, s->marks ? s->marks + at : NULL, 1);
+    }
+    return jv_built(&b);
+}
+
+/* ---- padding and parting ---- */
+
+/* `before` of the missing characters go in front. */
+static jv padded(jv_run *run, jv self, const jv_string *fill, size_t before, size_t after)
+{
+    jv_builder b;
+    jv_build(&b, run);
+    for (size_t i = 0; i < before && jv_step(run, 1); i++) jv_add_string(&b, fill);
+    jv_add_string(&b, self.string);
+    for (size_t i = 0; i < after && jv_step(run, 1); i++) jv_add_string(&b, fill);
+    return jv_built(&b);
+}
+
+static size_t missing_characters(jv_run *run, jv self, const jv_arguments *a)
+{
+    int64_t width = 0;
+    if (!jv_integer(jv_needed(run, a, 0, "width"), &width) && !run->failed)
+        jv_fail(run, PJ_E_INVALID, "a width must be an integer");
+    size_t length = jv_length(self.string);
+    return run->failed || width < 0 || (uint64_t)width <= length ? 0 : (size_t)width - length;
+}
+
+static const jv_string *fill_of(jv_run *run, const jv_arguments *a)
+{
+    jv fill = jv_argument(a, 1, "fillchar", jv_text(run, " "));
+    if (fill.kind == JV_STRING && jv_length(fill.string) == 1) return fill.string;
+    jv_fail(run, PJ_E_INVALID, "The fill character must be exactly one character long");
+    return NULL;
+}
+
+static jv s_center(jv_run *run, jv self, const jv_arguments *a)
+{
+    size_t missing = missing_characters(run, self, a);
+    const jv_string *fill = fill_of(run, a);
+    /* as Python rounds: an odd number gives one more in front only if the width is odd */
+    size_t before = missing / 2 + (missing & (missing + jv_length(self.string)) & 1);
+    return run->failed ? self : padded(run, self, fill, before, missing - before);
+}
+
+static jv s_ljust(jv_run *run, jv self, const jv_arguments *a)
+{
+    size_t missing = missing_characters(run, self, a);
+    const jv_string *fill = fill_of(run, a);
+    return run->failed ? self : padded(run, self, fill, 0, missing);
+}
+
+static jv s_rjust(jv_run *run, jv self, const jv_arguments *a)
+{
+    size_t missing = missing_characters(run, self, a);
+    const jv_string *fill = fill_of(run, a);
+    return run->failed ? self : padded(run, self, fill, missing, 0);
+}
+
+/* Zeros after the sign. */
+static jv s_zfill(jv_run *run, jv self, const jv_arguments *a)
+{
+    size_t missing = missing_characters(run, self, a);
+    const jv_string *s = self.string;
+    size_t sign = s->bytes && (s->text[0] == '+' || s->text[0] == '-');
+    jv_builder b;
+    jv_build(&b, run);
+    jv_add(&b, s->text, s->marks, sign);
+    for (size_t i = 0; i < missing && jv_step(run, 1); i++) jv_add_text(&b, "0");
+    jv_add(&b, s->text + sign, s->marks ? s->marks + sign : NULL, s->bytes - sign);
+    return jv_built(&b);
+}
+
+/* (before, separator, after), or the whole and two empty strings on the side given by `last`. */
+static jv parted(jv_run *run, jv self, const jv_arguments *a, bool last)
+{
+    const jv_string *s = self.string, *by = jv_needed_string(run, a, 0, "sep");
+    jv tuple = jv_list_new(run, 3), empty = jv_text(run, "");
+    if (run->failed) return tuple;
+    if (by->bytes == 0) return jv_fail(run, PJ_E_INVALID, "empty separator");
+    size_t found = SIZE_MAX;
+    for (size_t i = 0; i + by->bytes <= s->bytes && jv_look(run, by->bytes); i++) {
+        if (memcmp(s->text + i, by->text, by->bytes) != 0) continue;
+        found = i;
+        if (!last) break;
+    }
+    if (found == SIZE_MAX) {
+        jv_list_add(run, tuple, last ? empty : self);
+        jv_list_add(run, tuple, empty);
+        jv_list_add(run, tuple, last ? self : empty);
+    } else {
+        jv_list_add(run, tuple, jv_slice(run, s, 0, found));
+        jv_list_add(run, tuple, jv_slice(run, s, found, found + by->bytes));
+        jv_list_add(run, tuple, jv_slice(run, s, found + by->bytes, s->bytes));
+    }
+    if (tuple.kind == JV_LIST) tuple.list->tuple = true;
+    return tuple;
+}
+
+static jv s_partition(jv_run *run, jv self, const jv_arguments *a)
+{
+    return parted(run, self, a, false);
+}
+
+static jv s_rpartition(jv_run *run, jv self, const jv_arguments *a)
+{
+    return parted(run, self, a, true);
+}
+
+/* ---- dictionaries and lists ---- */
+
+static jv d_items(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)a;
+    jv list = jv_list_new(run, self.dict->count);
+    for (size_t i = 0; i < self.dict->count && jv_step(run, 1); i++) {
+        jv pair = jv_list_new(run, 2);
+        jv_list_add(run, pair, self.dict->keys[i]);
+        jv_list_add(run, pair, self.dict->values[i]);
+        if (pair.kind == JV_LIST) pair.list->tuple = true;
+        jv_list_add(run, list, pair);
+    }
+    return jv_list_as(list, JV_VIEW);
+}
+
+static jv d_keys(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)a;
+    jv list = jv_list_new(run, self.dict->count);
+    for (size_t i = 0; i < self.dict->count; i++) jv_list_add(run, list, self.dict->keys[i]);
+    return jv_list_as(list, JV_VIEW);
+}
+
+static jv d_values(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)a;
+    jv list = jv_list_new(run, self.dict->count);
+    for (size_t i = 0; i < self.dict->count; i++) jv_list_add(run, list, self.dict->values[i]);
+    return jv_list_as(list, JV_VIEW);
+}
+
+static jv d_get(jv_run *run, jv self, const jv_arguments *a)
+{
+    const jv *found = jv_dict_find(run, self.dict, jv_needed(run, a, 0, "key"));
+    return found ? *found : jv_argument(a, 1, "default", jv_none());
+}
+
+static jv d_copy(jv_run *run, jv self, const jv_arguments *a)
+{
+    (void)a;
+    jv copy = jv_dict_new(run);
+    for (size_t i = 0; i < self.dict->count && !run->failed; i++)
+        jv_dict_set(run, copy, self.dict->keys[i], self.dict->values[i]);
+    return copy;
+}
+
+static jv l_index(jv_run *run, jv self, const jv_arguments *a)
+{
+    if (a->count > 1)
+        return jv_fail(run, PJ_E_UNSUPPORTED, "index with a start in a list is not supported");
+    jv item = jv_needed(run, a, 0, "value");
+    for (size_t i = 0; i < self.list->count; i++)
+        if (jv_equal(run, self.list->items[i], item)) return jv_int((int64_t)i);
+    return jv_fail(run, PJ_E_INVALID, "the list does not hold the value");
+}
+
+static jv l_count(jv_run *run, jv self, const jv_arguments *a)
+{
+    jv item = jv_needed(run, a, 0, "value");
+    int64_t count = 0;
+    for (size_t i = 0; i < self.list->count; i++) count += jv_equal(run, self.list->items[i], item);
+    return jv_int(count);
+}
+
+/* ---- the tables ---- */
+
+static const jv_entry string_methods[] = {
+    {"strip", s_strip},
+    {"lstrip", s_lstrip},
+    {"rstrip", s_rstrip},
+    {"upper", s_upper},
+    {"lower", s_lower},
+    {"title", s_title},
+    {"capitalize", s_capitalize},
+    {"split", s_split},
+    {"rsplit", s_rsplit},
+    {"splitlines", s_splitlines},
+    {"replace", s_replace},
+    {"startswith", s_startswith},
+    {"endswith", s_endswith},
+    {"removeprefix", s_removeprefix},
+    {"find", s_find},
+    {"removesuffix", s_removesuffix},
+    {"rfind", s_rfind},
+    {"index", s_index},
+    {"count", s_count},
+    {"join", s_join},
+    {"isdigit", s_isdigit},
+    {"isnumeric", s_isdigit},
+    {"isalpha", s_isalpha},
+    {"isalnum", s_isalnum},
+    {"isspace", s_isspace},
+    {"isupper", s_isupper},
+    {"islower", s_islower},
+    {"format", s_format},
+    {"center", s_center},
+    {"ljust", s_ljust},
+    {"rjust", s_rjust},
+    {"zfill", s_zfill},
+    {"partition", s_partition},
+    {"rpartition", s_rpartition},
+    {NULL, NULL},
+};
+
+static const jv_entry dict_methods[] = {
+    {"items", d_items}, {"keys", d_keys}, {"values", d_values},
+    {"get", d_get},     {"copy", d_copy}, {NULL, NULL},
+};
+
+static const jv_entry list_methods[] = {{"index", l_index}, {"count", l_count}, {NULL, NULL}};
+
+static jv_function *find(const jv_entry *entry, const char *name)
+{
+    for (; entry->name; entry++)
+        if (strcmp(entry->name, name) == 0) return entry->function;
+    return NULL;
+}
+
+jv_function *jv_method(jv self, const char *name)
+{
+    if (self.kind == JV_STRING) return find(string_methods, name);
+    if (self.kind == JV_DICT) return find(dict_methods, name);
+    if (self.kind == JV_LIST && self.list->is == JV_PLAIN) return find(list_methods, name);
+    return NULL;
+}
+
+/* ---- members ---- */
+
+static jv element(jv_run *run, jv self, int64_t index)
+{
+    if (jv_is_generator(self)) return jv_undefined(NULL);
+    if (self.kind == JV_STRING && !jv_look(run, self.string->bytes)) return self;
+    int64_t count = (int64_t)(self.kind == JV_LIST ? self.list->count : jv_length(self.string));
+    if (index < 0) index += count;
+    if (index < 0 || index >= count) return jv_undefined(NULL);
+    if (self.kind == JV_LIST) return self.list->items[index];
+    size_t begin = jv_offset(self.string, (size_t)index);
+    jv rest = jv_slice(run, self.string, begin, self.string->bytes);
+    return run->failed ? rest : jv_slice(run, rest.string, 0, jv_offset(rest.string, 1));
+}
+
+jv jv_member(jv_run *run, jv self, jv key)
+{
+    int64_t index;
+    if (self.kind == JV_UNDEFINED)
+        return jv_fail(run, PJ_E_INVALID, "'%s' is undefined", self.name ? self.name : "a value");
+    if (self.kind == JV_DICT || self.kind == JV_NAMESPACE) {
+        const jv *found = jv_dict_find(run, self.dict, key);
+        if (found) return *found;
+    } else if (self.kind == JV_LIST && self.list->group &&
+               (jv_is_text(key, "grouper") || jv_is_text(key, "list"))) {
+        return self.list->items[jv_is_text(key, "list")];
+    } else if ((self.kind == JV_LIST || self.kind == JV_STRING) && jv_integer(key, &index))
+        return element(run, self, index);
+    if (key.kind != JV_STRING) return jv_undefined(NULL);
+    return jv_undefined(pj_arena_strndup(&run->arena, key.string->text, key.string->bytes));
+}

@@ -1,0 +1,521 @@
+/* From ids to text. A complete text goes through the decoders as specified: lists of strings, step
+ * by step. A stream takes a direct path if the decoders allow it (each token yields bytes, complete
+ * characters are emitted); for any other list of decoders it decodes a window of tokens again for
+ * each new one. The window restarts at the newest tokens wherever the text ends with what they give
+ * alone, and never holds more than MOST_WINDOW, so that a text takes time linear in its tokens. */
+#include "engine/text/tokenizer/parts.h"
+
+#include "base/utf8.h"
+
+#include <string.h>
+
+/* Strings passed between decoders: bytes in a buffer and the end of each. */
+typedef struct strings {
+    pj_buffer text;
+    size_t *ends;
+    size_t count, capacity;
+    bool failed;
+} strings;
+
+static void strings_init(strings *s)
+{
+    *s = (strings){0};
+    pj_buffer_init(&s->text, SIZE_MAX / 2);
+}
+
+static void strings_fini(strings *s)
+{
+    pj_buffer_fini(&s->text);
+    pj_free(s->ends);
+}
+
+static void strings_clear(strings *s)
+{
+    pj_buffer_clear(&s->text);
+    s->count = 0;
+}
+
+/* Ends the string appended to s->text. */
+static void strings_end(strings *s)
+{
+    if (s->count == s->capacity) {
+        size_t capacity = s->capacity ? 2 * s->capacity : 64;
+        size_t *grown = pj_resize(s->ends, capacity, sizeof *grown);
+        if (!grown) {
+            s->failed = true;
+            return;
+        }
+        s->ends = grown;
+        s->capacity = capacity;
+    }
+    s->ends[s->count++] = s->text.length;
+}
+
+static const char *strings_get(const strings *s, size_t index, size_t *bytes)
+{
+    size_t begin = index ? s->ends[index - 1] : 0;
+    *bytes = s->ends[index] - begin;
+    return pj_buffer_get(&s->text) + begin;
+}
+
+/* ---- one token ---- */
+
+/* The text of an id for the decoders; NULL for none. An added token that the normalizer changes is
+ * decoded in its changed form, and then does not count as special by name. */
+static const char *decoder_text(const pj_tokenizer *t, int32_t id, bool skip_special, size_t *bytes)
+{
+    if (id < 0 || (uint32_t)id >= t->size) return NULL;
+    uint32_t index = t->added_by_id[id];
+    if (index > 0) {
+        const pj_added_token *token = &t->added[index - 1];
+        bool changed = token->pattern != token->content;
+        if (skip_special && token->special && !changed) return NULL;
+        *bytes = token->pattern_bytes;
+        return token->pattern;
+    }
+    const pj_vocab_entry *entry = pj_vocab_entry_of(&t->vocab, (uint32_t)id);
+    if (!entry) return NULL;
+    *bytes = entry->bytes;
+    return t->vocab.text + entry->offset;
+}
+
+/* Converts byte-level letters to bytes; a token with any other character stays as it is. */
+static void put_letters(const char *text, size_t bytes, pj_buffer *out)
+{
+    size_t base = out->length;
+    for (size_t i = 0, n; i < bytes; i += n) {
+        uint32_t c;
+        n = pj_utf8_next(text + i, bytes - i, &c);
+        int byte = n ? pj_letter_byte(c) : -1;
+        if (byte < 0) {
+            out->length = base;
+            pj_buffer_append(out, text, bytes);
+            return;
+        }
+        pj_buffer_char(out, (char)byte);
+    }
+}
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* "<0x41>": 0x41; -1 for any other token. */
+static int byte_token(const char *text, size_t bytes)
+{
+    if (bytes != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>') return -1;
+    int high = hex_digit(text[3]), low = hex_digit(text[4]);
+    return high < 0 || low < 0 ? -1 : high << 4 | low;
+}
+
+static bool put_replaced(const pj_decoder *step, const char *text, size_t bytes, pj_buffer *out)
+{
+    pj_regex_cursor cursor = {0, SIZE_MAX};
+    size_t begin, end, plain = 0;
+    int found;
+    while ((found = pj_pattern_next(&step->pattern, text, bytes, &cursor, &begin, &end)) > 0) {
+        pj_buffer_append(out, text + plain, begin - plain);
+        pj_buffer_append(out, step->content, step->content_bytes);
+        plain = end;
+    }
+    return pj_buffer_append(out, text + plain, bytes - plain) && found == 0;
+}
+
+static bool has_at(const pj_decoder *step, const char *text, size_t bytes)
+{
+    return bytes >= step->character_bytes &&
+           memcmp(text, step->character, step->character_bytes) == 0;
+}
+
+static void put_stripped(const pj_decoder *step, const char *text, size_t bytes, pj_buffer *out)
+{
+    size_t size = step->character_bytes;
+    for (size_t i = 0; i < step->start && has_at(step, text, bytes); i++) {
+        text += size;
+        bytes -= size;
+    }
+    for (size_t i = 0; i < step->stop && bytes >= size; i++) {
+        if (!has_at(step, text + bytes - size, size)) break;
+        bytes -= size;
+    }
+    pj_buffer_append(out, text, bytes);
+}
+
+static void put_metaspace(const pj_decoder *step, const char *text, size_t bytes, bool first,
+                          pj_buffer *out)
+{
+    for (size_t i = 0; i < bytes;) {
+        if (!has_at(step, text + i, bytes - i)) {
+            pj_buffer_char(out, text[i++]);
+            continue;
+        }
+        if (!first || !step->drop_first) pj_buffer_char(out, ' ');
+        i += step->character_bytes;
+    }
+}
+
+/* ---- all tokens, decoder by decoder ---- */
+
+/* A run of byte tokens is one string if it is valid UTF-8, else one U+FFFD per byte. */
+static void flush_bytes(pj_buffer *run, strings *out)
+{
+    if (run->length == 0) return;
+    if (pj_utf8_valid(run->data, run->length)) {
+        pj_buffer_append(&out->text, run->data, run->length);
+        strings_end(out);
+    } else {
+        for (size_t i = 0; i < run->length; i++) {
+            pj_buffer_text(&out->text, "\xef\xbf\xbd");
+            strings_end(out);
+        }
+    }
+    pj_buffer_clear(run);
+}
+
+static void join_bytes(const strings *in, strings *out)
+{
+    pj_buffer run;
+    pj_buffer_init(&run, SIZE_MAX / 2);
+    for (size_t i = 0; i < in->count; i++) {
+        size_t bytes;
+        const char *text = strings_get(in, i, &bytes);
+        int byte = byte_token(text, bytes);
+        if (byte >= 0) {
+            if (!pj_buffer_char(&run, (char)byte)) out->failed = true;
+            continue;
+        }
+        flush_bytes(&run, out);
+        pj_buffer_append(&out->text, text, bytes);
+        strings_end(out);
+    }
+    flush_bytes(&run, out);
+    pj_buffer_fini(&run);
+}
+
+static void join_letters(const strings *in, strings *out)
+{
+    pj_buffer bytes_of_all;
+    pj_buffer_init(&bytes_of_all, SIZE_MAX / 2);
+    for (size_t i = 0; i < in->count; i++) {
+        size_t bytes;
+        const char *text = strings_get(in, i, &bytes);
+        put_letters(text, bytes, &bytes_of_all);
+    }
+    out->failed |= bytes_of_all.failed;
+    pj_utf8_repair(pj_buffer_get(&bytes_of_all), bytes_of_all.length, &out->text);
+    strings_end(out);
+    pj_buffer_fini(&bytes_of_all);
+}
+
+static bool decode_each(const pj_decoder *step, const strings *in, strings *out)
+{
+    bool ok = true;
+    for (size_t i = 0; i < in->count; i++) {
+        size_t bytes;
+        const char *text = strings_get(in, i, &bytes);
+        switch (step->kind) {
+        case PJ_DECODER_STRIP: put_stripped(step, text, bytes, &out->text); break;
+        case PJ_DECODER_METASPACE: put_metaspace(step, text, bytes, i == 0, &out->text); break;
+        case PJ_DECODER_SUFFIX: {
+            pj_decoder space = *step;
+            space.content = i + 1 == in->count ? "" : " ";
+            space.content_bytes = strlen(space.content);
+            ok = put_replaced(&space, text, bytes, &out->text) && ok;
+            break;
+        }
+        default: ok = put_replaced(step, text, bytes, &out->text) && ok; break;
+        }
+        strings_end(out);
+    }
+    return ok;
+}
+
+static bool run_decoder(const pj_decoder *step, const strings *in, strings *out)
+{
+    strings_clear(out);
+    switch (step->kind) {
+    case PJ_DECODER_BYTE_LEVEL: join_letters(in, out); return true;
+    case PJ_DECODER_BYTE_FALLBACK: join_bytes(in, out); return true;
+    case PJ_DECODER_FUSE:
+        pj_buffer_append(&out->text, pj_buffer_get(&in->text), in->text.length);
+        strings_end(out);
+        return true;
+    default: return decode_each(step, in, out);
+    }
+}
+
+static void collect(const pj_tokenizer *t, const int32_t *ids, size_t count, bool skip_special,
+                    strings *out)
+{
+    for (size_t i = 0; i < count; i++) {
+        size_t bytes;
+        const char *text = decoder_text(t, ids[i], skip_special, &bytes);
+        if (!text) continue;
+        if (!t->has_decoder && out->count > 0) pj_buffer_char(&out->text, ' ');
+        pj_buffer_append(&out->text, text, bytes);
+        strings_end(out);
+    }
+}
+
+pj_status pj_tokenizer_decode(const pj_tokenizer *tokenizer, const int32_t *ids, size_t count,
+                              bool skip_special, pj_buffer *text, pj_error *err)
+{
+    pj_tokenizer *t = (pj_tokenizer *)(uintptr_t)tokenizer; /* only its lock changes */
+    strings lists[2];
+    strings *now = &lists[0], *next = &lists[1];
+    bool ok = true;
+    strings_init(now);
+    strings_init(next);
+    collect(t, ids, count, skip_special, now);
+    pthread_mutex_lock(&t->lock);
+    for (uint32_t i = 0; ok && i < t->decoder_count; i++) {
+        ok = run_decoder(&t->decoders[i], now, next);
+        strings *swap = now;
+        now = next;
+        next = swap;
+    }
+    pthread_mutex_unlock(&t->lock);
+    ok = ok && !now->failed && !now->text.failed && !next->failed && !next->text.failed &&
+         pj_buffer_append(text, pj_buffer_get(&now->text), now->text.length);
+    strings_fini(now);
+    strings_fini(next);
+    return ok ? PJ_OK : pj_fail_memory(err, "a decoded text");
+}
+
+/* ---- streams ---- */
+
+enum { MOST_WINDOW = 64 };
+
+struct pj_token_stream {
+    const pj_tokenizer *t;
+    bool skip_special, direct, any;
+    const pj_decoder *replace, *metaspace, *strip; /* direct path: the decoders present */
+    bool letters, fallback;
+    size_t strip_left; /* characters that may still be stripped from the start */
+    pj_buffer held;    /* direct path: bytes of an incomplete character; else the window's text */
+    pj_buffer work;
+    pj_ids window; /* window path only */
+    size_t window_old;
+    uint64_t decoded; /* ids, again and again */
+};
+
+/* Whether the direct path supports the decoders: byte-level letters alone, or [Replace]
+ * [ByteFallback] [Fuse] [Strip from the start], or Metaspace. */
+static bool understand(pj_token_stream *s)
+{
+    const pj_tokenizer *t = s->t;
+    uint32_t i = 0, count = t->decoder_count;
+    const pj_decoder *d = t->decoders;
+    if (count == 0) return t->has_decoder;
+    if (count == 1 && d[0].kind == PJ_DECODER_BYTE_LEVEL) return s->letters = true;
+    if (count == 1 && d[0].kind == PJ_DECODER_METASPACE) return (s->metaspace = &d[0], true);
+    if (i < count && d[i].kind == PJ_DECODER_REPLACE && !d[i].pattern.regex) s->replace = &d[i++];
+    if (i < count && d[i].kind == PJ_DECODER_BYTE_FALLBACK) s->fallback = (i++, true);
+    if (i < count && d[i].kind == PJ_DECODER_FUSE) {
+        i++;
+        if (i < count && d[i].kind == PJ_DECODER_STRIP && d[i].stop == 0) s->strip = &d[i++];
+    }
+    return i == count;
+}
+
+pj_status pj_token_stream_new(const pj_tokenizer *tokenizer, bool skip_special,
+                              pj_token_stream **stream, pj_error *err)
+{
+    *stream = NULL;
+    pj_token_stream *s = pj_alloc(1, sizeof *s);
+    if (!s) return pj_fail_memory(err, "a token stream");
+    s->t = tokenizer;
+    s->skip_special = skip_special;
+    s->direct = understand(s);
+    s->strip_left = s->strip ? s->strip->start : 0;
+    pj_buffer_init(&s->held, SIZE_MAX / 2);
+    pj_buffer_init(&s->work, SIZE_MAX / 2);
+    /* Reserve memory now rather than between two tokens of a measured decode. */
+    if (!pj_buffer_reserve(&s->held, 4096) || !pj_buffer_reserve(&s->work, 4096)) {
+        pj_token_stream_free(s);
+        return pj_fail_memory(err, "a token stream");
+    }
+    *stream = s;
+    return PJ_OK;
+}
+
+void pj_token_stream_free(pj_token_stream *s)
+{
+    if (!s) return;
+    pj_buffer_fini(&s->held);
+    pj_buffer_fini(&s->work);
+    pj_ids_fini(&s->window);
+    pj_free(s);
+}
+
+uint64_t pj_token_stream_work(const pj_token_stream *s)
+{
+    return s->decoded;
+}
+
+/* Number of bytes at the end that may be the beginning of an incomplete character. */
+static size_t unfinished(const char *text, size_t bytes)
+{
+    for (size_t back = 1; back <= 3 && back <= bytes; back++) {
+        unsigned char c = (unsigned char)text[bytes - back];
+        if (c >= 0xc0) {
+            uint32_t code_point;
+            char padded[4] = {(char)c, (char)0x80, (char)0x80, (char)0x80};
+            size_t need = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
+            memcpy(padded, text + bytes - back, back);
+            /* The second byte's range depends on the first: try the smallest and the largest. */
+            if (back == 1) padded[1] = (char)(c == 0xe0 ? 0xa0 : c == 0xf0 ? 0x90 : 0x80);
+            return need > back && pj_utf8_next(padded, need, &code_point) == need ? back : 0;
+        }
+        if (c < 0x80) return 0;
+    }
+    return 0;
+}
+
+/* Invalid byte tokens: U+FFFD per byte, not per sequence. */
+static void put_repaired_bytes(const char *text, size_t bytes, pj_buffer *out)
+{
+    for (size_t i = 0; i < bytes;) {
+        uint32_t c;
+        size_t n = pj_utf8_next(text + i, bytes - i, &c);
+        if (n)
+            pj_buffer_append(out, text + i, n);
+        else
+            pj_buffer_text(out, "\xef\xbf\xbd");
+        i += n ? n : 1;
+    }
+}
+
+/* Moves complete characters out of `held`; everything when the stream ends. */
+static void release(pj_token_stream *s, bool all, pj_buffer *text)
+{
+    size_t keep = all ? 0 : unfinished(pj_buffer_get(&s->held), s->held.length);
+    size_t whole = s->held.length - keep;
+    pj_buffer_clear(&s->work);
+    if (s->fallback)
+        put_repaired_bytes(pj_buffer_get(&s->held), whole, &s->work);
+    else
+        pj_utf8_repair(pj_buffer_get(&s->held), whole, &s->work);
+    const char *from = pj_buffer_get(&s->work);
+    size_t bytes = s->work.length;
+    while (s->strip_left > 0 && bytes > 0) {
+        if (!has_at(s->strip, from, bytes)) {
+            s->strip_left = 0;
+            break;
+        }
+        from += s->strip->character_bytes;
+        bytes -= s->strip->character_bytes;
+        s->strip_left--;
+    }
+    pj_buffer_append(text, from, bytes);
+    memmove(s->held.data, s->held.data + whole, keep);
+    s->held.length = keep;
+}
+
+static void push_direct(pj_token_stream *s, const char *token, size_t bytes, pj_buffer *text)
+{
+    int byte = s->fallback ? byte_token(token, bytes) : -1;
+    if (s->letters) {
+        put_letters(token, bytes, &s->held);
+    } else if (byte >= 0) {
+        pj_buffer_char(&s->held, (char)byte);
+    } else {
+        release(s, true, text); /* a character never continues after a run of byte tokens */
+        if (s->replace)
+            put_replaced(s->replace, token, bytes, &s->held);
+        else if (s->metaspace)
+            put_metaspace(s->metaspace, token, bytes, !s->any, &s->held);
+        else
+            pj_buffer_append(&s->held, token, bytes);
+    }
+    s->any = true;
+    release(s, false, text);
+}
+
+static pj_status decode_window(pj_token_stream *s, size_t from, pj_buffer *text, pj_error *err)
+{
+    s->decoded += s->window.count - from;
+    return pj_tokenizer_decode(s->t, s->window.ids + from, s->window.count - from, s->skip_special,
+                               text, err);
+}
+
+/* How much of the window's text was already emitted. It cannot be taken back: if a new id changes
+ * it, as many characters are skipped. */
+static size_t given_out(const pj_buffer *held, const char *now, size_t bytes)
+{
+    if (bytes >= held->length && memcmp(now, pj_buffer_get(held), held->length) == 0)
+        return held->length;
+    size_t at = 0;
+    for (size_t i = 0; i < held->length; i++) {
+        uint32_t c;
+        if (((unsigned char)held->data[i] & 0xc0) == 0x80) continue;
+        size_t n = at < bytes ? pj_utf8_next(now + at, bytes - at, &c) : 0;
+        at += at < bytes && n == 0 ? 1 : n;
+    }
+    return at;
+}
+
+/* Drops older ids where the text ends with what the newest ones give without them: what follows is
+ * then the same, though a text's first token may be treated differently (no space before it). A
+ * full window drops its older half in any case. */
+static pj_status shorten_window(pj_token_stream *s, bool full, pj_error *err)
+{
+    size_t from = full ? s->window.count - MOST_WINDOW / 2 : s->window_old;
+    size_t count = s->window.count - from;
+    pj_buffer_clear(&s->held);
+    pj_status status = decode_window(s, from, &s->held, err);
+    if (status != PJ_OK) return status;
+    const pj_buffer *held = &s->held, *work = &s->work;
+    bool ends_so = held->length > 0 && held->length <= work->length &&
+                   memcmp(held->data, work->data + work->length - held->length, held->length) == 0;
+    if (ends_so || full) {
+        memmove(s->window.ids, s->window.ids + from, count * sizeof *s->window.ids);
+        s->window.count = count;
+    } else {
+        pj_buffer swap = s->held;
+        s->held = s->work;
+        s->work = swap;
+    }
+    s->window_old = s->window.count;
+    return PJ_OK;
+}
+
+/* Window path: the text of a window of ids, without what was already emitted. */
+static pj_status push_window(pj_token_stream *s, bool all, pj_buffer *text, pj_error *err)
+{
+    pj_buffer_clear(&s->work);
+    pj_status status = decode_window(s, 0, &s->work, err);
+    if (status != PJ_OK) return status;
+    const char *now = pj_buffer_get(&s->work);
+    size_t bytes = s->work.length, given = given_out(&s->held, now, bytes);
+    bool open = bytes >= 3 && memcmp(now + bytes - 3, "\xef\xbf\xbd", 3) == 0;
+    bool full = s->window.count >= MOST_WINDOW;
+    if (!full && (given == bytes || (open && !all))) return PJ_OK;
+    pj_buffer_append(text, now + given, bytes - given);
+    return shorten_window(s, full, err);
+}
+
+pj_status pj_token_stream_push(pj_token_stream *s, int32_t id, pj_buffer *text, pj_error *err)
+{
+    size_t bytes;
+    if (s->direct) {
+        const char *token = decoder_text(s->t, id, s->skip_special, &bytes);
+        if (token) push_direct(s, token, bytes, text);
+    } else {
+        if (!pj_ids_append(&s->window, id)) return pj_fail_memory(err, "a token stream");
+        pj_status status = push_window(s, false, text, err);
+        if (status != PJ_OK) return status;
+    }
+    if (s->held.failed || s->work.failed) return pj_fail_memory(err, "a token stream");
+    return pj_buffer_status(text, "streamed text", err);
+}
+
+pj_status pj_token_stream_finish(pj_token_stream *s, pj_buffer *text, pj_error *err)
+{
+    if (!s->direct) return push_window(s, true, text, err);
+    release(s, true, text);
+    return pj_buffer_status(text, "streamed text", err);
+}

@@ -1,0 +1,430 @@
+/*
+ * A tokenizer from a GGUF file's fields. These name a kind ("gpt2": byte-level BPE with merges;
+ * "llama": sentencepiece with scores) and, for the first, a pre-tokenizer by name; the properties
+ * that a tokenizer.json lists are defined here by these names. Unknown names are rejected.
+ *
+ * Sentencepiece joins the neighbours whose union is the token with the best score. This equals
+ * byte-pair encoding with a merge for every way to split a token into two tokens, ranked by the
+ * score of the whole; splits of one token share its rank, so that the leftmost wins.
+ */
+#include "engine/text/tokenizer/parts.h"
+
+#include "base/utf8.h"
+#include "engine/files/gguf.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Token types, numbered as in token_type. */
+enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5, BYTE = 6 };
+
+/* Every split of a token is looked up, which is quadratic in its length. */
+enum { MAX_SCORED_BYTES = 1024 };
+
+static const char mark[] = "\xe2\x96\x81"; /* U+2581, which represents a space */
+
+/* ---- pre-tokenizers by name --------------------------------------------------------------- */
+
+#define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+#define SPACES       "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define UPPER        "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LOWER        "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define BEFORE       "[^\\r\\n\\p{L}\\p{N}]?"
+
+static const char gpt2[] = PJ_GPT2_PATTERN;
+static const char llama3[] = CONTRACTIONS "|" BEFORE "\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+"
+                                          "[\\r\\n]*|" SPACES;
+static const char qwen2[] = CONTRACTIONS "|" BEFORE "\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+"
+                                         "[\\r\\n]*|" SPACES;
+static const char gpt4o[] = BEFORE UPPER "*" LOWER "+" CONTRACTIONS "?|" BEFORE UPPER "+" LOWER
+                                         "*" CONTRACTIONS "?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+"
+                                         "[\\r\\n/]*|" SPACES;
+static const char tekken[] = BEFORE UPPER "*" LOWER "+|" BEFORE UPPER "+" LOWER
+                                          "*|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" SPACES;
+
+typedef struct style {
+    const char *name, *pattern;
+    bool ignore_merges, bos; /* adds BOS if add_bos_token is absent */
+    bool compose;            /* NFC first, as in the published tokenizer */
+    bool digits;             /* splits digits before applying the pattern */
+} style;
+
+static const style styles[] = {
+    {"llama-bpe", llama3, true, true, false, false},
+    {"llama3", llama3, true, true, false, false},
+    {"llama-v3", llama3, true, true, false, false},
+    {"dbrx", llama3, false, false, false, false},
+    {"smaug-bpe", llama3, false, false, false, false},
+    {"qwen2", qwen2, false, false, true, false},
+    {"deepseek-r1-qwen", qwen2, false, false, false, false},
+    {"gpt-2", gpt2, false, false, false, false},
+    {"phi-2", gpt2, false, false, false, false},
+    {"tekken", tekken, true, true, false, false},
+    {"gpt-4o", gpt4o, false, false, false, false},
+    {"smollm", gpt2, false, false, false, true},
+};
+
+/* ---- fields ------------------------------------------------------------------------------- */
+
+typedef struct loader {
+    pj_tokenizer *t;
+    const pj_gguf *gguf;
+    const char *name;
+    pj_error *err;
+    const pj_gguf_value *tokens, *types, *scores;
+    const style *style; /* NULL: sentencepiece */
+} loader;
+
+static const pj_gguf_value *field(const loader *l, const char *name)
+{
+    char key[96];
+    snprintf(key, sizeof key, "tokenizer.ggml.%s", name);
+    return pj_gguf_find(l->gguf, key);
+}
+
+static pj_status bad(const loader *l, const char *name, const char *problem)
+{
+    return pj_fail(l->err, PJ_E_INVALID, "%s: tokenizer.ggml.%s %s", l->name, name, problem);
+}
+
+static pj_status no_memory(const loader *l)
+{
+    return pj_fail_memory(l->err, "a tokenizer");
+}
+
+static bool flag(const loader *l, const char *name, bool fallback)
+{
+    const pj_gguf_value *value = field(l, name);
+    bool set = fallback;
+    return value && pj_gguf_bool(value, &set) ? set : fallback;
+}
+
+/* An id within the vocabulary, or -1. */
+static int64_t token_id(const loader *l, const char *name)
+{
+    const pj_gguf_value *value = field(l, name);
+    int64_t id;
+    bool given = value && !value->is_array && pj_gguf_integer(value, 0, &id);
+    return given && id >= 0 && (uint64_t)id < l->tokens->count ? id : -1;
+}
+
+/* An array with one item per token; NULL when absent. */
+static pj_status parallel(const loader *l, const char *name, const pj_gguf_value **value)
+{
+    *value = field(l, name);
+    if (!*value || ((*value)->is_array && (*value)->count == l->tokens->count)) return PJ_OK;
+    return bad(l, name, "is no array of one item per token");
+}
+
+static pj_status read_fields(loader *l)
+{
+    l->tokens = field(l, "tokens");
+    if (!l->tokens) return bad(l, "tokens", "is missing");
+    if (!l->tokens->is_array || l->tokens->type != PJ_GGUF_STRING || l->tokens->count == 0)
+        return bad(l, "tokens", "is no array of strings");
+    if (l->tokens->count > PJ_MAX_VOCAB) return bad(l, "tokens", "has more than 2^24 items");
+    pj_status status = parallel(l, "token_type", &l->types);
+    return status == PJ_OK ? parallel(l, "scores", &l->scores) : status;
+}
+
+static int type_of(const loader *l, uint64_t id)
+{
+    int64_t type;
+    return l->types && pj_gguf_integer(l->types, id, &type) && type >= 0 && type <= BYTE ? (int)type
+                                                                                         : NORMAL;
+}
+
+/* ---- vocabulary --------------------------------------------------------------------------- */
+
+/* Tokens that are cut out of a text before any merging. */
+static bool is_added(int type)
+{
+    return type == CONTROL || type == USER_DEFINED || type == UNKNOWN;
+}
+
+static pj_status add_token(loader *l, pj_gguf_text text, uint32_t id, int type, bool rstrip)
+{
+    pj_tokenizer *t = l->t;
+    if (!is_added(type) || text.bytes == 0)
+        return pj_vocab_add(&t->vocab, text.text, text.bytes, id) ? PJ_OK : no_memory(l);
+    pj_added_token *token = &t->added[t->added_count];
+    *token = (pj_added_token){.content = pj_arena_strndup(&t->arena, text.text, text.bytes),
+                              .bytes = text.bytes,
+                              .pattern_bytes = text.bytes,
+                              .id = id,
+                              .rstrip = rstrip && type == CONTROL,
+                              .special = type != USER_DEFINED};
+    token->pattern = token->content;
+    bool added = token->content && pj_trie_add(&t->raw_trie, token->pattern, token->pattern_bytes,
+                                               (int32_t)t->added_count++);
+    return added ? PJ_OK : no_memory(l);
+}
+
+/* Phi-3's control tokens absorb the following white space; the fields cannot express that. The
+ * first tokens, which belong to its sentencepiece model itself, do not. */
+static bool strips_space(const loader *l, uint64_t id)
+{
+    enum { FIRST_ADDED = 32000 };
+    const pj_gguf_value *arch = pj_gguf_find(l->gguf, "general.architecture");
+    pj_gguf_text text;
+    bool phi3 = arch && pj_gguf_string(arch, &text) && pj_gguf_text_is(text, "phi3");
+    return phi3 && !l->style && id > FIRST_ADDED; /* that is <|endoftext|> */
+}
+
+static size_t text_bytes(const loader *l)
+{
+    size_t bytes = 0;
+    const unsigned char *at = l->tokens->data;
+    for (uint64_t id = 0; id < l->tokens->count; id++) bytes += pj_gguf_next_string(&at).bytes;
+    return bytes;
+}
+
+static pj_status read_tokens(loader *l)
+{
+    pj_tokenizer *t = l->t;
+    uint32_t added = 0, count = (uint32_t)l->tokens->count;
+    for (uint32_t id = 0; id < count; id++) added += is_added(type_of(l, id));
+    if (added > 0) t->added = pj_arena_alloc(&t->arena, added, sizeof *t->added);
+    if (added > 0 && !t->added) return no_memory(l);
+    if (!pj_vocab_reserve(&t->vocab, count, text_bytes(l))) return no_memory(l);
+    const unsigned char *at = l->tokens->data;
+    pj_status status = PJ_OK;
+    for (uint32_t id = 0; status == PJ_OK && id < count; id++) {
+        pj_gguf_text text = pj_gguf_next_string(&at);
+        status = add_token(l, text, id, type_of(l, id), strips_space(l, id));
+    }
+    if (status != PJ_OK) return status;
+    return pj_vocab_index(&t->vocab) && pj_vocab_index_ids(&t->vocab) ? PJ_OK : no_memory(l);
+}
+
+/* ---- merges ------------------------------------------------------------------------------- */
+
+static pj_status written_merges(loader *l, bool *crosses)
+{
+    const pj_gguf_value *list = field(l, "merges");
+    if (!list || !list->is_array || list->type != PJ_GGUF_STRING)
+        return bad(l, "merges", "is missing, or no array of strings");
+    return pj_load_merge_texts(l->t, list, l->name, crosses, l->err);
+}
+
+typedef struct scored {
+    pj_gguf_text text;
+    double score;
+    uint32_t id;
+} scored;
+
+static int best_first(const void *a, const void *b)
+{
+    const scored *x = a, *y = b;
+    if (x->score != y->score) return x->score > y->score ? -1 : 1;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+/* A token that text can consist of: not a control token or byte token. */
+static int64_t find_part(const loader *l, const char *text, size_t bytes)
+{
+    int64_t id = pj_vocab_find(&l->t->vocab, text, bytes);
+    return id >= 0 && type_of(l, (uint64_t)id) == NORMAL ? id : -1;
+}
+
+/* Appends the merges that form a token; the list has room for one per byte. */
+static void cut_token(loader *l, const scored *token, uint32_t rank, bool *crosses)
+{
+    pj_vocab *vocab = &l->t->vocab;
+    const char *text = token->text.text;
+    size_t bytes = token->text.bytes;
+    uint32_t c;
+    for (size_t at = 0, n; at < bytes; at += n ? n : 1) {
+        n = pj_utf8_next(text + at, bytes - at, &c);
+        int64_t left = at > 0 ? find_part(l, text, at) : -1;
+        int64_t right = left >= 0 ? find_part(l, text + at, bytes - at) : -1;
+        if (right < 0) continue;
+        vocab->ranks[vocab->merge_count] = rank;
+        vocab->merges[vocab->merge_count++] =
+            (pj_merge){(uint32_t)left, (uint32_t)right, token->id};
+        bool marked = bytes - at >= 3 && memcmp(text + at, mark, 3) == 0;
+        if (marked && (at < 3 || memcmp(text + at - 3, mark, 3) != 0)) *crosses = true;
+    }
+}
+
+/* The normal tokens by descending score; NULL after an error. */
+static scored *sort_tokens(loader *l, uint32_t *count)
+{
+    scored *list = pj_alloc((size_t)l->tokens->count, sizeof *list);
+    const unsigned char *at = l->tokens->data;
+    *count = 0;
+    if (!list) no_memory(l);
+    for (uint32_t id = 0; list && id < l->tokens->count; id++) {
+        scored token = {.text = pj_gguf_next_string(&at), .id = id};
+        if (type_of(l, id) != NORMAL) continue;
+        bool right = pj_gguf_number(l->scores, id, &token.score) && !isnan(token.score) &&
+                     token.text.bytes <= MAX_SCORED_BYTES;
+        if (!right) {
+            bad(l, "scores", "holds something else than numbers, or a token is over 1024 bytes");
+            pj_free(list);
+            return NULL;
+        }
+        /* of tokens with equal text only one can be found */
+        if (pj_vocab_find(&l->t->vocab, token.text.text, token.text.bytes) == id)
+            list[(*count)++] = token;
+    }
+    if (list) qsort(list, *count, sizeof *list, best_first);
+    return list;
+}
+
+static pj_status scored_merges(loader *l, bool *crosses)
+{
+    uint32_t count, rank = 0;
+    size_t cuts = 1;
+    pj_vocab *vocab = &l->t->vocab;
+    if (!l->scores) return bad(l, "scores", "is missing");
+    scored *list = sort_tokens(l, &count);
+    if (!list) return PJ_E_INVALID;
+    for (uint32_t i = 0; i < count; i++) cuts += list[i].text.bytes;
+    vocab->ranks = pj_alloc(cuts, sizeof *vocab->ranks);
+    bool room = vocab->ranks && pj_vocab_reserve_merges(vocab, cuts);
+    for (uint32_t i = 0; room && i < count; i++) {
+        if (i > 0 && list[i].score != list[i - 1].score) rank = i;
+        cut_token(l, &list[i], rank, crosses);
+    }
+    pj_free(list);
+    return room ? PJ_OK : no_memory(l);
+}
+
+static pj_status read_merges(loader *l)
+{
+    pj_tokenizer *t = l->t;
+    bool crosses = false;
+    pj_status status = l->style ? written_merges(l, &crosses) : scored_merges(l, &crosses);
+    if (status == PJ_OK && !pj_vocab_index_merges(&t->vocab)) status = no_memory(l);
+    t->bpe.cut_at_mark =
+        !crosses && !t->bpe.ignore_merges && pj_vocab_find(&t->vocab, mark, sizeof mark - 1) >= 0;
+    return status;
+}
+
+/* ---- steps -------------------------------------------------------------------------------- */
+
+static pj_status set_byte_level(loader *l)
+{
+    pj_tokenizer *t = l->t;
+    t->bpe.unk = -1;
+    t->bpe.ignore_merges = l->style->ignore_merges;
+    if (l->style->compose)
+        t->normalizers[t->normalizer_count++] =
+            (pj_normalizer){.kind = PJ_NORMALIZER_FORM, .form = PJ_FORM_NFC};
+    if (l->style->digits)
+        t->splitters[t->splitter_count++] = (pj_splitter){.kind = PJ_SPLITTER_CLASS,
+                                                          .in_class = pj_unicode_is_numeric,
+                                                          .behavior = PJ_BEHAVIOR_ISOLATED};
+    pj_splitter *words = &t->splitters[t->splitter_count++];
+    *words = (pj_splitter){.kind = PJ_SPLITTER_PATTERN, .behavior = PJ_BEHAVIOR_ISOLATED};
+    t->splitters[t->splitter_count++] = (pj_splitter){.kind = PJ_SPLITTER_BYTE_LEVEL};
+    t->letters_last = true;
+    t->decoders[t->decoder_count++] = (pj_decoder){.kind = PJ_DECODER_BYTE_LEVEL};
+    return pj_regex_new(l->style->pattern, strlen(l->style->pattern), &words->pattern.regex,
+                        l->err);
+}
+
+static pj_status set_sentencepiece(loader *l)
+{
+    pj_tokenizer *t = l->t;
+    char *marks = pj_arena_strndup(&t->arena, mark, 3);
+    char *space = pj_arena_strndup(&t->arena, " ", 1);
+    if (!marks || !space) return no_memory(l);
+    bool prefix = flag(l, "add_space_prefix", true);
+    t->bpe.unk = token_id(l, "unknown_token_id");
+    t->bpe.byte_fallback = t->bpe.fuse_unk = true;
+    if (prefix)
+        t->normalizers[t->normalizer_count++] =
+            (pj_normalizer){.kind = PJ_NORMALIZER_PREPEND, .content = marks, .content_bytes = 3};
+    t->normalizers[t->normalizer_count++] =
+        (pj_normalizer){.kind = PJ_NORMALIZER_REPLACE,
+                        .pattern = {.plain = space, .plain_bytes = 1},
+                        .content = marks,
+                        .content_bytes = 3};
+    t->decoders[t->decoder_count++] = (pj_decoder){.kind = PJ_DECODER_REPLACE,
+                                                   .pattern = {.plain = marks, .plain_bytes = 3},
+                                                   .content = space,
+                                                   .content_bytes = 1};
+    t->decoders[t->decoder_count++] = (pj_decoder){.kind = PJ_DECODER_BYTE_FALLBACK};
+    t->decoders[t->decoder_count++] = (pj_decoder){.kind = PJ_DECODER_FUSE};
+    if (prefix)
+        t->decoders[t->decoder_count++] = (pj_decoder){
+            .kind = PJ_DECODER_STRIP, .character = " ", .character_bytes = 1, .start = 1};
+    return PJ_OK;
+}
+
+static pj_status find_style(loader *l)
+{
+    pj_gguf_text model, pre = {"(none)", 6};
+    const pj_gguf_value *value = field(l, "model"), *named = field(l, "pre");
+    if (!value || !pj_gguf_string(value, &model)) return bad(l, "model", "is missing");
+    if (pj_gguf_text_is(model, "llama")) return PJ_OK;
+    if (!pj_gguf_text_is(model, "gpt2"))
+        return pj_fail(l->err, PJ_E_UNSUPPORTED,
+                       "%s has a tokenizer of the kind %.*s, which is not supported (gpt2 and "
+                       "llama are)",
+                       l->name, (int)(model.bytes < 40 ? model.bytes : 40), model.text);
+    if (named) pj_gguf_string(named, &pre);
+    for (size_t i = 0; i < sizeof styles / sizeof *styles; i++)
+        if (pj_gguf_text_is(pre, styles[i].name)) l->style = &styles[i];
+    if (l->style) return PJ_OK;
+    return pj_fail(l->err, PJ_E_UNSUPPORTED,
+                   "%s has the pre-tokenizer %.*s (tokenizer.ggml.pre), which is not supported",
+                   l->name, (int)(pre.bytes < 40 ? pre.bytes : 40), pre.text);
+}
+
+/* Adds BOS before and EOS after a text, if the file requires them. */
+static pj_status set_template(loader *l)
+{
+    pj_template *template = &l->t->template;
+    bool bos = l->style ? l->style->bos : true;
+    int64_t begin = flag(l, "add_bos_token", bos) ? token_id(l, "bos_token_id") : -1;
+    int64_t end = flag(l, "add_eos_token", false) ? token_id(l, "eos_token_id") : -1;
+    if (begin < 0 && end < 0) return PJ_OK;
+    template->ids = pj_arena_alloc(&l->t->arena, 3, sizeof *template->ids);
+    if (!template->ids) return no_memory(l);
+    if (begin >= 0) template->ids[template->count++] = (int32_t)begin;
+    template->ids[template->count++] = -1;
+    if (end >= 0) template->ids[template->count++] = (int32_t)end;
+    return PJ_OK;
+}
+
+static pj_status build(loader *l)
+{
+    pj_status status = find_style(l);
+    if (status == PJ_OK) status = read_fields(l);
+    if (status == PJ_OK) status = read_tokens(l);
+    if (status == PJ_OK) status = l->style ? set_byte_level(l) : set_sentencepiece(l);
+    if (status == PJ_OK) status = read_merges(l);
+    if (status != PJ_OK) return status;
+    pj_bpe_find_bytes(l->t);
+    l->t->has_decoder = true;
+    status = set_template(l);
+    return status == PJ_OK ? pj_tokenizer_index(l->t, l->name, l->err) : status;
+}
+
+bool pj_tokenizer_in_gguf(const pj_gguf *gguf)
+{
+    const pj_gguf_value *value = pj_gguf_find(gguf, "tokenizer.ggml.model");
+    pj_gguf_text kind;
+    bool none = value && pj_gguf_string(value, &kind) &&
+                (pj_gguf_text_is(kind, "none") || pj_gguf_text_is(kind, "no_vocab"));
+    return value && !none;
+}
+
+pj_status pj_tokenizer_from_gguf(const pj_gguf *gguf, const char *name, pj_tokenizer **tokenizer,
+                                 pj_error *err)
+{
+    *tokenizer = NULL;
+    loader l = {.t = pj_tokenizer_new(), .gguf = gguf, .name = name, .err = err};
+    if (!l.t) return no_memory(&l);
+    pj_status status = build(&l);
+    if (status == PJ_OK)
+        *tokenizer = l.t;
+    else
+        pj_tokenizer_close(l.t);
+    return status;
+}

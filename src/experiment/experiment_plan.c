@@ -1,0 +1,97 @@
+/* Combining a requested plan with the stored one. */
+#include "experiment/experiment_plan.h"
+
+#include "store/experiments.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_NAME_BYTES = 1000 }; /* the key of a table: PostgreSQL's keys end at 2,700 bytes */
+
+/* A plan as it is stored. NULL: memory is out. */
+static json_t *tree_of(const pj_plan *plan)
+{
+    pj_buffer out;
+    pj_json json;
+    pj_buffer_init(&out, 64 << 20);
+    pj_json_init(&json, &out);
+    pj_plan_write(plan, &json);
+    json_t *tree = out.failed ? NULL : json_loads(pj_buffer_get(&out), 0, NULL);
+    pj_buffer_fini(&out);
+    return tree;
+}
+
+/* Settings such as `repeat` may change between rounds; those that identify cells, their order or
+ * what is measured in them may not. A text whose loss is measured may be added, not replaced. */
+static pj_status check_grid(const json_t *stored, const pj_plan *plan, pj_error *err)
+{
+    static const char *const grid[] = {"models",  "dtypes", "batches",  "inputs", "outputs",
+                                       "threads", "ablate", "engines",  "prompt", "seed",
+                                       "depth",   "eval",   "eval_text"};
+    enum { GRID = sizeof grid / sizeof *grid, TEXTS = 2 };
+    pj_status status = PJ_OK;
+    json_t *wanted = tree_of(plan);
+    if (!wanted) return pj_fail_memory(err, "a plan");
+    for (size_t i = 0; i < GRID && status == PJ_OK; i++) {
+        json_t *x = json_object_get(stored, grid[i]), *y = json_object_get(wanted, grid[i]);
+        bool added = !x && i + TEXTS >= GRID;
+        if ((x || y) && !added && !json_equal(x, y))
+            status = pj_fail(err, PJ_E_INVALID,
+                             "the experiment %.200s has other %s; give it another name", plan->name,
+                             grid[i]);
+    }
+    json_decref(wanted);
+    return status;
+}
+
+/* The stored plan, NULL if there is none, and the request overlaid on it. */
+static pj_status merge(pj_store *store, const pj_plan_request *request, json_t *tree,
+                       pj_arena *arena, json_t **stored, json_t **merged, pj_error *err)
+{
+    const char *text, *losses, *name = json_string_value(json_object_get(tree, "name"));
+    pj_error missing;
+    *merged = *stored = NULL;
+    pj_status status = pj_store_experiment_get(store, name, arena, &text, &losses, &missing);
+    if (status != PJ_OK && request->only_resumes)
+        return pj_fail(err, PJ_E_NOT_FOUND, "there is no experiment %.200s to go on with", name);
+    if (status == PJ_OK) *stored = json_loads(text, 0, NULL);
+    *merged = *stored ? json_copy(*stored) : json_incref(tree);
+    if (!*stored) return PJ_OK;
+    json_int_t round = json_integer_value(json_object_get(*stored, "round"));
+    json_object_update(*merged, tree);
+    json_object_set_new(*merged, "round", json_integer(round + request->again));
+    return PJ_OK;
+}
+
+pj_status pj_plan_join_stored(pj_store *store, const pj_plan_request *request, pj_arena *arena,
+                              pj_plan *plan, pj_error *err)
+{
+    json_error_t where;
+    json_t *stored = NULL, *merged = NULL,
+           *tree = json_loads(request->json, JSON_REJECT_DUPLICATES, &where);
+    if (!tree)
+        return pj_fail(err, PJ_E_INVALID, "the plan is not JSON: line %d: %s", where.line,
+                       where.text);
+    if (!json_is_object(tree)) {
+        json_decref(tree);
+        return pj_fail(err, PJ_E_INVALID, "the plan is not a JSON object");
+    }
+    if (!json_object_get(tree, "name"))
+        json_object_set_new(tree, "name", json_string("experiment"));
+    pj_status status = PJ_OK;
+    if (!json_is_string(json_object_get(tree, "name")))
+        status = pj_fail(err, PJ_E_INVALID, "the plan's name must be a text");
+    else if (json_string_length(json_object_get(tree, "name")) > MAX_NAME_BYTES)
+        status =
+            pj_fail(err, PJ_E_INVALID, "the plan's name is longer than %d bytes", MAX_NAME_BYTES);
+    if (status == PJ_OK) status = merge(store, request, tree, arena, &stored, &merged, err);
+    char *text = status == PJ_OK ? json_dumps(merged, JSON_COMPACT) : NULL;
+    if (text) status = pj_plan_parse(text, arena, plan, err);
+    if (status == PJ_OK && stored) status = check_grid(stored, plan, err);
+    free(text);
+    json_decref(stored);
+    json_decref(merged);
+    json_decref(tree);
+    return status;
+}

@@ -1,0 +1,438 @@
+/* Opens the model inside a run, describes it, generates, and ends the run in every case. */
+#include "generate/generate.h"
+
+#include "base/buffer.h"
+#include "base/json.h"
+#include "engine/files/places.h"
+#include "engine/model/facts.h"
+#include "generate/calibrate.h"
+#include "insight/model_use.h"
+#include "trace/private_text.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- describing ---------------------------------------------------------------------------- */
+
+/* The draft model, and once the text is there how often it was right. */
+static void write_draft(pj_json *json, const pj_engine_facts *f, const pj_generate_result *result)
+{
+    pj_json_key(json, "draft");
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "model_name", f->model_name);
+    pj_json_kv_string(json, "dtype", f->dtype);
+    pj_json_kv_uint(json, "parameters", f->parameters);
+    pj_json_kv_uint(json, "decode_weight_bytes", f->decode_weight_bytes);
+    if (result) {
+        pj_json_kv_uint(json, "proposed", result->proposed);
+        pj_json_kv_uint(json, "accepted", result->accepted);
+        pj_json_kv_uint(json, "steps", result->decode_steps);
+        pj_json_kv_double(json, "acceptance",
+                          result->proposed ? (double)result->accepted / (double)result->proposed
+                                           : NAN);
+    }
+    pj_json_object_end(json);
+}
+
+static void write_model(pj_json *json, const pj_engine *engine, const pj_generate_result *result)
+{
+    const pj_engine_facts *f = pj_engine_get_facts(engine), *draft = pj_engine_draft_facts(engine);
+    const pj_model_config *c = f->config;
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "architecture", f->architecture);
+    pj_json_kv_uint(json, "parameters", f->parameters);
+    pj_json_kv_uint(json, "active_parameters", f->active_parameters);
+    pj_model_facts counted;
+    pj_model_facts_fill(c, PJ_F32, &counted); /* the type does not matter here */
+    pj_json_kv_string(json, "attention", counted.attention);
+    pj_model_parts_json(&counted, json);
+    pj_json_kv_uint(json, "layers", c->layers);
+    pj_json_kv_uint(json, "hidden_size", c->hidden);
+    pj_json_kv_uint(json, "intermediate_size", c->intermediate);
+    pj_json_kv_uint(json, "heads", c->heads);
+    pj_json_kv_uint(json, "kv_heads", c->kv_heads);
+    pj_json_kv_uint(json, "head_dim", c->head_dim);
+    pj_json_kv_uint(json, "vocab_size", c->vocab);
+    pj_json_kv_uint(json, "context", c->context);
+    pj_json_kv_uint(json, "window", c->window);
+    pj_json_kv_uint(json, "experts", c->experts);
+    pj_json_kv_uint(json, "experts_per_token", c->experts_per_token);
+    pj_json_kv_uint(json, "weight_bytes", f->weight_bytes);
+    pj_json_kv_uint(json, "decode_weight_bytes", f->decode_weight_bytes);
+    pj_json_kv_double(json, "flops_per_token", f->flops_per_token);
+    pj_json_kv_uint(json, "kv_bytes_per_token", f->kv_bytes_per_token);
+    pj_json_kv_uint(json, "kv_window_bytes_per_token", f->kv_window_bytes_per_token);
+    pj_json_kv_string(json, "kv_type", f->kv);
+    pj_json_kv_bool(json, "synthetic", f->synthetic);
+    pj_json_kv_bool(json, "extrapolated", f->extrapolated);
+    if (draft) write_draft(json, draft, result);
+    pj_json_object_end(json);
+}
+
+static void write_biases(pj_json *json, const pj_sampling *s)
+{
+    pj_json_key(json, "logit_bias");
+    pj_json_object_begin(json);
+    for (uint32_t i = 0; i < s->bias_count; i++) {
+        char id[16];
+        snprintf(id, sizeof id, "%d", (int)s->biases[i].id);
+        pj_json_kv_double(json, id, (double)s->biases[i].bias);
+    }
+    pj_json_object_end(json);
+}
+
+static void write_sampling(pj_json *json, const pj_sampling *s)
+{
+    pj_json_kv_double(json, "temperature", s->temperature);
+    pj_json_kv_uint(json, "top_k", s->top_k);
+    pj_json_kv_double(json, "top_p", s->top_p);
+    pj_json_kv_double(json, "min_p", s->min_p);
+    pj_json_kv_double(json, "repetition_penalty", s->repetition_penalty);
+    pj_json_kv_double(json, "typical_p", s->typical_p > 0 ? s->typical_p : 1);
+    pj_json_kv_double(json, "frequency_penalty", s->frequency_penalty);
+    pj_json_kv_double(json, "presence_penalty", s->presence_penalty);
+    if (s->bias_count) write_biases(json, s);
+    pj_json_kv_uint(json, "seed", s->seed);
+}
+
+static const char *statistics_name(const pj_profile_options *o)
+{
+    static const char *const names[] = {NULL, "off", "sampled", "all"};
+    if (o->depth < PJ_DEPTH_MODULE) return "off";
+    if (o->statistics == PJ_STATISTICS_BY_DEPTH)
+        return o->depth == PJ_DEPTH_DEEP ? "all" : "sampled";
+    return names[o->statistics];
+}
+
+/* The run's settings, with defaults filled in: `engine` is NULL before the model is open, and only
+ * it knows the threads and the model's own sampling. */
+static void write_settings(pj_json *json, const pj_session *session, const pj_profile_options *o,
+                           const pj_engine *engine)
+{
+    pj_sampling sampling = o->sampling;
+    uint32_t threads = engine ? pj_engine_get_facts(engine)->threads : o->engine.threads;
+    if (engine && o->sampling_from_model) pj_engine_sampling_defaults(engine, &sampling);
+    char power[2 * PJ_POWER_ARGUMENT_BYTES];
+    pj_power_list_public(session->power_asked, power, sizeof power);
+    pj_json_object_begin(json);
+    pj_json_kv_uint(json, "max_tokens", o->max_tokens);
+    pj_json_kv_uint(json, "batch", o->batch ? o->batch : o->prompt_count);
+    pj_json_kv_bool(json, "chat", o->chat);
+    if (o->is_private) pj_json_kv_bool(json, "private", true);
+    if (o->system && !o->is_private) pj_json_kv_string(json, "system", o->system);
+    if (o->chat_variables && !o->is_private) {
+        pj_json_key(json, "chat_variables");
+        pj_json_raw(json, o->chat_variables, strlen(o->chat_variables));
+    }
+    pj_json_kv_bool(json, "ignore_eos", o->ignore_eos);
+    if (o->sampling_from_model) pj_json_kv_string(json, "sampling", "as the model says");
+    if (engine || !o->sampling_from_model) write_sampling(json, &sampling);
+    pj_json_kv_string(json, "dtype", o->engine.dtype);
+    pj_json_key(json, "threads");
+    if (threads)
+        pj_json_uint(json, threads);
+    else
+        pj_json_null(json);
+    pj_json_kv_string(json, "power", power);
+    pj_json_kv_double(json, "interval_ms",
+                      session->power_env.interval_ns ? (double)session->power_env.interval_ns / 1e6
+                                                     : NAN);
+    pj_json_kv_uint(json, "warmup", o->warmup);
+    pj_json_kv_string(json, "statistics", statistics_name(o));
+    if (o->engine.draft) pj_json_kv_string(json, "draft_model", o->engine.draft);
+    if (o->engine.draft && o->draft_tokens) pj_json_kv_uint(json, "draft_tokens", o->draft_tokens);
+    if (o->ablate) pj_json_kv_string(json, "ablate", o->ablate);
+    pj_experiment_cell_write(o->place, json);
+    pj_json_object_end(json);
+}
+
+/* Facts about the models that are known only after generation. */
+static pj_status describe_draft(pj_run *run, const pj_engine *engine,
+                                const pj_generate_result *result, pj_error *err)
+{
+    pj_buffer buffer;
+    pj_json json;
+    pj_buffer_init(&buffer, 1 << 20);
+    pj_json_init(&json, &buffer);
+    write_model(&json, engine, result);
+    pj_run_facts facts = {.size = sizeof facts};
+    pj_status status = pj_json_finish(&json) ? PJ_OK : pj_fail_memory(err, "the draft model");
+    facts.model_json = buffer.data;
+    if (status == PJ_OK) status = pj_run_describe(run, &facts, err);
+    pj_buffer_fini(&buffer);
+    return status;
+}
+
+static pj_status describe(const pj_session *session, pj_run *run, const pj_engine *engine,
+                          const pj_profile_options *o, pj_error *err)
+{
+    const pj_engine_facts *f = pj_engine_get_facts(engine);
+    pj_buffer buffer, settings;
+    pj_json json;
+    pj_buffer_init(&buffer, 1 << 20);
+    pj_json_init(&json, &buffer);
+    write_model(&json, engine, NULL);
+    bool ok = pj_json_finish(&json);
+    pj_buffer_init(&settings, 1 << 16);
+    pj_json_init(&json, &settings);
+    write_settings(&json, session, o, engine);
+    bool complete = pj_json_finish(&json) && !o->settings_json;
+    bool first = o->repeat_group && !*o->repeat_group;
+    pj_status status =
+        pj_run_describe(run,
+                        &(pj_run_facts){.size = sizeof(pj_run_facts),
+                                        .model_name = f->model_name,
+                                        .model_path = f->model_path,
+                                        .dtype = f->dtype,
+                                        .isa = f->isa,
+                                        .model_json = ok ? buffer.data : NULL,
+                                        .batch_rule = pj_batch_rule_name(o->batch_rule),
+                                        .settings_json = complete ? settings.data : NULL,
+                                        .threads = f->threads,
+                                        .layer_count = f->config->layers,
+                                        .repeat_group = first ? pj_run_id(run) : o->repeat_group,
+                                        .repeat_index = o->repeat_index},
+                        err);
+    pj_buffer_fini(&buffer);
+    pj_buffer_fini(&settings);
+    return status;
+}
+
+/* The text of the prompts as stored with the run: concatenated, or the ids. */
+static bool prompt_text(const pj_profile_options *o, pj_buffer *text)
+{
+    pj_buffer_init(text, 64u << 20);
+    pj_buffer_text(text, "");
+    for (uint32_t i = 0; i < o->prompt_count; i++) {
+        const pj_prompt *p = &o->prompts[i];
+        if (i) pj_buffer_char(text, '\n');
+        if (!p->ids) pj_buffer_append(text, p->text, p->bytes);
+        for (uint32_t k = 0; p->ids && k < p->id_count; k++)
+            pj_buffer_printf(text, k ? ",%d" : "%d", (int)p->ids[k]);
+    }
+    return !text->failed;
+}
+
+/* Features that a private run stores of its prompt and output. On failure only the features are
+ * lost. */
+static void keep_features(pj_run *run, const pj_buffer *prompt, const pj_buffer *output)
+{
+    const pj_buffer *text = prompt ? prompt : output;
+    pj_buffer object;
+    pj_json json;
+    pj_error err = {0};
+    pj_buffer_init(&object, 1 << 12);
+    pj_json_init(&json, &object);
+    pj_private_text_write(&json, text->data, text->length);
+    pj_status status =
+        pj_json_finish(&json) ? PJ_OK : pj_fail_memory(&err, "the features of a text");
+    if (status == PJ_OK)
+        status =
+            pj_run_set_private(run, prompt ? object.data : NULL, output ? object.data : NULL, &err);
+    if (status != PJ_OK) pj_run_warn(run, "features_lost", "%s", err.text);
+    pj_buffer_fini(&object);
+}
+
+/* For a batch: the concatenated texts of its sequences. */
+static void keep_output_features(pj_run *run, const pj_generate_result *result)
+{
+    pj_buffer text;
+    pj_buffer_init(&text, 64u << 20);
+    pj_buffer_text(&text, "");
+    for (uint32_t i = 0; i < result->count; i++) {
+        const pj_sequence_result *s = &result->sequences[i];
+        if (i) pj_buffer_char(&text, '\n');
+        if (s->text) pj_buffer_append(&text, s->text, s->text_bytes);
+    }
+    if (text.failed)
+        pj_run_warn(run, "features_lost", "out of memory: the features of the output are unknown");
+    else
+        keep_features(run, NULL, &text);
+    pj_buffer_fini(&text);
+}
+
+static pj_status begin(pj_session *session, const pj_profile_options *o, pj_run **run,
+                       pj_error *err)
+{
+    char model_name[512];
+    pj_buffer settings, prompt;
+    pj_json json;
+    pj_model_name_of_path(o->engine.model, model_name, sizeof model_name);
+    pj_buffer_init(&settings, 1 << 16);
+    pj_json_init(&json, &settings);
+    write_settings(&json, session, o, NULL);
+    bool ok = pj_json_finish(&json);
+    ok &= prompt_text(o, &prompt);
+    pj_status status = PJ_E_NO_MEMORY;
+    if (!ok)
+        pj_fail_memory(err, "the prompt of a run");
+    else
+        status = pj_run_begin(
+            session,
+            &(pj_run_options){.prompt = o->is_private ? NULL : pj_buffer_get(&prompt),
+                              .model_name = model_name,
+                              .model_path = o->engine.model,
+                              .engine = "perjoule",
+                              .experiment_name = o->experiment_name,
+                              .tags = o->tags,
+                              .depth = o->depth,
+                              .batch_size = o->batch ? o->batch : o->prompt_count,
+                              .settings_json = o->settings_json ? o->settings_json : settings.data},
+            run, err);
+    if (status == PJ_OK && o->is_private) keep_features(*run, &prompt, NULL);
+    pj_buffer_fini(&settings);
+    pj_buffer_fini(&prompt);
+    return status;
+}
+
+/* ---- generating ---------------------------------------------------------------------------- */
+
+/* Passes tokens on, and warns once when a sequence comes near the model's context length. */
+typedef struct context_watch {
+    const pj_profile_options *o;
+    pj_run *run; /* NULL: nothing is recorded */
+    bool warned;
+} context_watch;
+
+static void watch_context(context_watch *w, const pj_generated *token)
+{
+    if (w->warned || token->context < PJ_CONTEXT_NEARLY_FULL * token->context_limit) return;
+    w->warned = true;
+    pj_run_warn(w->run, "context_nearly_full",
+                "%u of the %u tokens of the model's context are used: requests that need more are "
+                "refused. Shorten the prompt, or begin a new conversation.",
+                token->context, token->context_limit);
+}
+
+static void on_token(void *context, const pj_generated *token)
+{
+    context_watch *w = context;
+    if (w->run) watch_context(w, token);
+    if (w->o->on_token) w->o->on_token(w->o->context, token);
+}
+
+static pj_status generate(pj_engine *engine, const pj_profile_options *o, pj_run *run,
+                          pj_generate_result *result, pj_error *err)
+{
+    context_watch watch = {.o = o, .run = run};
+    pj_generate_request request = {.prompts = o->prompts,
+                                   .prompt_count = o->prompt_count,
+                                   .sequences = o->batch,
+                                   .first_stream = o->first_stream,
+                                   .max_tokens = o->max_tokens,
+                                   .chat = o->chat,
+                                   .system = o->system,
+                                   .chat_variables = o->chat_variables,
+                                   .ignore_eos = o->ignore_eos,
+                                   .sampling = o->sampling,
+                                   .stop = o->stop,
+                                   .on_token = run || o->on_token ? on_token : NULL,
+                                   .context = &watch,
+                                   .cancel = o->cancel,
+                                   .run = run,
+                                   .is_private = o->is_private,
+                                   .statistics = o->statistics,
+                                   .draft_tokens = o->draft_tokens,
+                                   .in_pre_inference = run != NULL};
+    if (o->sampling_from_model) pj_engine_sampling_defaults(engine, &request.sampling);
+    pj_status status = pj_ablation_parse(o->ablate, &request.without, err);
+    return status == PJ_OK ? pj_engine_generate(engine, &request, result, err) : status;
+}
+
+/* The calibration of this model on this machine, if any, becomes the prior of the run's fit. An
+ * unreadable one is reported and ignored. */
+static void take_calibration(pj_session *session, const pj_engine *engine, pj_run *run)
+{
+    char key[sizeof session->calibration->key];
+    pj_error err;
+    pj_calibration_key(session, engine, key, sizeof key);
+    if (session->calibration && strcmp(session->calibration->key, key) == 0) return;
+    pj_free(session->calibration);
+    session->calibration = NULL;
+    pj_status status = pj_calibration_load(key, &session->calibration, &err);
+    if (status != PJ_OK && status != PJ_E_NOT_FOUND)
+        pj_run_warn(run, "calibration_unusable", "%s", err.text);
+}
+
+/* Loading ends when the run is cancelled, as the run itself does. */
+static pj_status open_model(pj_model_slot *slot, const pj_profile_options *o, pj_run *run,
+                            pj_error *err)
+{
+    pj_engine_options options = o->engine;
+    options.cancel = o->cancel;
+    options.progress = run ? pj_run_load_progress(run) : NULL;
+    return pj_model_slot_open(slot, &options, err);
+}
+
+/* Loads the model inside the run when it is not open, then generates. */
+static pj_status run_inside(pj_session *session, pj_model_slot *slot, const pj_profile_options *o,
+                            pj_run *run, pj_generate_result *result, pj_error *err)
+{
+    pj_lane *lane = pj_run_lane(run);
+    pj_status status = PJ_OK;
+    pj_span_begin(lane, PJ_SPAN_PHASE, PJ_PHASE_PRE_INFERENCE);
+    if (!pj_model_slot_holds(slot, &o->engine)) {
+        pj_span_begin(lane, PJ_SPAN_SECTION, pj_run_name(run, "model_load"));
+        status = open_model(slot, o, run, err);
+        pj_span_end(lane, NULL);
+        if (status == PJ_OK) pj_run_keeps_model(run);
+    }
+    if (status == PJ_OK) status = describe(session, run, slot->engine, o, err);
+    if (status == PJ_OK) take_calibration(session, slot->engine, run);
+    if (status != PJ_OK) {
+        pj_span_end(lane, NULL);
+        return status;
+    }
+    status = generate(slot->engine, o, run, result, err);
+    pj_error lost;
+    if (pj_engine_draft_facts(slot->engine) &&
+        describe_draft(run, slot->engine, result, &lost) != PJ_OK)
+        pj_run_warn(run, "draft_unknown", "%s", lost.text);
+    return status;
+}
+
+static pj_run_status run_status_of(pj_status status)
+{
+    return status == PJ_OK            ? PJ_RUN_COMPLETED
+           : status == PJ_E_CANCELLED ? PJ_RUN_CANCELLED
+                                      : PJ_RUN_FAILED;
+}
+
+pj_status pj_profile_generate(pj_session *session, pj_model_slot *slot, const pj_profile_options *o,
+                              pj_profile_result *result, pj_error *err)
+{
+    pj_run *run;
+    pj_error failure = {0}, storing = {0};
+    *result = (pj_profile_result){0};
+    if (o->run_id) snprintf(session->next_run_id, sizeof session->next_run_id, "%s", o->run_id);
+    pj_status status = begin(session, o, &run, err);
+    if (status != PJ_OK) return status;
+    memcpy(result->run_id, pj_run_id(run), sizeof result->run_id);
+    if (o->on_run) o->on_run(o->context, result->run_id);
+    status = run_inside(session, slot, o, run, &result->generated, &failure);
+    pj_run_set_tokens(run, result->generated.input_tokens, result->generated.output_tokens);
+    result->run_status = run_status_of(status);
+    if (o->is_private) keep_output_features(run, &result->generated);
+    pj_status stored = pj_run_finish(run, result->run_status,
+                                     result->run_status == PJ_RUN_FAILED ? failure.text : NULL,
+                                     &result->data, &storing);
+    result->stored = stored == PJ_OK && session->store;
+    if (status == PJ_OK && stored != PJ_OK) failure = storing;
+    if (err && (status != PJ_OK || stored != PJ_OK)) *err = failure;
+    return status != PJ_OK ? status : stored;
+}
+
+void pj_profile_result_fini(pj_profile_result *result)
+{
+    pj_generate_result_fini(&result->generated);
+    pj_run_data_fini(&result->data);
+}
+
+pj_status pj_profile_bare(pj_model_slot *slot, const pj_profile_options *o,
+                          pj_generate_result *result, pj_error *err)
+{
+    *result = (pj_generate_result){0};
+    pj_status status = open_model(slot, o, NULL, err);
+    return status == PJ_OK ? generate(slot->engine, o, NULL, result, err) : status;
+}

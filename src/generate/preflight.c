@@ -1,0 +1,101 @@
+/* Rejects impossible requests from the model's header alone. */
+#include "generate/preflight.h"
+
+#include "engine/model/checkpoint.h"
+#include "engine/model/synthetic.h"
+#include "engine/text/tokenizer.h"
+
+#include <string.h>
+
+/* Upper bound of special tokens and chat template around a prompt; if prompt and output come closer
+ * to the context length than this, tokens are counted exactly. */
+enum { FRAME_TOKENS = 64 };
+
+/* Facts in a model's header; 0: unknown. */
+typedef struct bounds {
+    uint32_t context, layers;
+} bounds;
+
+static pj_status synthetic_bounds(const char *shape, bounds *found, pj_error *err)
+{
+    pj_model_config config;
+    pj_dtype dtype;
+    uint32_t layers;
+    pj_arena arena;
+    pj_arena_init(&arena, 0);
+    pj_status status = pj_synthetic_config(shape, &arena, &config, &dtype, &layers, err);
+    pj_arena_fini(&arena);
+    if (status == PJ_OK) *found = (bounds){config.context, config.layers};
+    return status;
+}
+
+static pj_status find_bounds(const char *path, bounds *found, pj_error *err)
+{
+    static const char synthetic[] = "synthetic:";
+    pj_checkpoint *checkpoint;
+    *found = (bounds){0};
+    if (strncmp(path, synthetic, sizeof synthetic - 1) == 0)
+        return synthetic_bounds(path + sizeof synthetic - 1, found, err);
+    pj_status status = pj_checkpoint_open(path, &checkpoint, err);
+    if (status != PJ_OK) {
+        pj_error why = err ? *err : (pj_error){0};
+        return pj_fail(err, status, "model %s: %s", path, why.text);
+    }
+    const pj_model_config *config = pj_checkpoint_config(checkpoint);
+    /* dynamic RoPE scaling extends it */
+    if (config->rope.type != PJ_ROPE_DYNAMIC) found->context = config->context;
+    found->layers = config->layers;
+    pj_checkpoint_close(checkpoint);
+    return PJ_OK;
+}
+
+static pj_status check_tokens(uint32_t prompt, uint64_t tokens, uint32_t wanted, uint32_t context,
+                              pj_error *err)
+{
+    if (tokens + wanted <= context) return PJ_OK;
+    return pj_fail(err, PJ_E_INVALID,
+                   "prompt %u has %llu tokens; with %u new ones that is more than the model's "
+                   "context of %u: shorten the prompt or ask for fewer",
+                   prompt + 1, (unsigned long long)tokens, wanted, context);
+}
+
+/* A token has at least one byte, so most prompts are certain to fit and need not be tokenised. */
+static pj_status check_text(const pj_profile_options *o, uint32_t i, uint32_t context,
+                            pj_error *err)
+{
+    pj_tokenizer *tokenizer;
+    pj_ids ids = {0};
+    const pj_prompt *prompt = &o->prompts[i];
+    if (prompt->bytes + o->max_tokens + FRAME_TOKENS <= context) return PJ_OK;
+    if (pj_tokenizer_open(o->engine.model, &tokenizer, NULL) != PJ_OK) return PJ_OK;
+    pj_status status = PJ_OK;
+    if (pj_tokenizer_encode(tokenizer, prompt->text, prompt->bytes, &(pj_encode_options){0}, &ids,
+                            NULL) == PJ_OK)
+        status = check_tokens(i, ids.count, o->max_tokens, context, err);
+    pj_ids_fini(&ids);
+    pj_tokenizer_close(tokenizer);
+    return status;
+}
+
+static pj_status check_ablation(const char *text, uint32_t layers, pj_error *err)
+{
+    pj_ablation without;
+    pj_status status = pj_ablation_parse(text, &without, err);
+    if (status == PJ_OK && layers && without.layers >= layers)
+        return pj_fail(err, PJ_E_INVALID, "%s leaves nothing out: the model has %u layers", text,
+                       layers);
+    return status;
+}
+
+pj_status pj_profile_preflight(const pj_profile_options *o, pj_error *err)
+{
+    bounds found;
+    pj_status status = find_bounds(o->engine.model, &found, err);
+    uint32_t context = found.context;
+    if (status == PJ_OK) status = check_ablation(o->ablate, found.layers, err);
+    for (uint32_t i = 0; i < o->prompt_count && context && status == PJ_OK; i++)
+        status = o->prompts[i].ids
+                     ? check_tokens(i, o->prompts[i].id_count, o->max_tokens, context, err)
+                     : check_text(o, i, context, err);
+    return status;
+}

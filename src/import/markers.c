@@ -1,0 +1,528 @@
+/* Parses lines into events, and turns events into spans. Each lane of the markers has its own lane
+ * of the recorder, so that threads of the program nest separately. */
+#include "import/markers.h"
+
+#include "base/clock.h"
+#include "trace/lane.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_PHASES = 4096, WAIT_NS = 200 * 1000 };
+#define MAX_EVENTS  UINT64_C(20000000)
+#define PATIENCE_NS (2 * PJ_NS_PER_S)
+
+typedef enum verb { VERB_BEGIN, VERB_END, VERB_SPAN, VERB_TOKENS, VERB_FACT, VERB_LOST } verb;
+
+typedef struct event {
+    verb verb;
+    pj_span_kind kind;
+    int64_t begin_ns, end_ns; /* -1: now */
+    uint64_t lane;
+    uint64_t number, output; /* position, index; tokens: input and output */
+    const char *text;        /* name, text of a token, value of a fact; not terminated */
+    size_t bytes;
+    int fact; /* its place in fact_rows */
+} event;
+
+typedef struct marker_lane {
+    uint64_t number;
+    pj_lane *lane;
+    uint32_t depth; /* open spans of the program on this lane */
+    int64_t last_ns;
+} marker_lane;
+
+typedef struct phase_change {
+    int64_t at_ns;
+    pj_phase phase;
+} phase_change;
+
+struct pj_markers {
+    pj_run *run;
+    marker_lane lanes[PJ_MARKER_LANES];
+    uint32_t lane_count;
+    phase_change phases[MAX_PHASES];
+    uint32_t phase_count;
+    uint32_t open_phases;
+    bool in_prologue; /* the phase before the first marker is open on lane 0 */
+    int64_t phase_ended_ns;
+    uint32_t last_name;
+    pj_markers_counts counts;
+    pj_markers_facts facts;
+    uint64_t token_spans;
+    int64_t patience_ns;
+    char line[PJ_MARKER_LINE_BYTES];
+    size_t length;
+    bool overflown;
+    char first_bad[80];
+};
+
+/* ---- words --------------------------------------------------------------------------------- */
+
+typedef struct words {
+    const char *at, *end;
+} words;
+
+static void skip_blanks(words *w)
+{
+    while (w->at < w->end && (*w->at == ' ' || *w->at == '\t')) w->at++;
+}
+
+static bool take_word(words *w, const char *word)
+{
+    size_t bytes = strlen(word);
+    if ((size_t)(w->end - w->at) < bytes || memcmp(w->at, word, bytes) != 0) return false;
+    if (w->at + bytes < w->end && w->at[bytes] != ' ' && w->at[bytes] != '\t') return false;
+    w->at += bytes;
+    skip_blanks(w);
+    return true;
+}
+
+static bool take_number(words *w, uint64_t *number)
+{
+    const char *first = w->at;
+    *number = 0;
+    while (w->at < w->end && *w->at >= '0' && *w->at <= '9') {
+        if (*number > (uint64_t)INT64_MAX / 10 - 1) return false;
+        *number = *number * 10 + (uint64_t)(*w->at++ - '0');
+    }
+    return w->at > first;
+}
+
+static bool ends_word(words *w)
+{
+    bool ends = w->at == w->end || *w->at == ' ' || *w->at == '\t';
+    skip_blanks(w);
+    return ends;
+}
+
+static const char *const kind_names[PJ_SPAN_KIND_COUNT] = {"phase", "section",   "token",
+                                                           "layer", "component", "operation"};
+
+static bool find_phase(const char *text, size_t bytes, uint64_t *phase)
+{
+    for (int p = PJ_PHASE_PRE_INFERENCE; p < PJ_PHASE_COUNT; p++)
+        if (strlen(pj_phase_name((pj_phase)p)) == bytes &&
+            memcmp(pj_phase_name((pj_phase)p), text, bytes) == 0) {
+            *phase = (uint64_t)p;
+            return true;
+        }
+    return false;
+}
+
+/* The destination of a fact's value: a text of `bytes`, or a number if that is 0. */
+static const struct fact_row {
+    const char *name;
+    size_t at, bytes;
+} fact_rows[] = {
+#define TEXT(name)                                                                   \
+    {                                                                                \
+#name, offsetof(pj_markers_facts, name), sizeof((pj_markers_facts *)0)->name \
+    }
+    TEXT(engine),
+    TEXT(level),
+    TEXT(model),
+    TEXT(architecture),
+#undef TEXT
+    {"layers", offsetof(pj_markers_facts, layers), 0},
+    {"parameters", offsetof(pj_markers_facts, parameters), 0},
+};
+enum { FACTS = sizeof fact_rows / sizeof *fact_rows };
+
+/* ---- the plain form ------------------------------------------------------------------------ */
+
+static bool parse_prefix(words *w, event *e)
+{
+    uint64_t number;
+    if (w->at < w->end && *w->at == '@') {
+        w->at++;
+        if (!take_number(w, &number)) return false;
+        e->begin_ns = e->end_ns = (int64_t)number;
+        if (w->at < w->end && *w->at == '-') {
+            w->at++;
+            if (!take_number(w, &number)) return false;
+            e->end_ns = (int64_t)number;
+        }
+        if (!ends_word(w)) return false;
+    }
+    if (w->at < w->end && *w->at == '#') {
+        w->at++;
+        if (!take_number(w, &e->lane) || !ends_word(w)) return false;
+    }
+    return true;
+}
+
+/* "section NAME", "token 3 TEXT", "layer 3", "phase prefill". */
+static bool parse_what(words *w, event *e)
+{
+    int kind = 0;
+    while (kind < PJ_SPAN_KIND_COUNT && !take_word(w, kind_names[kind])) kind++;
+    if (kind == PJ_SPAN_KIND_COUNT) return false;
+    e->kind = (pj_span_kind)kind;
+    if (e->kind == PJ_SPAN_TOKEN || e->kind == PJ_SPAN_LAYER) {
+        if (!take_number(w, &e->number)) return false;
+        if (w->at < w->end && *w->at != ' ') return false;
+        if (w->at < w->end) w->at++; /* one blank: further ones belong to the token's text */
+    }
+    e->text = w->at;
+    e->bytes = (size_t)(w->end - w->at);
+    if (e->kind == PJ_SPAN_PHASE) return find_phase(e->text, e->bytes, &e->number);
+    return e->kind == PJ_SPAN_TOKEN || (e->kind == PJ_SPAN_LAYER ? e->bytes == 0 : e->bytes > 0);
+}
+
+/* "fact NAME VALUE" */
+static bool parse_fact(words *w, event *e)
+{
+    words value = {0};
+    e->verb = VERB_FACT;
+    while (e->fact < FACTS && !take_word(w, fact_rows[e->fact].name)) e->fact++;
+    if (e->fact == FACTS || w->at == w->end) return false;
+    e->text = w->at;
+    e->bytes = (size_t)(w->end - w->at);
+    if (!strcmp(fact_rows[e->fact].name, "level"))
+        return value = *w,
+               (take_word(&value, "coarse") || take_word(&value, "fine")) && value.at == value.end;
+    return fact_rows[e->fact].bytes || (take_number(w, &e->number) && w->at == w->end);
+}
+
+static bool parse_plain(const char *line, size_t bytes, event *e)
+{
+    words w = {line, line + bytes};
+    skip_blanks(&w);
+    if (!parse_prefix(&w, e)) return false;
+    if (take_word(&w, "begin")) return e->verb = VERB_BEGIN, parse_what(&w, e);
+    if (take_word(&w, "span")) return e->verb = VERB_SPAN, parse_what(&w, e) && e->begin_ns >= 0;
+    if (take_word(&w, "end")) return e->verb = VERB_END, w.at == w.end;
+    if (take_word(&w, "fact")) return parse_fact(&w, e);
+    if (take_word(&w, "lost")) {
+        e->verb = VERB_LOST;
+        return take_number(&w, &e->number) && w.at == w.end;
+    }
+    if (!take_word(&w, "tokens")) return false;
+    e->verb = VERB_TOKENS;
+    return take_number(&w, &e->number) && ends_word(&w) && take_number(&w, &e->output) &&
+           ends_word(&w) && w.at == w.end;
+}
+
+/* ---- the JSON form ------------------------------------------------------------------------- */
+
+static bool json_count(const json_t *object, const char *name, uint64_t *number)
+{
+    const json_t *value = json_object_get(object, name);
+    if (!json_is_integer(value) || json_integer_value(value) < 0) return false;
+    *number = (uint64_t)json_integer_value(value);
+    return true;
+}
+
+static const char *json_word(const json_t *object, const char *name)
+{
+    const char *text = json_string_value(json_object_get(object, name));
+    return text ? text : "";
+}
+
+static bool read_what(const json_t *o, event *e)
+{
+    const char *kind = json_word(o, "kind");
+    int k = 0;
+    while (k < PJ_SPAN_KIND_COUNT && strcmp(kind, kind_names[k]) != 0) k++;
+    if (k == PJ_SPAN_KIND_COUNT) return false;
+    e->kind = (pj_span_kind)k;
+    const json_t *text = json_object_get(o, e->kind == PJ_SPAN_TOKEN ? "text" : "name");
+    e->text = json_is_string(text) ? json_string_value(text) : "";
+    e->bytes = json_is_string(text) ? json_string_length(text) : 0;
+    if (e->kind == PJ_SPAN_TOKEN || e->kind == PJ_SPAN_LAYER)
+        return json_count(o, "position", &e->number);
+    if (e->kind == PJ_SPAN_PHASE) return find_phase(e->text, e->bytes, &e->number);
+    return e->bytes > 0;
+}
+
+static bool read_fact(const json_t *o, event *e)
+{
+    const json_t *value = json_object_get(o, "value");
+    const char *name = json_word(o, "name");
+    e->verb = VERB_FACT;
+    while (e->fact < FACTS && strcmp(name, fact_rows[e->fact].name) != 0) e->fact++;
+    if (e->fact == FACTS) return false;
+    if (fact_rows[e->fact].bytes == 0) return json_count(o, "value", &e->number);
+    if (!json_is_string(value)) return false;
+    e->text = json_string_value(value);
+    e->bytes = json_string_length(value);
+    bool is_level = !strcmp(name, "level");
+    return !is_level || !strcmp(e->text, "coarse") || !strcmp(e->text, "fine");
+}
+
+static bool read_json(const json_t *o, event *e)
+{
+    const char *name = json_word(o, "event");
+    uint64_t t;
+    if (json_count(o, "t_ns", &t)) e->begin_ns = e->end_ns = (int64_t)t;
+    if (json_count(o, "end_ns", &t)) e->end_ns = (int64_t)t;
+    json_count(o, "lane", &e->lane);
+    if (!strcmp(name, "begin")) return e->verb = VERB_BEGIN, read_what(o, e);
+    if (!strcmp(name, "span")) return e->verb = VERB_SPAN, read_what(o, e) && e->begin_ns >= 0;
+    if (!strcmp(name, "end")) return e->verb = VERB_END, true;
+    if (!strcmp(name, "fact")) return read_fact(o, e);
+    if (!strcmp(name, "lost")) return e->verb = VERB_LOST, json_count(o, "count", &e->number);
+    if (strcmp(name, "tokens") != 0) return false;
+    e->verb = VERB_TOKENS;
+    return json_count(o, "input", &e->number) && json_count(o, "output", &e->output);
+}
+
+/* ---- spans --------------------------------------------------------------------------------- */
+
+/* The lane of a number, made on first use; NULL when there are too many. */
+static marker_lane *lane_of(pj_markers *m, uint64_t number)
+{
+    for (uint32_t i = 0; i < m->lane_count; i++)
+        if (m->lanes[i].number == number) return &m->lanes[i];
+    if (m->lane_count == PJ_MARKER_LANES) return NULL;
+    pj_lane *lane = pj_run_new_lane(m->run);
+    if (!lane) return NULL;
+    m->lanes[m->lane_count] = (marker_lane){.number = number, .lane = lane};
+    return &m->lanes[m->lane_count++];
+}
+
+static pj_phase phase_at(const pj_markers *m, int64_t at_ns)
+{
+    uint32_t i = m->phase_count;
+    while (i > 0 && m->phases[i - 1].at_ns > at_ns) i--;
+    return i ? m->phases[i - 1].phase : PJ_PHASE_IDLE;
+}
+
+static void note_phase(pj_markers *m, pj_phase phase, int64_t at_ns)
+{
+    if (m->phase_count < MAX_PHASES) m->phases[m->phase_count++] = (phase_change){at_ns, phase};
+}
+
+static void wait_for_room(pj_markers *m, const pj_lane *lane)
+{
+    while (!pj_lane_has_room(lane) && m->patience_ns > 0) {
+        pj_clock_sleep_until(pj_clock_ns() + WAIT_NS);
+        m->patience_ns -= WAIT_NS;
+    }
+}
+
+/* The phase before the first marker, and the one after the last, lie on lane 0. */
+static void end_prologue(pj_markers *m, int64_t at_ns)
+{
+    if (!m->in_prologue || m->lanes[0].depth) return;
+    pj_lane_end(m->lanes[0].lane, NULL, at_ns, 0);
+    m->in_prologue = false;
+}
+
+static bool identify(pj_markers *m, const event *e, uint32_t *id)
+{
+    char name[PJ_MARKER_LINE_BYTES];
+    *id = (uint32_t)e->number;
+    if (e->kind == PJ_SPAN_TOKEN) return e->number <= INT32_MAX;
+    if (e->kind == PJ_SPAN_LAYER) return e->number <= INT16_MAX;
+    if (e->kind == PJ_SPAN_PHASE) return true;
+    size_t bytes = e->bytes < sizeof name ? e->bytes : sizeof name - 1;
+    memcpy(name, e->text, bytes);
+    name[bytes] = 0;
+    if (m->last_name >= PJ_MARKER_NAMES) return false;
+    *id = pj_run_name(m->run, name);
+    if (*id > m->last_name) m->last_name = *id;
+    return *id != 0;
+}
+
+static void open_span(pj_markers *m, marker_lane *l, const event *e, uint32_t id, int64_t at_ns)
+{
+    if (e->kind == PJ_SPAN_PHASE) {
+        end_prologue(m, at_ns);
+        note_phase(m, (pj_phase)id, at_ns);
+        m->open_phases++;
+    }
+    bool outermost = l->depth == 0 && !(l == m->lanes && m->in_prologue);
+    wait_for_room(m, l->lane);
+    pj_lane_begin(l->lane, e->kind, id, at_ns);
+    if (outermost && e->kind != PJ_SPAN_PHASE)
+        pj_lane_set_phase(l->lane, e->kind, phase_at(m, at_ns));
+    l->depth++;
+    if (e->kind != PJ_SPAN_TOKEN) return;
+    m->token_spans++;
+    pj_token_text(l->lane, 0, -1, e->text, e->bytes);
+}
+
+static void close_span(pj_markers *m, marker_lane *l, int64_t at_ns)
+{
+    wait_for_room(m, l->lane);
+    l->depth--;
+    if (pj_lane_end(l->lane, NULL, at_ns, 0) != PJ_SPAN_PHASE) return;
+    if (m->open_phases) m->open_phases--;
+    m->phase_ended_ns = at_ns;
+    note_phase(m, PJ_PHASE_IDLE, at_ns);
+}
+
+/* The program's own time is used if it is within the run and not before the lane's last one. */
+static int64_t sound_time(const pj_markers *m, const marker_lane *l, int64_t at_ns, int64_t now_ns)
+{
+    int64_t first_ns = pj_lane_begun_ns(m->lanes[0].lane);
+    if (at_ns < 0 || at_ns > now_ns) at_ns = now_ns;
+    if (at_ns < first_ns) at_ns = first_ns;
+    return at_ns < l->last_ns ? l->last_ns : at_ns;
+}
+
+static bool keep_fact(pj_markers_facts *facts, const event *e)
+{
+    const struct fact_row *row = &fact_rows[e->fact];
+    char *at = (char *)facts + row->at;
+    if (row->bytes == 0) {
+        memcpy(at, &e->number, sizeof e->number);
+        return true;
+    }
+    if (e->bytes >= row->bytes) return false;
+    memcpy(at, e->text, e->bytes);
+    at[e->bytes] = 0;
+    return true;
+}
+
+static bool apply(pj_markers *m, const event *e, int64_t now_ns)
+{
+    uint32_t id;
+    if (e->verb == VERB_TOKENS) {
+        m->counts.input_tokens = e->number;
+        m->counts.output_tokens = e->output;
+        return m->counts.has_tokens = true;
+    }
+    if (e->verb == VERB_FACT) return keep_fact(&m->facts, e);
+    if (e->verb == VERB_LOST) {
+        m->counts.lost += e->number;
+        return true;
+    }
+    marker_lane *l = lane_of(m, e->lane);
+    if (!l) return false;
+    int64_t at_ns = sound_time(m, l, e->begin_ns, now_ns);
+    m->counts.has_times |= e->begin_ns >= 0;
+    if (e->verb == VERB_END) {
+        if (!l->depth) return false;
+        close_span(m, l, l->last_ns = at_ns);
+        return true;
+    }
+    if (e->kind == PJ_SPAN_PHASE && l->depth) return false; /* phases are outermost spans */
+    if (!identify(m, e, &id) || l->depth >= PJ_MAX_OPEN_SPANS - 1) return false;
+    if (e->verb == VERB_SPAN) { /* a finished span, which siblings may overlap */
+        int64_t end_ns = e->end_ns > now_ns ? now_ns : e->end_ns;
+        open_span(m, l, e, id, at_ns);
+        close_span(m, l, end_ns > at_ns ? end_ns : at_ns);
+        return true;
+    }
+    open_span(m, l, e, id, l->last_ns = at_ns);
+    return true;
+}
+
+/* ---- lines --------------------------------------------------------------------------------- */
+
+static void reject(pj_markers *m, const char *line, size_t bytes)
+{
+    if (m->counts.malformed++) return;
+    if (bytes >= sizeof m->first_bad) bytes = sizeof m->first_bad - 1;
+    for (size_t i = 0; i < bytes; i++)
+        m->first_bad[i] = line[i] >= ' ' && line[i] < 127 ? line[i] : '?';
+}
+
+static void take_line(pj_markers *m, const char *line, size_t bytes, int64_t now_ns)
+{
+    event e = {.begin_ns = -1, .end_ns = -1};
+    json_t *object = NULL;
+    if (bytes && line[bytes - 1] == '\r') bytes--;
+    if (!bytes) return;
+    bool good = m->counts.events < MAX_EVENTS;
+    if (good && line[0] == '{') {
+        object = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, NULL);
+        good = object && read_json(object, &e);
+    } else if (good) {
+        good = parse_plain(line, bytes, &e);
+    }
+    if (good && apply(m, &e, now_ns))
+        m->counts.events++;
+    else
+        reject(m, line, bytes);
+    json_decref(object);
+}
+
+void pj_markers_feed(pj_markers *m, const char *bytes, size_t count, int64_t now_ns)
+{
+    m->patience_ns = PATIENCE_NS;
+    for (size_t i = 0; i < count; i++) {
+        if (bytes[i] != '\n') {
+            if (m->length < sizeof m->line)
+                m->line[m->length++] = bytes[i];
+            else
+                m->overflown = true;
+            continue;
+        }
+        if (m->overflown)
+            reject(m, m->line, m->length);
+        else
+            take_line(m, m->line, m->length, now_ns);
+        m->length = 0;
+        m->overflown = false;
+    }
+}
+
+/* ---- from begin to end --------------------------------------------------------------------- */
+
+pj_status pj_markers_new(pj_run *run, pj_markers **out, pj_error *err)
+{
+    pj_markers *m = *out = pj_alloc(1, sizeof *m);
+    pj_lane *lane = m ? pj_run_lane(run) : NULL;
+    if (!lane) {
+        pj_free(m);
+        *out = NULL;
+        return pj_fail_memory(err, "markers");
+    }
+    m->run = run;
+    m->lanes[m->lane_count++] = (marker_lane){.lane = lane};
+    m->in_prologue = true;
+    pj_span_begin(lane, PJ_SPAN_PHASE, PJ_PHASE_PRE_INFERENCE);
+    note_phase(m, PJ_PHASE_PRE_INFERENCE, 0);
+    return PJ_OK;
+}
+
+static void add_epilogue(pj_markers *m, int64_t now_ns)
+{
+    if (m->in_prologue || m->open_phases || now_ns <= m->phase_ended_ns) return;
+    pj_lane_begin(m->lanes[0].lane, PJ_SPAN_PHASE, PJ_PHASE_POST_INFERENCE, m->phase_ended_ns);
+    pj_lane_end(m->lanes[0].lane, NULL, now_ns, 0);
+}
+
+void pj_markers_finish(pj_markers *m, int64_t now_ns)
+{
+    m->patience_ns = PATIENCE_NS;
+    if (m->length) reject(m, m->line, m->length); /* an incomplete line */
+    add_epilogue(m, now_ns);
+    for (uint32_t i = m->lane_count; i-- > 0;)
+        while (m->lanes[i].depth) close_span(m, &m->lanes[i], now_ns);
+    end_prologue(m, now_ns);
+    if (!m->counts.has_tokens) m->counts.output_tokens = m->token_spans;
+    if (m->counts.has_tokens || m->token_spans)
+        pj_run_set_tokens(m->run, m->counts.input_tokens, m->counts.output_tokens);
+    if (m->counts.lost)
+        pj_run_warn(m->run, "markers_lost",
+                    "%llu spans of the program were lost: its markers came faster than they could "
+                    "be read",
+                    (unsigned long long)m->counts.lost);
+    if (m->counts.malformed)
+        pj_run_warn(
+            m->run, "markers_ignored",
+            "%llu lines of the program's markers were not understood and ignored; the first "
+            "begins: %s",
+            (unsigned long long)m->counts.malformed, m->first_bad);
+}
+
+pj_markers_counts pj_markers_count(const pj_markers *m)
+{
+    return m->counts;
+}
+
+const pj_markers_facts *pj_markers_fact(const pj_markers *m)
+{
+    return &m->facts;
+}
+
+void pj_markers_free(pj_markers *m)
+{
+    pj_free(m);
+}

@@ -1,0 +1,319 @@
+/* Reading the trace, training on the store, detecting, and writing the spool that a run is built
+ * from. */
+#include "import/trace_run.h"
+
+#include "analysis/phases.h"
+#include "attribution/build.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/ids.h"
+#include "power/trace_file.h"
+#include "store/views.h"
+#include "trace/run_json.h"
+#include "trace/span.h"
+#include "trace/spool.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { TRAINING_RUNS = 60, LEAST_DECODE_SAMPLES = 10 };
+
+typedef struct detection {
+    pj_trace trace;
+    double *t_ms, *mw; /* [count] samples at which the total is known */
+    size_t count;
+    uint8_t *phase;
+    double *confidence;
+    size_t segments;
+    pj_phase_model model;
+} detection;
+
+/* ---- the trace ------------------------------------------------------------------------------ */
+
+/* The sum of the rails that count, NAN when one of them is missing. */
+static double total_at(const pj_trace *t, size_t row)
+{
+    double sum = 0;
+    for (uint32_t r = 0; r < t->rail_count; r++)
+        if (pj_rail_in_column(t->rails, t->rail_count, r, PJ_RAIL_TOTAL))
+            sum += (double)t->mw[row * t->rail_count + r];
+    return sum;
+}
+
+static pj_status take_total(detection *d, pj_error *err)
+{
+    const pj_trace *t = &d->trace;
+    d->t_ms = pj_alloc(t->row_count + 1, sizeof *d->t_ms);
+    d->mw = pj_alloc(t->row_count + 1, sizeof *d->mw);
+    d->phase = pj_alloc(t->row_count + 1, sizeof *d->phase);
+    d->confidence = pj_alloc(t->row_count + 1, sizeof *d->confidence);
+    if (!d->t_ms || !d->mw || !d->phase || !d->confidence) return pj_fail_memory(err, "a trace");
+    for (size_t i = 0; i < t->row_count; i++) {
+        double mw = total_at(t, i);
+        /* Skips polls that repeat the sensor's last value. */
+        bool repeats = t->polled && d->count && mw == d->mw[d->count - 1];
+        if (!isfinite(mw) || repeats) continue;
+        d->t_ms[d->count] = t->t_ms[i];
+        d->mw[d->count++] = mw;
+    }
+    return PJ_OK;
+}
+
+/* ---- training ------------------------------------------------------------------------------- */
+
+/* Phases that were themselves detected teach nothing. */
+static bool is_detected(const pj_run_info *info)
+{
+    return info->engine && strcmp(info->engine, "trace") == 0;
+}
+
+static bool is_tagged(const pj_power_series *s)
+{
+    size_t decode = 0;
+    for (uint32_t i = 0; i < s->count; i++) decode += s->phase[i] == PJ_PHASE_DECODE;
+    return decode >= LEAST_DECODE_SAMPLES;
+}
+
+/* Runs rarely contain idle time: the baseline says where idle is. */
+static double idle_of(const pj_run_info *info)
+{
+    return isnan(info->baseline_cold_mw) ? info->baseline_resident_mw : info->baseline_cold_mw;
+}
+
+static pj_status train(pj_store *store, pj_phase_model *model, pj_error *err)
+{
+    pj_arena arena;
+    pj_run_list list = {0};
+    pj_phase_trace traces[TRAINING_RUNS];
+    size_t count = 0;
+    pj_arena_init(&arena, 0);
+    pj_run_query query = {.status = "completed", .limit = TRAINING_RUNS};
+    pj_status status = pj_store_list(store, &query, &list, err);
+    for (uint32_t i = 0; i < list.count && status == PJ_OK; i++) {
+        pj_power_series s;
+        const pj_run_info *info = &list.runs[i];
+        if (is_detected(info)) continue;
+        status = pj_view_power_series(store, info->id, &arena, &s, err);
+        if (status == PJ_OK && is_tagged(&s))
+            traces[count++] =
+                (pj_phase_trace){s.t_ms, s.columns[PJ_RAIL_TOTAL], s.count, idle_of(info), s.phase};
+    }
+    if (status == PJ_OK && !pj_phase_model_train(traces, count, model))
+        status = pj_fail_memory(err, "the training of phases");
+    if (status == PJ_OK && model->traces == 0) pj_phase_model_prior(model);
+    pj_run_list_fini(&list);
+    pj_arena_fini(&arena);
+    return status;
+}
+
+/* ---- the run -------------------------------------------------------------------------------- */
+
+static void write_segments(const detection *d, pj_json *json)
+{
+    pj_json_object_begin(json);
+    pj_json_key(json, "phase_detection");
+    pj_json_object_begin(json);
+    pj_json_kv_uint(json, "trained_on", d->model.traces);
+    pj_json_key(json, "segments");
+    pj_json_array_begin(json);
+    double sum = 0;
+    for (size_t i = 0, from = 0; i < d->count; i++) {
+        sum += d->confidence[i];
+        if (i + 1 < d->count && d->phase[i + 1] == d->phase[i]) continue;
+        pj_json_object_begin(json);
+        pj_json_kv_string(json, "phase", pj_phase_name((pj_phase)d->phase[i]));
+        pj_json_kv_double(json, "from_ms", d->t_ms[from]);
+        pj_json_kv_double(json, "to_ms", d->t_ms[i + 1 < d->count ? i + 1 : i]);
+        pj_json_kv_double(json, "confidence", sum / (double)(i + 1 - from));
+        pj_json_object_end(json);
+        from = i + 1;
+        sum = 0;
+    }
+    pj_json_array_end(json);
+    pj_json_object_end(json);
+    pj_json_object_end(json);
+}
+
+typedef struct writing {
+    const detection *d;
+    pj_spool spool;
+    int64_t begin_ns;
+    pj_status status;
+    pj_error *err;
+} writing;
+
+static int64_t moment(const writing *w, double t_ms)
+{
+    return w->begin_ns + (int64_t)(t_ms * 1e6);
+}
+
+static void put_json(writing *w, pj_record_type type, pj_json *json, pj_buffer *buffer)
+{
+    if (w->status == PJ_OK && !pj_json_finish(json)) w->status = pj_fail_memory(w->err, "a trace");
+    if (w->status == PJ_OK)
+        w->status = pj_spool_append(&w->spool, type, buffer->data, buffer->length, w->err);
+    pj_buffer_clear(buffer);
+    pj_json_init(json, buffer);
+}
+
+static const char *name_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static void put_facts(writing *w, const char *id, const char *path, pj_json *json,
+                      pj_buffer *buffer)
+{
+    pj_buffer settings;
+    pj_json inner;
+    pj_buffer_init(&settings, 8 << 20);
+    pj_json_init(&inner, &settings);
+    write_segments(w->d, &inner);
+    pj_run_info info = {.depth = PJ_DEPTH_OFF,
+                        .batch_size = 1,
+                        .created_wall_ns = pj_clock_wall_ns(),
+                        .model_name = name_of(path),
+                        .engine = "trace",
+                        .settings_json = pj_json_finish(&inner) ? pj_buffer_get(&settings) : NULL,
+                        .quality = PJ_MEASURED,
+                        .power_sources = "replay",
+                        .cached_tokens = NAN,
+                        .monotonic_ms = NAN,
+                        .overhead_ms = NAN,
+                        .overhead_share = NAN,
+                        .statistics_ms = NAN,
+                        .sampler_cpu_share = NAN,
+                        .sampler_jitter_us = NAN,
+                        .baseline_cold_mw = NAN,
+                        .baseline_resident_mw = NAN};
+    snprintf(info.id, sizeof info.id, "%s", id);
+    for (uint32_t r = 0; r < w->d->trace.rail_count; r++)
+        if (w->d->trace.rails[r].quality == PJ_MODELLED) info.quality = PJ_MODELLED;
+    pj_run_info_write(json, &info, w->begin_ns);
+    put_json(w, PJ_RECORD_INFO, json, buffer);
+    pj_buffer_fini(&settings);
+}
+
+static void put_readings(writing *w)
+{
+    const pj_trace *t = &w->d->trace;
+    for (size_t i = 0; i < t->row_count && w->status == PJ_OK; i++)
+        for (uint32_t r = 0; r < t->rail_count && w->status == PJ_OK; r++) {
+            double mw = (double)t->mw[i * t->rail_count + r];
+            int64_t at = moment(w, t->t_ms[i]);
+            pj_reading reading = {.before_ns = at,
+                                  .after_ns = at,
+                                  .fresh_ns = at,
+                                  .window_ns =
+                                      t->window_ms ? (int64_t)((double)t->window_ms[i] * 1e6) : 0,
+                                  .value = mw,
+                                  .rail = (uint16_t)r,
+                                  .status = isnan(mw) ? PJ_READING_GAP : PJ_READING_OK,
+                                  .sequence = (uint32_t)i};
+            w->status =
+                pj_spool_append(&w->spool, PJ_RECORD_READINGS, &reading, sizeof reading, w->err);
+        }
+}
+
+/* One span per segment of a phase. */
+static void put_phases(writing *w)
+{
+    const detection *d = w->d;
+    uint32_t serial = 0;
+    for (size_t i = 0, from = 0; i < d->count && w->status == PJ_OK; i++) {
+        if (i + 1 < d->count && d->phase[i + 1] == d->phase[i]) continue;
+        pj_span span = {.begin_ns = moment(w, d->t_ms[from]),
+                        .end_ns = moment(w, d->t_ms[i + 1 < d->count ? i + 1 : i]),
+                        .flops = NAN,
+                        .bytes = NAN,
+                        .serial = serial++,
+                        .id = d->phase[i],
+                        .token = -1,
+                        .layer = -1,
+                        .kind = PJ_SPAN_PHASE,
+                        .phase = d->phase[i]};
+        from = i + 1;
+        /* Idle time is not recorded: it is what no phase covers. */
+        if (d->phase[i] == PJ_PHASE_IDLE || span.end_ns <= span.begin_ns) continue;
+        w->status = pj_spool_append(&w->spool, PJ_RECORD_SPAN, &span, sizeof span, w->err);
+    }
+}
+
+static void put_all(writing *w, const char *id, const char *path)
+{
+    pj_buffer buffer;
+    pj_json json;
+    pj_buffer_init(&buffer, 16 << 20);
+    pj_json_init(&json, &buffer);
+    put_facts(w, id, path, &json, &buffer);
+    for (uint32_t r = 0; r < w->d->trace.rail_count; r++) {
+        pj_rail_write(&json, r, &w->d->trace.rails[r], NAN, NAN);
+        put_json(w, PJ_RECORD_RAIL, &json, &buffer);
+    }
+    put_readings(w);
+    put_phases(w);
+    pj_run_end_write(&json, moment(w, w->d->t_ms[w->d->count - 1]), PJ_RUN_COMPLETED);
+    put_json(w, PJ_RECORD_END, &json, &buffer);
+    pj_buffer_fini(&buffer);
+}
+
+static pj_status build(const detection *d, const char *path, pj_run_data *data, pj_error *err)
+{
+    char id[PJ_UUID_BYTES];
+    pj_spool_reader reader;
+    writing w = {.d = d, .spool = {.fd = -1}, .begin_ns = pj_clock_ns(), .err = err};
+    pj_uuid7(id);
+    w.status = pj_spool_create(NULL, id, w.begin_ns, pj_clock_wall_ns(), &w.spool, err);
+    if (w.status == PJ_OK) put_all(&w, id, path);
+    if (w.status == PJ_OK) w.status = pj_spool_flush(&w.spool, err);
+    if (w.status == PJ_OK) w.status = pj_spool_reader_of(&w.spool, &reader, err);
+    if (w.status == PJ_OK) {
+        w.status = pj_build_run(&reader, &(pj_build_options){0}, data, err);
+        pj_spool_reader_close(&reader);
+    }
+    pj_spool_close(&w.spool, true);
+    return w.status;
+}
+
+/* Each sample has the phase and the confidence of the reading that it ends with, or of the one
+ * that it repeats: repetitions were left out of the detection. */
+static void tag_samples(const detection *d, pj_sample_table *samples)
+{
+    for (size_t i = 0, at = 0; i < samples->count; i++) {
+        while (at + 1 < d->count && d->t_ms[at + 1] <= samples->t_ms[i] + 1e-3) at++;
+        samples->phase[i] = d->phase[at];
+        samples->phase_confidence[i] = (float)d->confidence[at];
+    }
+}
+
+pj_status pj_trace_run_make(pj_store *store, const char *path, pj_run_data *data, pj_error *err)
+{
+    pj_mapping file;
+    detection d = {0};
+    *data = (pj_run_data){0};
+    pj_status status = pj_file_map(path, &file, err);
+    if (status != PJ_OK) return status;
+    status = pj_trace_read_csv((const char *)file.data, file.size, path, &d.trace, err);
+    pj_file_unmap(&file);
+    if (status == PJ_OK) status = take_total(&d, err);
+    if (status == PJ_OK) status = train(store, &d.model, err);
+    if (status == PJ_OK) {
+        pj_phase_trace trace = {d.t_ms, d.mw, d.count, NAN, NULL};
+        d.segments = pj_phases_detect(&trace, &d.model, d.phase, d.confidence);
+        if (!d.segments)
+            status = pj_fail(err, PJ_E_INVALID,
+                             "%s says nothing about phases: it has fewer than 15 readings, or is "
+                             "flatter than its noise",
+                             path);
+    }
+    if (status == PJ_OK) status = build(&d, path, data, err);
+    if (status == PJ_OK) tag_samples(&d, &data->samples);
+    pj_trace_fini(&d.trace);
+    pj_free(d.t_ms);
+    pj_free(d.mw);
+    pj_free(d.phase);
+    pj_free(d.confidence);
+    return status;
+}

@@ -1,0 +1,16 @@
+/* Advice about a stored run: the facts that the rules of analysis/advice.h ask for, from the run
+ * and its neighbours in the store, and the answers as JSON (docs/api.md, "Advice"). */
+#ifndef PJ_INSIGHT_ADVICE_H
+#define PJ_INSIGHT_ADVICE_H
+
+#include "store/views.h"
+
+typedef struct pj_advice_options {
+    double g_per_kwh; /* NAN: no CO2 */
+} pj_advice_options;
+
+/* The answer of /run/{id}/advice. */
+pj_status pj_insight_advice(pj_store *store, const char *id, const pj_advice_options *options,
+                            pj_json *json, pj_error *err);
+
+#endif

@@ -1,0 +1,181 @@
+/* Facts for advice from the run itself: its classes of work, model, machine and conditions. */
+#include "insight/advice_facts.h"
+
+#include "base/shell.h"
+#include "store/class_sums.h"
+#include "trace/json_member.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { PROMPT_MAX = 100 };
+
+/* ---- classes of work ------------------------------------------------------------------------ */
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+static bool reads_weights(const char *name)
+{
+    static const char *const others[] = {"lm_head", "experts", "fc1", "fc2", "router", "dense"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(name, others[i]) == 0) return true;
+    return ends_with(name, "_proj");
+}
+
+static double plus(double sum, double value)
+{
+    return isnan(value) ? sum : sum + value;
+}
+
+static void add_decode(pj_advice_facts *f, const pj_class_sum *c)
+{
+    bool weights = reads_weights(c->name);
+    f->decode_flops = plus(f->decode_flops, c->flops);
+    f->decode_bytes = plus(f->decode_bytes, c->bytes);
+    if (weights) {
+        f->weight_bytes = plus(f->weight_bytes, c->bytes);
+        f->matrix_mj = plus(f->matrix_mj, c->energy_mj);
+    }
+    if (strcmp(c->name, PJ_CONTEXT_COMPONENT) == 0) {
+        f->cache_bytes = plus(f->cache_bytes, c->bytes);
+        f->attention_mj = plus(f->attention_mj, c->energy_mj);
+    }
+    if (strcmp(c->name, "lm_head") == 0 || strcmp(c->name, "embed_tokens") == 0)
+        f->head_mj = plus(f->head_mj, c->energy_mj);
+}
+
+static pj_status read_classes(pj_store *store, const pj_run_info *info, pj_arena *arena,
+                              pj_advice_facts *f, pj_error *err)
+{
+    pj_class_sum *sums;
+    uint32_t count;
+    const char *ids[] = {info->id};
+    pj_status status = pj_store_class_sums(store, ids, 1, arena, &sums, &count, err);
+    for (uint32_t i = 0; i < count && status == PJ_OK; i++) {
+        if (sums[i].phase == PJ_PHASE_DECODE) add_decode(f, &sums[i]);
+        if (sums[i].phase == PJ_PHASE_PREFILL)
+            f->prefill_flops = plus(f->prefill_flops, sums[i].flops);
+    }
+    return status;
+}
+
+/* ---- model, machine, conditions ------------------------------------------------------------- */
+
+static void read_model(const pj_run_info *info, pj_arena *arena, pj_advice_facts *f)
+{
+    json_t *model = info->model_json ? json_loads(info->model_json, 0, NULL) : NULL;
+    const char *kv = json_string_value(json_object_get(model, "kv_type"));
+    f->model_bytes = pj_member_number(model, "weight_bytes");
+    f->kv_bytes_per_token = pj_member_number(model, "kv_bytes_per_token");
+    f->context = pj_member_number(model, "context");
+    f->kv_type = kv ? pj_arena_strndup(arena, kv, strlen(kv)) : NULL;
+    json_decref(model);
+    json_t *machine = info->machine_json ? json_loads(info->machine_json, 0, NULL) : NULL;
+    f->memory_bytes = pj_member_number(machine, "memory_bytes");
+    json_decref(machine);
+}
+
+/* A device's power limit can be compared with the total only if it is the only device. */
+static void read_conditions(const pj_run_info *info, pj_advice_facts *f)
+{
+    json_t *devices = info->conditions_json ? json_loads(info->conditions_json, 0, NULL) : NULL;
+    json_t *device;
+    const char *name;
+    uint32_t limits = 0;
+    f->throttled_share = f->power_limit_mw = NAN;
+    json_object_foreach(devices, name, device)
+    {
+        double share = pj_member_number(device, "throttled_share"),
+               limit = pj_member_number(device, "power_limit_mw");
+        if (!isnan(share))
+            f->throttled_share = fmax(isnan(f->throttled_share) ? 0 : f->throttled_share, share);
+        if (isnan(limit)) continue;
+        f->power_limit_mw = limit;
+        limits++;
+    }
+    if (limits != 1) f->power_limit_mw = NAN;
+    f->power_mw = info->decode_mj / info->decode_ms * 1000;
+    json_decref(devices);
+}
+
+/* ---- the run -------------------------------------------------------------------------------- */
+
+/* Quoted for a shell; NULL if it is too long or has control characters. */
+static const char *shell_word(const char *text, size_t longest, pj_arena *arena)
+{
+    pj_buffer out;
+    if (!text || !*text || strlen(text) > longest) return NULL;
+    for (const char *c = text; *c; c++)
+        if ((unsigned char)*c < ' ') return NULL;
+    pj_buffer_init(&out, 4 * longest + 3);
+    pj_shell_word(&out, text);
+    const char *word = pj_arena_strndup(arena, pj_buffer_get(&out), out.length);
+    pj_buffer_fini(&out);
+    return word;
+}
+
+/* Prompts given as token ids are kept as "1,2,3". */
+static bool is_ids(const char *prompt)
+{
+    return prompt && strchr(prompt, ',') && prompt[strspn(prompt, "0123456789,")] == 0;
+}
+
+static double spread_without_gain(const pj_run_info *info)
+{
+    double gain = (double)info->total_sd.gain_mj / info->total_mj;
+    double all = info->request_sd_mj / info->request_mj;
+    if (!isfinite(all)) return 0;
+    return sqrt(fmax(all * all - (isfinite(gain) ? gain * gain : 0), 0));
+}
+
+static void read_info(const pj_run_info *info, pj_arena *arena, pj_advice_facts *f)
+{
+    *f = (pj_advice_facts){
+        .run_id = info->id,
+        .model = info->model_path   ? info->model_path
+                 : info->model_name ? info->model_name
+                                    : "MODEL",
+        .engine = info->engine,
+        .dtype = info->dtype,
+        .prompt = shell_word(info->prompt, PROMPT_MAX, arena),
+        .prompt_is_ids = is_ids(info->prompt),
+        .own_engine = info->engine && strcmp(info->engine, "perjoule") == 0,
+        .has_energy = info->quality != PJ_UNAVAILABLE && isfinite(info->request_mj),
+        .input_tokens = info->input_tokens,
+        .output_tokens = info->output_tokens,
+        .batch = info->batch_size ? info->batch_size : 1,
+        .threads = info->threads,
+        .request_mj = info->request_mj,
+        .total_mj = info->total_mj,
+        .load_mj = info->model_load_mj,
+        .prefill_mj = info->prefill_mj,
+        .decode_mj = info->decode_mj,
+        .prefill_ms = info->prefill_ms,
+        .decode_ms = info->decode_ms,
+        .relative_sd = spread_without_gain(info),
+        .idle_mw =
+            isnan(info->baseline_resident_mw) ? info->baseline_cold_mw : info->baseline_resident_mw,
+        .parameters = info->parameters,
+        .disturbed_share = info->disturbed_share,
+        .interval = info->attribution_interval,
+        .interval_calibrated = info->attribution_interval_calibrated,
+        .g_per_kwh = NAN,
+    };
+}
+
+pj_status pj_advice_facts_get(pj_store *store, const pj_run_info *info, pj_arena *arena,
+                              pj_advice_facts *f, pj_error *err)
+{
+    read_info(info, arena, f);
+    read_model(info, arena, f);
+    read_conditions(info, f);
+    pj_status status = read_classes(store, info, arena, f, err);
+    if (status == PJ_OK) status = pj_advice_facts_neighbours(store, info, arena, f, err);
+    return status;
+}

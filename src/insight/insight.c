@@ -1,0 +1,203 @@
+/* A run's summary with its anomalies and its predicted figures. */
+#include "insight/insight.h"
+
+#include "analysis/anomalies.h"
+#include "analysis/token_anomalies.h"
+#include "insight/model_use.h"
+#include "insight/outlook.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_ANOMALIES = 20 }; /* of tokens, and of each phase's power */
+
+/* Threshold in robust standard deviations: none is expected among 1000 normal values. */
+static const double threshold = 5;
+
+typedef struct finding {
+    pj_anomaly anomaly;
+    bool is_token;
+    uint32_t token;
+    double t_ms;
+    const char *figure; /* of a token: what is unusual */
+    bool by_forest;
+    const char *cause; /* the first that fits, by rule */
+} finding;
+
+static int by_score(const void *x, const void *y)
+{
+    double a = fabs(((const finding *)x)->anomaly.score);
+    double b = fabs(((const finding *)y)->anomaly.score);
+    return (a < b) - (a > b);
+}
+
+static void write_reason(const finding *f, char *reason, size_t bytes)
+{
+    const pj_anomaly *a = &f->anomaly;
+    if (!f->is_token)
+        snprintf(reason, bytes, "total power %.1f robust deviations %s the median of its phase",
+                 fabs(a->score), a->score > 0 ? "above" : "below");
+    else if (f->by_forest)
+        snprintf(reason, bytes, "its figures are unusual together; %s by %.1f robust deviations",
+                 f->figure, fabs(a->score));
+    else
+        snprintf(reason, bytes, "%s %.1f robust deviations from the tokens around it", f->figure,
+                 fabs(a->score));
+}
+
+static void write_finding(pj_json *json, const finding *f)
+{
+    char reason[128];
+    const pj_anomaly *a = &f->anomaly;
+    write_reason(f, reason, sizeof reason);
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "kind", f->is_token ? "token" : "power");
+    pj_json_key(json, "token");
+    if (f->is_token)
+        pj_json_uint(json, f->token);
+    else
+        pj_json_null(json);
+    pj_json_kv_double(json, "t_ms", f->t_ms);
+    pj_json_kv_double(json, "value", a->value);
+    pj_json_kv_double(json, "expected", a->expected);
+    pj_json_kv_double(json, "score", fabs(a->score));
+    pj_json_kv_string(json, "reason", reason);
+    pj_json_kv_string(json, "cause", f->cause);
+    pj_json_object_end(json);
+}
+
+typedef struct search {
+    pj_arena arena;
+    pj_token_series tokens;
+    pj_power_series power;
+    finding found[(PJ_PHASE_COUNT + 1) * MAX_ANOMALIES];
+    uint32_t count;
+    pj_anomaly some[MAX_ANOMALIES];
+    double *clock_share; /* of each token; NULL: no device reports its clock */
+} search;
+
+/* Energy resolution of one reading of the run's sensors; 0: unknown. */
+static double resolution_of(const search *s)
+{
+    double least = INFINITY;
+    for (uint32_t i = 1; i < s->power.count; i++) {
+        const double *mw = s->power.columns[PJ_RAIL_TOTAL];
+        double step = fabs(mw[i] - mw[i - 1]);
+        if (step > 0 && step < least) least = step;
+    }
+    return isfinite(least) ? least : 0;
+}
+
+static double usual_duration(const search *s)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < s->tokens.count; i++) sum += s->tokens.duration_ms[i];
+    return s->tokens.count ? sum / s->tokens.count : 0;
+}
+
+static void search_tokens(search *s)
+{
+    pj_token_anomaly found[PJ_TOKEN_ANOMALIES_MAX];
+    pj_token_figures figures = {.count = s->tokens.count,
+                                .duration_ms = s->tokens.duration_ms,
+                                .energy_mj = s->tokens.energy_mj,
+                                .clock_share = s->clock_share,
+                                .resolution_mj = resolution_of(s) * usual_duration(s) / 1e3};
+    size_t n = pj_token_anomalies_find(&figures, 1, found, PJ_TOKEN_ANOMALIES_MAX);
+    for (size_t i = 0; i < n; i++) {
+        const pj_token_anomaly *a = &found[i];
+        s->found[s->count++] = (finding){.anomaly = {a->index, a->value, a->expected, a->score},
+                                         .is_token = true,
+                                         .token = s->tokens.token[a->index],
+                                         .t_ms = s->tokens.start_ms[a->index],
+                                         .figure = a->figure,
+                                         .by_forest = a->by_forest,
+                                         .cause = pj_anomaly_cause_name(a->cause)};
+    }
+}
+
+/* Each phase has its own median. */
+static void search_phase(search *s, int phase, double *values, uint32_t *of, double *work)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->power.count; i++) {
+        if (s->power.phase[i] != phase) continue;
+        values[n] = s->power.columns[PJ_RAIL_TOTAL][i];
+        of[n++] = i;
+    }
+    size_t many = pj_anomalies_find(values, n, threshold, 0, work, s->some, MAX_ANOMALIES);
+    for (size_t i = 0; i < many; i++)
+        s->found[s->count++] = (finding){
+            .anomaly = s->some[i], .t_ms = s->power.t_ms[of[s->some[i].index]], .cause = "unknown"};
+}
+
+static pj_status find_anomalies(search *s, pj_store *store, const char *id, pj_error *err)
+{
+    pj_status status = pj_view_token_series(store, id, &s->arena, &s->tokens, err);
+    if (status == PJ_OK) status = pj_view_power_series(store, id, &s->arena, &s->power, err);
+    if (status == PJ_OK)
+        status = pj_view_token_clocks(store, id, &s->arena, &s->tokens, &s->clock_share, err);
+    if (status != PJ_OK) return status;
+    size_t most = s->power.count > s->tokens.count ? s->power.count : s->tokens.count;
+    double *work = pj_arena_alloc(&s->arena, most + 1, sizeof *work);
+    double *values = pj_arena_alloc(&s->arena, most + 1, sizeof *values);
+    uint32_t *of = pj_arena_alloc(&s->arena, most + 1, sizeof *of);
+    if (!work || !values || !of) return pj_fail_memory(err, "the search for anomalies");
+    search_tokens(s);
+    for (int p = 0; p < PJ_PHASE_COUNT && s->power.count; p++) search_phase(s, p, values, of, work);
+    if (s->count) qsort(s->found, s->count, sizeof *s->found, by_score);
+    return PJ_OK;
+}
+
+typedef struct question {
+    pj_store *store;
+    const char *id;
+} question;
+
+static pj_status make_anomalies(void *context, pj_json *json, pj_error *err)
+{
+    const question *q = context;
+    search *s = pj_alloc(1, sizeof *s);
+    if (!s) return pj_fail_memory(err, "the search for anomalies");
+    pj_arena_init(&s->arena, 0);
+    pj_status status = find_anomalies(s, q->store, q->id, err);
+    pj_json_array_begin(json);
+    for (uint32_t i = 0; i < s->count && i < 2 * MAX_ANOMALIES; i++)
+        write_finding(json, &s->found[i]);
+    pj_json_array_end(json);
+    pj_arena_fini(&s->arena);
+    pj_free(s);
+    return status;
+}
+
+pj_status pj_insight_summary(pj_store *store, const char *id, const pj_cost_rates *rates,
+                             pj_json *json, pj_error *err)
+{
+    char full[PJ_UUID_BYTES];
+    pj_status status = pj_store_resolve(store, id, full, err);
+    if (status != PJ_OK) return status;
+    pj_json_object_begin(json);
+    status = pj_view_summary_members(store, full, rates, json, err);
+    pj_json_key(json, "anomalies");
+    if (status == PJ_OK)
+        status = pj_view_kept(store, full, "anomalies-3", make_anomalies, &(question){store, full},
+                              json, err);
+    else
+        pj_json_null(json);
+    if (status == PJ_OK) status = pj_model_use_write(store, full, json, err);
+    if (status == PJ_OK) status = pj_outlook_write(store, full, json, err);
+    pj_json_object_end(json);
+    return status;
+}
+
+void pj_insight_prepare(pj_store *store, const char *id)
+{
+    pj_buffer nobody;
+    pj_json json;
+    pj_buffer_init(&nobody, 64 << 20);
+    pj_json_init(&json, &nobody);
+    pj_insight_summary(store, id, NULL, &json, NULL);
+    pj_buffer_fini(&nobody);
+}

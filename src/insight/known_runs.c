@@ -1,0 +1,107 @@
+/* Collects the runs that predictions are fitted to. */
+#include "insight/known_runs.h"
+
+#include "insight/sides.h"
+#include "trace/json_member.h"
+#include "trace/summary.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+
+enum { MOST_RUNS = 400, LOOK_AT = 2000 };
+
+bool pj_known_run_of(const pj_run_info *info, pj_known_run *run)
+{
+    if (pj_run_is_ablated(info)) return false; /* an ablated run */
+    json_t *model = info->model_json ? json_loads(info->model_json, 0, NULL) : NULL;
+    double batch = info->batch_size ? info->batch_size : 1;
+    double attention = 4 * pj_member_number(model, "layers") * pj_member_number(model, "heads") *
+                       pj_member_number(model, "head_dim");
+    run->work = (pj_request_work){pj_member_number(model, "decode_weight_bytes"),
+                                  pj_member_number(model, "flops_per_token"),
+                                  pj_member_number(model, "kv_bytes_per_token"),
+                                  attention,
+                                  (double)info->input_tokens / batch,
+                                  (double)info->output_tokens / batch,
+                                  batch};
+    memcpy(run->id, info->id, sizeof run->id);
+    run->joules = info->request_mj / 1e3;
+    run->seconds = info->request_ms / 1e3;
+    json_decref(model);
+    return run->joules > 0 && run->seconds > 0 && run->work.weight_bytes > 0 &&
+           run->work.flops_per_token > 0 && isfinite(run->work.kv_bytes_per_token) &&
+           isfinite(attention) && run->work.output >= 1;
+}
+
+static bool same(const char *a, const char *b)
+{
+    return a && b && strcmp(a, b) == 0;
+}
+
+/* Totals over other devices, or of another scope, are another quantity. */
+static bool is_comparable(pj_likeness *all, const pj_run_info *info)
+{
+    pj_likeness with = *all;
+    pj_likeness_add(&with, info);
+    if (pj_likeness_refusal(&with)) return false;
+    *all = with;
+    return true;
+}
+
+/* Two models of power may differ by any factor, unlike two measurements of the same devices. */
+static bool of_another_model(const pj_run_info *first, const pj_run_info *info)
+{
+    return first && info->quality == PJ_MODELLED &&
+           !same(first->power_sources, info->power_sources);
+}
+
+static size_t choose(const pj_run_list *list, const pj_known_query *query,
+                     pj_source_quality quality, pj_known_run *runs)
+{
+    size_t n = 0;
+    uint32_t threads = query->threads;
+    pj_likeness all = {.first = query->like};
+    const pj_run_info *first = query->like;
+    for (uint32_t i = 0; i < list->count && n < MOST_RUNS; i++) {
+        const pj_run_info *info = &list->runs[i];
+        if (info->quality != quality || !same(info->engine, "perjoule") ||
+            !same(info->machine, query->machine) || pj_run_is_disturbed(info))
+            continue;
+        if (threads && info->threads != threads) continue;
+        if (of_another_model(first, info)) continue;
+        if (!pj_known_run_of(info, &runs[n]) || !is_comparable(&all, info)) continue;
+        threads = info->threads;
+        first = first ? first : info;
+        n++;
+    }
+    return n;
+}
+
+pj_status pj_known_runs_load(pj_store *store, const pj_known_query *query, pj_known_runs *known,
+                             pj_error *err)
+{
+    pj_run_list list = {0};
+    pj_run_query wanted = {.status = "completed",
+                           .machine = query->machine,
+                           .engine = "perjoule",
+                           .to = query->before,
+                           .limit = LOOK_AT};
+    *known = (pj_known_runs){.quality = query->like ? query->like->quality : PJ_MEASURED};
+    pj_status status = pj_store_list(store, &wanted, &list, err);
+    if (status == PJ_OK) {
+        known->runs = pj_alloc(MOST_RUNS, sizeof *known->runs);
+        if (!known->runs) status = pj_fail_memory(err, "a prediction");
+    }
+    if (status == PJ_OK) known->count = choose(&list, query, known->quality, known->runs);
+    if (status == PJ_OK && !query->like && known->count < PJ_PREDICT_LEAST)
+        known->count = choose(&list, query, known->quality = PJ_MODELLED, known->runs);
+    pj_run_list_fini(&list);
+    return status;
+}
+
+void pj_known_runs_fini(pj_known_runs *known)
+{
+    pj_free(known->runs);
+    *known = (pj_known_runs){0};
+}

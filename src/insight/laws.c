@@ -1,0 +1,276 @@
+/* Chooses for each law the largest set of runs that are equal in everything but its variable. */
+#include "insight/laws.h"
+
+#include "analysis/law.h"
+#include "base/ids.h"
+#include "insight/sides.h"
+#include "record/machine.h"
+#include "trace/summary.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST_RUNS = 2000, MOST_POINTS = 64 };
+
+/* ---- runs ------------------------------------------------------------------------------------ */
+
+typedef enum figure {
+    PARAMETERS = 0,
+    ACTIVE_PARAMETERS,
+    LAYERS,
+    HIDDEN,
+    FFN_WIDTH,
+    BATCH,
+    INPUT,
+    OUTPUT,
+    FIGURES
+} figure;
+
+static const struct {
+    const char *name, *member; /* member of the model; NULL: of the run */
+} figures[FIGURES] = {{"parameters", "parameters"},
+                      {"active_parameters", "active_parameters"},
+                      {"layers", "layers"},
+                      {"hidden_size", "hidden_size"},
+                      {"intermediate_size", "intermediate_size"},
+                      {"batch", NULL},
+                      {"input", NULL},
+                      {"output", NULL}};
+
+typedef struct row {
+    const pj_run_info *info;
+    double x[FIGURES], joules;
+    char attention[16];
+    uint64_t settings; /* equal dtype, threads, energy source, scope, devices */
+} row;
+
+static uint64_t hash_text(uint64_t hash, const char *text)
+{
+    return pj_hash64(hash, text ? text : "", text ? strlen(text) : 0);
+}
+
+static bool read_row(const pj_run_info *info, row *r)
+{
+    pj_run_ratios ratios;
+    json_t *model = info->model_json ? json_loads(info->model_json, 0, NULL) : NULL;
+    double batch = info->batch_size ? info->batch_size : 1;
+    pj_run_ratios_get(info, &ratios);
+    *r = (row){.info = info, .joules = ratios.joules_per_token};
+    for (int f = 0; f < FIGURES; f++) {
+        const json_t *value = figures[f].member ? json_object_get(model, figures[f].member) : NULL;
+        r->x[f] = json_is_number(value) ? json_number_value(value) : NAN;
+    }
+    r->x[BATCH] = batch;
+    r->x[INPUT] = (double)info->input_tokens / batch;
+    r->x[OUTPUT] = (double)info->output_tokens / batch;
+    const char *attention = json_string_value(json_object_get(model, "attention"));
+    snprintf(r->attention, sizeof r->attention, "%s", attention ? attention : "");
+    json_decref(model);
+    r->settings = hash_text(info->threads * 8u + info->quality, info->dtype);
+    r->settings = hash_text(r->settings, info->scope ? info->scope : "machine");
+    r->settings = hash_text(r->settings, info->total_rails);
+    return r->joules > 0 && info->engine && strcmp(info->engine, "perjoule") == 0 &&
+           !pj_run_is_disturbed(info) && !pj_run_is_ablated(info);
+}
+
+/* ---- sets ------------------------------------------------------------------------------------ */
+
+/* Whether two runs differ at most in what the law is over. Laws over the shape of a model compare
+ * models; the others hold the model. */
+static bool is_alike(const row *a, const row *b, figure over)
+{
+    bool models = over <= FFN_WIDTH;
+    if (a->settings != b->settings) return false;
+    if (!models && (!a->info->model_name || !b->info->model_name ||
+                    strcmp(a->info->model_name, b->info->model_name) != 0))
+        return false;
+    for (int f = BATCH; f < FIGURES; f++)
+        if (f != (int)over && a->x[f] != b->x[f]) return false;
+    return true;
+}
+
+typedef struct set {
+    pj_law_point points[MOST_POINTS]; /* x, geometric mean of joules per token */
+    const row *of[MOST_POINTS];       /* the first run of each point */
+    uint32_t runs[MOST_POINTS], count;
+} set;
+
+static bool is_same_point(const row *a, const row *b, figure over)
+{
+    if (over > FFN_WIDTH) return a->x[over] == b->x[over];
+    const char *x = a->info->model_name, *y = b->info->model_name;
+    return x && y && strcmp(x, y) == 0;
+}
+
+static void add_to_set(set *s, const row *r, figure over)
+{
+    uint32_t i = 0;
+    while (i < s->count && !is_same_point(s->of[i], r, over)) i++;
+    if (i == MOST_POINTS) return;
+    if (i == s->count) {
+        s->points[i] = (pj_law_point){r->x[over], 0};
+        s->of[i] = r;
+        s->runs[i] = 0;
+        s->count++;
+    }
+    s->runs[i]++;
+    s->points[i].y += log(r->joules); /* the mean logarithm until close_set */
+}
+
+static void close_set(set *s)
+{
+    for (uint32_t i = 0; i < s->count; i++) s->points[i].y = exp(s->points[i].y / s->runs[i]);
+}
+
+/* The set with the most points; on ties the one with the newest run. */
+static void choose(const row *rows, uint32_t count, figure over, set *best, set *scratch)
+{
+    best->count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        bool seen = false;
+        for (uint32_t k = 0; k < i && !seen; k++) seen = is_alike(&rows[k], &rows[i], over);
+        if (seen) continue;
+        scratch->count = 0;
+        for (uint32_t k = i; k < count; k++)
+            if (rows[k].x[over] > 0 && is_alike(&rows[i], &rows[k], over))
+                add_to_set(scratch, &rows[k], over);
+        if (scratch->count > best->count) memcpy(best, scratch, sizeof *best);
+    }
+    close_set(best);
+}
+
+/* ---- the answer ------------------------------------------------------------------------------ */
+
+static void write_held(pj_json *json, const set *s, figure over)
+{
+    pj_json_key(json, "held");
+    if (!s->count) {
+        pj_json_null(json);
+        return;
+    }
+    const row *r = s->of[0];
+    pj_json_object_begin(json);
+    if (over > FFN_WIDTH) pj_json_kv_string(json, "model", r->info->model_name);
+    pj_json_kv_string(json, "dtype", r->info->dtype);
+    pj_json_kv_uint(json, "threads", r->info->threads);
+    pj_json_kv_string(json, "energy_source", pj_quality_name(r->info->quality));
+    for (int f = BATCH; f < FIGURES; f++)
+        if (f != (int)over) pj_json_kv_double(json, figures[f].name, r->x[f]);
+    pj_json_object_end(json);
+}
+
+static void write_points(pj_json *json, const set *s)
+{
+    pj_json_key(json, "points");
+    pj_json_array_begin(json);
+    for (uint32_t i = 0; i < s->count; i++) {
+        pj_json_object_begin(json);
+        pj_json_kv_string(json, "model", s->of[i]->info->model_name);
+        pj_json_kv_double(json, "x", s->points[i].x);
+        pj_json_kv_double(json, "joules_per_token", s->points[i].y);
+        pj_json_kv_uint(json, "runs", s->runs[i]);
+        pj_json_object_end(json);
+    }
+    pj_json_array_end(json);
+}
+
+static void write_law(pj_json *json, const set *s, figure over)
+{
+    pj_law law;
+    pj_law_fit(s->points, s->count, &law);
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "over", figures[over].name);
+    pj_json_kv_string(json, "refusal", law.refusal);
+    pj_json_kv_double(json, "factor", law.factor);
+    pj_json_kv_double(json, "exponent", law.exponent);
+    pj_json_kv_double(json, "exponent_lo", law.exponent_lo);
+    pj_json_kv_double(json, "exponent_hi", law.exponent_hi);
+    pj_json_kv_double(json, "r2", law.r2);
+    write_held(json, s, over);
+    write_points(json, s);
+    pj_json_object_end(json);
+}
+
+/* Multi-head, grouped or multi-query: energy per token and billion active parameters, so that size
+ * is not mistaken for it. */
+static void write_kinds(pj_json *json, const set *s)
+{
+    pj_law_point points[MOST_POINTS];
+    uint32_t kinds[MOST_POINTS];
+    for (uint32_t i = 0; i < s->count; i++) {
+        points[i] = (pj_law_point){1, s->points[i].y / (s->points[i].x / 1e9)};
+        for (kinds[i] = 0; strcmp(s->of[kinds[i]]->attention, s->of[i]->attention) != 0; kinds[i]++)
+            ;
+    }
+    double r2 = pj_law_of_kinds(points, kinds, s->count);
+    pj_json_key(json, "attention");
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "refusal",
+                      isnan(r2) ? "fewer than three models, or of one kind of attention only"
+                                : NULL);
+    pj_json_kv_double(json, "r2", r2);
+    pj_json_key(json, "kinds");
+    pj_json_array_begin(json);
+    for (uint32_t i = 0; i < s->count; i++) {
+        double sum = 0;
+        uint32_t n = 0;
+        for (uint32_t k = 0; k < s->count && kinds[i] == i; k++)
+            if (kinds[k] == i) sum += log(points[k].y), n++;
+        if (!n) continue;
+        pj_json_object_begin(json);
+        pj_json_kv_string(json, "attention", s->of[i]->attention);
+        pj_json_kv_uint(json, "models", n);
+        pj_json_kv_double(json, "joules_per_token_per_billion", exp(sum / n));
+        pj_json_object_end(json);
+    }
+    pj_json_array_end(json);
+    pj_json_object_end(json);
+}
+
+static pj_status write_laws(const pj_run_list *list, const char *machine, pj_json *json,
+                            pj_error *err)
+{
+    row *rows = pj_alloc(list->count + 1, sizeof *rows);
+    set *sets = pj_alloc(2, sizeof *sets);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < list->count && rows; i++)
+        count += read_row(&list->runs[i], &rows[count]);
+    if (rows && sets) {
+        pj_json_object_begin(json);
+        pj_json_kv_string(json, "machine", machine);
+        pj_json_kv_uint(json, "runs", count);
+        pj_json_key(json, "laws");
+        pj_json_array_begin(json);
+        for (int f = 0; f < FIGURES; f++) {
+            choose(rows, count, (figure)f, &sets[0], &sets[1]);
+            write_law(json, &sets[0], (figure)f);
+        }
+        pj_json_array_end(json);
+        choose(rows, count, ACTIVE_PARAMETERS, &sets[0], &sets[1]);
+        write_kinds(json, &sets[0]);
+        pj_json_object_end(json);
+    }
+    pj_status status = rows && sets ? PJ_OK : pj_fail_memory(err, "laws");
+    pj_free(rows);
+    pj_free(sets);
+    return status;
+}
+
+pj_status pj_insight_laws(pj_store *store, const char *machine, pj_json *json, pj_error *err)
+{
+    pj_run_list list = {0};
+    pj_machine own;
+    pj_arena arena;
+    pj_arena_init(&arena, 0);
+    pj_status status = machine ? PJ_OK : pj_machine_read("", NULL, 0, &arena, &own, err);
+    const char *name = machine ? machine : status == PJ_OK ? own.name : NULL;
+    pj_run_query query = {
+        .status = "completed", .machine = name, .engine = "perjoule", .limit = MOST_RUNS};
+    if (status == PJ_OK) status = pj_store_list(store, &query, &list, err);
+    if (status == PJ_OK) status = write_laws(&list, name, json, err);
+    pj_run_list_fini(&list);
+    pj_arena_fini(&arena);
+    return status;
+}

@@ -1,0 +1,190 @@
+/* The difference of energy per token between sides, by phase and component. */
+#include "insight/sides.h"
+
+#include "analysis/decompose.h"
+#include "trace/request.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MAX_PARTS = 256, KEEP_TERMS = 24, MOST_RUNS = 2000 };
+
+typedef struct parts {
+    pj_side_part rows[MAX_PARTS];
+    uint32_t count, runs; /* number of runs that have parts */
+    double mj;            /* mean energy per token of those runs' requests, mJ */
+} parts;
+
+static pj_side_part *part_of(parts *p, uint8_t phase, const char *name)
+{
+    for (uint32_t i = 0; i < p->count; i++)
+        if (p->rows[i].phase == phase && strcmp(p->rows[i].name, name) == 0) return &p->rows[i];
+    if (p->count == MAX_PARTS) return NULL;
+    p->rows[p->count] = (pj_side_part){.phase = phase, .name = name};
+    return &p->rows[p->count++];
+}
+
+/* Excluded from the request: loading the model and idle gaps. */
+static bool is_of_request(const pj_class_sum *c)
+{
+    return c->phase != PJ_PHASE_IDLE && strcmp(c->name, PJ_SECTION_MODEL_LOAD) != 0;
+}
+
+/* Only the propagated variance of each run enters; the spread between runs is part of the
+ * verdict. */
+static void add_class(parts *p, const pj_class_sum *c, double tokens)
+{
+    if (!is_of_request(c) || isnan(c->energy_mj)) return;
+    pj_side_part *part = part_of(p, c->phase, c->name);
+    if (!part) return;
+    double sd = isnan(c->energy_sd_mj) ? 0 : c->energy_sd_mj / tokens;
+    part->ms += isnan(c->time_ms) ? 0 : c->time_ms / tokens;
+    part->mj += c->energy_mj / tokens;
+    part->variance += sd * sd;
+}
+
+/* For runs without rows of classes, their phases are the parts. */
+static void add_phases(parts *p, const pj_run_info *run, double tokens)
+{
+    const struct {
+        uint8_t phase;
+        double ms, mj;
+    } phases[] = {{PJ_PHASE_PREFILL, run->prefill_ms, run->prefill_mj},
+                  {PJ_PHASE_DECODE, run->decode_ms, run->decode_mj}};
+    for (int i = 0; i < 2; i++)
+        add_class(p,
+                  &(pj_class_sum){.phase = phases[i].phase,
+                                  .name = "",
+                                  .time_ms = phases[i].ms,
+                                  .energy_mj = phases[i].mj,
+                                  .energy_sd_mj = NAN},
+                  tokens);
+}
+
+static bool has_energy(const pj_run_info *run)
+{
+    return run->output_tokens > 0 && isfinite(run->request_mj);
+}
+
+static void mean_parts(parts *p)
+{
+    double n = p->runs;
+    if (!p->runs) return;
+    p->mj /= n;
+    for (uint32_t i = 0; i < p->count; i++) {
+        p->rows[i].ms /= n;
+        p->rows[i].mj /= n;
+        p->rows[i].variance /= n * n;
+    }
+}
+
+static pj_status load_parts(const pj_sides *s, const pj_side *side, pj_arena *arena, parts *p,
+                            pj_error *err)
+{
+    const char **ids = pj_arena_alloc(arena, side->run_count, sizeof *ids);
+    pj_class_sum *sums = NULL;
+    uint32_t sum_count = 0, at = 0;
+    bool phases_only = side->run_count > MOST_RUNS;
+    if (!ids) return pj_fail_memory(err, "a comparison");
+    for (uint32_t i = 0; i < side->run_count; i++) ids[i] = side->runs[i]->id;
+    pj_status status = phases_only ? PJ_OK
+                                   : pj_store_class_sums(s->store, ids, side->run_count, arena,
+                                                         &sums, &sum_count, err);
+    for (uint32_t i = 0; i < side->run_count && status == PJ_OK; i++) {
+        const pj_run_info *run = side->runs[i];
+        double tokens = (double)run->output_tokens;
+        bool any = false;
+        for (; at < sum_count && sums[at].run == i; at++) {
+            if (has_energy(run)) add_class(p, &sums[at], tokens);
+            any = true;
+        }
+        if (!has_energy(run)) continue;
+        if (!any) add_phases(p, run, tokens);
+        p->runs++;
+        p->mj += run->request_mj / tokens;
+    }
+    mean_parts(p);
+    return status;
+}
+
+/* Terms for all parts that occur on either side. */
+static size_t join(const parts *a, const parts *b, pj_term *terms)
+{
+    size_t n = 0;
+    for (int k = 0; k < 2; k++) {
+        const parts *from = k ? b : a;
+        for (uint32_t i = 0; i < from->count; i++) {
+            const pj_side_part *part = &from->rows[i];
+            pj_term *t = NULL;
+            const char *phase = pj_phase_name((pj_phase)part->phase);
+            for (size_t j = 0; j < n && !t; j++)
+                if (terms[j].phase == phase && strcmp(terms[j].name, part->name) == 0)
+                    t = &terms[j];
+            if (!t) {
+                t = &terms[n++];
+                *t = (pj_term){.phase = phase, .name = part->name};
+            }
+            *(k ? &t->ms_b : &t->ms_a) = part->ms;
+            *(k ? &t->mj_b : &t->mj_a) = part->mj;
+            t->sd_mj = sqrt(t->sd_mj * t->sd_mj + part->variance);
+        }
+    }
+    return n;
+}
+
+static void write_term(pj_json *json, const pj_term *t)
+{
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "phase", *t->phase ? t->phase : NULL);
+    pj_json_kv_string(json, "component", *t->name ? t->name : NULL);
+    pj_json_kv_double(json, "mj_a", t->mj_a);
+    pj_json_kv_double(json, "mj_b", t->mj_b);
+    pj_json_kv_double(json, "ms_a", t->ms_a);
+    pj_json_kv_double(json, "ms_b", t->ms_b);
+    pj_json_kv_double(json, "difference_mj", t->difference);
+    pj_json_kv_double(json, "by_time_mj", t->by_time);
+    pj_json_kv_double(json, "by_power_mj", t->by_power);
+    pj_json_kv_double(json, "sd_mj", t->sd_mj);
+    pj_json_object_end(json);
+}
+
+static void write_decomposition(const parts *a, const parts *b, uint32_t index, pj_term *terms,
+                                pj_json *json)
+{
+    size_t n = pj_decompose(terms, join(a, b, terms), b->mj - a->mj, KEEP_TERMS);
+    pj_json_object_begin(json);
+    pj_json_kv_uint(json, "a", 0);
+    pj_json_kv_uint(json, "b", index);
+    pj_json_kv_string(json, "unit", "mJ/token");
+    pj_json_kv_double(json, "mj_per_token_a", a->mj);
+    pj_json_kv_double(json, "mj_per_token_b", b->mj);
+    pj_json_kv_double(json, "difference_mj", b->mj - a->mj);
+    pj_json_key(json, "terms");
+    pj_json_array_begin(json);
+    for (size_t i = 0; i < n; i++) write_term(json, &terms[i]);
+    pj_json_array_end(json);
+    pj_json_object_end(json);
+}
+
+pj_status pj_sides_write_decomposition(const pj_sides *s, pj_json *json, pj_error *err)
+{
+    pj_arena arena;
+    pj_arena_init(&arena, 0);
+    parts *all = pj_alloc(2, sizeof *all);
+    pj_term *terms = pj_alloc(2 * MAX_PARTS + 1, sizeof *terms);
+    pj_status status = all && terms ? load_parts(s, &s->sides[0], &arena, &all[0], err)
+                                    : pj_fail_memory(err, "a comparison");
+    pj_json_key(json, "decomposition");
+    pj_json_array_begin(json);
+    for (uint32_t i = 1; i < s->count && status == PJ_OK; i++) {
+        memset(&all[1], 0, sizeof all[1]);
+        status = load_parts(s, &s->sides[i], &arena, &all[1], err);
+        if (status == PJ_OK && all[0].runs && all[1].runs)
+            write_decomposition(&all[0], &all[1], i, terms, json);
+    }
+    pj_json_array_end(json);
+    pj_free(terms);
+    pj_free(all);
+    pj_arena_fini(&arena);
+    return status;
+}

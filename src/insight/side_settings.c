@@ -1,0 +1,350 @@
+/* Settings and conditions that differ between the sides of a comparison. */
+#include "insight/sides.h"
+
+#include "trace/request.h"
+
+#include <ctype.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    TEXT_BYTES = 160,
+    LOOK_AT = 64
+}; /* maximum number of runs per side whose settings are read */
+
+/* ---- settings ------------------------------------------------------------------------------- */
+
+/* Settings that change energy by themselves come first. */
+static const char *const compared[] = {
+    "model",
+    "dtype",
+    "engine",
+    "scope",
+    "level",
+    "batch",
+    "threads",
+    "isa",
+    "depth",
+    "input_tokens",
+    "output_tokens",
+    "prompt",
+    "machine",
+    "power",
+    "energy_source",
+    "settings.kv",
+    "model.kv_type",
+    "settings.chat",
+    "draft",
+    "settings.draft_tokens",
+    "settings.temperature",
+    "settings.top_k",
+    "settings.top_p",
+    "settings.min_p",
+    "settings.typical_p",
+    "settings.repetition_penalty",
+    "settings.frequency_penalty",
+    "settings.presence_penalty",
+    "settings.logit_bias",
+    "settings.statistics",
+    "settings.max_tokens",
+    "settings.ablate",
+};
+enum { COMPARED = sizeof compared / sizeof *compared };
+
+/* Settings that a run of perjoule's own engine keeps only if they were given. */
+static bool is_without(const pj_run_info *run, const char *field)
+{
+    static const char *const given[] = {"draft", "settings.logit_bias", "settings.ablate"};
+    char draft[TEXT_BYTES];
+    if (!run->settings_json || (run->engine && strcmp(run->engine, "perjoule") != 0)) return false;
+    if (strcmp(field, "settings.draft_tokens") == 0) /* with a draft: as many as the engine likes */
+        return !pj_run_field(run, "draft", draft, sizeof draft);
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++)
+        if (strcmp(field, given[i]) == 0) return true;
+    return false;
+}
+
+/* The values on a side: a single one as it is, several as "first, … (n values)". */
+static uint32_t value_of_side(const pj_side *side, const char *field, char *text)
+{
+    char first[TEXT_BYTES] = "", other[TEXT_BYTES] = "", now[TEXT_BYTES];
+    uint32_t distinct = 0, looked = side->run_count < LOOK_AT ? side->run_count : LOOK_AT;
+    for (uint32_t i = 0; i < looked; i++) {
+        if (!pj_run_field(side->runs[i], field, now, sizeof now))
+            snprintf(now, sizeof now, "%s", is_without(side->runs[i], field) ? "none" : "");
+        if (i == 0) {
+            memcpy(first, now, sizeof first);
+            distinct = 1;
+        } else if (strcmp(now, first) != 0 && strcmp(now, other) != 0) {
+            memcpy(other, now, sizeof other);
+            distinct++;
+        }
+    }
+    if (distinct > 1)
+        snprintf(text, TEXT_BYTES, "%.60s, %.60s%s", first[0] ? first : "unknown", other,
+                 distinct > 2 ? ", …" : "");
+    else
+        memcpy(text, first, TEXT_BYTES);
+    return distinct;
+}
+
+/* Runs of perjoule's own engine have no level, so only attached engines can differ in it. */
+static bool is_only_of_attached(const char *field)
+{
+    return strcmp(field, "level") == 0;
+}
+
+static bool differs(const pj_sides *s, const char *field, char (*texts)[TEXT_BYTES])
+{
+    const char *first = NULL;
+    bool different = false;
+    for (uint32_t i = 0; i < s->count; i++) {
+        different |= value_of_side(&s->sides[i], field, texts[i]) > 1;
+        if (!texts[i][0] && is_only_of_attached(field)) continue;
+        if (!first) first = texts[i];
+        different |= strcmp(texts[i], first) != 0;
+    }
+    return different;
+}
+
+/* ---- caveats -------------------------------------------------------------------------------- */
+
+static void write_caveat(pj_json *json, const char *code, const char *text)
+{
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "code", code);
+    pj_json_kv_string(json, "text", text);
+    pj_json_object_end(json);
+}
+
+static const struct {
+    const char *field, *code, *text;
+} of_fields[] = {
+    {"prompt", "prompt_differs",
+     "The prompts differ: another text has other tokens and another end."},
+    {"input_tokens", "tokens_differ",
+     "The number of prompt tokens differs: energy per output token holds another share of "
+     "prefill."},
+    {"output_tokens", "tokens_differ",
+     "The number of generated tokens differs: prefill is spread over more of them on one side."},
+    {"machine", "machine_differs",
+     "The machines differ: the calibration of both sensors is part of the interval."},
+    {"depth", "depth_differs", "The depths of recording differ, and with them the overhead."},
+    {"power", "scope_differs", "The power sources differ: they may not see the same devices."},
+    {"scope", "scope_differs",
+     "The scopes differ: the energy of a machine, a process and a request are not the same "
+     "quantity."},
+    {"level", "level_differs",
+     "The levels differ: a fine look slows an engine down, so only shares compare, not totals."},
+};
+
+/* Whether a side of perjoule's own engine is compared with an attached engine at level "fine". */
+static bool is_own_beside_fine(const pj_sides *s)
+{
+    bool own = false, fine = false;
+    for (uint32_t i = 0; i < s->count; i++) {
+        const char *level = s->sides[i].runs[0]->level;
+        own |= !level;
+        fine |= level && strcmp(level, "fine") == 0;
+    }
+    return own && fine;
+}
+
+/* Whether a run loaded its model: told by the energy of that section or, without any, by its
+ * time. */
+static bool has_loaded(const pj_sides *s, const pj_run_info *run)
+{
+    pj_class_sum *sums = NULL;
+    uint32_t count = 0;
+    pj_arena arena;
+    pj_error ignored = {0};
+    const char *id = run->id;
+    bool loaded = run->model_load_mj > 0;
+    if (loaded || run->quality != PJ_UNAVAILABLE) return loaded;
+    pj_arena_init(&arena, 0);
+    if (pj_store_class_sums(s->store, &id, 1, &arena, &sums, &count, &ignored) == PJ_OK)
+        for (uint32_t i = 0; i < count; i++)
+            loaded |= strcmp(sums[i].name, PJ_SECTION_MODEL_LOAD) == 0 && sums[i].time_ms > 0;
+    pj_arena_fini(&arena);
+    return loaded;
+}
+
+/* The share of runs that loaded the model, which therefore had cold caches; of up to LOOK_AT. */
+static double cold_share(const pj_sides *s, const pj_side *side)
+{
+    uint32_t cold = 0, looked = side->run_count < LOOK_AT ? side->run_count : LOOK_AT;
+    for (uint32_t i = 0; i < looked; i++) cold += has_loaded(s, side->runs[i]);
+    return (double)cold / looked;
+}
+
+/* Mean of a condition over the devices that report it and up to LOOK_AT runs. */
+static double mean_condition(const pj_side *side, const char *name)
+{
+    double sum = 0;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < side->run_count && i < LOOK_AT; i++) {
+        const char *text = side->runs[i]->conditions_json, *key;
+        json_t *devices = text ? json_loads(text, 0, NULL) : NULL, *device;
+        json_object_foreach(devices, key, device)
+        {
+            const json_t *value = json_object_get(device, name);
+            if (!json_is_number(value)) continue;
+            sum += json_number_value(value);
+            n++;
+        }
+        json_decref(devices);
+    }
+    return n ? sum / n : NAN;
+}
+
+static void write_condition_caveats(const pj_sides *s, pj_json *json)
+{
+    char text[256];
+    double t0 = mean_condition(&s->sides[0], "temperature_c");
+    double c0 = mean_condition(&s->sides[0], "clock_mhz");
+    for (uint32_t i = 1; i < s->count; i++) {
+        double t = mean_condition(&s->sides[i], "temperature_c");
+        double c = mean_condition(&s->sides[i], "clock_mhz");
+        if (fabs(t - t0) > 8) {
+            snprintf(text, sizeof text, "%s ran at %.0f °C, %s at %.0f °C: hot silicon leaks more.",
+                     s->sides[0].name, t0, s->sides[i].name, t);
+            write_caveat(json, "conditions_differ", text);
+        }
+        if (fabs(c - c0) > 0.05 * c0) {
+            snprintf(text, sizeof text, "The clocks differ: %s %.0f MHz, %s %.0f MHz.",
+                     s->sides[0].name, c0, s->sides[i].name, c);
+            write_caveat(json, "conditions_differ", text);
+        }
+    }
+}
+
+/* One sentence for all sides that kept disturbed runs. */
+static void write_kept_disturbed(const pj_sides *s, pj_json *json)
+{
+    char names[512] = "", text[720];
+    uint32_t left = 0, listed = 0;
+    for (uint32_t i = 0; i < s->count; i++)
+        left += s->sides[i].kept_disturbed && !s->sides[i].left_out;
+    for (uint32_t i = 0; i < s->count && left; i++) {
+        if (!s->sides[i].kept_disturbed || s->sides[i].left_out) continue;
+        size_t used = strlen(names);
+        const char *before = !listed ? "" : left == 1 ? " and " : ", ";
+        snprintf(names + used, sizeof names - used, "%s%s", before, s->sides[i].name);
+        listed++;
+        left--;
+    }
+    if (!listed) return;
+    snprintf(text, sizeof text,
+             "The machine was busy during runs of %s, and too few others are there to leave them "
+             "out: measure again when it is quiet.",
+             names);
+    write_caveat(json, "disturbed_kept", text);
+}
+
+static void write_disturbed_caveats(const pj_sides *s, pj_json *json)
+{
+    char text[320];
+    for (uint32_t i = 0; i < s->count; i++) {
+        const pj_side *side = &s->sides[i];
+        if (!side->left_out) continue;
+        snprintf(text, sizeof text, "%u disturbed or throttled run%s of %s left out; the rest: %u.",
+                 side->left_out, side->left_out == 1 ? " is" : "s are", side->name,
+                 side->run_count);
+        write_caveat(json, "disturbed_left_out", text);
+    }
+    write_kept_disturbed(s, json);
+}
+
+static void write_caveats(const pj_sides *s, char (*texts)[TEXT_BYTES], pj_json *json)
+{
+    pj_json_key(json, "caveats");
+    pj_json_array_begin(json);
+    for (size_t i = 0; i < sizeof of_fields / sizeof *of_fields; i++)
+        if (differs(s, of_fields[i].field, texts))
+            write_caveat(json, of_fields[i].code, of_fields[i].text);
+    if (is_own_beside_fine(s))
+        write_caveat(json, "level_differs",
+                     "One side is an attached engine whose modules were timed one by one, which "
+                     "slows it down: shares compare better than totals.");
+    for (uint32_t i = 1; i < s->count; i++) {
+        const char *refusal = pj_sides_refusal(&s->sides[0], &s->sides[i]);
+        if (refusal) write_caveat(json, "not_comparable", refusal);
+        if (fabs(cold_share(s, &s->sides[i]) - cold_share(s, &s->sides[0])) > 0.25)
+            write_caveat(json, "warmth_differs",
+                         "Runs of one side loaded the model more often: their first tokens read "
+                         "weights that were not in the caches yet.");
+    }
+    write_condition_caveats(s, json);
+    write_disturbed_caveats(s, json);
+    pj_json_array_end(json);
+}
+
+void pj_sides_write_settings(const pj_sides *s, pj_json *json)
+{
+    char texts[PJ_SIDES_MAX][TEXT_BYTES];
+    pj_json_key(json, "differences");
+    pj_json_array_begin(json);
+    for (int f = 0; f < COMPARED; f++) {
+        if (!differs(s, compared[f], texts)) continue;
+        pj_json_object_begin(json);
+        pj_json_kv_string(json, "setting", compared[f]);
+        pj_json_key(json, "values");
+        pj_json_array_begin(json);
+        for (uint32_t i = 0; i < s->count; i++) pj_json_string(json, texts[i][0] ? texts[i] : NULL);
+        pj_json_array_end(json);
+        pj_json_object_end(json);
+    }
+    pj_json_array_end(json);
+    write_caveats(s, texts, json);
+}
+
+/* ---- comparability -------------------------------------------------------------------- */
+
+/* Device classes of a list of rails: "cpu,gpu0,gpu1" and "cpu,gpu" have the same. */
+static uint64_t devices_of(const char *rails)
+{
+    uint64_t devices = 0;
+    for (const char *at = rails ? rails : ""; *at;) {
+        size_t length = strcspn(at, ","), letters = 0;
+        uint64_t hash = 5381;
+        while (letters < length && !isdigit((unsigned char)at[letters]) && at[letters] != '-')
+            hash = hash * 33 + (unsigned char)at[letters++];
+        devices |= 1ull << (hash % 64);
+        at += length + (at[length] == ',');
+    }
+    return devices;
+}
+
+static bool same_scope(const pj_run_info *a, const pj_run_info *b)
+{
+    return strcmp(a->scope ? a->scope : "machine", b->scope ? b->scope : "machine") == 0;
+}
+
+void pj_likeness_add(pj_likeness *l, const pj_run_info *run)
+{
+    if (run->quality == PJ_UNAVAILABLE) return;
+    if (!l->first) l->first = run;
+    l->source |= run->quality != l->first->quality;
+    l->scope |= !same_scope(run, l->first);
+    l->devices |= devices_of(run->total_rails) != devices_of(l->first->total_rails);
+}
+
+const char *pj_likeness_refusal(const pj_likeness *l)
+{
+    if (l->source) return "one is measured and the other modelled.";
+    if (l->scope)
+        return "their scopes differ: the energy of a machine, a process and a request are not the "
+               "same quantity.";
+    if (l->devices) return "their totals are sums over different devices.";
+    return NULL;
+}
+
+const char *pj_sides_refusal(const pj_side *a, const pj_side *b)
+{
+    pj_likeness l = {0};
+    for (uint32_t i = 0; i < a->run_count; i++) pj_likeness_add(&l, a->runs[i]);
+    for (uint32_t i = 0; i < b->run_count; i++) pj_likeness_add(&l, b->runs[i]);
+    return pj_likeness_refusal(&l);
+}

@@ -1,0 +1,161 @@
+/* Sides of a comparison: their runs and figures. */
+#include "insight/sides.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Thresholds above which a run counts as disturbed. */
+static const double disturbed_limit = 0.10, throttled_limit = 0.05;
+
+/* ---- figures of a run ----------------------------------------------------------------------- */
+
+#define FIGURE(name, expression)                                        \
+    static double name(const pj_run_info *info, const pj_run_ratios *r) \
+    {                                                                   \
+        (void)info;                                                     \
+        (void)r;                                                        \
+        return expression;                                              \
+    }
+FIGURE(total_energy, info->total_mj)
+FIGURE(net_energy, info->net_mj)
+FIGURE(duration, info->total_ms)
+FIGURE(mean_power, r->mean_power_mw)
+FIGURE(joules_per_token, r->joules_per_token)
+FIGURE(joules_per_token_net, r->joules_per_token_net)
+FIGURE(joules_per_input_token, r->joules_per_input_token)
+FIGURE(joules_per_output_token, r->joules_per_output_token)
+FIGURE(tokens_per_second, r->tokens_per_second)
+FIGURE(prefill_speed, r->prefill_tokens_per_second)
+FIGURE(tokens_per_joule, r->tokens_per_joule)
+FIGURE(energy_delay, r->energy_delay_product)
+FIGURE(request_energy, info->request_mj)
+FIGURE(joules_per_typical_token, r->joules_per_token_typical)
+FIGURE(per_million_parameters, r->mj_per_million_parameters)
+FIGURE(per_million_active_parameters, r->mj_per_million_active_parameters)
+#undef FIGURE
+
+const pj_figure pj_figures[] = {
+    {"total_energy_mj", "mJ", "lower", total_energy},
+    {"net_energy_mj", "mJ", "lower", net_energy},
+    {"total_duration_ms", "ms", "lower", duration},
+    {"mean_power_mw", "mW", "lower", mean_power},
+    {"joules_per_token", "J", "lower", joules_per_token},
+    {"joules_per_token_net", "J", "lower", joules_per_token_net},
+    {"joules_per_input_token", "J", "lower", joules_per_input_token},
+    {"joules_per_output_token", "J", "lower", joules_per_output_token},
+    {"tokens_per_second", "1/s", "higher", tokens_per_second},
+    {"prefill_tokens_per_second", "1/s", "higher", prefill_speed},
+    {"tokens_per_joule", "1/J", "higher", tokens_per_joule},
+    {"energy_delay_product", "J s", "lower", energy_delay},
+    {"request_energy_mj", "mJ", "lower", request_energy},
+    {"joules_per_token_typical", "J", "lower", joules_per_typical_token},
+    {"energy_per_million_parameters_mj", "mJ", "lower", per_million_parameters},
+    {"energy_per_million_active_parameters_mj", "mJ", "lower", per_million_active_parameters},
+};
+const uint32_t pj_figure_count = sizeof pj_figures / sizeof *pj_figures;
+
+uint32_t pj_figure_find(const char *name)
+{
+    for (uint32_t i = 0; i < pj_figure_count; i++)
+        if (strcmp(pj_figures[i].name, name) == 0) return i;
+    return pj_figure_count;
+}
+
+uint32_t pj_side_values(const pj_side *side, uint32_t figure, double *values)
+{
+    for (uint32_t i = 0; i < side->run_count; i++) {
+        pj_run_ratios ratios;
+        pj_run_ratios_get(side->runs[i], &ratios);
+        values[i] = pj_figures[figure].get(side->runs[i], &ratios);
+    }
+    return side->run_count;
+}
+
+/* ---- disturbed runs ------------------------------------------------------------------------- */
+
+static bool is_throttled(const char *conditions)
+{
+    /* A cheap search first, because most runs report no throttling. */
+    if (!conditions || !strstr(conditions, "\"throttled_share\":0.")) {
+        if (!conditions || !strstr(conditions, "\"throttled_share\":1")) return false;
+    }
+    json_t *devices = json_loads(conditions, 0, NULL), *device;
+    const char *name;
+    bool found = false;
+    json_object_foreach(devices, name, device)
+    {
+        const json_t *share = json_object_get(device, "throttled_share");
+        found |= json_is_number(share) && json_number_value(share) > throttled_limit;
+    }
+    json_decref(devices);
+    return found;
+}
+
+bool pj_run_is_disturbed(const pj_run_info *info)
+{
+    return info->disturbed_share > disturbed_limit || is_throttled(info->conditions_json);
+}
+
+/* ---- sides ---------------------------------------------------------------------------------- */
+
+void pj_sides_init(pj_sides *sides, pj_store *store)
+{
+    *sides = (pj_sides){.store = store};
+    pj_arena_init(&sides->arena, 0);
+}
+
+void pj_sides_fini(pj_sides *sides)
+{
+    pj_arena_fini(&sides->arena);
+}
+
+/* Leaves out disturbed runs if at least two runs and half of all remain. */
+static void choose_runs(const pj_sides *sides, pj_side *side, const pj_run_info *const *runs,
+                        uint32_t count)
+{
+    uint32_t good = 0;
+    for (uint32_t i = 0; i < count; i++) good += !pj_run_is_disturbed(runs[i]);
+    bool all = sides->with_disturbed || good == count || good < 2 || 2 * good < count;
+    side->kept_disturbed = all && good < count;
+    for (uint32_t i = 0; i < count; i++)
+        if (all || !pj_run_is_disturbed(runs[i])) side->runs[side->run_count++] = runs[i];
+    side->left_out = count - side->run_count;
+}
+
+pj_status pj_sides_add(pj_sides *sides, const char *name, const pj_run_info *const *runs,
+                       uint32_t count, pj_error *err)
+{
+    if (sides->count == PJ_SIDES_MAX)
+        return pj_fail(err, PJ_E_INVALID, "at most %d groups can be compared", PJ_SIDES_MAX);
+    pj_side *side = &sides->sides[sides->count];
+    *side = (pj_side){.runs = pj_arena_alloc(&sides->arena, count + 1, sizeof *side->runs)};
+    if (!side->runs) return pj_fail_memory(err, "a comparison");
+    snprintf(side->name, sizeof side->name, "%s", name);
+    choose_runs(sides, side, runs, count);
+    sides->count++;
+    if (side->run_count > 1) return PJ_OK;
+    return pj_view_token_series(sides->store, side->runs[0]->id, &sides->arena, &side->tokens, err);
+}
+
+void pj_sides_write_sides(const pj_sides *s, pj_json *json)
+{
+    enum { MOST_IDS = 100 };
+    pj_json_key(json, "sides");
+    pj_json_array_begin(json);
+    for (uint32_t i = 0; i < s->count; i++) {
+        const pj_side *side = &s->sides[i];
+        pj_json_object_begin(json);
+        pj_json_kv_string(json, "name", side->name);
+        pj_json_kv_uint(json, "runs", side->run_count);
+        pj_json_kv_uint(json, "left_out", side->left_out);
+        pj_json_key(json, "ids");
+        pj_json_array_begin(json);
+        for (uint32_t k = 0; k < side->run_count && k < MOST_IDS; k++)
+            pj_json_string(json, side->runs[k]->id);
+        pj_json_array_end(json);
+        pj_json_object_end(json);
+    }
+    pj_json_array_end(json);
+}

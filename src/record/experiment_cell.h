@@ -1,0 +1,17 @@
+/* The place of a run in an experiment (experiment/experiment.h), kept in the run's settings. */
+#ifndef PJ_RECORD_EXPERIMENT_CELL_H
+#define PJ_RECORD_EXPERIMENT_CELL_H
+
+#include "base/json.h"
+#include "trace/run_data.h"
+
+typedef struct pj_experiment_cell {
+    uint32_t cell, block, round;
+} pj_experiment_cell;
+
+/* Members of the settings' object; nothing for NULL. */
+void pj_experiment_cell_write(const pj_experiment_cell *place, pj_json *json);
+/* False: the run belongs to no cell of any plan. */
+bool pj_experiment_cell_of(const pj_run_info *info, pj_experiment_cell *place);
+
+#endif

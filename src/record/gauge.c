@@ -1,0 +1,415 @@
+/* The lock, the queues and the thread of a gauge. */
+#include "record/gauge.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/thread.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { READINGS_QUEUE = 1 << 14, EVENTS_QUEUE = 64, BATCH = 256 };
+#define PULL_EVERY_NS (16 * PJ_NS_PER_MS)
+#define PATIENCE_NS   (3 * PJ_NS_PER_S) /* maximum wait for a silent sensor */
+#define LATENESS_NS   PJ_NS_PER_S       /* allowed delay of a sampler on a busy machine */
+#define SIMULATED_MW  20000.0           /* simulated load above idle, for each of several runs */
+
+struct pj_gauge {
+    pj_meter *meter;
+    pj_share_rule rule;
+    const pj_rail *rails;
+    uint32_t rail_count;
+    int64_t first_wait_ns; /* maximum wait for a first value of every rail */
+    pthread_mutex_t mutex; /* guards what follows, and the meter */
+    pj_division *division; /* NULL: nobody uses the sensors */
+    pj_tap *taps;
+    uint32_t users, windows, members, open_runs;
+    double shared_ns; /* integral of 1 / number of runs over time */
+    int64_t shared_at_ns;
+    bool seen[PJ_MAX_RAILS]; /* the rail has had a value since the sensors were started */
+    bool has_lost;           /* some rail is lost and must not be waited for */
+    pthread_t thread;        /* pulls while windows are open */
+    bool has_thread, closing;
+    pthread_cond_t changed;
+    pj_reading batch[BATCH];
+};
+
+/* How long it may take until every rail has given a value: two periods and the delay, at most a
+ * second. */
+static int64_t first_wait(const pj_rail *rails, uint32_t count)
+{
+    int64_t wait_ns = 50 * PJ_NS_PER_MS;
+    for (uint32_t r = 0; r < count; r++)
+        if (wait_ns < 2 * rails[r].period_ns + rails[r].delay_ns)
+            wait_ns = 2 * rails[r].period_ns + rails[r].delay_ns;
+    return wait_ns < PJ_NS_PER_S ? wait_ns : PJ_NS_PER_S;
+}
+
+pj_gauge *pj_gauge_new(pj_meter *meter, pj_share_rule rule)
+{
+    pj_gauge *g = pj_alloc(1, sizeof *g);
+    if (!g) return NULL;
+    g->meter = meter;
+    g->rule = rule;
+    g->rails = pj_meter_rails(meter, &g->rail_count);
+    g->first_wait_ns = first_wait(g->rails, g->rail_count);
+    pthread_mutex_init(&g->mutex, NULL);
+    pthread_cond_init(&g->changed, NULL);
+    return g;
+}
+
+void pj_gauge_free(pj_gauge *g)
+{
+    if (!g) return;
+    pthread_mutex_lock(&g->mutex);
+    g->closing = true;
+    pthread_cond_signal(&g->changed);
+    pthread_mutex_unlock(&g->mutex);
+    if (g->has_thread) pthread_join(g->thread, NULL);
+    pj_division_free(g->division);
+    pthread_cond_destroy(&g->changed);
+    pthread_mutex_destroy(&g->mutex);
+    pj_free(g);
+}
+
+bool pj_gauge_is_used(pj_gauge *g)
+{
+    pthread_mutex_lock(&g->mutex);
+    bool used = g->users > 0;
+    pthread_mutex_unlock(&g->mutex);
+    return used;
+}
+
+/* ---- distributing (the lock is held) -------------------------------------------------------- */
+
+static void distribute(pj_gauge *g)
+{
+    size_t count;
+    pj_meter_event event;
+    while ((count = pj_meter_read(g->meter, g->batch, BATCH)) > 0)
+        for (size_t i = 0; i < count; i++) {
+            const pj_reading *r = &g->batch[i];
+            if (r->rail < PJ_MAX_RAILS && !isnan(r->value)) g->seen[r->rail] = true;
+            g->has_lost |= r->status == PJ_READING_LOST;
+            if (g->division) pj_division_read(g->division, r, NULL);
+            for (pj_tap *tap = g->taps; tap; tap = tap->next) pj_ring_write(&tap->readings, r);
+        }
+    while (pj_meter_next_event(g->meter, &event))
+        for (pj_tap *tap = g->taps; tap; tap = tap->next) pj_ring_write(&tap->events, &event);
+}
+
+static void pull(pj_gauge *g, int64_t force_ns)
+{
+    int64_t now_ns = pj_clock_ns(), silent_ns = pj_meter_settle_ns(g->meter) + PATIENCE_NS;
+    distribute(g);
+    if (force_ns < now_ns - silent_ns) force_ns = now_ns - silent_ns;
+    if (g->division) pj_division_settle(g->division, now_ns, force_ns);
+}
+
+void pj_gauge_pull(pj_gauge *g)
+{
+    pthread_mutex_lock(&g->mutex);
+    pull(g, 0);
+    pthread_mutex_unlock(&g->mutex);
+}
+
+/* Forgets the division when there are no users and no shares left to deliver. */
+static void drop_division(pj_gauge *g)
+{
+    if (g->users > 0 || g->members > 0) return;
+    pj_division_free(g->division);
+    g->division = NULL;
+}
+
+/* The first user starts the sensors. */
+static pj_status use(pj_gauge *g, pj_error *err)
+{
+    if (g->users > 0) {
+        g->users++;
+        return PJ_OK;
+    }
+    if (!g->division) g->division = pj_division_new(g->rails, g->rail_count, g->rule);
+    if (!g->division) return pj_fail_memory(err, "the energy of a session");
+    memset(g->seen, 0, sizeof g->seen);
+    g->has_lost = false;
+    pj_status status = pj_meter_start(g->meter, err);
+    if (status == PJ_OK) {
+        g->users = 1;
+        return PJ_OK;
+    }
+    drop_division(g);
+    return status;
+}
+
+/* The last user stops them; readings held back by coarsening are distributed. */
+static void leave(pj_gauge *g, int64_t force_ns)
+{
+    pull(g, force_ns);
+    if (--g->users > 0) return;
+    pj_meter_stop(g->meter);
+    pull(g, force_ns);
+}
+
+/* ---- runs ----------------------------------------------------------------------------------- */
+
+pj_status pj_gauge_join(pj_gauge *g, pj_tap *tap, pj_error *err)
+{
+    pj_status status = pj_ring_init(&tap->readings, READINGS_QUEUE, sizeof(pj_reading), err);
+    if (status == PJ_OK)
+        status = pj_ring_init(&tap->events, EVENTS_QUEUE, sizeof(pj_meter_event), err);
+    if (status != PJ_OK) return status;
+    pthread_mutex_lock(&g->mutex);
+    status = use(g, err);
+    if (status == PJ_OK) {
+        tap->joined = true;
+        tap->next = g->taps;
+        g->taps = tap;
+    }
+    pthread_mutex_unlock(&g->mutex);
+    return status;
+}
+
+/* One sampler serves all open runs: each counts an equal part of its time. */
+static void advance_shared_time(pj_gauge *g, int64_t at_ns)
+{
+    if (g->open_runs) g->shared_ns += (double)(at_ns - g->shared_at_ns) / g->open_runs;
+    g->shared_at_ns = at_ns;
+}
+
+/* With several runs, simulated sensors are not driven by spans: their live readings are the
+ * truth. */
+static void show_activity(pj_gauge *g, int change)
+{
+    bool was_shared = g->open_runs > 1;
+    g->open_runs = (uint32_t)((int)g->open_runs + change);
+    if (g->open_runs > 1 || was_shared)
+        pj_meter_set_activity(g->meter, SIMULATED_MW * g->open_runs);
+}
+
+int64_t pj_gauge_begin(pj_gauge *g, pj_tap *tap, double weight)
+{
+    pthread_mutex_lock(&g->mutex);
+    int64_t at_ns = pj_clock_ns();
+    tap->member = pj_division_enter(g->division, &at_ns, weight);
+    if (tap->member) {
+        g->members++;
+        advance_shared_time(g, at_ns);
+        tap->sampled_ns = -g->shared_ns;
+        show_activity(g, 1);
+    }
+    pthread_mutex_unlock(&g->mutex);
+    return tap->member ? at_ns : 0;
+}
+
+void pj_gauge_weigh(pj_gauge *g, pj_tap *tap, double weight)
+{
+    pthread_mutex_lock(&g->mutex);
+    if (tap->member) pj_division_weigh(g->division, tap->member, pj_clock_ns(), weight);
+    pthread_mutex_unlock(&g->mutex);
+}
+
+int64_t pj_gauge_end(pj_gauge *g, pj_tap *tap)
+{
+    pthread_mutex_lock(&g->mutex);
+    int64_t at_ns = pj_clock_ns();
+    if (tap->member) {
+        pj_division_leave(g->division, tap->member, &at_ns);
+        advance_shared_time(g, at_ns);
+        tap->sampled_ns += g->shared_ns;
+        show_activity(g, -1);
+    }
+    pthread_mutex_unlock(&g->mutex);
+    return at_ns;
+}
+
+/* The last readings before a time may be late on a busy machine. A rail that has not given any is
+ * not waited for. The lock is not held. */
+static void wait_until_known(pj_gauge *g, int64_t at_ns)
+{
+    int64_t until_ns = at_ns + pj_meter_settle_ns(g->meter) + LATENESS_NS;
+    for (bool known = false; !known && pj_clock_ns() < until_ns;) {
+        pthread_mutex_lock(&g->mutex);
+        pull(g, 0);
+        known = g->has_lost || pj_division_known_ns(g->division, g->seen) >= at_ns;
+        pthread_mutex_unlock(&g->mutex);
+        if (!known) pj_clock_sleep_until(pj_clock_ns() + PJ_NS_PER_MS);
+    }
+}
+
+void pj_gauge_part(pj_gauge *g, pj_tap *tap, int64_t end_ns)
+{
+    if (tap->joined) wait_until_known(g, end_ns);
+    pthread_mutex_lock(&g->mutex);
+    if (tap->joined) {
+        tap->joined = false;
+        leave(g, end_ns);
+        for (pj_tap **at = &g->taps; *at; at = &(*at)->next)
+            if (*at == tap) {
+                *at = tap->next;
+                break;
+            }
+    }
+    pthread_mutex_unlock(&g->mutex);
+}
+
+void pj_tap_fini(pj_gauge *g, pj_tap *tap)
+{
+    if (tap->joined) pj_gauge_part(g, tap, pj_gauge_end(g, tap));
+    if (tap->member) {
+        pthread_mutex_lock(&g->mutex);
+        pj_division_drop(g->division, tap->member);
+        tap->member = NULL;
+        g->members--;
+        drop_division(g);
+        pthread_mutex_unlock(&g->mutex);
+    }
+    pj_ring_fini(&tap->readings);
+    pj_ring_fini(&tap->events);
+}
+
+size_t pj_tap_read(pj_tap *tap, pj_reading *readings, size_t max)
+{
+    return pj_ring_read(&tap->readings, readings, max);
+}
+
+bool pj_tap_next_event(pj_tap *tap, pj_meter_event *event)
+{
+    return pj_ring_read(&tap->events, event, 1) == 1;
+}
+
+uint64_t pj_tap_lost(const pj_tap *tap)
+{
+    return pj_ring_lost(&tap->readings);
+}
+
+bool pj_gauge_next_share(pj_gauge *g, pj_tap *tap, pj_buffer *payload)
+{
+    pj_share_record record;
+    const pj_share_energy *energies;
+    if (!tap->member) return false;
+    pthread_mutex_lock(&g->mutex);
+    bool found = pj_division_next(g->division, tap->member, &record, &energies);
+    if (found) {
+        pj_buffer_clear(payload);
+        pj_buffer_append(payload, &record, sizeof record);
+        if (energies) pj_buffer_append(payload, energies, record.rail_count * sizeof *energies);
+    }
+    pthread_mutex_unlock(&g->mutex);
+    return found;
+}
+
+bool pj_gauge_is_shared(pj_gauge *g, const pj_tap *tap)
+{
+    if (!tap->member) return false;
+    pthread_mutex_lock(&g->mutex);
+    bool shared = pj_division_is_shared(tap->member);
+    pthread_mutex_unlock(&g->mutex);
+    return shared;
+}
+
+/* ---- windows -------------------------------------------------------------------------------- */
+
+static void *pull_for_windows(void *context)
+{
+    pj_gauge *g = context;
+    pthread_mutex_lock(&g->mutex);
+    while (!g->closing) {
+        if (g->windows == 0) {
+            pthread_cond_wait(&g->changed, &g->mutex);
+            continue;
+        }
+        pull(g, 0);
+        pthread_mutex_unlock(&g->mutex);
+        pj_clock_sleep_until(pj_clock_ns() + PULL_EVERY_NS);
+        pthread_mutex_lock(&g->mutex);
+    }
+    pthread_mutex_unlock(&g->mutex);
+    return NULL;
+}
+
+static bool all_seen(const pj_gauge *g)
+{
+    for (uint32_t r = 0; r < g->rail_count; r++)
+        if (!g->seen[r]) return false;
+    return true;
+}
+
+/* So that the curves cover the window from its begin. */
+static void wait_for_first_values(pj_gauge *g)
+{
+    int64_t until_ns = pj_clock_ns() + g->first_wait_ns;
+    for (bool seen = false; !seen && pj_clock_ns() < until_ns;) {
+        pthread_mutex_lock(&g->mutex);
+        pull(g, 0);
+        seen = all_seen(g);
+        pthread_mutex_unlock(&g->mutex);
+        if (!seen) pj_clock_sleep_until(pj_clock_ns() + PJ_NS_PER_MS);
+    }
+}
+
+/* The thread stays until the gauge is freed, and sleeps while there are no windows. */
+static pj_status add_window(pj_gauge *g, pj_error *err)
+{
+    pj_status status = use(g, err);
+    if (status != PJ_OK) return status;
+    g->windows++;
+    pthread_cond_signal(&g->changed);
+    if (g->has_thread) return PJ_OK;
+    status = pj_thread_start(&g->thread, "pj-windows", pull_for_windows, g, err);
+    g->has_thread = status == PJ_OK;
+    if (g->has_thread) return PJ_OK;
+    g->windows--;
+    leave(g, 0);
+    drop_division(g);
+    return status;
+}
+
+pj_status pj_gauge_window_begin(pj_gauge *g, pj_gauge_window *w, pj_error *err)
+{
+    pthread_mutex_lock(&g->mutex);
+    pj_status status = add_window(g, err);
+    pthread_mutex_unlock(&g->mutex);
+    if (status != PJ_OK) return status;
+    wait_for_first_values(g);
+    pthread_mutex_lock(&g->mutex);
+    w->begin_ns = pj_clock_ns();
+    w->window = pj_division_window_open(g->division, w->begin_ns);
+    pthread_mutex_unlock(&g->mutex);
+    if (w->window) return PJ_OK;
+    pj_gauge_window_drop(g, w);
+    return pj_fail_memory(err, "a window");
+}
+
+/* Forces the energy before a window's end to be final only after waiting for it, because runs
+ * divide the same time. */
+static void close_window(pj_gauge *g, pj_gauge_window *w, pj_curve_energy *energies)
+{
+    int64_t force_ns = energies ? w->end_ns : 0;
+    pthread_mutex_lock(&g->mutex);
+    g->windows--;
+    pull(g, force_ns);
+    for (uint32_t r = 0; energies && r < g->rail_count; r++)
+        pj_division_window_energy(g->division, w->window, r, &energies[r]);
+    if (w->window) pj_division_window_close(g->division, w->window);
+    w->window = NULL;
+    leave(g, force_ns);
+    drop_division(g);
+    pthread_mutex_unlock(&g->mutex);
+}
+
+void pj_gauge_window_end(pj_gauge *g, pj_gauge_window *w, pj_curve_energy energies[PJ_MAX_RAILS])
+{
+    pthread_mutex_lock(&g->mutex);
+    w->end_ns = pj_clock_ns();
+    pj_division_window_stop(w->window, w->end_ns);
+    pthread_mutex_unlock(&g->mutex);
+    pj_clock_sleep_until(w->end_ns + pj_meter_settle_ns(g->meter));
+    wait_until_known(g, w->end_ns);
+    close_window(g, w, energies);
+}
+
+void pj_gauge_window_drop(pj_gauge *g, pj_gauge_window *w)
+{
+    w->end_ns = pj_clock_ns();
+    close_window(g, w, NULL);
+}

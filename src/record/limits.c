@@ -1,0 +1,49 @@
+/* Reading the limits of this machine. The file is one JSON object, the same that runs carry;
+ * anything else in its place is treated as if there were no file. */
+#include "record/limits.h"
+
+#include "base/file.h"
+#include "base/ids.h"
+#include "base/memory.h"
+
+#include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { FILE_BYTES = 64 << 10 };
+
+/* A home folder may be shared by machines. */
+pj_status pj_machine_limits_path(const char *cpu, char *path, size_t bytes, pj_error *err)
+{
+    char data[PATH_MAX], host[256] = "", name[64];
+    pj_status status = pj_path_user_data(data, sizeof data, err);
+    if (status != PJ_OK) return status;
+    gethostname(host, sizeof host - 1);
+    uint64_t hash = pj_hash64(pj_hash64(0, cpu, strlen(cpu)), host, strlen(host));
+    snprintf(name, sizeof name, "limits/%016llx.json", (unsigned long long)hash);
+    return pj_path_join(path, bytes, data, name)
+               ? PJ_OK
+               : pj_fail(err, PJ_E_INVALID, "the path of the user's data folder is too long");
+}
+
+void pj_machine_limits_write(const char *cpu, pj_json *json)
+{
+    char path[PATH_MAX], *text = NULL, *clean = NULL;
+    size_t bytes;
+    if (pj_machine_limits_path(cpu, path, sizeof path, NULL) == PJ_OK &&
+        pj_file_read(path, FILE_BYTES, &text, &bytes, NULL) == PJ_OK) {
+        json_t *object = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
+        if (json_is_object(object)) clean = json_dumps(object, JSON_COMPACT);
+        json_decref(object);
+    }
+    pj_json_key(json, "limits");
+    if (clean)
+        pj_json_raw(json, clean, strlen(clean));
+    else
+        pj_json_null(json);
+    free(clean);
+    pj_free(text);
+}

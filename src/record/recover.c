@@ -1,0 +1,475 @@
+/* Recovery of spools: one pass over the folders, in a thread that can be paused and abandoned. */
+#include "record/recover.h"
+
+#include "attribution/build.h"
+#include "base/buffer.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/thread.h"
+#include "trace/spool.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MOST_TRIES = 5, PATIENCE_MS = 200, NEWBORN_S = 60 };
+
+struct pj_recovery {
+    char *database;
+    pj_spool_dirs dirs;
+    _Atomic bool stop;     /* abandon the current spool */
+    pthread_mutex_t mutex; /* guards all below */
+    pthread_cond_t moved;
+    int owners; /* reference count of caller and thread */
+    bool paused, closing, busy, done;
+    uint32_t recovered, unreadable;
+    char first_unreadable[PJ_ERROR_TEXT_BYTES];
+    char trying[PJ_SPOOL_DIR_BYTES]; /* the spool whose attempt is counted, "": none */
+    pj_buffer unsaid;                /* messages before a callback was set, each with a NUL */
+    pj_recovery_say_fn *say;
+    void *say_context;
+};
+
+static bool has_ending(const char *name, const char *ending)
+{
+    size_t length = strlen(name), end = strlen(ending);
+    return length > end && strcmp(name + length - end, ending) == 0;
+}
+
+/* ---- messages --------------------------------------------------------------------------- */
+
+static void say(pj_recovery *r, const char *text)
+{
+    pthread_mutex_lock(&r->mutex);
+    pj_recovery_say_fn *fn = r->say;
+    void *context = r->say_context;
+    if (!fn) pj_buffer_append(&r->unsaid, text, strlen(text) + 1);
+    pthread_mutex_unlock(&r->mutex);
+    if (fn) fn(context, text);
+}
+
+void pj_recovery_set_say(pj_recovery *r, pj_recovery_say_fn *fn, void *context)
+{
+    if (!r) return;
+    pthread_mutex_lock(&r->mutex);
+    r->say = fn;
+    r->say_context = context;
+    for (size_t at = 0; fn && at < r->unsaid.length; at += strlen(r->unsaid.data + at) + 1)
+        fn(context, r->unsaid.data + at);
+    pj_buffer_clear(&r->unsaid);
+    pthread_mutex_unlock(&r->mutex);
+}
+
+static void say_outcome(pj_recovery *r, uint32_t recovered)
+{
+    char text[2 * PJ_ERROR_TEXT_BYTES];
+    if (recovered) {
+        snprintf(text, sizeof text, "%u interrupted run%s recovered", recovered,
+                 recovered == 1 ? " was" : "s were");
+        say(r, text);
+    }
+    if (!r->unreadable) return;
+    if (r->unreadable == 1)
+        snprintf(text, sizeof text, "a run that was interrupted stays in its spool: %s",
+                 r->first_unreadable);
+    else
+        snprintf(text, sizeof text,
+                 "%u runs that were interrupted stay in their spools (perjoule check lists them); "
+                 "the first: %s",
+                 r->unreadable, r->first_unreadable);
+    say(r, text);
+}
+
+static void note_unreadable(pj_recovery *r, const char *path, const pj_error *err)
+{
+    bool named = strncmp(err->text, path, strlen(path)) == 0;
+    if (r->unreadable++ == 0)
+        snprintf(r->first_unreadable, sizeof r->first_unreadable, "%s%s%s", named ? "" : path,
+                 named ? "" : ": ", err->text);
+}
+
+/* ---- attempts ------------------------------------------------------------------------------- */
+
+/* Attempts are counted in a file next to the spool, because an attempt may crash the process: a
+ * spool that crashes its reader must not do so for ever. */
+static bool tries_path(const char *spool, char *path, size_t bytes)
+{
+    int stem = (int)(strlen(spool) - strlen(".spool"));
+    return snprintf(path, bytes, "%.*s.tries", stem, spool) < (int)bytes;
+}
+
+static bool begin_try(const char *spool, pj_error *err)
+{
+    char path[PJ_SPOOL_DIR_BYTES];
+    struct stat info;
+    if (!tries_path(spool, path, sizeof path)) return true;
+    if (stat(path, &info) == 0 && info.st_size >= MOST_TRIES) {
+        pj_fail(err, PJ_E_STATE,
+                "its recovery failed to finish %d times; perjoule import %s tries again",
+                MOST_TRIES, spool);
+        return false;
+    }
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0) return true;
+    ssize_t n = write(fd, "x", 1);
+    (void)n;
+    close(fd);
+    return true;
+}
+
+static void end_try(const char *spool)
+{
+    char path[PJ_SPOOL_DIR_BYTES];
+    if (tries_path(spool, path, sizeof path)) unlink(path);
+}
+
+static void note_trying(pj_recovery *r, const char *spool)
+{
+    pthread_mutex_lock(&r->mutex);
+    snprintf(r->trying, sizeof r->trying, "%s", spool);
+    pthread_mutex_unlock(&r->mutex);
+}
+
+/* ---- one spool ------------------------------------------------------------------------------ */
+
+/* Opens and locks a spool of this user; files of other users are ignored, whatever they contain. */
+static pj_status open_spool(const char *path, pj_spool_reader *reader, uint64_t *bytes,
+                            pj_error *err)
+{
+    struct stat info;
+    *reader = (pj_spool_reader){.lock_fd = -1};
+    *bytes = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0) return pj_fail_errno(err, errno, "cannot open it");
+    pj_status status = PJ_OK;
+    if (fstat(fd, &info) != 0)
+        status = pj_fail_errno(err, errno, "cannot look at it");
+    else if (!S_ISREG(info.st_mode) || info.st_uid != geteuid())
+        status = pj_fail(err, PJ_E_DENIED, "it is not a file of this user, and is ignored");
+    if (status != PJ_OK) {
+        close(fd);
+        return status;
+    }
+    *bytes = (uint64_t)info.st_size;
+    return pj_spool_reader_open_fd(fd, path, reader, err);
+}
+
+/* A process that died before writing anything leaves an empty file or only a header. */
+static bool is_empty(const pj_spool_reader *reader, pj_status opened, uint64_t bytes)
+{
+    return (opened == PJ_E_INVALID && bytes == 0) ||
+           (opened == PJ_OK && reader->mapping.size == PJ_SPOOL_HEADER_BYTES);
+}
+
+/* A new empty file may be about to get its lock and header from a live process. */
+static void remove_empty(const char *path, uint64_t bytes)
+{
+    struct stat info;
+    if (bytes > 0 ||
+        (stat(path, &info) == 0 && pj_clock_wall_ns() / PJ_NS_PER_S - info.st_mtime > NEWBORN_S))
+        unlink(path);
+}
+
+static void set_aside(const char *path)
+{
+    char other[PJ_SPOOL_DIR_BYTES];
+    int stem = (int)(strlen(path) - strlen(".spool"));
+    if (snprintf(other, sizeof other, "%.*s.damaged", stem, path) < (int)sizeof other)
+        rename(path, other);
+}
+
+static pj_status store_spool(pj_recovery *r, pj_store *store, pj_spool_reader *reader,
+                             const char *path, pj_error *err)
+{
+    pj_run_data data = {0};
+    pj_build_options options = {.stop = &r->stop};
+    pj_status status = pj_build_run(reader, &options, &data, err);
+    bool damaged = reader->damaged_bytes > 0;
+    if (status == PJ_OK && atomic_load(&r->stop))
+        status = pj_fail(err, PJ_E_CANCELLED, "its recovery was interrupted");
+    if (status == PJ_OK) status = pj_store_save(store, &data, err);
+    pj_run_data_fini(&data);
+    if (status != PJ_OK) return status;
+    if (damaged)
+        set_aside(path);
+    else
+        unlink(path);
+    return PJ_OK;
+}
+
+/* The lock is held from reading to deleting, so that two processes cannot both recover a spool. */
+static void take_spool(pj_recovery *r, pj_store *store, const char *path)
+{
+    pj_spool_reader reader;
+    pj_error err = {0};
+    uint64_t bytes;
+    pj_status status = open_spool(path, &reader, &bytes, &err);
+    /* in use or taken by another process */
+    if (status == PJ_E_AGAIN || status == PJ_E_NOT_FOUND) return;
+    if (is_empty(&reader, status, bytes)) {
+        remove_empty(path, bytes);
+        pj_spool_reader_close(&reader);
+        return;
+    }
+    if (status == PJ_OK && !begin_try(path, &err)) status = PJ_E_STATE;
+    if (status == PJ_OK) {
+        note_trying(r, path);
+        status = store_spool(r, store, &reader, path, &err);
+        end_try(path);
+        note_trying(r, "");
+    }
+    pj_spool_reader_close(&reader);
+    if (status == PJ_OK) {
+        pthread_mutex_lock(&r->mutex);
+        r->recovered++;
+        pthread_mutex_unlock(&r->mutex);
+    } else if (status != PJ_E_CANCELLED) {
+        note_unreadable(r, path, &err);
+    }
+}
+
+/* ---- one pass ------------------------------------------------------------------------------- */
+
+static void take_folder(pj_recovery *r, pj_store *store, const char *dir)
+{
+    DIR *spools = opendir(dir);
+    if (!spools) return;
+    for (struct dirent *entry; (entry = readdir(spools)) && !atomic_load(&r->stop);) {
+        char path[PJ_SPOOL_DIR_BYTES];
+        if (has_ending(entry->d_name, ".spool") &&
+            pj_path_join(path, sizeof path, dir, entry->d_name))
+            take_spool(r, store, path);
+    }
+    closedir(spools);
+}
+
+/* True when all spools were processed. */
+static bool take_all(pj_recovery *r)
+{
+    pj_store *store = NULL;
+    pj_error err = {0};
+    uint32_t before = r->recovered;
+    r->unreadable = 0;
+    if (pj_store_open(&(pj_store_options){.path = r->database, .may_be_away = true}, &store,
+                      &err) != PJ_OK) {
+        say(r, err.text);
+        return true;
+    }
+    for (int i = 0; i < PJ_SPOOL_DIRS && !atomic_load(&r->stop); i++) {
+        pj_status status = pj_spool_dir_check(r->dirs.path[i], &err);
+        if (r->dirs.path[i][0] && status == PJ_OK) take_folder(r, store, r->dirs.path[i]);
+        if (r->dirs.path[i][0] && status != PJ_OK && status != PJ_E_NOT_FOUND) say(r, err.text);
+    }
+    pj_store_close(store);
+    bool whole = !atomic_load(&r->stop);
+    if (whole || r->recovered > before) say_outcome(r, r->recovered - before);
+    return whole;
+}
+
+/* ---- the thread ----------------------------------------------------------------------------- */
+
+static void release(pj_recovery *r) /* with the mutex held; unlocks it */
+{
+    bool last = --r->owners == 0;
+    pthread_cond_broadcast(&r->moved);
+    pthread_mutex_unlock(&r->mutex);
+    if (!last) return;
+    pthread_mutex_destroy(&r->mutex);
+    pthread_cond_destroy(&r->moved);
+    pj_buffer_fini(&r->unsaid);
+    pj_free(r->database);
+    pj_free(r);
+}
+
+static void *work(void *context)
+{
+    pj_recovery *r = context;
+    pthread_mutex_lock(&r->mutex);
+    while (!r->done && !r->closing) {
+        if (r->paused) {
+            pthread_cond_wait(&r->moved, &r->mutex);
+            continue;
+        }
+        r->busy = true;
+        atomic_store(&r->stop, false);
+        pthread_mutex_unlock(&r->mutex);
+        bool whole = take_all(r);
+        pthread_mutex_lock(&r->mutex);
+        r->busy = false;
+        r->done = whole;
+        pthread_cond_broadcast(&r->moved);
+    }
+    release(r);
+    return NULL;
+}
+
+static bool has_spools(const pj_spool_dirs *dirs)
+{
+    bool found = false;
+    for (int i = 0; i < PJ_SPOOL_DIRS && !found; i++) {
+        DIR *spools = dirs->path[i][0] ? opendir(dirs->path[i]) : NULL;
+        for (struct dirent *entry; spools && !found && (entry = readdir(spools));)
+            found = has_ending(entry->d_name, ".spool");
+        if (spools) closedir(spools);
+    }
+    return found;
+}
+
+pj_recovery *pj_recovery_start(const char *database)
+{
+    pthread_t thread;
+    pj_recovery *r = pj_alloc(1, sizeof *r);
+    if (!r) return NULL;
+    pj_spool_dirs_of(database, &r->dirs);
+    r->owners = 2;
+    pj_buffer_init(&r->unsaid, 1 << 16);
+    pthread_mutex_init(&r->mutex, NULL);
+    pthread_cond_init(&r->moved, NULL);
+    r->database = has_spools(&r->dirs) ? pj_strdup(database) : NULL;
+    if (r->database && pj_thread_start(&thread, "pj-recover", work, r, NULL) == PJ_OK) {
+        pthread_detach(thread);
+        return r;
+    }
+    r->owners = 1;
+    pthread_mutex_lock(&r->mutex);
+    release(r);
+    return NULL;
+}
+
+void pj_recovery_pause(pj_recovery *r)
+{
+    if (!r) return;
+    pthread_mutex_lock(&r->mutex);
+    r->paused = true;
+    atomic_store(&r->stop, true);
+    pthread_mutex_unlock(&r->mutex);
+    for (int ms = 0; ms < PATIENCE_MS; ms++) {
+        pthread_mutex_lock(&r->mutex);
+        bool busy = r->busy;
+        pthread_mutex_unlock(&r->mutex);
+        if (!busy) break;
+        pj_clock_sleep_until(pj_clock_ns() + PJ_NS_PER_MS);
+    }
+}
+
+void pj_recovery_resume(pj_recovery *r)
+{
+    if (!r) return;
+    pthread_mutex_lock(&r->mutex);
+    r->paused = false;
+    pthread_cond_broadcast(&r->moved);
+    pthread_mutex_unlock(&r->mutex);
+}
+
+pj_recovery_state pj_recovery_wait(pj_recovery *r, int64_t ns)
+{
+    pj_recovery_state state = {.done = true};
+    int64_t begin_ns = pj_clock_ns();
+    while (r) {
+        pthread_mutex_lock(&r->mutex);
+        state = (pj_recovery_state){r->recovered, r->done};
+        pthread_mutex_unlock(&r->mutex);
+        if (state.done || pj_clock_ns() - begin_ns >= ns) break;
+        pj_clock_sleep_until(pj_clock_ns() + PJ_NS_PER_MS);
+    }
+    return state;
+}
+
+bool pj_recovery_awaits(pj_recovery *r, const char *run_id)
+{
+    char name[PJ_UUID_BYTES + sizeof ".spool"], path[PJ_SPOOL_DIR_BYTES];
+    if (strlen(run_id) != PJ_UUID_BYTES - 1 || run_id[strspn(run_id, "0123456789abcdef-")] ||
+        pj_recovery_wait(r, 0).done)
+        return false;
+    snprintf(name, sizeof name, "%s.spool", run_id);
+    for (int i = 0; i < PJ_SPOOL_DIRS; i++)
+        if (r->dirs.path[i][0] && pj_path_join(path, sizeof path, r->dirs.path[i], name) &&
+            access(path, F_OK) == 0)
+            return true;
+    return false;
+}
+
+void pj_recovery_close(pj_recovery *r)
+{
+    if (!r) return;
+    pj_recovery_set_say(r, NULL, NULL);
+    pj_recovery_pause(r); /* waits briefly for the thread to end */
+    pthread_mutex_lock(&r->mutex);
+    if (r->trying[0]) end_try(r->trying); /* given up for lack of time, which is no failure */
+    r->closing = true;
+    r->paused = false;
+    release(r);
+}
+
+/* ---- listing -------------------------------------------------------------------------------- */
+
+const char *pj_spool_state_name(pj_spool_state state)
+{
+    static const char *const names[] = {"running", "left", "unreadable", "damaged", "foreign"};
+    return names[state];
+}
+
+static void look_at(const char *path, pj_spool_entry *entry)
+{
+    pj_spool_reader reader;
+    char tries[PJ_SPOOL_DIR_BYTES];
+    struct stat info;
+    *entry = (pj_spool_entry){.state = PJ_SPOOL_LEFT};
+    snprintf(entry->path, sizeof entry->path, "%s", path);
+    pj_status status = open_spool(path, &reader, &entry->bytes, &entry->reason);
+    if (status == PJ_E_AGAIN) entry->state = PJ_SPOOL_RUNNING;
+    if (status == PJ_E_DENIED) entry->state = PJ_SPOOL_FOREIGN;
+    if (has_ending(path, ".damaged"))
+        entry->state = PJ_SPOOL_DAMAGED;
+    else if (status == PJ_OK && tries_path(path, tries, sizeof tries) && stat(tries, &info) == 0 &&
+             info.st_size >= MOST_TRIES)
+        status = pj_fail(&entry->reason, PJ_E_STATE, "its recovery failed to finish %d times",
+                         MOST_TRIES);
+    else if (status == PJ_OK) {
+        bool has_facts = false;
+        for (const pj_record *record; !has_facts && (record = pj_spool_next(&reader));)
+            has_facts = pj_record_kind(record) == PJ_RECORD_INFO;
+        if (!has_facts) status = pj_fail(&entry->reason, PJ_E_INVALID, "it does not name its run");
+    }
+    if (status != PJ_OK && entry->state == PJ_SPOOL_LEFT) entry->state = PJ_SPOOL_UNREADABLE;
+    if (status == PJ_OK) pj_spool_reader_close(&reader);
+}
+
+static void list_folder(const char *dir, void (*take)(void *, const pj_spool_entry *),
+                        void *context)
+{
+    pj_spool_entry entry;
+    DIR *spools = opendir(dir);
+    for (struct dirent *e; spools && (e = readdir(spools));) {
+        char path[PJ_SPOOL_DIR_BYTES];
+        if (!(has_ending(e->d_name, ".spool") || has_ending(e->d_name, ".damaged")) ||
+            !pj_path_join(path, sizeof path, dir, e->d_name))
+            continue;
+        look_at(path, &entry);
+        if (entry.reason.status != PJ_E_NOT_FOUND) take(context, &entry);
+    }
+    if (spools) closedir(spools);
+}
+
+void pj_spools_list(const char *database, void (*take)(void *, const pj_spool_entry *),
+                    void *context)
+{
+    pj_spool_dirs dirs;
+    pj_spool_dirs_of(database, &dirs);
+    for (int i = 0; i < PJ_SPOOL_DIRS; i++) {
+        pj_spool_entry entry = {.state = PJ_SPOOL_FOREIGN};
+        if (!dirs.path[i][0]) continue;
+        pj_status status = pj_spool_dir_check(dirs.path[i], &entry.reason);
+        snprintf(entry.path, sizeof entry.path, "%s", dirs.path[i]);
+        if (status == PJ_OK)
+            list_folder(dirs.path[i], take, context);
+        else if (status != PJ_E_NOT_FOUND)
+            take(context, &entry);
+    }
+}

@@ -1,0 +1,69 @@
+/*
+ * Recovery: spools left by dead processes become runs with status `interrupted` (or with their own
+ * status, if they had ended and merely could not be stored).
+ *
+ * It runs in its own thread with its own connection, so that opening a database never waits for it.
+ * Spools are processed one at a time; each is deleted only after its run is stored and only if all
+ * of it could be read. Otherwise files stay:
+ *
+ *   ID.spool      not processed yet, in use by a live process, or unreadable
+ *   ID.damaged    stored, except for bytes with a wrong checksum
+ *   ID.tries      one byte per attempt that did not end normally; after five of them the spool is
+ *                 no longer tried automatically
+ */
+#ifndef PJ_RECORD_RECOVER_H
+#define PJ_RECORD_RECOVER_H
+
+#include "record/spool_dir.h"
+
+typedef struct pj_recovery pj_recovery;
+
+/* Receives one sentence at a time, for people; from the recovery's thread or the caller's. */
+typedef void pj_recovery_say_fn(void *context, const char *text);
+
+typedef struct pj_recovery_state {
+    uint32_t recovered; /* runs stored so far */
+    bool done;          /* nothing recoverable is left */
+} pj_recovery_state;
+
+/* NULL when there is nothing to recover (no thread or connection is then created), or when the
+ * thread could not be started. */
+pj_recovery *pj_recovery_start(const char *database);
+/* Sets the message callback; earlier messages are delivered too. */
+void pj_recovery_set_say(pj_recovery *recovery, pj_recovery_say_fn *say, void *context);
+/* During a measurement: work in progress is abandoned (its spool stays) and restarts after
+ * pj_recovery_resume. All functions accept NULL. */
+void pj_recovery_pause(pj_recovery *recovery);
+void pj_recovery_resume(pj_recovery *recovery);
+/* Waits until it is done, at most `ns`. */
+pj_recovery_state pj_recovery_wait(pj_recovery *recovery, int64_t ns);
+/* Whether the spool of this run (a whole id) is still to be recovered. */
+bool pj_recovery_awaits(pj_recovery *recovery, const char *run_id);
+/* Abandons work in progress. Returns within a fraction of a second even if a large spool cannot be
+ * interrupted at once; the thread then ends on its own. */
+void pj_recovery_close(pj_recovery *recovery);
+
+/* ---- for `perjoule check` ------------------------------------------------------------------- */
+
+typedef enum pj_spool_state {
+    PJ_SPOOL_RUNNING = 0, /* a live process holds it */
+    PJ_SPOOL_LEFT,        /* to be recovered */
+    PJ_SPOOL_UNREADABLE,
+    PJ_SPOOL_DAMAGED, /* stored as far as it was readable */
+    PJ_SPOOL_FOREIGN  /* owned by another user: ignored */
+} pj_spool_state;
+
+typedef struct pj_spool_entry {
+    char path[PJ_SPOOL_DIR_BYTES];
+    pj_spool_state state;
+    uint64_t bytes;
+    pj_error reason; /* why it is unreadable or ignored; else empty */
+} pj_spool_entry;
+
+const char *pj_spool_state_name(pj_spool_state state);
+/* Calls `take` for each spool of the database, and for each ignored folder. Opens and locks spools
+ * briefly, so do not call it during a recovery. */
+void pj_spools_list(const char *database, void (*take)(void *context, const pj_spool_entry *entry),
+                    void *context);
+
+#endif

@@ -1,0 +1,152 @@
+/* Copies energies, intervals and phases of a finished run out of its rows. */
+#include "record/result.h"
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "trace/summary.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+enum { SIZE_0_1 = offsetof(pj_result, json) + sizeof(char *) };
+
+#define NORMAL_95 1.96 /* half width of a 95 % interval in standard deviations */
+
+pj_status pj_result_check(const pj_result *result, pj_error *err)
+{
+    if (result->size == 0 || (result->size >= SIZE_0_1 && result->size <= 1 << 16)) return PJ_OK;
+    return pj_fail(err, PJ_E_INVALID, "the result has a size of %zu bytes: set it with sizeof",
+                   result->size);
+}
+
+static pj_joules_mj with_interval(double mj, double sd_mj)
+{
+    return (pj_joules_mj){mj, mj - NORMAL_95 * sd_mj, mj + NORMAL_95 * sd_mj};
+}
+
+/* Rows of one phase share their systematic errors, so their standard deviations add linearly. */
+static bool sum_phase(const pj_run_data *data, pj_phase phase, pj_phase_result *out)
+{
+    double gross = 0, net = 0, sd = 0, net_sd = 0;
+    bool found = false;
+    *out = (pj_phase_result){.phase = phase};
+    for (uint32_t i = 0; i < data->phase_count; i++) {
+        const pj_phase_row *row = &data->phases[i];
+        if (row->phase != phase) continue;
+        found = true;
+        out->duration_ms += row->duration_ms;
+        gross += pj_mj_of_nj(row->energy.gross_nj);
+        net += pj_mj_of_nj(row->energy.net_nj);
+        sd += (double)row->energy.sd_mj;
+        net_sd += (double)row->energy.net_sd_mj;
+    }
+    out->gross = with_interval(gross, sd);
+    out->net = with_interval(net, net_sd);
+    return found;
+}
+
+static void write_figure(pj_json *json, const char *name, const pj_joules_mj *figure)
+{
+    pj_json_key(json, name);
+    pj_json_object_begin(json);
+    pj_json_kv_double(json, "mj", figure->mj);
+    pj_json_kv_double(json, "lo_mj", figure->lo_mj);
+    pj_json_kv_double(json, "hi_mj", figure->hi_mj);
+    pj_json_object_end(json);
+}
+
+/* The energy of each rail over the whole run. */
+static void write_rails(pj_json *json, const pj_run_data *data)
+{
+    pj_json_key(json, "rails");
+    pj_json_array_begin(json);
+    for (uint32_t i = 0; i < data->rail_energy_count; i++) {
+        const pj_rail_energy *e = &data->rail_energy[i];
+        if (e->phase != PJ_PHASE_COUNT || e->rail >= data->rail_count) continue;
+        pj_joules_mj gross = with_interval(e->gross_mj, e->sd_mj);
+        pj_json_object_begin(json);
+        pj_json_kv_string(json, "name", data->rails[e->rail].name);
+        pj_json_kv_string(json, "source", data->rails[e->rail].source);
+        write_figure(json, "gross", &gross);
+        pj_json_object_end(json);
+    }
+    pj_json_array_end(json);
+}
+
+static char *make_json(const pj_run_data *data, const pj_result *result)
+{
+    pj_buffer buffer;
+    pj_json json;
+    pj_buffer_init(&buffer, 16 << 20);
+    pj_json_init(&json, &buffer);
+    pj_json_object_begin(&json);
+    pj_summary_write_members(&json, &data->info, NULL);
+    write_figure(&json, "total", &result->total);
+    write_figure(&json, "net", &result->net);
+    pj_json_key(&json, "phases");
+    pj_json_array_begin(&json);
+    for (uint32_t i = 0; i < result->phase_count; i++) {
+        const pj_phase_result *p = &result->phases[i];
+        pj_json_object_begin(&json);
+        pj_json_kv_string(&json, "phase", pj_phase_name(p->phase));
+        pj_json_kv_double(&json, "duration_ms", p->duration_ms);
+        write_figure(&json, "gross", &p->gross);
+        write_figure(&json, "net", &p->net);
+        pj_json_object_end(&json);
+    }
+    pj_json_array_end(&json);
+    write_rails(&json, data);
+    pj_json_object_end(&json);
+    char *text = pj_json_finish(&json) ? pj_buffer_take(&buffer) : NULL;
+    pj_buffer_fini(&buffer);
+    return text;
+}
+
+static void fill(pj_result *r, const pj_run_data *data)
+{
+    const pj_run_info *info = &data->info;
+    pj_run_ratios ratios;
+    pj_run_ratios_get(info, &ratios);
+    memcpy(r->run_id, info->id, sizeof info->id);
+    r->status = info->status;
+    r->duration_ms = info->total_ms;
+    r->energy_source = info->quality;
+    r->is_partial = info->total_is_partial;
+    r->total = with_interval(info->total_mj, info->total_sd_mj);
+    r->net = with_interval(info->net_mj, info->net_sd_mj);
+    r->total_upper_mj = info->upper_mj;
+    r->joules_per_token = ratios.joules_per_token;
+    r->input_tokens = info->input_tokens;
+    r->output_tokens = info->output_tokens;
+    for (pj_phase p = 0; p < PJ_PHASE_COUNT; p++)
+        r->phase_count += sum_phase(data, p, &r->phases[r->phase_count]);
+    r->json = make_json(data, r);
+}
+
+_Static_assert(PJ_PHASE_COUNT <= PJ_RESULT_PHASES, "every phase has a place");
+_Static_assert(sizeof(((pj_result *)0)->run_id) >= PJ_UUID_BYTES, "ids fit");
+
+void pj_result_fill(pj_result *result, const pj_run_data *data, bool stored)
+{
+    static const pj_joules_mj unknown = {NAN, NAN, NAN};
+    pj_result all = {.total = unknown,
+                     .net = unknown,
+                     .duration_ms = NAN,
+                     .total_upper_mj = NAN,
+                     .joules_per_token = NAN,
+                     .is_stored = stored};
+    size_t size = result->size ? result->size : SIZE_0_1;
+    if (data->info.id[0]) fill(&all, data);
+    all.size = result->size;
+    memset(result, 0, size);
+    memcpy(result, &all, size < sizeof all ? size : sizeof all);
+}
+
+void pj_result_fini(pj_result *result)
+{
+    if (!result) return;
+    pj_free(result->json);
+    result->json = NULL;
+}

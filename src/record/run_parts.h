@@ -1,0 +1,45 @@
+/* What an open run consists of, for the files that begin, describe and end it. */
+#ifndef PJ_RECORD_RUN_PARTS_H
+#define PJ_RECORD_RUN_PARTS_H
+
+#include "record/collector.h"
+#include "record/run.h"
+#include "record/watcher.h"
+
+struct pj_run {
+    pj_session *session;
+    pj_run *next_open; /* of the session */
+    pj_arena arena;
+    pj_run_info info;
+    int64_t start_ns, start_cpu_ns; /* monotonic; CPU time of the process */
+    double observed_cpu_ms;         /* of another one */
+    uint32_t layer_count;
+    pj_recorder recorder;
+    pthread_mutex_t spool_mutex; /* guards spool and info against the collector */
+    pj_spool spool;
+    pj_collector collector;
+    pj_live_feed *feed;
+    pj_watcher watcher;
+    pj_tap tap;       /* of the session's gauge */
+    pj_progress load; /* of the model, in layers */
+    bool metering, said_running;
+    uint64_t missed_before; /* ticks and readings that earlier runs of the session missed */
+    uint32_t spool_failures;
+    bool model_resident; /* a model stays in memory after this run */
+};
+
+/* A copy in the run's arena; sets `failed` when memory is out. */
+const char *pj_run_keep_text(pj_run *run, const char *text, bool *failed);
+/* Appends a JSON record; the caller must hold no lock. */
+pj_status pj_run_append(pj_run *run, pj_record_type type, const pj_buffer *buffer, pj_error *err);
+pj_status pj_run_append_info(pj_run *run, pj_error *err);
+pj_status pj_run_append_rails(pj_run *run, pj_error *err);
+/* Of the session's idle power, with and without a model in memory. */
+void pj_run_describe_baselines(pj_run *run);
+void pj_run_spool_error(void *context, const pj_error *err);
+/* After the end, or after a beginning that failed. */
+void pj_run_free(pj_run *run, bool remove_spool);
+pj_live_run pj_run_live(const pj_run *run);
+bool pj_run_is_weight(double weight);
+
+#endif

@@ -1,0 +1,242 @@
+/* Opens and closes sessions, measures idle baselines, and chooses the spool folder. */
+#include "record/session.h"
+
+#include "attribution/build.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/sized.h"
+#include "trace/recorder.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SPAN_COST_ROUNDS = 2000, SPAN_COST_WARM_NS = 3000000, MAX_BASELINE_SECONDS = 3600 };
+/* Opening waits briefly for leftover spools, because a small one is done in that time and need not
+ * compete with the first run; longer work is done in the background between runs. */
+enum { RECOVERY_AT_OPENING_MS = 300, RECOVERY_AT_CLOSING_MS = 1000 };
+
+/* ---- cost of recording ---------------------------------------------------------------------- */
+
+static void drop_record(void *context, const pj_record *record)
+{
+    (void)context;
+    (void)record;
+}
+
+/* Nanoseconds per begin and end of a span on this machine, the best of a few rounds: the unit cost
+ * of a run's spans. A thread's clock is slower in its first milliseconds (base/clock.c). */
+static int64_t measure_span_cost(void)
+{
+    pj_recorder recorder;
+    int64_t best_ns = INT64_MAX, warm_ns = pj_clock_ns() + SPAN_COST_WARM_NS;
+    if (pj_recorder_init(&recorder, PJ_DEPTH_DEEP, 1 << 20, NULL) != PJ_OK) return 0;
+    pj_lane *lane = pj_recorder_lane(&recorder);
+    for (int round = 0; lane && (round < 5 || pj_clock_ns() < warm_ns); round++) {
+        int64_t begin_ns = pj_clock_ns();
+        for (int i = 0; i < SPAN_COST_ROUNDS; i++) {
+            pj_span_begin(lane, PJ_SPAN_OPERATION, 1);
+            pj_span_end(lane, NULL);
+        }
+        int64_t each_ns = (pj_clock_ns() - begin_ns) / SPAN_COST_ROUNDS;
+        if (each_ns < best_ns) best_ns = each_ns;
+        pj_recorder_drain(&recorder, drop_record, NULL);
+    }
+    pj_recorder_fini(&recorder);
+    return lane ? best_ns : 0;
+}
+
+/* ---- opening ------------------------------------------------------------------------------- */
+
+/* Without a folder the session still works: a run's events are kept in memory until it ends, and a
+ * warning says that a kill would lose them. */
+static void choose_spool_dir(pj_session *session, const pj_session_options *options)
+{
+    pj_spool_dirs dirs;
+    pj_error err = {0};
+    const char *dir = options->spool_dir;
+    pj_spool_dirs_of(pj_store_path(session->store), &dirs);
+    bool made = dir ? pj_dir_make(dir, &err) == PJ_OK : pj_spool_dir_make(&dirs, &dir, &err);
+    if (made) session->spool_dir = pj_strdup(dir);
+    if (made && dirs.path[1][0] && strcmp(dir, dirs.path[1]) != 0)
+        session->other_dir = pj_strdup(dirs.path[1]);
+    if (!session->spool_dir)
+        snprintf(session->warning, sizeof session->warning,
+                 "runs are kept in memory until they end, and a kill would lose them: %.400s",
+                 err.text);
+}
+
+static pj_status open_store(pj_session *session, const pj_session_options *options, pj_error *err)
+{
+    const char *named = options->database ? options->database : getenv("PERJOULE_DB");
+    if (named && strcmp(named, "none") == 0) return PJ_OK; /* stores nothing */
+    pj_store_options store = {.path = options->database, .may_be_away = true};
+    pj_status status = pj_store_open(&store, &session->store, err);
+    if (status == PJ_OK) choose_spool_dir(session, options);
+    return status;
+}
+
+static pj_status open_meter(pj_session *session, const pj_session_options *options, pj_error *err)
+{
+    if (strcmp(session->power_asked, "none") == 0) return PJ_OK;
+    uint32_t rails = 0;
+    pj_power_env_get(&session->power_env);
+    session->power_env.interval_ns = options->interval_ns;
+    session->conditions = pj_conditions_open(&session->power_env);
+    pj_status status = pj_meter_open(&(pj_meter_options){.sources = session->power_asked,
+                                                         .interval_ns = options->interval_ns,
+                                                         .env = &session->power_env},
+                                     &session->meter, err);
+    if (status == PJ_OK) pj_meter_rails(session->meter, &rails);
+    if (!rails) return status;
+    int rule = options->share_rule ? pj_share_rule_parse(options->share_rule) : PJ_SHARE_EQUAL;
+    session->gauge = pj_gauge_new(session->meter, (pj_share_rule)rule);
+    return session->gauge ? PJ_OK : pj_fail_memory(err, "a session");
+}
+
+static pj_status check_options(const pj_session_options *from, pj_session_options *options,
+                               pj_error *err)
+{
+    enum { SIZE_0_1 = offsetof(pj_session_options, baseline_seconds) + sizeof(double) };
+    pj_status status = PJ_SIZED_READ(pj_session_options, options, from, SIZE_0_1, err);
+    if (status == PJ_OK && options->interval_ns < 0)
+        status = pj_fail(err, PJ_E_INVALID, "the sampling interval is negative: %lld ns",
+                         (long long)options->interval_ns);
+    if (status == PJ_OK && !(options->baseline_seconds < MAX_BASELINE_SECONDS))
+        status = pj_fail(err, PJ_E_INVALID, "a baseline of %g seconds is not a time",
+                         options->baseline_seconds);
+    if (status == PJ_OK && options->share_rule && pj_share_rule_parse(options->share_rule) < 0)
+        status = pj_fail(err, PJ_E_INVALID, "share_rule is equal or weight, not %.40s",
+                         options->share_rule);
+    return status;
+}
+
+pj_status pj_session_open(const pj_session_options *from, pj_session **out, pj_error *err)
+{
+    uint32_t rail_count = 0;
+    pj_session_options checked, *options = &checked;
+    if (!out) return pj_fail(err, PJ_E_INVALID, "pj_session_open has no place for the session");
+    *out = NULL;
+    pj_status checking = check_options(from, &checked, err);
+    if (checking != PJ_OK) return checking;
+    pj_session *session = pj_alloc(1, sizeof *session);
+    if (!session) return pj_fail_memory(err, "a session");
+    pthread_mutex_init(&session->mutex, NULL);
+    pthread_mutex_init(&session->store_mutex, NULL);
+    pthread_mutex_init(&session->conditions_mutex, NULL);
+    pj_arena_init(&session->arena, 0);
+    const char *power = options->power ? options->power : pj_power_default();
+    session->power_asked = pj_arena_strndup(&session->arena, power, strlen(power));
+    double seconds = options->baseline_seconds == 0 ? 1 : options->baseline_seconds;
+    session->baseline_ns = seconds > 0 ? (int64_t)(seconds * 1e9) : 0;
+    pj_status status =
+        session->power_asked ? open_store(session, options, err) : pj_fail_memory(err, "a session");
+    if (status == PJ_OK) status = open_meter(session, options, err);
+    if (status != PJ_OK) goto fail;
+    const pj_rail *rails = session->meter ? pj_meter_rails(session->meter, &rail_count) : NULL;
+    status = pj_machine_read(session->power_env.procfs_root ? session->power_env.procfs_root : "",
+                             rails, rail_count, &session->arena, &session->machine, err);
+    if (status != PJ_OK) goto fail;
+    session->span_cost_ns = measure_span_cost();
+    if (session->store) session->recovery = pj_recovery_start(pj_store_path(session->store));
+    pj_recovery_wait(session->recovery, RECOVERY_AT_OPENING_MS * PJ_NS_PER_MS);
+    status = pj_session_baseline(session, PJ_BASELINE_COLD, err);
+    if (status != PJ_OK) goto fail;
+    *out = session;
+    return PJ_OK;
+fail:
+    pj_session_close(session);
+    return status;
+}
+
+void pj_session_close(pj_session *session)
+{
+    if (!session) return;
+    while (session->open_runs) session->interrupt(session->open_runs);
+    while (session->open_windows) session->drop_window(session->open_windows);
+    if (!session->hurried)
+        pj_recovery_wait(session->recovery, RECOVERY_AT_CLOSING_MS * PJ_NS_PER_MS);
+    pj_recovery_close(session->recovery);
+    pj_conditions_close(session->conditions);
+    pj_gauge_free(session->gauge);
+    pj_meter_close(session->meter);
+    pj_store_close(session->store);
+    pj_free(session->calibration);
+    pj_free(session->spool_dir);
+    pj_free(session->other_dir);
+    pj_arena_fini(&session->arena);
+    pthread_mutex_destroy(&session->conditions_mutex);
+    pthread_mutex_destroy(&session->store_mutex);
+    pthread_mutex_destroy(&session->mutex);
+    pj_free(session);
+}
+
+pj_status pj_session_add_sink(pj_session *session, const pj_live_sink *sink, pj_error *err)
+{
+    return pj_live_sinks_add(&session->sinks, sink, err);
+}
+
+/* ---- idle power ---------------------------------------------------------------------------- */
+
+/* Idle power that was measured while a GPU worked for somebody else is not idle power. */
+static void look_at_gpus(pj_session *session, pj_baseline *baseline)
+{
+    pj_condition rows[PJ_CONDITION_DEVICES];
+    uint32_t rail_count;
+    const pj_rail *rails = pj_meter_rails(session->meter, &rail_count);
+    if (!session->conditions) return;
+    pthread_mutex_lock(&session->conditions_mutex);
+    uint32_t count = pj_conditions_read(session->conditions, rows);
+    pthread_mutex_unlock(&session->conditions_mutex);
+    for (uint32_t i = 0; i < count; i++)
+        pj_baseline_note_gpu(baseline, rails, rows[i].device, rows[i].utilisation);
+}
+
+pj_status pj_session_baseline(pj_session *session, pj_baseline_kind kind, pj_error *err)
+{
+    uint32_t count = 0;
+    bool cold = kind == PJ_BASELINE_COLD;
+    if (session->meter) pj_meter_rails(session->meter, &count);
+    if (!count || !session->baseline_ns || pj_gauge_is_used(session->gauge)) return PJ_OK;
+    pj_status status = pj_meter_start(session->meter, err);
+    if (status != PJ_OK) return status;
+    pj_recovery_pause(session->recovery);
+    pj_meter_set_activity(session->meter, 0);
+    /* The user already has the answer and is waiting, so a resident baseline takes half the
+     * time. */
+    pj_baseline *baseline = cold ? &session->cold : &session->resident;
+    status = pj_meter_baseline(session->meter, kind, session->baseline_ns / (cold ? 1 : 2),
+                               baseline, err);
+    if (status == PJ_OK) look_at_gpus(session, baseline);
+    pj_recovery_resume(session->recovery);
+    pj_meter_stop(session->meter);
+    if (status == PJ_OK) *(cold ? &session->has_cold : &session->has_resident) = true;
+    return status;
+}
+
+const pj_baseline *pj_session_idle(const pj_session *session)
+{
+    if (session->has_resident && (session->resident.quiet || !session->has_cold))
+        return &session->resident;
+    return session->has_cold ? &session->cold : NULL;
+}
+
+/* ---- leftovers ----------------------------------------------------------------------------- */
+
+pj_status pj_run_data_of_spool(const char *path, pj_run_data *data, pj_error *err)
+{
+    pj_spool_reader reader;
+    *data = (pj_run_data){0};
+    pj_status status = pj_spool_reader_open(path, &reader, err);
+    if (status != PJ_OK) return status;
+    status = pj_build_run(&reader, &(pj_build_options){0}, data, err);
+    if (status != PJ_OK) pj_error_prefix(err, "%s", path);
+    pj_spool_reader_close(&reader);
+    return status;
+}
+
+pj_recovery_state pj_session_settle(pj_session *session, int64_t ns)
+{
+    return pj_recovery_wait(session->recovery, ns);
+}

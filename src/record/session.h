@@ -1,0 +1,77 @@
+/*
+ * Members of a session for the commands and the server: its meter, its store, the live sinks, and
+ * the idle baselines.
+ *
+ * Threads: opened and closed by one thread; runs and windows begin and end in any. Runs that are
+ * open at the same time divide the energy between them (record/gauge.h).
+ */
+#ifndef PJ_RECORD_SESSION_H
+#define PJ_RECORD_SESSION_H
+
+#include "power/conditions.h"
+#include "power/meter.h"
+#include "record/gauge.h"
+#include "record/machine.h"
+#include "record/recover.h"
+#include "store/store.h"
+#include "trace/live.h"
+#include "trace/run_data.h"
+#include "trace/spool.h"
+
+#include <pthread.h>
+
+struct pj_session {
+    pj_meter *meter;              /* NULL: --power none */
+    pj_gauge *gauge;              /* of the meter, for runs and windows; NULL: it has no rails */
+    pj_store *store;              /* NULL: nothing is stored */
+    pthread_mutex_t store_mutex;  /* of several runs, one uses the store at a time */
+    char *spool_dir;              /* NULL: spools are in memory */
+    char *other_dir;              /* fallback folder when spool_dir's disk is full; NULL: none */
+    struct pj_recovery *recovery; /* of leftover spools; NULL: none */
+    bool hurried;                 /* closing does not wait for the recovery */
+    pj_power_env power_env;
+    pj_arena arena;
+    pj_machine machine;
+    pj_live_sinks sinks;       /* live sinks; events go to sinks.all */
+    const char *power_asked;   /* the list of sources as requested */
+    int64_t baseline_ns;       /* length of the cold idle window; 0: no baseline */
+    pj_conditions *conditions; /* NULL: no power was requested */
+    pthread_mutex_t conditions_mutex;
+    pj_baseline cold, resident;
+    bool has_cold, has_resident;
+    struct pj_calibration *calibration; /* prior of the next run's fit; NULL: none. Owned. */
+    /* As pj_build_options.observe; only during a calibration. */
+    void (*observe)(void *context, const pj_rail *rail, const char *class_name, pj_phase phase,
+                    double power_mw, double sd_mw);
+    void *observe_context;
+    /* Called when a run has been stored, with the store locked: the program caches figures of its
+     * views. */
+    void (*stored)(pj_store *store, const char *run_id);
+    /* Called with the spool of an ended run before it is deleted; for the attribution benchmark. */
+    void (*inspect)(void *context, pj_spool_reader *reader);
+    void *inspect_context;
+    int64_t span_cost_ns;  /* cost of a span without statistics, measured at opening */
+    pthread_mutex_t mutex; /* guards the open runs and windows, and the baselines */
+    pj_run *open_runs;     /* the first of a list */
+    uint32_t open_run_count;
+    pj_open_window *open_windows;
+    void (*interrupt)(pj_run *run); /* ends the first open run when the session closes */
+    void (*drop_window)(pj_open_window *window);
+    char next_run_id[PJ_UUID_BYTES];   /* used by the next run; "": a new id is created */
+    char warning[PJ_ERROR_TEXT_BYTES]; /* from opening: no spool folder; "": none */
+};
+
+/* Adds a sink for events of later runs. */
+pj_status pj_session_add_sink(pj_session *session, const pj_live_sink *sink, pj_error *err);
+/* Measures the idle machine: cold once when the session opens, resident whenever a model is in
+ * memory and nothing runs. Does nothing without rails. */
+pj_status pj_session_baseline(pj_session *session, pj_baseline_kind kind, pj_error *err);
+/* Between runs: waits at most `ns` until leftover spools are recovered. */
+pj_recovery_state pj_session_settle(pj_session *session, int64_t ns);
+/* The better of the two baselines for a run now; NULL: none. */
+const pj_baseline *pj_session_idle(const pj_session *session);
+
+/* Reads one complete spool file, with energies; for import and recovery. */
+pj_status pj_run_data_of_spool(const char *path, pj_run_data *data, pj_error *err);
+
+#endif

@@ -1,0 +1,182 @@
+/* Windows of the public interface: sums over rails, and the bound that is returned when the sensors
+ * are too slow. */
+#include "base/clock.h"
+#include "record/session.h"
+#include "trace/uncertainty.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#define NORMAL_95 1.96
+/* Fraction of a window that a sensor must have covered; of a window shorter than the sensor's
+ * period nearly all, because there is no similar time from which to estimate the rest. */
+#define LEAST_SEEN       0.1
+#define LEAST_SEEN_SHORT 0.9
+
+struct pj_open_window {
+    pj_session *session;
+    pj_open_window *next; /* of the session */
+    pj_gauge_window gauged;
+    bool has_gauge;
+};
+
+/* ---- beginning ------------------------------------------------------------------------------ */
+
+static void forget(pj_open_window *w)
+{
+    pj_session *s = w->session;
+    pthread_mutex_lock(&s->mutex);
+    for (pj_open_window **at = &s->open_windows; *at; at = &(*at)->next)
+        if (*at == w) {
+            *at = w->next;
+            break;
+        }
+    pthread_mutex_unlock(&s->mutex);
+    pj_free(w);
+}
+
+static void drop(pj_open_window *w)
+{
+    if (w->has_gauge) pj_gauge_window_drop(w->session->gauge, &w->gauged);
+    forget(w);
+}
+
+pj_status pj_window_begin(pj_session *session, pj_open_window **out, pj_error *err)
+{
+    if (!out) return pj_fail(err, PJ_E_INVALID, "pj_window_begin has no place for the window");
+    *out = NULL;
+    if (!session) return pj_fail(err, PJ_E_INVALID, "pj_window_begin needs an open session");
+    pj_open_window *w = pj_alloc(1, sizeof *w);
+    if (!w) return pj_fail_memory(err, "a window");
+    w->session = session;
+    pthread_mutex_lock(&session->mutex);
+    w->next = session->open_windows;
+    session->open_windows = w;
+    session->drop_window = drop;
+    pthread_mutex_unlock(&session->mutex);
+    if (session->gauge) {
+        pj_status status = pj_gauge_window_begin(session->gauge, &w->gauged, err);
+        w->has_gauge = status == PJ_OK;
+        if (status == PJ_E_NO_MEMORY) {
+            forget(w);
+            return status;
+        }
+    }
+    if (!w->has_gauge) w->gauged.begin_ns = pj_clock_ns(); /* energy is unavailable, time is not */
+    *out = w;
+    return PJ_OK;
+}
+
+/* ---- figures -------------------------------------------------------------------------------- */
+
+static const pj_joules_mj unknown = {NAN, NAN, NAN};
+
+static pj_joules_mj with_interval(double mj, double sd_mj)
+{
+    return (pj_joules_mj){mj, mj - NORMAL_95 * sd_mj, mj + NORMAL_95 * sd_mj};
+}
+
+static bool is_seen(const pj_rail *rail, const pj_curve_energy *e, int64_t ns)
+{
+    double least = ns < rail->period_ns ? LEAST_SEEN_SHORT : LEAST_SEEN;
+    return !isnan(e->energy_mj) && e->known_share >= least &&
+           NORMAL_95 * e->sd_mj <= fabs(e->energy_mj);
+}
+
+typedef struct window_sum {
+    double mj, random_var, bias_mj, gain_mj;
+    double idle_mj, idle_sd_mj; /* NAN: some baseline is not known */
+    double upper_mj;            /* NAN: some rail has no bound */
+    uint32_t seen, missing;     /* of the rails of the total */
+} window_sum;
+
+static void add_rail(window_sum *sum, const pj_session *s, uint32_t rail, const pj_curve_energy *e,
+                     int64_t ns)
+{
+    uint32_t count;
+    const pj_rail *r = &pj_meter_rails(s->meter, &count)[rail];
+    const pj_baseline *idle = pj_session_idle(s);
+    double seconds = (double)ns * 1e-9, most_mj = r->max_mw > 0 ? r->max_mw * seconds : NAN;
+    bool has_idle = idle && idle->rail_quiet[rail];
+    bool seen = is_seen(r, e, ns);
+    sum->upper_mj += isnan(e->energy_mj) || e->known_share < LEAST_SEEN_SHORT
+                         ? most_mj
+                         : fmin(most_mj, e->energy_mj + NORMAL_95 * e->sd_mj);
+    sum->missing += !seen;
+    if (!seen) return;
+    sum->seen++;
+    sum->mj += e->energy_mj;
+    sum->random_var += e->random_sd_mj * e->random_sd_mj;
+    sum->bias_mj += e->bias_sd_mj;
+    sum->gain_mj += e->gain_sd_mj;
+    sum->idle_mj += has_idle ? idle->mw[rail] * seconds : NAN;
+    sum->idle_sd_mj += has_idle ? idle->sd_mw[rail] * seconds : NAN;
+}
+
+static void fill_total(pj_window_result *r, const window_sum *sum, const pj_session *s)
+{
+    double sd = sqrt(sum->random_var + sum->bias_mj * sum->bias_mj + sum->gain_mj * sum->gain_mj);
+    if (!sum->seen) {
+        if (sum->missing) r->total_upper_mj = sum->upper_mj;
+        return;
+    }
+    r->energy_source = pj_meter_quality(s->meter);
+    r->is_partial = sum->missing > 0 || *pj_meter_unread(s->meter);
+    r->total = with_interval(sum->mj, sd);
+    double net = sum->mj - sum->idle_mj, gain = sum->mj > 0 ? sum->gain_mj * net / sum->mj : 0;
+    r->net = with_interval(net, sqrt(sum->random_var + sum->bias_mj * sum->bias_mj + gain * gain +
+                                     sum->idle_sd_mj * sum->idle_sd_mj));
+}
+
+static void fill(pj_window_result *r, const pj_open_window *w, const pj_curve_energy *energies)
+{
+    const pj_session *s = w->session;
+    window_sum sum = {0};
+    uint32_t count = 0;
+    const pj_rail *rails = pj_meter_rails(s->meter, &count);
+    int64_t ns = w->gauged.end_ns - w->gauged.begin_ns;
+    for (uint32_t i = 0; i < count && i < PJ_WINDOW_RAILS; i++) {
+        pj_window_rail *out = &r->rails[r->rail_count++];
+        bool seen = is_seen(&rails[i], &energies[i], ns);
+        snprintf(out->name, sizeof out->name, "%s", rails[i].name);
+        out->gross = seen ? with_interval(energies[i].energy_mj, energies[i].sd_mj) : unknown;
+        if (pj_rail_in_column(rails, count, i, PJ_RAIL_TOTAL))
+            add_rail(&sum, s, i, &energies[i], ns);
+    }
+    fill_total(r, &sum, s);
+}
+
+/* ---- ending --------------------------------------------------------------------------------- */
+
+enum { SIZE_FIRST = sizeof(pj_window_result) };
+
+pj_status pj_window_end(pj_open_window *w, pj_window_result *result, pj_error *err)
+{
+    pj_curve_energy energies[PJ_MAX_RAILS];
+    if (!w) return pj_fail(err, PJ_E_INVALID, "there is no window to be ended");
+    if (!result) {
+        drop(w);
+        return PJ_OK;
+    }
+    size_t size = result->size ? result->size : SIZE_FIRST;
+    if (size < SIZE_FIRST || size > 1 << 16)
+        return pj_fail(err, PJ_E_INVALID, "the result has a size of %zu bytes: set it with sizeof",
+                       result->size);
+    pj_window_result all = {
+        .size = result->size, .total = unknown, .net = unknown, .total_upper_mj = NAN};
+    if (w->has_gauge)
+        pj_gauge_window_end(w->session->gauge, &w->gauged, energies);
+    else
+        w->gauged.end_ns = pj_clock_ns();
+    all.duration_ms = (double)(w->gauged.end_ns - w->gauged.begin_ns) / 1e6;
+    if (w->has_gauge) fill(&all, w, energies);
+    memset(result, 0, size);
+    memcpy(result, &all, size < sizeof all ? size : sizeof all);
+    forget(w);
+    return PJ_OK;
+}
+
+_Static_assert(PJ_WINDOW_RAILS >= PJ_MAX_RAILS, "every rail has a place");
+_Static_assert(sizeof(((pj_window_rail *)0)->name) >= PJ_RAIL_NAME_BYTES, "names fit");

@@ -1,0 +1,18 @@
+/* Reports: a run, a comparison or an experiment as one self-contained HTML or Markdown document. */
+#ifndef PJ_REPORT_REPORT_H
+#define PJ_REPORT_REPORT_H
+
+#include "base/buffer.h"
+#include "store/store.h"
+
+typedef struct pj_report_ask {
+    const char *const *ids; /* 1: a run, 2 to 4: a comparison */
+    uint32_t count;
+    const char *experiment; /* instead of ids */
+    bool html;
+} pj_report_ask;
+
+/* Appends the document to `out`. */
+pj_status pj_report_make(pj_store *store, const pj_report_ask *ask, pj_buffer *out, pj_error *err);
+
+#endif

@@ -1,0 +1,711 @@
+/* Spans, readings and facts of one request. */
+#include "requests/request_run.h"
+
+#include "attribution/build.h"
+#include "base/clock.h"
+#include "base/median.h"
+#include "trace/private_text.h"
+#include "trace/run_json.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST_JSON_BYTES = 4 << 20 };
+#define LEAST_WINDOW_NS (5 * PJ_NS_PER_MS)
+
+/* ---- times of phases
+ * -------------------------------------------------------------------------- */
+
+static int64_t ns_of(double ms)
+{
+    return ms > 0 && ms < 1e12 ? (int64_t)(ms * 1e6) : 0;
+}
+
+/* For an unstreamed answer only the server's timings tell how long decode took. */
+static void split_whole(pj_request_times *t, const pj_answer_timings *timings)
+{
+    int64_t decode_ns = ns_of(timings->decode_ms), all_ns = t->end_ns - t->prefill_ns;
+    t->last_ns = t->end_ns;
+    t->is_one = decode_ns <= 0 || decode_ns > all_ns;
+    t->first_ns = t->is_one ? t->prefill_ns : t->end_ns - decode_ns;
+}
+
+pj_request_times pj_request_times_of(const pj_exchange *x)
+{
+    const pj_answer_timings *timings = &pj_exchange_answer(x)->timings;
+    pj_request_times t = {.begin_ns = pj_exchange_sent_ns(x),
+                          .first_ns = pj_exchange_first_ns(x),
+                          .last_ns = pj_exchange_last_ns(x),
+                          .end_ns = pj_exchange_end_ns(x)};
+    if (!t.end_ns) t.end_ns = t.last_ns ? t.last_ns : t.begin_ns + 1;
+    if (t.end_ns <= t.begin_ns) t.end_ns = t.begin_ns + 1;
+    t.load_end_ns = t.prefill_ns = t.begin_ns;
+    int64_t latest = t.first_ns && t.first_ns < t.end_ns ? t.first_ns : t.end_ns;
+    int64_t load_ns = ns_of(timings->load_ms);
+    if (load_ns && load_ns < latest - t.begin_ns) {
+        t.has_load = true;
+        t.load_end_ns = t.prefill_ns = t.begin_ns + load_ns;
+    }
+    if (!t.first_ns) {
+        t.first_ns = t.last_ns = t.end_ns; /* without a token everything is prefill */
+        t.has_prefill = true;
+        return t;
+    }
+    if (t.first_ns >= t.end_ns - 1 || t.last_ns == t.first_ns) {
+        pj_exchange_counts c = pj_exchange_count(x);
+        if (c.output > 1) split_whole(&t, timings);
+    }
+    t.has_prefill = !t.is_one;
+    return t;
+}
+
+/* ---- facts ---------------------------------------------------------------------------------- */
+
+static void number(pj_json *json, const char *key, double value)
+{
+    if (!isnan(value) && value >= 0) pj_json_kv_double(json, key, value);
+}
+
+static void write_timings(pj_json *json, const pj_answer *a)
+{
+    number(json, "server_prompt_ms", a->timings.prompt_ms);
+    number(json, "server_decode_ms", a->timings.decode_ms);
+    number(json, "server_load_ms", a->timings.load_ms);
+    number(json, "draft_tokens", (double)a->draft_tokens);
+    number(json, "draft_tokens_accepted", (double)a->draft_accepted);
+}
+
+/* Parameters and outcome of the request, as the run's settings. */
+static const char *write_settings(const pj_request_place *place, const pj_exchange *x,
+                                  pj_arena *arena)
+{
+    const pj_answer *a = pj_exchange_answer(x);
+    const pj_exchange_request *asked = pj_exchange_asked(x);
+    pj_exchange_counts counts = pj_exchange_count(x);
+    pj_buffer buffer;
+    pj_json json;
+    pj_buffer_init(&buffer, 1 << 16);
+    pj_json_init(&json, &buffer);
+    pj_json_object_begin(&json);
+    pj_json_kv_string(&json, "url", place->url);
+    pj_json_kv_bool(&json, "stream", asked->wants_stream);
+    number(&json, "max_tokens", (double)asked->max_tokens);
+    if (pj_exchange_status(x)) pj_json_kv_int(&json, "http_status", pj_exchange_status(x));
+    if (a->finish_reason[0]) pj_json_kv_string(&json, "finish_reason", a->finish_reason);
+    if (pj_exchange_first_ns(x))
+        number(&json, "ttft_ms", (double)(pj_exchange_first_ns(x) - pj_exchange_sent_ns(x)) / 1e6);
+    write_timings(&json, a);
+    pj_json_kv_bool(&json, "tokens_approximate", counts.approximate);
+    pj_experiment_cell_write(place->place, &json);
+    pj_json_object_end(&json);
+    const char *text =
+        pj_json_finish(&json) ? pj_arena_strndup(arena, buffer.data, buffer.length) : NULL;
+    pj_buffer_fini(&buffer);
+    return text;
+}
+
+static const char *hide(const char *text, size_t bytes, pj_arena *arena)
+{
+    pj_buffer buffer;
+    pj_json json;
+    pj_buffer_init(&buffer, 1 << 16);
+    pj_json_init(&json, &buffer);
+    pj_private_text_write(&json, text, bytes);
+    const char *kept =
+        pj_json_finish(&json) ? pj_arena_strndup(arena, buffer.data, buffer.length) : NULL;
+    pj_buffer_fini(&buffer);
+    return kept;
+}
+
+static const char *keep(pj_arena *arena, const char *text, bool *failed)
+{
+    const char *copy = text && *text ? pj_arena_strndup(arena, text, strlen(text)) : NULL;
+    if (text && *text && !copy) *failed = true;
+    return copy;
+}
+
+static void set_texts(const pj_request_place *place, const pj_exchange *x, pj_arena *arena,
+                      pj_run_info *info)
+{
+    const char *prompt = pj_exchange_asked(x)->prompt, *output = pj_exchange_text(x);
+    if (!place->is_private) {
+        bool failed = false;
+        info->prompt = keep(arena, prompt, &failed);
+        return;
+    }
+    info->prompt_private = hide(prompt ? prompt : "", prompt ? strlen(prompt) : 0, arena);
+    if (pj_exchange_end_ns(x)) info->output_private = hide(output, strlen(output), arena);
+}
+
+pj_status pj_request_info(const pj_request_place *place, const pj_exchange *x, const char *id,
+                          int64_t wall_ns, const char *allocation, pj_arena *arena,
+                          pj_run_info *info, pj_error *err)
+{
+    const pj_answer *a = pj_exchange_answer(x);
+    const char *asked = pj_exchange_asked(x)->model;
+    pj_exchange_counts counts = pj_exchange_count(x);
+    bool failed = false;
+    *info = (pj_run_info){.depth = PJ_DEPTH_OFF, .batch_size = 1, .created_wall_ns = wall_ns};
+    info->monotonic_ms = (double)pj_exchange_sent_ns(x) / 1e6;
+    snprintf(info->id, sizeof info->id, "%s", id);
+    set_texts(place, x, arena, info);
+    info->model_name = keep(arena,
+                            a->model[0] ? a->model
+                            : asked[0]  ? asked
+                                        : place->model_name,
+                            &failed);
+    info->engine = place->engine;
+    info->scope = "request";
+    info->level = "coarse";
+    info->experiment_name = place->experiment_name;
+    info->tags = place->tags;
+    while (place->tags && place->tags[info->tag_count]) info->tag_count++;
+    info->machine = place->session->machine.name;
+    info->machine_json = place->session->machine.json;
+    info->settings_json = write_settings(place, x, arena);
+    info->failure = pj_exchange_result(x) == PJ_EXCHANGE_FAILED
+                        ? keep(arena, pj_exchange_failure(x), &failed)
+                        : NULL;
+    info->input_tokens = counts.input > 0 ? (uint64_t)counts.input : 0;
+    info->output_tokens = counts.output;
+    info->cached_tokens = counts.cached >= 0 ? (double)counts.cached : NAN;
+    info->allocation = allocation;
+    info->quality = place->quality;
+    info->power_sources = place->power_sources;
+    info->partial_rails = place->partial_rails;
+    info->overhead_ms = info->overhead_share = info->statistics_ms = NAN;
+    info->sampler_cpu_share = info->sampler_jitter_us = NAN;
+    info->baseline_cold_mw = info->baseline_resident_mw = NAN;
+    return failed ? pj_fail_memory(err, "a run") : PJ_OK;
+}
+
+/* ---- records -------------------------------------------------------------------------------- */
+
+static pj_status append(pj_spool *spool, pj_record_type type, pj_json *json, pj_buffer *buffer,
+                        pj_error *err)
+{
+    pj_status status = pj_json_finish(json) ? PJ_OK : pj_fail_memory(err, "a record of a run");
+    if (status == PJ_OK) status = pj_spool_append(spool, type, buffer->data, buffer->length, err);
+    pj_buffer_fini(buffer);
+    return status;
+}
+
+/* Writes INFO and, with rails, RAIL records. */
+static pj_status write_info(pj_spool *spool, const pj_run_info *info, int64_t begin_ns,
+                            pj_error *err)
+{
+    pj_buffer buffer;
+    pj_json json;
+    pj_buffer_init(&buffer, MOST_JSON_BYTES);
+    pj_json_init(&json, &buffer);
+    pj_run_info_write(&json, info, begin_ns);
+    return append(spool, PJ_RECORD_INFO, &json, &buffer, err);
+}
+
+static pj_status write_warning(pj_spool *spool, int64_t t_ns, const char *code, const char *text,
+                               pj_error *err)
+{
+    pj_buffer buffer;
+    pj_json json;
+    pj_buffer_init(&buffer, 1 << 16);
+    pj_json_init(&json, &buffer);
+    pj_warning_write(&json, t_ns, code, text);
+    return append(spool, PJ_RECORD_WARNING, &json, &buffer, err);
+}
+
+static pj_status write_end(pj_spool *spool, const pj_exchange *x, int64_t end_ns, pj_error *err)
+{
+    static const pj_run_status statuses[] = {PJ_RUN_INTERRUPTED, PJ_RUN_COMPLETED, PJ_RUN_FAILED,
+                                             PJ_RUN_CANCELLED};
+    pj_buffer buffer;
+    pj_json json;
+    pj_buffer_init(&buffer, 1 << 12);
+    pj_json_init(&json, &buffer);
+    pj_run_end_write(&json, end_ns, statuses[pj_exchange_result(x)]);
+    return append(spool, PJ_RECORD_END, &json, &buffer, err);
+}
+
+/* ---- rails and readings: the share as a counter --------------------------------------------- */
+
+void pj_request_rail_write(const pj_request_place *place, uint32_t r, double idle_mw, double sd_mj,
+                           pj_json *json)
+{
+    pj_rail rail = place->rails[r];
+    rail.kind = PJ_RAIL_COUNTER;
+    rail.period_ns = 20 * PJ_NS_PER_MS;
+    rail.window_ns = rail.delay_ns = rail.lag_ns = 0;
+    /* the difference of two values that are off by up to half a step each */
+    rail.resolution = sd_mj > 0 ? sd_mj * 1e3 * sqrt(6) : 0;
+    rail.modulus_uj = 0;
+    rail.gain = 1;
+    pj_rail_write(json, r, &rail, idle_mw, 0);
+}
+
+/* The uncertainty is added later (widen). */
+static pj_status write_rail(const pj_request_parts *p, uint32_t r, int64_t duration_ns,
+                            pj_spool *spool, pj_error *err)
+{
+    double idle_mj = p->idle_mj[r];
+    pj_buffer buffer;
+    pj_json json;
+    pj_buffer_init(&buffer, 1 << 16);
+    pj_json_init(&json, &buffer);
+    pj_request_rail_write(p->place, r, idle_mj / ((double)duration_ns * 1e-9), 0, &json);
+    return append(spool, PJ_RECORD_RAIL, &json, &buffer, err);
+}
+
+/* Very short windows cost more than they tell: a point too close to the previous one is dropped and
+ * its energy is part of the next. The first and last points stay. */
+static bool is_written(const pj_ledger_series *s, size_t i, int64_t last_ns)
+{
+    if (i == 0 || i + 1 == s->count) return true;
+    return s->t_ns[i] - last_ns >= LEAST_WINDOW_NS &&
+           s->t_ns[s->count - 1] - s->t_ns[i] >= LEAST_WINDOW_NS;
+}
+
+static pj_status write_rail_readings(const pj_ledger_series *s, uint32_t r, pj_spool *spool,
+                                     pj_error *err)
+{
+    bool gap = false;
+    int64_t last_ns = 0;
+    pj_status status = PJ_OK;
+    for (size_t i = 0; i < s->count && status == PJ_OK; i++) {
+        double mj = s->mj[i * s->rail_count + r];
+        gap |= isnan(mj);
+        if (isnan(mj) || !is_written(s, i, last_ns)) continue;
+        pj_reading reading = {.before_ns = s->t_ns[i],
+                              .after_ns = s->t_ns[i],
+                              .fresh_ns = s->t_ns[i],
+                              .value = mj * 1e3,
+                              .rail = (uint16_t)r,
+                              .status = gap ? PJ_READING_RESET : PJ_READING_OK,
+                              .sequence = (uint32_t)i};
+        gap = false;
+        last_ns = s->t_ns[i];
+        status = pj_spool_append(spool, PJ_RECORD_READINGS, &reading, sizeof reading, err);
+    }
+    return status;
+}
+
+static pj_status write_readings(const pj_request_parts *p, pj_spool *spool, pj_error *err)
+{
+    pj_status status = PJ_OK;
+    for (uint32_t r = 0; r < p->series.rail_count && status == PJ_OK; r++)
+        status = write_rail_readings(&p->series, r, spool, err);
+    return status;
+}
+
+/* 1 sigma, without the gain, of the machine's energy over the request, scaled by the share. */
+static double share_sd_mj(const pj_request_parts *p)
+{
+    double square = 0;
+    for (uint32_t r = 0; r < p->place->rail_count; r++)
+        if (pj_rail_in_column(p->place->rails, p->place->rail_count, r, PJ_RAIL_TOTAL))
+            square += p->sd_mj[r] * p->sd_mj[r];
+    return sqrt(square);
+}
+
+/* Whether the sensors resolve a request this short. */
+static bool is_resolved(const pj_request_parts *p)
+{
+    return !p->allocation || isnan(p->total_mj) || 1.96 * share_sd_mj(p) <= p->total_mj;
+}
+
+static pj_status write_power(const pj_request_parts *p, const pj_request_times *t, pj_spool *spool,
+                             pj_error *err)
+{
+    pj_status status = PJ_OK;
+    if (!p->allocation) return PJ_OK;
+    for (uint32_t r = 0; r < p->place->rail_count && status == PJ_OK; r++)
+        status = write_rail(p, r, t->end_ns - t->begin_ns, spool, err);
+    return status == PJ_OK && is_resolved(p) ? write_readings(p, spool, err) : status;
+}
+
+/* ---- spans ---------------------------------------------------------------------------------- */
+
+typedef struct spans {
+    pj_spool *spool;
+    pj_error *err;
+    pj_status status;
+    uint32_t serial;
+} spans;
+
+static void put(spans *s, pj_record_type type, const void *payload, size_t bytes)
+{
+    if (s->status == PJ_OK) s->status = pj_spool_append(s->spool, type, payload, bytes, s->err);
+}
+
+static void put_span(spans *s, uint32_t serial, pj_span_kind kind, uint32_t id, pj_phase phase,
+                     int32_t token, int64_t begin_ns, int64_t end_ns)
+{
+    pj_span span = {.begin_ns = begin_ns,
+                    .end_ns = end_ns > begin_ns ? end_ns : begin_ns + 1,
+                    .flops = NAN,
+                    .bytes = NAN,
+                    .serial = serial,
+                    .id = id,
+                    .token = token,
+                    .layer = -1,
+                    .kind = (uint8_t)kind,
+                    .phase = (uint8_t)phase};
+    put(s, PJ_RECORD_SPAN, &span, sizeof span);
+}
+
+static void put_text(spans *s, uint32_t serial, const pj_exchange_token *token)
+{
+    struct {
+        pj_token_text_record head;
+        char text[256];
+    } record = {.head = {.span_serial = serial, .token_id = token->id}};
+    size_t n = token->bytes < 255 ? token->bytes : 255;
+    while (n && n < token->bytes && ((unsigned char)token->text[n] & 0xc0) == 0x80) n--;
+    memcpy(record.text, token->text, n);
+    put(s, PJ_RECORD_TOKEN_TEXT, &record, sizeof record.head + n);
+}
+
+static void put_name(spans *s, uint32_t id, const char *name)
+{
+    char record[64];
+    memcpy(record, &id, sizeof id);
+    memcpy(record + sizeof id, name, strlen(name));
+    put(s, PJ_RECORD_NAME, record, sizeof id + strlen(name));
+}
+
+static void put_load(spans *s, const pj_request_times *t)
+{
+    uint32_t phase = s->serial++, section = s->serial++;
+    if (!t->has_load) return;
+    put_name(s, 1, "model_load");
+    put_span(s, section, PJ_SPAN_SECTION, 1, PJ_PHASE_PRE_INFERENCE, -1, t->begin_ns,
+             t->load_end_ns);
+    put_span(s, phase, PJ_SPAN_PHASE, PJ_PHASE_PRE_INFERENCE, PJ_PHASE_PRE_INFERENCE, -1,
+             t->begin_ns, t->load_end_ns);
+}
+
+/* Token times are made strictly increasing, also when several arrived at once; the last one ends
+ * decode. */
+static int64_t token_end(const pj_request_times *t, const pj_exchange_token *tokens, size_t count,
+                         size_t index, int64_t begin_ns, bool spread)
+{
+    int64_t end_ns = spread ? t->first_ns + (int64_t)((double)(t->last_ns - t->first_ns) *
+                                                      (double)index / (double)(count - 1))
+                            : tokens[index].at_ns;
+    return end_ns > begin_ns ? end_ns : begin_ns + 1;
+}
+
+static void put_tokens(spans *s, const pj_request_times *t, const pj_exchange_token *tokens,
+                       size_t count)
+{
+    bool spread = count > 1 && t->last_ns > tokens[count - 1].at_ns - 1 &&
+                  tokens[0].at_ns == tokens[count - 1].at_ns;
+    uint32_t phase = s->serial++;
+    int64_t at_ns = t->first_ns;
+    size_t first = 0;
+    if (t->has_prefill) {
+        uint32_t serial = s->serial++;
+        if (count) {
+            put_text(s, serial, &tokens[0]);
+            put_span(s, serial, PJ_SPAN_TOKEN, 0, PJ_PHASE_PREFILL, 0, t->prefill_ns, t->first_ns);
+        }
+        put_span(s, phase, PJ_SPAN_PHASE, PJ_PHASE_PREFILL, PJ_PHASE_PREFILL, -1, t->prefill_ns,
+                 t->first_ns);
+        phase = s->serial++;
+        first = 1;
+    }
+    if (first >= count) return;
+    for (size_t i = first; i < count; i++) {
+        uint32_t serial = s->serial++;
+        int64_t end_ns = token_end(t, tokens, count, i, at_ns, spread);
+        if (end_ns > t->end_ns) end_ns = t->end_ns; /* fewer nanoseconds than tokens */
+        if (end_ns <= at_ns) break;
+        put_text(s, serial, &tokens[i]);
+        put_span(s, serial, PJ_SPAN_TOKEN, (uint32_t)i, PJ_PHASE_DECODE, (int32_t)i, at_ns, end_ns);
+        at_ns = end_ns;
+    }
+    if (at_ns > t->first_ns)
+        put_span(s, phase, PJ_SPAN_PHASE, PJ_PHASE_DECODE, PJ_PHASE_DECODE, -1, t->first_ns, at_ns);
+    if (t->end_ns > at_ns + 1000)
+        put_span(s, s->serial++, PJ_SPAN_PHASE, PJ_PHASE_POST_INFERENCE, PJ_PHASE_POST_INFERENCE,
+                 -1, at_ns, t->end_ns);
+}
+
+static pj_status write_spans(const pj_request_parts *p, const pj_request_times *t, pj_spool *spool,
+                             pj_error *err)
+{
+    size_t count;
+    spans s = {.spool = spool, .err = err};
+    pj_exchange_token *tokens = pj_exchange_tokens(p->exchange, &count);
+    put_load(&s, t);
+    put_tokens(&s, t, tokens, count);
+    pj_free(tokens);
+    return s.status;
+}
+
+/* ---- warnings ------------------------------------------------------------------------------- */
+
+static pj_status write_warnings(const pj_request_parts *p, const pj_request_times *t,
+                                pj_spool *spool, pj_error *err)
+{
+    pj_exchange_counts counts = pj_exchange_count(p->exchange);
+    const pj_answer *a = pj_exchange_answer(p->exchange);
+    char text[160];
+    pj_status status = PJ_OK;
+    for (uint32_t i = 0; i < p->warning_count && status == PJ_OK; i++)
+        status = write_warning(spool, p->warnings[i].t_ns, p->warnings[i].code, p->warnings[i].text,
+                               err);
+    if (status == PJ_OK && counts.approximate)
+        status = write_warning(spool, t->end_ns, "tokens_approximate",
+                               counts.contradictory
+                                   ? "the server's count of tokens cannot be right: its chunks "
+                                     "were counted as tokens"
+                                   : "the server gave neither usage nor ids of tokens: its chunks "
+                                     "were counted as tokens",
+                               err);
+    if (status == PJ_OK && counts.contradictory)
+        status = write_warning(spool, t->end_ns, "usage_contradicts",
+                               "the server's figures of usage contradict its answer or each "
+                               "other: what could be counted is shown",
+                               err);
+    if (status == PJ_OK && t->is_one)
+        status = write_warning(spool, t->end_ns, "phases_unknown",
+                               "the answer came in one piece and the server told no times: prefill "
+                               "and decode cannot be told apart, and decode holds both",
+                               err);
+    if (status == PJ_OK && a->malformed) {
+        snprintf(text, sizeof text, "%llu events of the answer could not be read",
+                 (unsigned long long)a->malformed);
+        status = write_warning(spool, t->end_ns, "events_malformed", text, err);
+    }
+    return status;
+}
+
+/* ---- exact energies ---------------------------------------------------------------------- */
+
+/* The cumulative share is known at every time, so rows are differences of it and nothing is fitted.
+ * Rows add up to the nanojoule because neighbours share their boundary. */
+typedef struct share_curve {
+    const pj_request_parts *p;
+    int64_t begin_ns, end_ns;
+    double idle_mw; /* of the total; NAN: unknown */
+    bool in_total[PJ_MAX_RAILS];
+} share_curve;
+
+static double rail_at(const share_curve *c, uint32_t rail, int64_t t_ns)
+{
+    const pj_ledger_series *s = &c->p->series;
+    size_t low = 0, high = s->count - 1;
+    if (t_ns <= s->t_ns[0]) return 0;
+    if (t_ns >= s->t_ns[high]) return s->mj[high * s->rail_count + rail];
+    while (high - low > 1) {
+        size_t middle = (low + high) / 2;
+        *(s->t_ns[middle] <= t_ns ? &low : &high) = middle;
+    }
+    double before = s->mj[low * s->rail_count + rail], after = s->mj[high * s->rail_count + rail];
+    return before + (after - before) * (double)(t_ns - s->t_ns[low]) /
+                        (double)(s->t_ns[high] - s->t_ns[low]);
+}
+
+static double total_at(const share_curve *c, int64_t t_ns)
+{
+    double sum = 0;
+    for (uint32_t r = 0; r < c->p->series.rail_count; r++)
+        if (c->in_total[r]) sum += rail_at(c, r, t_ns);
+    return sum;
+}
+
+static int64_t moment(const share_curve *c, double ms)
+{
+    return c->begin_ns + llround(ms * 1e6);
+}
+
+static void set_energy(const share_curve *c, double start_ms, double duration_ms, pj_energy *e)
+{
+    int64_t from = moment(c, start_ms), to = moment(c, start_ms + duration_ms);
+    e->gross_nj = llround(total_at(c, to) * 1e6) - llround(total_at(c, from) * 1e6);
+    e->self_nj = e->gross_nj;
+    e->net_nj = isnan(c->idle_mw)
+                    ? PJ_NJ_UNKNOWN
+                    : e->gross_nj - llround(c->idle_mw * (double)(to - from) * 1e-9 * 1e6);
+    e->method = PJ_METHOD_ALLOCATED;
+}
+
+static void set_rows(const share_curve *c, pj_run_data *d)
+{
+    for (uint32_t i = 0; i < d->phase_count; i++)
+        set_energy(c, d->phases[i].start_ms, d->phases[i].duration_ms, &d->phases[i].energy);
+    for (uint32_t i = 0; i < d->section_count; i++) {
+        pj_section_row *row = &d->sections[i];
+        set_energy(c, row->start_ms, row->duration_ms, &row->energy);
+        d->phases[row->phase].energy.self_nj -= row->energy.gross_nj;
+    }
+    for (uint32_t i = 0; i < d->token_count; i++) {
+        pj_token_row *row = &d->tokens[i];
+        set_energy(c, row->start_ms, row->duration_ms, &row->energy);
+        d->phases[row->phase].energy.self_nj -= row->energy.gross_nj;
+        row->power_mw = pj_mj_of_nj(row->energy.gross_nj) / row->duration_ms * 1e3;
+    }
+}
+
+static void set_rails(const share_curve *c, pj_run_data *d)
+{
+    for (uint32_t i = 0; i < d->rail_energy_count; i++) {
+        pj_rail_energy *row = &d->rail_energy[i];
+        double mj = 0, ms = 0;
+        for (uint32_t k = 0; k < d->phase_count; k++) {
+            const pj_phase_row *phase = &d->phases[k];
+            if (row->phase != PJ_PHASE_COUNT && row->phase != phase->phase) continue;
+            mj += rail_at(c, row->rail, moment(c, phase->start_ms + phase->duration_ms)) -
+                  rail_at(c, row->rail, moment(c, phase->start_ms));
+            ms += phase->duration_ms;
+        }
+        row->gross_mj = mj;
+        row->idle_mj = d->baseline_mw[row->rail] * ms * 1e-3;
+        row->net_mj = mj - row->idle_mj;
+    }
+}
+
+static double typical_token(const pj_run_data *d)
+{
+    double *mj = pj_alloc(d->token_count + 1, sizeof *mj), middle = NAN;
+    uint32_t n = 0;
+    for (uint32_t i = 0; mj && i < d->token_count; i++)
+        if (d->phases[d->tokens[i].phase].phase == PJ_PHASE_DECODE)
+            mj[n++] = pj_mj_of_nj(d->tokens[i].energy.gross_nj);
+    if (mj) middle = pj_median(mj, n);
+    pj_free(mj);
+    return middle;
+}
+
+static void set_figures(const share_curve *c, pj_run_data *d)
+{
+    pj_run_info *info = &d->info;
+    int64_t gross = 0, idle = 0, load = 0;
+    double idle_ms = 0;
+    info->prefill_mj = info->decode_mj = info->prefill_net_mj = info->decode_net_mj = NAN;
+    for (uint32_t i = 0; i < d->phase_count; i++) {
+        const pj_phase_row *row = &d->phases[i];
+        double mj = pj_mj_of_nj(row->energy.gross_nj), net = pj_mj_of_nj(row->energy.net_nj);
+        gross += row->energy.gross_nj;
+        if (row->phase == PJ_PHASE_IDLE) idle += row->energy.gross_nj, idle_ms += row->duration_ms;
+        if (row->phase == PJ_PHASE_PREFILL) info->prefill_mj = mj, info->prefill_net_mj = net;
+        if (row->phase == PJ_PHASE_DECODE) info->decode_mj = mj, info->decode_net_mj = net;
+    }
+    for (uint32_t i = 0; i < d->section_count; i++) load += d->sections[i].energy.gross_nj;
+    double load_ms = d->section_count ? d->sections[0].duration_ms : 0;
+    info->total_mj = (double)gross / 1e6;
+    info->idle_mj = c->idle_mw * info->total_ms * 1e-3;
+    info->net_mj = info->total_mj - info->idle_mj;
+    info->model_load_mj = d->section_count ? (double)load / 1e6 : NAN;
+    info->request_mj = (double)(gross - idle - load) / 1e6;
+    info->request_net_mj =
+        info->request_mj - c->idle_mw * (info->total_ms - idle_ms - load_ms) * 1e-3;
+    info->typical_token_mj = typical_token(d);
+}
+
+/* Replaces the fit's result, which few windows made inaccurate, by the share itself. */
+static void set_exactly(pj_run_data *d, const pj_request_parts *p)
+{
+    const pj_ledger_series *s = &p->series;
+    share_curve c = {.p = p, .begin_ns = pj_exchange_sent_ns(p->exchange)};
+    if (!p->allocation || s->count < 2 || isnan(d->info.total_mj) || !d->phase_count) return;
+    for (uint32_t r = 0; r < s->rail_count; r++) {
+        c.in_total[r] = pj_rail_in_column(p->place->rails, p->place->rail_count, r, PJ_RAIL_TOTAL);
+        for (size_t i = 0; i < s->count; i++)
+            if (isnan(s->mj[i * s->rail_count + r]))
+                return; /* runs with gaps keep the fit's result */
+    }
+    c.idle_mw = pj_rail_column_sum(d->rails, d->rail_count, d->baseline_mw, PJ_RAIL_TOTAL);
+    set_rows(&c, d);
+    set_rails(&c, d);
+    set_figures(&c, d);
+}
+
+/* ---- uncertainty ---------------------------------------------------------------------------- */
+
+/* The uncertainty due to the unknown position of the sensor's windows is the same for intervals of
+ * any length, but at most the interval's energy. */
+static void widen_sd(double mj, double sd_mj, pj_sd *sd, float *all)
+{
+    double own = sd->random_mj > 0 ? (double)sd->random_mj : 0;
+    if (isnan(mj) || !(sd_mj > 0)) return;
+    sd->random_mj = (float)hypot(own, fmin(sd_mj, fabs(mj)));
+    *all = (float)pj_sd_total(sd);
+}
+
+static void widen_energy(pj_energy *e, double sd_mj)
+{
+    double mj = pj_mj_of_nj(e->gross_nj);
+    widen_sd(mj, sd_mj, &e->sd, &e->sd_mj);
+    widen_sd(mj, sd_mj, &e->net_sd, &e->net_sd_mj);
+}
+
+static void widen_run(pj_run_info *info, double sd_mj)
+{
+    float gross = (float)info->total_sd_mj, net = (float)info->net_sd_mj;
+    float request = (float)info->request_sd_mj, request_net = (float)info->request_net_sd_mj;
+    widen_sd(info->total_mj, sd_mj, &info->total_sd, &gross);
+    widen_sd(info->total_mj, sd_mj, &info->net_sd, &net);
+    info->total_sd_mj = (double)gross;
+    info->net_sd_mj = (double)net;
+    widen_sd(info->request_mj, sd_mj, &info->request_sd, &request);
+    widen_sd(info->request_mj, sd_mj, &info->request_net_sd, &request_net);
+    info->request_sd_mj = (double)request;
+    info->request_net_sd_mj = (double)request_net;
+}
+
+static void withdraw(pj_run_data *d, const pj_request_parts *p)
+{
+    d->info.absence = PJ_ABSENT_BELOW_RESOLUTION;
+    d->info.upper_mj = p->total_mj + 1.96 * share_sd_mj(p);
+    for (uint32_t i = 0; i < d->phase_count; i++)
+        d->phases[i].energy.absence = PJ_ABSENT_BELOW_RESOLUTION;
+}
+
+static void widen(pj_run_data *d, const pj_request_parts *p)
+{
+    double sd_mj = share_sd_mj(p);
+    if (!p->allocation) return;
+    if (!is_resolved(p)) {
+        withdraw(d, p);
+        return;
+    }
+    for (uint32_t i = 0; i < d->phase_count; i++) widen_energy(&d->phases[i].energy, sd_mj);
+    for (uint32_t i = 0; i < d->section_count; i++) widen_energy(&d->sections[i].energy, sd_mj);
+    for (uint32_t i = 0; i < d->token_count; i++) widen_energy(&d->tokens[i].energy, sd_mj);
+    widen_run(&d->info, sd_mj);
+}
+
+/* ---- all together --------------------------------------------------------------------------- */
+
+pj_status pj_request_build(const pj_request_parts *p, pj_run_data *data, pj_error *err)
+{
+    pj_spool spool = {.fd = -1};
+    pj_spool_reader reader;
+    pj_arena arena;
+    pj_run_info info;
+    pj_request_times t = pj_request_times_of(p->exchange);
+    *data = (pj_run_data){0};
+    pj_arena_init(&arena, 0);
+    pj_status status = pj_spool_create(NULL, p->id, t.begin_ns, p->wall_ns, &spool, err);
+    if (status == PJ_OK)
+        status = pj_request_info(p->place, p->exchange, p->id, p->wall_ns, p->allocation, &arena,
+                                 &info, err);
+    if (status == PJ_OK) status = write_info(&spool, &info, t.begin_ns, err);
+    if (status == PJ_OK) status = write_power(p, &t, &spool, err);
+    if (status == PJ_OK) status = write_spans(p, &t, &spool, err);
+    if (status == PJ_OK) status = write_warnings(p, &t, &spool, err);
+    if (status == PJ_OK) status = write_end(&spool, p->exchange, t.end_ns, err);
+    if (status == PJ_OK) status = pj_spool_flush(&spool, err);
+    if (status == PJ_OK) status = pj_spool_reader_of(&spool, &reader, err);
+    if (status == PJ_OK) {
+        status = pj_build_run(&reader, &(pj_build_options){0}, data, err);
+        pj_spool_reader_close(&reader);
+    }
+    if (status == PJ_OK) set_exactly(data, p);
+    if (status == PJ_OK) widen(data, p);
+    pj_spool_close(&spool, true);
+    pj_arena_fini(&arena);
+    return status;
+}

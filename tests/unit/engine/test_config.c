@@ -1,0 +1,332 @@
+/* Configs of old and new model families, and rejections by name. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "engine/model/blueprint.h"
+#include "engine/model/config.h"
+#include "engine/model/config_rules.h"
+#include "engine/model/facts.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define SIZES                                                                \
+    "\"hidden_size\":64,\"num_hidden_layers\":2,\"num_attention_heads\":4,"  \
+    "\"num_key_value_heads\":2,\"intermediate_size\":96,\"vocab_size\":320," \
+    "\"max_position_embeddings\":128"
+
+static pj_arena arena;
+
+static int setup(void **state)
+{
+    (void)state;
+    pj_arena_init(&arena, 0);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    pj_arena_fini(&arena);
+    return 0;
+}
+
+static pj_model_config read(const char *json)
+{
+    pj_model_config config;
+    pj_error err;
+    if (pj_config_parse(json, strlen(json), "made", &arena, &config, &err) != PJ_OK)
+        fail_msg("%s", err.text);
+    return config;
+}
+
+static void assert_refused(const char *json, pj_status status, const char *part)
+{
+    pj_model_config config;
+    pj_error err = {0};
+    assert_int_equal(pj_config_parse(json, strlen(json), "made", &arena, &config, &err), status);
+    if (!strstr(err.text, part)) fail_msg("\"%s\" does not say \"%s\"", err.text, part);
+}
+
+static void test_generations(void **state)
+{
+    (void)state;
+    pj_model_config old = read("{\"model_type\":\"llama\"," SIZES ",\"rope_theta\":500000,"
+                               "\"rope_scaling\":{\"type\":\"linear\",\"factor\":4.0}}");
+    pj_model_config new = read("{\"architectures\":[\"LlamaForCausalLM\"]," SIZES
+                               ",\"rope_parameters\":{\"rope_type\":\"linear\",\"factor\":4.0,"
+                               "\"rope_theta\":500000.0}}");
+    assert_int_equal(old.arch, PJ_ARCH_LLAMA);
+    assert_int_equal(new.arch, PJ_ARCH_LLAMA);
+    assert_int_equal(old.rope.type, PJ_ROPE_LINEAR);
+    assert_int_equal(new.rope.type, PJ_ROPE_LINEAR);
+    assert_true(old.rope.theta == new.rope.theta &&old.rope.factor == new.rope.factor);
+    assert_int_equal(old.head_dim, 16);
+    assert_int_equal(old.rope.dims, 16);
+}
+
+/* Defaults of missing fields depend on the architecture. */
+static void test_silent_windows(void **state)
+{
+    (void)state;
+    pj_model_config moe = read("{\"model_type\":\"qwen2_moe\"," SIZES ",\"sliding_window\":32,"
+                               "\"num_experts\":4,\"num_experts_per_tok\":2,"
+                               "\"moe_intermediate_size\":8,\"shared_expert_intermediate_size\":8,"
+                               "\"use_sliding_window\":true,\"max_window_layers\":2}");
+    assert_int_equal(moe.window, 32);
+    assert_true(moe.layer_is_windowed[0]);
+    assert_false(moe.layer_is_windowed[1]);
+    assert_int_equal(read("{\"model_type\":\"mistral\"," SIZES "}").window, 4096);
+    assert_int_equal(read("{\"model_type\":\"mistral\"," SIZES ",\"sliding_window\":null}").window,
+                     0);
+    assert_int_equal(read("{\"model_type\":\"mixtral\"," SIZES "}").window, 0);
+    pj_model_config listed = read("{\"model_type\":\"mistral\"," SIZES ",\"sliding_window\":8,"
+                                  "\"layer_types\":[\"full_attention\",\"sliding_attention\"]}");
+    assert_true(!listed.layer_is_windowed[0] && listed.layer_is_windowed[1]);
+    pj_model_config all = read("{\"model_type\":\"phi3\"," SIZES ",\"sliding_window\":8,"
+                               "\"layer_types\":[\"full_attention\",\"full_attention\"]}");
+    assert_int_equal(all.window, 8);
+    assert_null(all.layer_is_windowed);
+}
+
+/* Llama has no such factor, and transformers ignores it there. */
+static void test_partial_rotation(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        read("{\"model_type\":\"phi3\"," SIZES ",\"partial_rotary_factor\":0.5}").rope.dims, 8);
+    assert_int_equal(
+        read("{\"model_type\":\"llama\"," SIZES ",\"partial_rotary_factor\":0.5}").rope.dims, 16);
+}
+
+static void test_windows(void **state)
+{
+    (void)state;
+    static const char qwen[] = "{\"model_type\":\"qwen2\"," SIZES ",\"sliding_window\":32,"
+                               "\"max_window_layers\":1,\"use_sliding_window\":%s}";
+    char text[1024];
+    snprintf(text, sizeof text, qwen, "false");
+    assert_int_equal(read(text).window, 0);
+    snprintf(text, sizeof text, qwen, "true");
+    pj_model_config config = read(text);
+    assert_int_equal(config.window, 32);
+    assert_true(!config.layer_is_windowed[0] && config.layer_is_windowed[1]);
+    assert_int_equal(read("{\"model_type\":\"mistral\"," SIZES ",\"sliding_window\":8}").window, 8);
+    assert_int_equal(read("{\"model_type\":\"llama\"," SIZES ",\"sliding_window\":8}").window, 0);
+}
+
+/* A list of attention types per layer takes precedence over max_window_layers. */
+static void test_windows_by_layer(void **state)
+{
+    (void)state;
+    static const char qwen[] = "{\"model_type\":\"qwen2_moe\"," SIZES ",\"sliding_window\":32,"
+                               "\"num_experts\":2,\"num_experts_per_tok\":1,"
+                               "\"moe_intermediate_size\":8,"
+                               "\"shared_expert_intermediate_size\":8,\"max_window_layers\":1,"
+                               "\"use_sliding_window\":true,\"layer_types\":[%s]}";
+    char text[1024];
+    snprintf(text, sizeof text, qwen, "\"sliding_attention\",\"full_attention\"");
+    pj_model_config config = read(text);
+    assert_int_equal(config.window, 32);
+    assert_true(config.layer_is_windowed[0] && !config.layer_is_windowed[1]);
+    snprintf(text, sizeof text, qwen, "\"full_attention\",\"full_attention\"");
+    assert_int_equal(read(text).window, 0);
+}
+
+/* Outside or inside of the scaling; an explicit factor takes precedence over the ratio of
+ * contexts. */
+static void test_original_context(void **state)
+{
+    (void)state;
+#define LONG "\"short_factor\":[1,1,1,1,1,1,1,1],\"long_factor\":[2,2,2,2,2,2,2,2]"
+    pj_model_config beside =
+        read("{\"model_type\":\"llama\"," SIZES ",\"original_max_position_embeddings\":32,"
+             "\"rope_scaling\":{\"rope_type\":\"longrope\"," LONG
+             ",\"original_max_position_embeddings\":64}}");
+    assert_int_equal(beside.rope.original_context, 32);
+    assert_true(beside.rope.factor == 4);
+    pj_model_config inside = read("{\"model_type\":\"llama\"," SIZES
+                                  ",\"rope_scaling\":{\"rope_type\":\"longrope\"," LONG
+                                  ",\"original_max_position_embeddings\":64,\"factor\":3.0}}");
+    assert_int_equal(inside.rope.original_context, 64);
+    assert_true(inside.rope.factor == 3);
+    pj_model_config yarn = read("{\"model_type\":\"llama\"," SIZES
+                                ",\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":null,"
+                                "\"original_max_position_embeddings\":16}}");
+    assert_true(yarn.rope.factor == 8);
+#undef LONG
+}
+
+static void test_experts(void **state)
+{
+    (void)state;
+    pj_model_config config =
+        read("{\"model_type\":\"qwen3_moe\"," SIZES ",\"head_dim\":32,\"num_experts\":8,"
+             "\"num_experts_per_tok\":2,\"moe_intermediate_size\":48,\"mlp_only_layers\":[1],"
+             "\"norm_topk_prob\":true}");
+    assert_int_equal(config.experts, 8);
+    assert_true(config.norm_topk);
+    assert_true(config.layer_is_dense && !config.layer_is_dense[0] && config.layer_is_dense[1]);
+    /* By hand: embedding and head, two layers of attention and norms, one of experts, one dense. */
+    uint64_t attention = 64 * (128 + 64 + 64) + 128 * 64 + 2 * 32 + 2 * 64;
+    uint64_t expert = 3 * 48 * 64, dense = 3 * 96 * 64, rest = 2 * 320 * 64 + 64 + 8 * 64;
+    pj_model_facts facts;
+    pj_model_facts_fill(&config, PJ_F32, &facts);
+    assert_int_equal(facts.parameters, 2 * attention + 8 * expert + dense + rest);
+    assert_int_equal(facts.active_parameters, 2 * attention + 2 * expert + dense + rest);
+    assert_int_equal(facts.bytes_per_token, 4 * (facts.active_parameters - 320 * 64 + 64));
+    assert_string_equal(facts.attention, "GQA");
+}
+
+/* Fields that published files of newer families omit or nest. */
+static void test_newer_families(void **state)
+{
+    (void)state;
+    pj_model_config nested =
+        read("{\"architectures\":[\"Gemma3ForConditionalGeneration\"],\"eos_token_id\":[1,106],"
+             "\"text_config\":{\"model_type\":\"gemma3_text\",\"hidden_size\":2560,"
+             "\"num_hidden_layers\":34,\"intermediate_size\":10240,\"sliding_window\":1024,"
+             "\"rope_scaling\":{\"factor\":8.0,\"rope_type\":\"linear\"}}}");
+    assert_int_equal(nested.arch, PJ_ARCH_GEMMA3);
+    assert_int_equal(nested.heads, 8);
+    assert_int_equal(nested.kv_heads, 4);
+    assert_int_equal(nested.head_dim, 256);
+    assert_int_equal(nested.eos_count, 2);
+    assert_true(nested.layer_is_windowed[4] && !nested.layer_is_windowed[5]);
+    assert_int_equal(nested.rope.type, PJ_ROPE_LINEAR);
+    assert_int_equal(nested.window_rope.type, PJ_ROPE_DEFAULT);
+    assert_true(nested.rope.theta == 1e6 && nested.window_rope.theta == 1e4);
+    pj_model_config smol = read("{\"model_type\":\"smollm3\"," SIZES "}");
+    assert_true(smol.layer_rotates[0] && smol.tied_head && smol.rope.theta == 2e6);
+    pj_model_config capped = read("{\"model_type\":\"gemma2\"," SIZES "}");
+    assert_true(capped.attention_softcap == 50 && capped.logit_softcap == 30);
+    pj_model_config plain =
+        read("{\"model_type\":\"gemma2\"," SIZES ",\"attn_logit_softcapping\":null,"
+             "\"final_logit_softcapping\":null}");
+    assert_true(plain.attention_softcap == 0 && plain.logit_softcap == 0);
+    pj_model_config scaled = read("{\"model_type\":\"ministral3\"," SIZES "}");
+    assert_int_equal(scaled.rope.type, PJ_ROPE_YARN);
+    assert_true(scaled.query_beta == 0.1 && scaled.query_period == 16384);
+}
+
+/* Qwen3.5's mixture of experts: routed and shared experts in every layer, whatever its attention.
+ */
+static void test_qwen3_5_mixture(void **state)
+{
+    (void)state;
+    pj_model_config c =
+        read("{\"architectures\":[\"Qwen3_5MoeForConditionalGeneration\"],\"text_config\":{"
+             "\"model_type\":\"qwen3_5_moe_text\",\"num_experts\":64,\"num_experts_per_tok\":6,"
+             "\"moe_intermediate_size\":256,\"shared_expert_intermediate_size\":384}}");
+    assert_int_equal(c.arch, PJ_ARCH_QWEN3_5_MOE);
+    assert_true(c.experts == 64 && c.experts_per_token == 6 && c.expert_intermediate == 256);
+    assert_true(c.shared_intermediate == 384 && c.norm_topk && !c.layer_is_dense);
+    assert_true(c.layer_is_linear[0] && !c.layer_is_linear[3]);
+    assert_refused("{\"model_type\":\"qwen3_5_moe_text\",\"num_experts\":4}", PJ_E_INVALID,
+                   "num_experts_per_tok");
+    assert_refused("{\"model_type\":\"gpt_oss\",\"num_local_experts\":2}", PJ_E_INVALID,
+                   "num_experts_per_tok");
+}
+
+static void test_eos(void **state)
+{
+    (void)state;
+    pj_model_config config = read("{\"model_type\":\"llama\"," SIZES ",\"eos_token_id\":[5,6]}");
+    pj_generation_config generation;
+    pj_error err;
+    static const char more[] = "{\"eos_token_id\":[6,7],\"temperature\":0.5}";
+    assert_int_equal(
+        pj_generation_config_parse(more, strlen(more), "made", &config, &generation, &err), PJ_OK);
+    assert_int_equal(config.eos_count, 3);
+    assert_true(generation.temperature == 0.5 && isnan(generation.top_p));
+}
+
+/* Every value of pj_arch has a row in each table. */
+static void test_every_table_has_every_architecture(void **state)
+{
+    (void)state;
+    for (pj_arch arch = 0; arch < PJ_ARCH_COUNT; arch++) {
+        const char *name = pj_arch_name(arch);
+        assert_true(name && pj_arch_of_class(name) == arch);
+        assert_non_null(pj_config_rules_get(arch)->activation);
+        assert_true(pj_blueprint_get(arch)->attention_norm ||
+                    pj_blueprint_get(arch)->attention_out_norm);
+    }
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    assert_refused("{" SIZES "}", PJ_E_INVALID, "architectures");
+    assert_refused("{\"model_type\":\"mamba\"," SIZES "}", PJ_E_UNSUPPORTED, "mamba");
+    assert_refused("{\"model_type\":\"llama\"," SIZES ",\"hidden_act\":\"relu\"}", PJ_E_UNSUPPORTED,
+                   "relu");
+    assert_refused("{\"model_type\":\"llama\"," SIZES ",\"quantization_config\":{\"quant_method\":"
+                   "\"awq\"}}",
+                   PJ_E_UNSUPPORTED, "awq");
+    assert_refused("{\"model_type\":\"llama\"," SIZES
+                   ",\"quantization\":{\"group_size\":64,\"bits\":4}}",
+                   PJ_E_UNSUPPORTED, "(MLX)");
+    assert_refused("{\"model_type\":\"llama\"," SIZES
+                   ",\"quantization\":{\"group_size\":64,\"bits\":4},\"quantization_config\":"
+                   "{\"group_size\":64,\"bits\":4}}",
+                   PJ_E_UNSUPPORTED, "(MLX)");
+    assert_refused("{\"model_type\":\"llama\"," SIZES ",\"rope_scaling\":{\"type\":\"ntk\"}}",
+                   PJ_E_UNSUPPORTED, "ntk");
+    assert_refused("{\"model_type\":\"llama\"," SIZES ",\"head_dim\":15}", PJ_E_INVALID, "even");
+    assert_refused("{\"model_type\":\"llama\"," SIZES ",\"rms_norm_eps\":0}", PJ_E_INVALID,
+                   "rms_norm_eps");
+    assert_refused("{\"model_type\":\"phi3\"," SIZES ",\"rope_scaling\":{\"type\":\"longrope\","
+                   "\"short_factor\":[1],\"long_factor\":[1]}}",
+                   PJ_E_INVALID, "short_factor");
+    assert_refused("{\"model_type\":\"mixtral\"," SIZES ",\"num_local_experts\":4,"
+                   "\"num_experts_per_tok\":5}",
+                   PJ_E_INVALID, "num_experts_per_tok");
+}
+
+/* Layers of one kind rotate by one table and read each other's caches: their sizes must fit. */
+static void test_sizes_of_layers_must_fit(void **state)
+{
+    (void)state;
+#define LAYERS_OF_GEMMA                                                            \
+    "{\"model_type\":\"gemma4_text\",\"hidden_size\":64,\"head_dim\":16,"          \
+    "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"num_hidden_layers\":4," \
+    "\"layer_types\":[\"sliding_attention\",\"full_attention\","                   \
+    "\"sliding_attention\",\"full_attention\"]"
+    pj_model_config c = read(LAYERS_OF_GEMMA ",\"per_layer_config\":{\"1\":{\"head_dim\":32},"
+                                             "\"3\":{\"head_dim\":32}}}");
+    assert_true(c.rope.dims == 32 && c.window_rope.dims == 16);
+    assert_refused(LAYERS_OF_GEMMA ",\"per_layer_config\":{\"3\":{\"head_dim\":2}}}",
+                   PJ_E_UNSUPPORTED, "different head_dim");
+    assert_refused(LAYERS_OF_GEMMA ",\"num_kv_shared_layers\":2,\"per_layer_config\":{"
+                                   "\"2\":{\"num_key_value_heads\":4}}}",
+                   PJ_E_INVALID, "shares keys");
+    /* the only layer is the last one, which has no window */
+    c = read("{\"model_type\":\"gemma4_text\",\"num_hidden_layers\":1}");
+    assert_int_equal(c.window, 0);
+#undef LAYERS_OF_GEMMA
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_generations),
+        cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_silent_windows),
+        cmocka_unit_test(test_partial_rotation),
+        cmocka_unit_test(test_windows_by_layer),
+        cmocka_unit_test(test_original_context),
+        cmocka_unit_test(test_experts),
+        cmocka_unit_test(test_eos),
+        cmocka_unit_test(test_qwen3_5_mixture),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_newer_families),
+        cmocka_unit_test(test_sizes_of_layers_must_fit),
+        cmocka_unit_test(test_every_table_has_every_architecture),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

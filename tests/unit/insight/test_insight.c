@@ -1,0 +1,411 @@
+/* Runs and groups of runs side by side, from a database of made runs. */
+#include "../store/made_run.h"
+
+#include "base/json.h"
+#include "insight/insight.h"
+#include "insight/laws.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+typedef struct place {
+    char folder[64], path[128];
+    pj_store *store;
+} place;
+
+static int set_up(void **state)
+{
+    place *p = calloc(1, sizeof *p);
+    snprintf(p->folder, sizeof p->folder, "/tmp/pj-insight-XXXXXX");
+    assert_non_null(mkdtemp(p->folder));
+    snprintf(p->path, sizeof p->path, "%s/runs.db", p->folder);
+    assert_int_equal(pj_store_open(&(pj_store_options){.path = p->path}, &p->store, NULL), PJ_OK);
+    *state = p;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    place *p = *state;
+    char command[128];
+    pj_store_close(p->store);
+    snprintf(command, sizeof command, "rm -rf %s", p->folder);
+    assert_int_equal(system(command), 0);
+    free(p);
+    return 0;
+}
+
+typedef struct kind {
+    const char *dtype, *machine, *rails, *scope;
+    const char *level; /* of an attached engine */
+    double factor;
+    pj_source_quality quality;
+    double disturbed;
+} kind;
+
+static void save(place *p, uint64_t seed, const kind *k, char id[PJ_UUID_BYTES])
+{
+    pj_run_data data = {0};
+    pj_error err = {0};
+    made_run like = {.seed = seed,
+                     .tokens = 6,
+                     .layers = 2,
+                     .samples = 8,
+                     .depth = PJ_DEPTH_MODULE,
+                     .energy_factor = k->factor};
+    make_run(&like, &data);
+    pj_run_info *i = &data.info;
+    i->dtype = k->dtype;
+    i->level = k->level;
+    i->machine = k->machine ? k->machine : "one";
+    i->total_rails = k->rails ? k->rails : "cpu";
+    i->scope = k->scope;
+    i->quality = k->quality ? k->quality : PJ_MEASURED;
+    i->disturbed_share = k->disturbed;
+    i->repeat_group = NULL;
+    i->prompt = "the same";
+    /* One level for every run of a kind: the spread is a few thousandths. */
+    i->request_mj = 1000 * k->factor * (1 + 0.001 * (double)(seed % 7));
+    i->request_sd_mj = i->request_mj * 0.01;
+    i->total_sd.gain_mj = (float)(i->total_mj * 0.002);
+    i->output_tokens = 10;
+    assert_int_equal(pj_store_save(p->store, &data, &err), PJ_OK);
+    if (id) memcpy(id, i->id, PJ_UUID_BYTES);
+    pj_run_data_fini(&data);
+}
+
+static json_t *groups(place *p, const char *by, pj_status expected)
+{
+    pj_buffer out;
+    pj_json json;
+    pj_error err = {0};
+    pj_buffer_init(&out, 1 << 24);
+    pj_json_init(&json, &out);
+    pj_group_query query = {.by = by};
+    pj_status status = pj_insight_groups(p->store, &query, &json, &err);
+    if (status != expected) fail_msg("%s", err.text);
+    json_t *tree = status == PJ_OK ? json_loads(pj_buffer_get(&out), 0, NULL) : NULL;
+    pj_buffer_fini(&out);
+    return tree;
+}
+
+static json_t *at(const json_t *tree, const char *list, size_t index)
+{
+    json_t *item = json_array_get(json_object_get(tree, list), index);
+    assert_non_null(item);
+    return item;
+}
+
+static const char *text(const json_t *object, const char *name)
+{
+    return json_string_value(json_object_get(object, name));
+}
+
+static double number(const json_t *object, const char *name)
+{
+    return json_number_value(json_object_get(object, name));
+}
+
+static bool has_caveat(const json_t *tree, const char *code)
+{
+    size_t i;
+    json_t *c;
+    json_array_foreach(json_object_get(tree, "caveats"), i,
+                       c) if (strcmp(text(c, "code"), code) == 0) return true;
+    return false;
+}
+
+static void groups_are_judged_and_explained(void **state)
+{
+    place *p = *state;
+    for (uint64_t i = 0; i < 8; i++) {
+        save(p, 2 * i + 1, &(kind){"bf16", .factor = 1}, NULL);
+        save(p, 2 * i + 2, &(kind){"q8_0", .factor = 1.3}, NULL);
+    }
+    json_t *tree = groups(p, "dtype", PJ_OK), *v = at(tree, "verdicts", 0), *term;
+    assert_string_equal(text(v, "outcome"), "different");
+    assert_true(number(v, "ratio_lo") <= 1.3 && number(v, "ratio_hi") >= 1.3);
+    assert_string_equal(text(at(tree, "differences", 0), "setting"), "dtype");
+    assert_int_equal((int)number(at(tree, "best", 0), "side"), 0);
+    json_t *d = at(tree, "decomposition", 0);
+    double sum = 0;
+    size_t i;
+    json_array_foreach(json_object_get(d, "terms"), i, term) sum += number(term, "difference_mj");
+    assert_true(fabs(sum - number(d, "difference_mj")) < 1e-9 * fabs(sum));
+    assert_true(json_array_size(json_object_get(d, "terms")) > 1);
+    /* Table and test are over the same runs. */
+    json_t *test = at(tree, "tests", 0), *metric;
+    json_array_foreach(json_object_get(tree, "metrics"), i, metric)
+    {
+        if (strcmp(text(metric, "metric"), text(test, "metric")) != 0) continue;
+        double mean = json_number_value(json_array_get(json_object_get(metric, "values"), 0));
+        assert_true(fabs(mean - number(test, "mean_a")) < 1e-12);
+    }
+    json_decref(tree);
+}
+
+static void groups_by_a_number_say_of_what(void **state)
+{
+    place *p = *state;
+    save(p, 1, &(kind){"bf16", .factor = 1}, NULL);
+    save(p, 2, &(kind){"q8_0", .factor = 1}, NULL);
+    json_t *words = groups(p, "dtype", PJ_OK), *numbers = groups(p, "output_tokens", PJ_OK);
+    assert_string_equal(text(at(words, "sides", 0), "name"), "bf16");
+    assert_string_equal(text(at(numbers, "sides", 0), "name"), "output tokens 10");
+    json_decref(words);
+    json_decref(numbers);
+}
+
+static void what_may_not_be_compared_is_not_judged(void **state)
+{
+    place *p = *state;
+    for (uint64_t i = 0; i < 6; i++) {
+        save(p, 2 * i + 1, &(kind){"a", .factor = 1}, NULL);
+        save(p, 2 * i + 2, &(kind){"b", .factor = 2, .quality = PJ_MODELLED}, NULL);
+        save(p, 2 * i + 50, &(kind){"c", .factor = 2, .rails = "cpu,gpu0"}, NULL);
+        save(p, 2 * i + 80, &(kind){"d", .factor = 2, .scope = "request"}, NULL);
+    }
+    json_t *tree = groups(p, "dtype", PJ_OK);
+    assert_int_equal(json_array_size(json_object_get(tree, "verdicts")), 6);
+    for (size_t i = 0; i < 6; i++) {
+        json_t *v = at(tree, "verdicts", i);
+        assert_string_equal(text(v, "outcome"), "refused");
+        assert_null(strstr(text(v, "text"), ".."));
+        assert_true(json_is_null(json_object_get(v, "p")) && number(v, "ratio") > 0);
+    }
+    assert_true(has_caveat(tree, "not_comparable"));
+    /* No energy is called different from another, or the least; times are. */
+    size_t i, judged = 0;
+    json_t *item;
+    json_array_foreach(json_object_get(tree, "tests"), i, item)
+    {
+        bool energy = strchr(text(item, "unit"), 'J') != NULL;
+        assert_int_equal(json_is_null(json_object_get(item, "p_adjusted")), energy);
+        assert_true(!energy || json_is_false(json_object_get(item, "significant")));
+        judged += !energy;
+    }
+    assert_true(judged > 0);
+    json_array_foreach(json_object_get(tree, "best"), i, item)
+        assert_string_equal(text(item, "title"), "fastest");
+    json_decref(tree);
+}
+
+static void disturbed_runs_are_left_out_and_counted(void **state)
+{
+    place *p = *state;
+    for (uint64_t i = 0; i < 6; i++) {
+        save(p, 2 * i + 1, &(kind){"a", .factor = i < 2 ? 9 : 1, .disturbed = i < 2 ? 0.6 : 0},
+             NULL);
+        save(p, 2 * i + 2, &(kind){"b", .factor = 1.5}, NULL);
+    }
+    json_t *tree = groups(p, "dtype", PJ_OK);
+    assert_int_equal((int)number(at(tree, "sides", 0), "left_out"), 2);
+    assert_int_equal((int)number(at(tree, "sides", 0), "runs"), 4);
+    assert_string_equal(text(at(tree, "verdicts", 0), "outcome"), "different");
+    assert_true(has_caveat(tree, "disturbed_left_out"));
+    json_decref(tree);
+}
+
+static void other_machines_widen_the_interval(void **state)
+{
+    place *p = *state;
+    for (uint64_t i = 0; i < 6; i++) {
+        save(p, 2 * i + 1, &(kind){"a", .factor = 1}, NULL);
+        save(p, 2 * i + 2, &(kind){"b", .machine = "two", .factor = 1.2}, NULL);
+    }
+    json_t *tree = groups(p, "dtype", PJ_OK);
+    assert_true(has_caveat(tree, "machine_differs"));
+    json_decref(tree);
+}
+
+static bool names_setting(const json_t *tree, const char *setting)
+{
+    size_t i;
+    json_t *d;
+    json_array_foreach(json_object_get(tree, "differences"), i,
+                       d) if (strcmp(text(d, "setting"), setting) == 0) return true;
+    return false;
+}
+
+/* Only attached engines have a level; one that was timed closely is slower than the program's own.
+ */
+static void levels_are_those_of_attached_engines(void **state)
+{
+    static const struct {
+        const char *a, *b;
+        bool differs, warns;
+    } cases[] = {{NULL, "fine", false, true},    {NULL, "coarse", false, false},
+                 {"coarse", "fine", true, true}, {"fine", "fine", false, false},
+                 {NULL, NULL, false, false},     {"fine", NULL, false, true}};
+    place *p = *state;
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        for (uint64_t i = 0; i < 4; i++) {
+            save(p, 100 * c + 2 * i + 1, &(kind){"a", .level = cases[c].a, .factor = 1}, NULL);
+            save(p, 100 * c + 2 * i + 2, &(kind){"b", .level = cases[c].b, .factor = 1.2}, NULL);
+        }
+        json_t *tree = groups(p, "dtype", PJ_OK);
+        assert_int_equal(names_setting(tree, "level"), cases[c].differs);
+        assert_int_equal(has_caveat(tree, "level_differs"), cases[c].warns);
+        json_decref(tree);
+        tear_down(state);
+        set_up(state);
+        p = *state;
+    }
+}
+
+static void fields_that_runs_lack_are_refused(void **state)
+{
+    place *p = *state;
+    save(p, 1, &(kind){"a", .factor = 1}, NULL);
+    groups(p, "colour", PJ_E_INVALID);
+    groups(p, "settings.colour", PJ_E_NOT_FOUND);
+}
+
+/* A group and a single run: a ratio, and the reason why there is no more. */
+static void one_run_of_a_side_tests_nothing(void **state)
+{
+    place *p = *state;
+    for (uint64_t i = 0; i < 3; i++) save(p, i + 1, &(kind){"a", .factor = 1}, NULL);
+    save(p, 8, &(kind){"b", .factor = 2}, NULL);
+    json_t *tree = groups(p, "dtype", PJ_OK), *v = at(tree, "verdicts", 0);
+    assert_string_equal(text(v, "outcome"), "single_runs");
+    assert_true(fabs(number(v, "ratio") - 2) < 0.02);
+    assert_true(json_is_null(json_object_get(v, "ratio_lo")));
+    assert_non_null(strstr(text(v, "text"), "one run of b says nothing about future ones"));
+    json_decref(tree);
+}
+
+/* One run per side: figures, and no claim about repeats. */
+static void single_runs_are_only_themselves(void **state)
+{
+    place *p = *state;
+    char a[PJ_UUID_BYTES], b[PJ_UUID_BYTES];
+    save(p, 1, &(kind){"a", .factor = 1}, a);
+    save(p, 8, &(kind){"a", .factor = 2}, b);
+    pj_buffer out;
+    pj_json json;
+    pj_buffer_init(&out, 1 << 24);
+    pj_json_init(&json, &out);
+    const char *ids[] = {a, b};
+    assert_int_equal(pj_insight_compare(p->store, ids, 2, NULL, &json, NULL), PJ_OK);
+    json_t *tree = json_loads(pj_buffer_get(&out), 0, NULL), *v = at(tree, "verdicts", 0);
+    assert_string_equal(text(v, "outcome"), "single_runs");
+    assert_true(fabs(number(v, "ratio") - 2) < 0.01);
+    assert_true(number(v, "ratio_lo") < 2 && number(v, "ratio_lo") > 1.8);
+    assert_string_equal(text(at(tree, "tests", 0), "sample"), "token");
+    /* Without repeats there is no test, so there is no tie either. */
+    json_t *best = at(tree, "best", 0);
+    assert_int_equal(json_array_size(json_object_get(best, "tied_with")), 0);
+    assert_int_equal((int)json_integer_value(at(best, "untested", 0)), 1);
+    json_decref(tree);
+    pj_buffer_fini(&out);
+}
+
+/* A run of a model with that many parameters and layers; energy grows as the 0.8th power. */
+static void save_model_on(place *p, uint64_t seed, double parameters, uint32_t batch,
+                          const char *settings, const char *rails)
+{
+    static char model[256], name[32];
+    pj_run_data data = {0};
+    made_run like = {.seed = seed, .tokens = 4, .layers = 1, .samples = 4, .energy_factor = 1};
+    make_run(&like, &data);
+    pj_run_info *i = &data.info;
+    snprintf(name, sizeof name, "model-%.0f", parameters);
+    snprintf(model, sizeof model,
+             "{\"parameters\":%.0f,\"active_parameters\":%.0f,\"layers\":2,\"attention\":\"%s\"}",
+             parameters, parameters, parameters > 3e8 ? "gqa" : "mha");
+    i->model_name = name;
+    i->model_json = model;
+    i->settings_json = settings;
+    i->machine = "one";
+    i->engine = "perjoule";
+    i->dtype = "bf16";
+    i->quality = PJ_MEASURED;
+    i->disturbed_share = 0;
+    i->disturbed_tokens = 0;
+    i->batch_size = batch;
+    i->input_tokens = 8 * batch;
+    i->output_tokens = 10 * batch;
+    i->request_mj = pow(parameters, 0.8) * 1e-3 * i->output_tokens / sqrt(batch) *
+                    (settings ? 50 : 1 + 0.004 * (double)(seed % 5));
+    i->total_rails = rails;
+    assert_int_equal(pj_store_save(p->store, &data, NULL), PJ_OK);
+    pj_run_data_fini(&data);
+}
+
+static void save_model(place *p, uint64_t seed, double parameters, uint32_t batch,
+                       const char *settings)
+{
+    save_model_on(p, seed, parameters, batch, settings, "cpu");
+}
+
+static json_t *law_over(const json_t *tree, const char *name)
+{
+    size_t i;
+    json_t *law;
+    json_array_foreach(json_object_get(tree, "laws"), i,
+                       law) if (strcmp(text(law, "over"), name) == 0) return law;
+    fail_msg("no law over %s", name);
+    return NULL;
+}
+
+static void laws_hold_all_else_equal(void **state)
+{
+    place *p = *state;
+    pj_buffer out;
+    pj_json json;
+    uint64_t seed = 100;
+    static const double sizes[] = {1e8, 2e8, 4e8, 8e8};
+    for (int s = 0; s < 4; s++)
+        for (int k = 0; k < 3; k++) save_model(p, ++seed, sizes[s], 1, NULL);
+    for (uint32_t batch = 2; batch <= 8; batch *= 2) save_model(p, ++seed, 1e8, batch, NULL);
+    /* What leaves a part out is no run of the model. */
+    save_model(p, ++seed, 1.6e9, 1, "{\"ablate\":\"mlp\"}");
+    /* The energy of other devices is another quantity. */
+    save_model_on(p, ++seed, 1e8, 1, NULL, "cpu,gpu0");
+    pj_buffer_init(&out, 1 << 20);
+    pj_json_init(&json, &out);
+    assert_int_equal(pj_insight_laws(p->store, "one", &json, NULL), PJ_OK);
+    json_t *tree = json_loads(pj_buffer_get(&out), 0, NULL), *law = law_over(tree, "parameters");
+    assert_int_equal(json_array_size(json_object_get(law, "points")), 4);
+    assert_int_equal((int)number(at(law, "points", 0), "runs"), 3);
+    assert_true(number(law, "exponent_lo") <= 0.8 && number(law, "exponent_hi") >= 0.8);
+    assert_true(fabs(number(law, "exponent") - 0.8) < 0.01 && number(law, "r2") > 0.999);
+    assert_int_equal((int)number(json_object_get(law, "held"), "batch"), 1);
+    law = law_over(tree, "batch");
+    assert_true(fabs(number(law, "exponent") + 0.5) < 0.02);
+    assert_string_equal(text(json_object_get(law, "held"), "model"), "model-100000000");
+    assert_non_null(text(law_over(tree, "layers"), "refusal"));
+    assert_true(json_is_null(json_object_get(law_over(tree, "input"), "exponent")));
+    json_t *attention = json_object_get(tree, "attention");
+    assert_null(text(attention, "refusal"));
+    assert_int_equal(json_array_size(json_object_get(attention, "kinds")), 2);
+    json_decref(tree);
+    pj_buffer_fini(&out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(laws_hold_all_else_equal, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(groups_are_judged_and_explained, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(groups_by_a_number_say_of_what, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_may_not_be_compared_is_not_judged, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(disturbed_runs_are_left_out_and_counted, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(other_machines_widen_the_interval, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(levels_are_those_of_attached_engines, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(fields_that_runs_lack_are_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(single_runs_are_only_themselves, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(one_run_of_a_side_tests_nothing, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
