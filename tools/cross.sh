@@ -18,7 +18,7 @@ cat >"$out/texts.h" <<EOF
 #define PJ_DATADIR "/usr/local/share/perjoule"
 #define PJ_INJECTED_DIR "/usr/local/lib/perjoule"
 EOF
-common="-D_GNU_SOURCE -include $out/texts.h -fno-math-errno -Iinclude -Isrc"
+common="-D_GNU_SOURCE -include $out/texts.h -fno-math-errno -Iinclude -Isrc -I."
 
 # Prints how a kernel source is compiled: one line "object flags" per instruction set.
 kernel_variants() {
@@ -62,7 +62,7 @@ mkdir -p "$out/$macos"
 count=0
 failed=0
 # src/inject/ is preloaded into programs on Linux only
-for source in $(find src -name '*.c' -not -path 'src/inject/*' | sort); do
+for source in $(find src bench -name '*.c' -not -path 'src/inject/*' | sort); do
     if [ -z "$(kernel_variants "$source")" ]; then continue; fi
     if compile $macos "$source" "-isystem $headers"; then
         count=$((count + 1))
@@ -79,7 +79,7 @@ echo "cross: $count sources compile for $macos, $failed do not"
 linux=aarch64-linux-musl
 mkdir -p "$out/$linux"
 rm -f "$out/$linux"/*.o
-for source in src/base/*.c src/engine/files/dtype.c src/engine/kernels/look.c src/engine/kernels/team.c src/engine/kernels/*.c tests/unit/engine/*kernel*.c; do
+for source in src/base/*.c src/engine/files/dtype.c src/engine/kernels/*.c tests/unit/engine/*kernel*.c; do
     case $source in */json.c | */utf8.c) continue ;; esac
     compile $linux "$source" "-Itools/cross"
 done

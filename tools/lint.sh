@@ -13,13 +13,13 @@ echo "shell scripts"
 shellcheck $(git ls-files '*.sh' .ci/run) || bad=1
 echo "cppcheck"
 cppcheck --quiet --error-exitcode=1 --enable=warning,performance --inline-suppr \
-    --std=c11 -Iinclude -Isrc --suppress=missingIncludeSystem --suppress=normalCheckLevelMaxBranches \
+    --std=c11 -Iinclude -Isrc -I. --suppress=missingIncludeSystem --suppress=normalCheckLevelMaxBranches \
     -D__linux__ -D_GNU_SOURCE --suppressions-list=tools/cppcheck.txt \
-    -j "$(getconf _NPROCESSORS_ONLN)" src || bad=1
+    -j "$(getconf _NPROCESSORS_ONLN)" src bench || bad=1
 echo "clang-tidy"
 [ -f build-clang/compile_commands.json ] || CC=clang meson setup build-clang -Ddashboard=disabled >/dev/null || bad=1
 ninja -C build-clang >build-clang/log 2>&1 || { grep -E "error|warning" -A6 build-clang/log | head -80; bad=1; }
-git ls-files 'src/*.c' | grep -v src/engine/kernels | xargs -n 8 -P "$(getconf _NPROCESSORS_ONLN)" \
+git ls-files "src/*.c" "bench/*.c" | grep -v src/engine/kernels | xargs -n 8 -P "$(getconf _NPROCESSORS_ONLN)" \
     clang-tidy --quiet -p build-clang 2>/dev/null || bad=1
 echo "mypy"
 if python3 -m mypy --version >/dev/null 2>&1; then
