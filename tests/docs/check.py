@@ -12,9 +12,10 @@ Usage: check.py PROGRAM SOURCE_ROOT LIBRARY_FOLDER
 5. Every line of the ```sh blocks of README, guide and tutorials runs: in order, in one fresh folder
    per document, with its own home and data folders, `models/demo` and `examples` available and no
    sensors. A fenced block with a file's name after its language (```python budget.py) becomes
-   that file. Remarks after a command: `# exits N` expects that exit code; `# not here: WHY` skips the line. A fake
-   server stands in for another engine at port 8080, and a PyTorch trace that a document imports is generated to cover
-   the power file used with it. Commands of make, sudo and git are always skipped: they build, or change the machine.
+   that file. `# exits N` after a command expects that exit code; the line `<!-- not run: WHY -->` before a block skips
+   it. A fake server stands in for another engine at port 8080, and a PyTorch trace that a document imports is
+   generated to cover the power file used with it. Commands of make, sudo and git are always skipped: they build, or
+   change the machine.
    Runs that a `perjoule compare` compares differ in one setting: otherwise the example misleads. A run on
    `--power replay:` has energy: otherwise its recording is too short.
 6. Every query of the ```sql blocks finds something in a database with one run.
@@ -40,9 +41,9 @@ ENGINE = engine.Engine()
 PROGRAM, ROOT, LIBRARY = (pathlib.Path(p).resolve() for p in sys.argv[1:4])
 ALL = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RUN = [ROOT / "README.md", ROOT / "docs/guide.md", *sorted((ROOT / "docs/tutorials").glob("*.md"))]
-LEFT_OUT = re.compile(r"(make|sudo|git)\b|.*# not here: ")
+LEFT_OUT = re.compile(r"(make|sudo|git)\b")
 SECONDS = 300  # timeout of one command, on a busy machine
-FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```", re.M | re.S)
+FENCE = re.compile(r"(?:^<!-- not run: ([^\n]+) -->\n)?^```([^\n]*)\n(.*?)^```", re.M | re.S)
 counts = {True: 0, False: 0}
 
 
@@ -171,7 +172,7 @@ def statements(block):
 
 def check_options(path, known):
     text = path.read_text()
-    lines = [s for info, block in FENCE.findall(text) if info in ("", "sh")
+    lines = [s for _, info, block in FENCE.findall(text) if info in ("", "sh")
              for s in statements(block)]
     lines += re.findall(r"`((?:sudo )?perjoule [^`]+)`", FENCE.sub("", text))
     for line in lines:
@@ -337,7 +338,7 @@ def check_runs(path):
     with tempfile.TemporaryDirectory() as top:
         folder = pathlib.Path(top).resolve()
         env = furnish(folder)
-        blocks = [(info.split(), block) for info, block in FENCE.findall(path.read_text())]
+        blocks = [(info.split(), block) for skipped, info, block in FENCE.findall(path.read_text()) if not skipped]
         for words, block in blocks:
             if len(words) == 2:
                 (folder / "work" / words[1]).write_text(block)
@@ -357,7 +358,7 @@ def check_runs(path):
 
 def check_queries(path):
     """Runs the document's ```sql blocks on a database with one deep run."""
-    blocks = [block for info, block in FENCE.findall(path.read_text()) if info == "sql"]
+    blocks = [block for _, info, block in FENCE.findall(path.read_text()) if info == "sql"]
     if not blocks:
         return
     with tempfile.TemporaryDirectory() as top:
