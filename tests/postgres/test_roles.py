@@ -4,7 +4,7 @@ tables."""
 import sqlite3
 
 import server as servers
-from common import HOME, ROOT, call, record
+from common import HOME, call, record
 
 RUN_TABLES = ["profiling_runs", "run_rails", "power_samples", "run_rail_energy", "run_phases", "run_classes", "tokens",
               "pipeline_sections", "layer_metrics", "component_metrics", "deep_operation_metrics", "run_warnings",
