@@ -3,7 +3,7 @@
 #ifndef PJ_BENCH_BENCH_RELAY_H
 #define PJ_BENCH_BENCH_RELAY_H
 
-#include "attach/dial.h"
+#include "http/socket.h"
 
 #include <stdatomic.h>
 

@@ -5,8 +5,8 @@
  */
 #include "attach/exchange.h"
 #include "attach/usage_spot.h"
-#include "attach/wire.h"
 #include "base/memory.h"
+#include "http/head.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -40,21 +40,23 @@ static void feed_payload(pj_exchange *x, pj_usage_spot *spot, const char *bytes,
 
 static void feed(pj_exchange *x, const char *bytes, size_t size, size_t step)
 {
-    pj_wire_head head;
-    pj_wire_body body;
+    pj_head head;
+    pj_head_fault fault;
+    pj_body body;
     pj_usage_spot spot;
     size_t type_bytes, at;
-    if (pj_wire_parse(bytes, size, false, &head, NULL) != PJ_WIRE_COMPLETE) return;
-    const char *type = pj_wire_field(bytes, head.bytes, "content-type", &type_bytes);
+    if (pj_head_parse(bytes, size, false, PJ_HEAD_MAX_BYTES, &head, &fault) != PJ_HEAD_COMPLETE)
+        return;
+    const char *type = pj_head_find(bytes, head.bytes, "content-type", &type_bytes);
     pj_exchange_head(x, head.status, type, type_bytes, false, 2);
     pj_usage_spot_init(&spot, pj_events_mode_of(type, type_bytes));
-    pj_wire_body_begin(&body, head.body, head.length);
+    pj_body_begin(&body, head.body, head.length);
     for (at = head.bytes; at < size && !body.done;) {
         size_t count = size - at < step ? size - at : step;
-        pj_wire_part part = pj_wire_body_next(&body, bytes + at, count);
-        if (part.kind == PJ_WIRE_BROKEN) break;
+        pj_body_part part = pj_body_next(&body, bytes + at, count);
+        if (part.kind == PJ_PART_BROKEN) break;
         if (part.bytes == 0 || part.bytes > count) abort();
-        if (part.kind == PJ_WIRE_DATA)
+        if (part.kind == PJ_PART_DATA)
             feed_payload(x, &spot, bytes + at, part.bytes, (int64_t)at + 3);
         at += part.bytes;
     }

@@ -24,15 +24,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static bool frames_are_whole(const unsigned char *bytes, size_t count)
 {
     for (size_t at = 0; at < count;) {
-        if (count - at < 2 || (bytes[at] & 0x70) || (bytes[at + 1] & 0x80)) return false;
-        size_t length = bytes[at + 1], head = 2;
-        if (length == 126) {
-            if (count - at < 4) return false;
-            length = (size_t)bytes[at + 2] << 8 | bytes[at + 3];
-            head = 4;
-        }
-        if (length == 127 || count - at < head + length) return false;
-        at += head + length;
+        uint64_t length;
+        size_t head = pj_frame_parse(bytes + at, count - at, &length);
+        if (!head || (bytes[at] & 0x70) || (bytes[at + 1] & 0x80)) return false;
+        if (length > 65535 || count - at < head + length) return false;
+        at += head + (size_t)length;
     }
     return true;
 }

@@ -1,7 +1,7 @@
 /* Copies a body range by range and inserts the member at the marked places. */
 #include "attach/body_insert.h"
 
-#include "attach/wire.h"
+#include "http/head.h"
 
 #include <ctype.h>
 
@@ -28,7 +28,7 @@ static size_t growth(const pj_body_insert *in, size_t from, size_t to)
 
 /* Parses a chunk's size line: the line end of the previous chunk, if any, the size and its
  * extensions. */
-static void copy_size_line(const char *bytes, pj_wire_part line, size_t grown, pj_buffer *out)
+static void copy_size_line(const char *bytes, pj_body_part line, size_t grown, pj_buffer *out)
 {
     size_t digits = bytes[0] == '\r' ? 2 : 0, end = digits;
     while (isxdigit((unsigned char)bytes[end])) end++;
@@ -48,14 +48,14 @@ void pj_body_insert_plain(const pj_body_insert *in, const char *bytes, size_t co
 void pj_body_insert_chunked(const pj_body_insert *in, const char *bytes, size_t count,
                             pj_buffer *to)
 {
-    pj_wire_body body;
+    pj_body body;
     size_t at = count >= 2 && bytes[0] == '\r' ? 2 : 0;
-    pj_wire_body_begin(&body, PJ_BODY_CHUNKED, 0);
+    pj_body_begin(&body, PJ_BODY_CHUNKED, 0);
     pj_buffer_append(to, bytes, at);
     while (at < count && !body.done) {
-        pj_wire_part part = pj_wire_body_next(&body, bytes + at, count - at);
+        pj_body_part part = pj_body_next(&body, bytes + at, count - at);
         size_t end = at + part.bytes;
-        if (part.kind == PJ_WIRE_CHUNK)
+        if (part.kind == PJ_PART_CHUNK)
             copy_size_line(bytes + at, part, growth(in, end, end + (size_t)part.chunk_bytes), to);
         else
             copy(in, bytes, at, end, to);

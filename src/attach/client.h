@@ -4,8 +4,8 @@
 #ifndef PJ_ATTACH_CLIENT_H
 #define PJ_ATTACH_CLIENT_H
 
-#include "attach/dial.h"
 #include "attach/exchange.h"
+#include "http/url.h"
 
 enum { PJ_CLIENT_CONCURRENCY_MAX = 1024 };
 
@@ -34,10 +34,5 @@ typedef struct pj_client_options {
  * exchanges; an error here means that no request could be attempted. PJ_E_CANCELLED: requests in
  * flight were aborted. */
 pj_status pj_client_run(const pj_client_options *options, pj_error *err);
-
-/* One small request without hooks: the status and the body, which the caller frees with
- * pj_buffer_fini. */
-pj_status pj_client_get(const pj_url *url, const char *path, const char *headers,
-                        int64_t patience_ns, int *status, pj_buffer *body, pj_error *err);
 
 #endif

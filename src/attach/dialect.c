@@ -1,9 +1,9 @@
 /* Detecting the server, and writing requests for it. */
 #include "attach/dialect.h"
 
-#include "attach/client.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "http/call.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -62,7 +62,7 @@ static bool ask_for(const pj_url *url, const char *path, const char *headers, pj
                     bool *answers)
 {
     int status = 0;
-    bool ok = pj_client_get(url, path, headers, PATIENCE_NS, &status, body, NULL) == PJ_OK;
+    bool ok = pj_call_get(url, path, headers, PATIENCE_NS, &status, body, NULL) == PJ_OK;
     *answers |= ok;
     return ok && status == 200;
 }
@@ -89,7 +89,7 @@ pj_status pj_server_find(const pj_url *url, const char *headers, pj_remote_serve
     pj_buffer_fini(&body);
     if (answers) return PJ_OK;
 silent:;
-    char authority[PJ_URL_HOST_BYTES + 8];
+    char authority[PJ_URL_AUTHORITY_BYTES];
     pj_url_authority(url, authority, sizeof authority);
     return pj_fail(err, PJ_E_UNAVAILABLE,
                    "no server answers at http://%s%s; start it, or give its address with --url",

@@ -4,8 +4,8 @@
 #ifndef PJ_ATTACH_DIALECT_H
 #define PJ_ATTACH_DIALECT_H
 
-#include "attach/url.h"
 #include "base/buffer.h"
+#include "http/url.h"
 
 typedef enum pj_server_kind {
     PJ_SERVER_OPENAI = 0, /* OpenAI-compatible, otherwise unknown */

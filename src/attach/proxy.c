@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "http/problem.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -18,7 +19,7 @@ enum {
     MOST_SOCKETS = 2 * MOST_PAIRS + 1,
     READ_BYTES = 64 << 10,
     QUEUE_BYTES = 1 << 20, /* reading pauses while this much waits to be sent */
-    IN_BYTES = PJ_WIRE_HEAD_MAX_BYTES + 2 * READ_BYTES,
+    IN_BYTES = PJ_HEAD_MAX_BYTES + 2 * READ_BYTES,
     TICK_MS = 10,
     REST_MS = 100 /* between ticks while no pair has anything due soon */
 };
@@ -118,37 +119,15 @@ static size_t left_of(const pj_outgoing *out)
     return out->bytes.length - out->sent;
 }
 
-/* ---- answers made by the proxy
- * --------------------------------------------------------------------- */
-
-static const char *reason_of(int status)
-{
-    switch (status) {
-    case 400: return "Bad Request";
-    case 401: return "Unauthorized";
-    case 403: return "Forbidden";
-    case 421: return "Misdirected Request";
-    case 501: return "Not Implemented";
-    case 502: return "Bad Gateway";
-    default: return "Service Unavailable";
-    }
-}
+/* ---- answers made by the proxy -------------------------------------------------------------- */
 
 /* Sends a problem document and closes the connection. */
 static void refuse(proxy *x, pj_pair *p, int status, const char *detail)
 {
-    char head[512], body[512];
-    int n = snprintf(body, sizeof body,
-                     "{\"type\":\"about:blank\",\"title\":\"%s\",\"status\":%d,\"detail\":\"%s\"}",
-                     reason_of(status), status, detail);
-    if (n >= (int)sizeof body) n = (int)sizeof body - 1;
-    int bytes =
-        snprintf(head, sizeof head,
-                 "HTTP/1.1 %d %s\r\nContent-Type: application/problem+json\r\n"
-                 "Content-Length: %d\r\nConnection: close\r\n%s\r\n",
-                 status, reason_of(status), n, status == 401 ? "WWW-Authenticate: Bearer\r\n" : "");
-    pj_pair_queue(&p->to_client, head, (size_t)bytes);
-    pj_pair_queue(&p->to_client, body, (size_t)n);
+    char text[PJ_PROBLEM_BYTES];
+    const char *lines = status == 401 ? "WWW-Authenticate: Bearer\r\n" : "";
+    size_t bytes = pj_problem_write(text, status, detail, lines, false);
+    pj_pair_queue(&p->to_client, text, bytes);
     hang_up_server(x, p);
     enter(p, PJ_PAIR_CLOSING);
 }
@@ -157,7 +136,7 @@ static void refuse(proxy *x, pj_pair *p, int status, const char *detail)
  * its connection is aborted, as the server's was. */
 static void server_failed(proxy *x, pj_pair *p, const char *what, int why)
 {
-    char text[256], authority[PJ_URL_HOST_BYTES + 8];
+    char text[256], authority[PJ_URL_AUTHORITY_BYTES];
     pj_url_authority(x->o->url, authority, sizeof authority);
     snprintf(text, sizeof text, "%s %s%s%s", what, authority, why ? ": " : "",
              why ? strerror(why) : "");
@@ -182,7 +161,7 @@ static void server_failed(proxy *x, pj_pair *p, const char *what, int why)
 static const char *field_text(const pj_pair *p, const char *name, char *text, size_t size)
 {
     size_t bytes;
-    const char *value = pj_wire_field(pj_buffer_get(&p->in), p->request.bytes, name, &bytes);
+    const char *value = pj_head_find(pj_buffer_get(&p->in), p->request.bytes, name, &bytes);
     if (!value) return NULL;
     snprintf(text, size, "%.*s", (int)bytes, value);
     return text;
@@ -202,43 +181,46 @@ static bool admit(proxy *x, pj_pair *p)
 }
 
 /* The path at the server: adds the server's prefix unless the path has it. */
-static void set_target(const proxy *x, pj_pair *p)
+static bool set_target(const proxy *x, pj_pair *p)
 {
-    const char *prefix = x->o->url->prefix, *target = p->request.target;
+    char text[sizeof p->target];
+    const char *prefix = x->o->url->prefix, *target = text;
     size_t n = strlen(prefix);
+    if (p->request.target_bytes >= sizeof text) return false;
+    snprintf(text, sizeof text, "%.*s", (int)p->request.target_bytes, p->request.target);
     bool has = strncmp(target, prefix, n) == 0 && (!target[n] || strchr("/?", target[n]));
     if (strncmp(target, "http://", 7) == 0) { /* absolute form of the request target */
         const char *path = strchr(target + 7, '/');
         target = path ? path : "/";
     }
-    snprintf(p->target, sizeof p->target, "%s%s", has ? "" : prefix, target);
+    return (size_t)snprintf(p->target, sizeof p->target, "%s%s", has ? "" : prefix, target) <
+           sizeof p->target;
 }
 
-static bool is_ours(const proxy *x, const pj_wire_line *line)
+static bool is_ours(const proxy *x, const pj_head_field *line)
 {
     char value[2048];
-    if (pj_wire_name_is(line, "X-Perjoule-Token") || pj_wire_name_is(line, "X-Energy") ||
-        pj_wire_name_is(line, "X-Energy-Wait"))
+    if (pj_field_is(line, "X-Perjoule-Token") || pj_field_is(line, "X-Energy") ||
+        pj_field_is(line, "X-Energy-Wait"))
         return true;
-    if (!pj_wire_name_is(line, "Authorization")) return false;
+    if (!pj_field_is(line, "Authorization")) return false;
     snprintf(value, sizeof value, "%.*s", (int)line->value_bytes, line->value);
     return x->o->hooks.is_own_token(x->o->hooks.context, value);
 }
 
 static void queue_request_head(const proxy *x, pj_pair *p)
 {
-    char line[PJ_URL_HOST_BYTES + 2200], authority[PJ_URL_HOST_BYTES + 8];
+    char line[PJ_URL_HOST_BYTES + 2200], authority[PJ_URL_AUTHORITY_BYTES];
     const char *head = pj_buffer_get(&p->in);
-    pj_wire_line field;
+    pj_head_field field;
     int n = snprintf(line, sizeof line, "%s %s HTTP/1.%d\r\n", p->request.method, p->target,
                      p->request.minor);
     pj_pair_queue(&p->to_server, line, (size_t)n);
     pj_url_authority(x->o->url, authority, sizeof authority);
-    for (size_t at = 0; pj_wire_next_field(head, p->request.bytes, &at, &field);) {
+    for (size_t at = 0; pj_head_next(head, p->request.bytes, &at, &field);) {
         if (is_ours(x, &field)) continue;
-        if (p->inference && pj_wire_name_is(&field, "Accept-Encoding"))
-            continue; /* kept for parsing */
-        if (pj_wire_name_is(&field, "Host")) {
+        if (p->inference && pj_field_is(&field, "Accept-Encoding")) continue; /* kept for parsing */
+        if (pj_field_is(&field, "Host")) {
             n = snprintf(line, sizeof line, "Host: %s\r\n", authority);
             pj_pair_queue(&p->to_server, line, (size_t)n);
         } else {
@@ -260,7 +242,7 @@ static void read_wishes(pj_pair *p)
 {
     char text[300];
     const char *te = field_text(p, "te", text, sizeof text);
-    p->takes_trailers = te && pj_wire_has_token(te, strlen(te), "trailers");
+    p->takes_trailers = te && pj_field_has(te, strlen(te), "trailers");
     const char *wait = field_text(p, "x-energy-wait", text, sizeof text);
     p->wants_wait = wait && strcmp(wait, "1") == 0;
     const char *energy = field_text(p, "x-energy", text, sizeof text);
@@ -299,13 +281,13 @@ static void take_request_body(proxy *x, pj_pair *p)
     size_t used = 0;
     while (used < p->in.length && !p->request_body.done) {
         const char *at = p->in.data + used;
-        pj_wire_part part = pj_wire_body_next(&p->request_body, at, p->in.length - used);
-        if (part.kind == PJ_WIRE_BROKEN) {
+        pj_body_part part = pj_body_next(&p->request_body, at, p->in.length - used);
+        if (part.kind == PJ_PART_BROKEN) {
             drop_request(x, p, PJ_EXCHANGE_FAILED, "the request's chunks were malformed");
             refuse(x, p, 400, "malformed chunks");
             return;
         }
-        if (part.kind == PJ_WIRE_DATA && p->inference) pj_buffer_append(&p->body, at, part.bytes);
+        if (part.kind == PJ_PART_DATA && p->inference) pj_buffer_append(&p->body, at, part.bytes);
         pj_pair_queue(&p->to_server, at, part.bytes);
         used += part.bytes;
     }
@@ -316,27 +298,31 @@ static void take_request_body(proxy *x, pj_pair *p)
 
 static void take_request(proxy *x, pj_pair *p)
 {
-    const char *why = "";
+    pj_head_fault fault;
     if (p->state == PJ_PAIR_REQUEST) {
         if (p->in.length) take_request_body(x, p);
         return;
     }
     if (p->state != PJ_PAIR_IDLE || !p->in.length) return;
-    pj_wire_verdict verdict = pj_wire_parse(p->in.data, p->in.length, true, &p->request, &why);
-    if (verdict == PJ_WIRE_BAD) refuse(x, p, 400, why);
-    if (verdict != PJ_WIRE_COMPLETE || !admit(x, p)) return;
+    pj_head_verdict verdict =
+        pj_head_parse(p->in.data, p->in.length, true, PJ_HEAD_MAX_BYTES, &p->request, &fault);
+    if (verdict == PJ_HEAD_BAD) refuse(x, p, fault.status, fault.detail);
+    if (verdict != PJ_HEAD_COMPLETE || !admit(x, p)) return;
     if (p->request.upgrades || strcmp(p->request.method, "CONNECT") == 0) {
         refuse(x, p, 501, "the proxy speaks plain HTTP requests alone");
         return;
     }
-    set_target(x, p);
+    if (!set_target(x, p)) {
+        refuse(x, p, 414, "the address is too long");
+        return;
+    }
     p->inference = is_inference(p);
     p->has_head = p->ended = p->answered = false;
     p->wants_wait = p->wants_none = p->takes_trailers = false;
     pj_buffer_clear(&p->head);
     read_wishes(p);
     queue_request_head(x, p);
-    pj_wire_body_begin(&p->request_body, p->request.body, p->request.length);
+    pj_body_begin(&p->request_body, p->request.body, p->request.length);
     memmove(p->in.data, p->in.data + p->request.bytes, p->in.length - p->request.bytes);
     p->in.length -= p->request.bytes;
     enter(p, PJ_PAIR_REQUEST);
@@ -401,14 +387,14 @@ static void after_step(proxy *x, pj_pair *p, pj_answer_step step)
 
 static void take_answer(proxy *x, pj_pair *p, const char *bytes, size_t count, int64_t now_ns)
 {
-    const char *why = "";
+    pj_head_fault fault;
     while (!p->has_head) {
         if (count) pj_buffer_append(&p->head, bytes, count);
         count = 0;
-        pj_wire_verdict verdict =
-            pj_wire_parse(pj_buffer_get(&p->head), p->head.length, false, &p->answer, &why);
-        if (verdict == PJ_WIRE_BAD) server_failed(x, p, "no answer of HTTP from", 0);
-        if (verdict != PJ_WIRE_COMPLETE) return;
+        pj_head_verdict verdict = pj_head_parse(pj_buffer_get(&p->head), p->head.length, false,
+                                                PJ_HEAD_MAX_BYTES, &p->answer, &fault);
+        if (verdict == PJ_HEAD_BAD) server_failed(x, p, "no answer of HTTP from", 0);
+        if (verdict != PJ_HEAD_COMPLETE) return;
         size_t head = p->answer.bytes;
         if (p->answer.status < 200) { /* 100 Continue: the final response follows */
             pj_pair_queue(&p->to_client, p->head.data, head);

@@ -10,8 +10,8 @@
 #ifndef PJ_ATTACH_PROXY_H
 #define PJ_ATTACH_PROXY_H
 
-#include "attach/dial.h"
 #include "attach/exchange.h"
+#include "http/socket.h"
 
 /* Joules; NAN: unavailable. */
 typedef struct pj_proxy_energy {

@@ -137,12 +137,12 @@ static bool wants_figures(const pj_proxy_options *o, const pj_pair *p)
 static void queue_head(pj_pair *p, const pj_buffer *lines, long length)
 {
     const char *head = pj_buffer_get(&p->head);
-    pj_wire_line line;
+    pj_head_field line;
     size_t bytes = p->answer.bytes, at = 0, first = (size_t)(strchr(head, '\n') - head) + 1;
     pj_pair_queue(&p->to_client, head, first);
-    while (pj_wire_next_field(head, bytes, &at, &line)) {
+    while (pj_head_next(head, bytes, &at, &line)) {
         char changed[64];
-        if (length >= 0 && pj_wire_name_is(&line, "Content-Length")) {
+        if (length >= 0 && pj_field_is(&line, "Content-Length")) {
             int n = snprintf(changed, sizeof changed, "%.*s: %ld\r\n", (int)line.name_bytes,
                              line.name, length);
             pj_pair_queue(&p->to_client, changed, (size_t)n);
@@ -172,8 +172,8 @@ void pj_pair_take_head(const pj_proxy_options *o, pj_pair *p, int64_t now_ns)
 {
     const char *head = pj_buffer_get(&p->head);
     size_t type_bytes, coding_bytes;
-    const char *type = pj_wire_field(head, p->answer.bytes, "content-type", &type_bytes);
-    const char *coding = pj_wire_field(head, p->answer.bytes, "content-encoding", &coding_bytes);
+    const char *type = pj_head_find(head, p->answer.bytes, "content-type", &type_bytes);
+    const char *coding = pj_head_find(head, p->answer.bytes, "content-encoding", &coding_bytes);
     bool no_body = strcmp(p->request.method, "HEAD") == 0;
     pj_events_mode events = pj_events_mode_of(type, type_bytes);
     p->has_head = p->answered = true;
@@ -181,7 +181,7 @@ void pj_pair_take_head(const pj_proxy_options *o, pj_pair *p, int64_t now_ns)
     p->in_chunk = p->chunk_raw = p->framing_sent = false;
     p->spot_count = 0;
     pj_buffer_clear(&p->hold);
-    pj_wire_body_begin(&p->answer_body, no_body ? PJ_BODY_NONE : p->answer.body, p->answer.length);
+    pj_body_begin(&p->answer_body, no_body ? PJ_BODY_NONE : p->answer.body, p->answer.length);
     if (p->exchange)
         pj_exchange_head(p->exchange, p->answer.status, type, type_bytes, coding != NULL, now_ns);
     pj_usage_spot_init(&p->spot, events);
@@ -225,9 +225,9 @@ static void queue_hold(pj_pair *p)
 void pj_pair_flush_hold(pj_pair *p)
 {
     if (p->mode != PJ_ANSWER_STREAM || !p->hold.length) return;
-    if (p->takes_trailers && pj_wire_body_ending(&p->answer_body)) return;
+    if (p->takes_trailers && pj_body_ending(&p->answer_body)) return;
     p->chunk_raw = p->in_chunk;
-    p->framing_sent = !p->in_chunk && !pj_wire_body_between(&p->answer_body);
+    p->framing_sent = !p->in_chunk && !pj_body_between(&p->answer_body);
     queue_hold(p);
 }
 
@@ -290,11 +290,11 @@ static void pass_data(const pj_proxy_options *o, pj_pair *p, const char *bytes, 
     }
 }
 
-static pj_answer_step take_stream_part(const pj_proxy_options *o, pj_pair *p, pj_wire_part part,
+static pj_answer_step take_stream_part(const pj_proxy_options *o, pj_pair *p, pj_body_part part,
                                        const char *bytes, int64_t now_ns)
 {
     bool chunked = p->answer_body.kind == PJ_BODY_CHUNKED;
-    if (part.kind == PJ_WIRE_DATA) {
+    if (part.kind == PJ_PART_DATA) {
         look_later(o, p, bytes, part.bytes, now_ns);
         if (!chunked) {
             pass_data(o, p, bytes, part.bytes, now_ns);
@@ -314,12 +314,12 @@ static pj_answer_step take_stream_part(const pj_proxy_options *o, pj_pair *p, pj
     }
     if (!p->hold.length) p->hold_ns = now_ns;
     pj_buffer_append(&p->hold, bytes, part.bytes);
-    if (part.kind == PJ_WIRE_END) {
+    if (part.kind == PJ_PART_END) {
         pj_pair_end_exchange(o, p, PJ_EXCHANGE_COMPLETED, NULL, now_ns);
         queue_end(o, p, now_ns);
         return PJ_STEP_DONE;
     }
-    if (part.kind == PJ_WIRE_CHUNK) {
+    if (part.kind == PJ_PART_CHUNK) {
         p->in_chunk = true;
         p->chunk_raw = p->framing_sent;
         p->framing_sent = false;
@@ -367,20 +367,20 @@ static pj_answer_step end_whole(const pj_proxy_options *o, pj_pair *p, int64_t n
     return PJ_STEP_DONE;
 }
 
-static pj_answer_step take_whole_part(const pj_proxy_options *o, pj_pair *p, pj_wire_part part,
+static pj_answer_step take_whole_part(const pj_proxy_options *o, pj_pair *p, pj_body_part part,
                                       const char *bytes, int64_t now_ns)
 {
-    if (part.kind == PJ_WIRE_DATA) {
+    if (part.kind == PJ_PART_DATA) {
         look_later(o, p, bytes, part.bytes, now_ns);
         mark_spots(o, p, bytes, part.bytes);
     }
     pj_buffer_append(&p->hold, bytes, part.bytes);
-    return part.kind == PJ_WIRE_END || p->answer_body.done ? end_whole(o, p, now_ns) : PJ_STEP_MORE;
+    return part.kind == PJ_PART_END || p->answer_body.done ? end_whole(o, p, now_ns) : PJ_STEP_MORE;
 }
 
 /* ---- all of it ------------------------------------------------------------------------------ */
 
-static pj_answer_step take_part(const pj_proxy_options *o, pj_pair *p, pj_wire_part part,
+static pj_answer_step take_part(const pj_proxy_options *o, pj_pair *p, pj_body_part part,
                                 const char *bytes, int64_t now_ns)
 {
     pj_answer_step step = PJ_STEP_MORE;
@@ -389,7 +389,7 @@ static pj_answer_step take_part(const pj_proxy_options *o, pj_pair *p, pj_wire_p
     } else if (p->mode == PJ_ANSWER_WHOLE) {
         return take_whole_part(o, p, part, bytes, now_ns);
     } else {
-        if (part.kind == PJ_WIRE_DATA) look_later(o, p, bytes, part.bytes, now_ns);
+        if (part.kind == PJ_PART_DATA) look_later(o, p, bytes, part.bytes, now_ns);
         pj_pair_queue(&p->to_client, bytes, part.bytes);
     }
     if (step == PJ_STEP_MORE && p->answer_body.done) {
@@ -411,8 +411,8 @@ pj_answer_step pj_pair_take_body(const pj_proxy_options *o, pj_pair *p, const ch
     while (count && !p->answer_body.done) {
         if (p->mode == PJ_ANSWER_WHOLE && p->hold.length + count > PJ_PAIR_WHOLE_BYTES)
             give_up_whole(o, p);
-        pj_wire_part part = pj_wire_body_next(&p->answer_body, bytes, count);
-        if (part.kind == PJ_WIRE_BROKEN) {
+        pj_body_part part = pj_body_next(&p->answer_body, bytes, count);
+        if (part.kind == PJ_PART_BROKEN) {
             pj_pair_pass_what_came(o, p);
             pj_pair_queue(&p->to_client, bytes, count);
             return PJ_STEP_BROKEN;
@@ -423,7 +423,7 @@ pj_answer_step pj_pair_take_body(const pj_proxy_options *o, pj_pair *p, const ch
         if (step == PJ_STEP_WAIT && count) pj_buffer_append(&p->late, bytes, count);
         if (step != PJ_STEP_MORE) return step;
     }
-    if (p->mode == PJ_ANSWER_STREAM && !p->in_chunk && pj_wire_body_between(&p->answer_body))
+    if (p->mode == PJ_ANSWER_STREAM && !p->in_chunk && pj_body_between(&p->answer_body))
         queue_hold(p);
     return p->answer_body.done ? PJ_STEP_DONE : PJ_STEP_MORE;
 }

@@ -4,7 +4,7 @@
 
 #include "attach/proxy.h"
 #include "attach/usage_spot.h"
-#include "attach/wire.h"
+#include "http/head.h"
 
 enum {
     PJ_PAIR_HOLD_BYTES = 64 << 10,  /* maximum size of a held chunk */
@@ -52,8 +52,8 @@ typedef struct pj_pair {
     pj_buffer in;               /* received from the client, not processed yet */
     pj_outgoing to_client, to_server;
     /* the request */
-    pj_wire_head request;
-    pj_wire_body request_body;
+    pj_head request;
+    pj_body request_body;
     pj_buffer body; /* body of an inference request, as far as it is parsed */
     bool inference, takes_trailers, wants_wait, wants_none, ended, answered;
     char target[2048];
@@ -63,8 +63,8 @@ typedef struct pj_pair {
     int64_t unseen_ns;
     /* the answer */
     pj_buffer head; /* incomplete head */
-    pj_wire_head answer;
-    pj_wire_body answer_body;
+    pj_head answer;
+    pj_body answer_body;
     pj_answer_mode mode;
     bool has_head;
     pj_usage_spot spot;

@@ -179,7 +179,7 @@ static pj_status open_all(proxying *x, pj_error *err)
 
 static void say_ready(const proxying *x)
 {
-    char authority[PJ_URL_HOST_BYTES + 8];
+    char authority[PJ_URL_AUTHORITY_BYTES];
     pj_url_authority(&x->place, authority, sizeof authority);
     if (x->args->no_power)
         pj_say("perjoule attach: energy is unavailable: %s", x->args->no_power);

@@ -1,7 +1,7 @@
 /* perjoule attach: the energy of requests to another engine's server, one by one. */
 #include "cli/attach_client.h"
 
-#include "attach/dial.h"
+#include "http/socket.h"
 #include "base/memory.h"
 #include "trace/run_data.h"
 
@@ -91,7 +91,7 @@ static void check_place(pj_attach_args *a)
 static pj_status prepare(pj_attach_args *a, pj_error *err)
 {
     if (!a->power) a->power = getenv("PERJOULE_POWER");
-    pj_status status = pj_url_parse(a->url, &a->place, err);
+    pj_status status = pj_url_parse(a->url, PJ_URL_HTTP_PORT, &a->place, err);
     if (status == PJ_OK) status = join_headers(a, err);
     if (status == PJ_OK) status = parse_shape(a, err);
     if (status != PJ_OK) return status;

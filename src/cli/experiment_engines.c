@@ -6,6 +6,7 @@
 #include "base/random.h"
 #include "base/shell.h"
 #include "cli/exec_run.h"
+#include "http/socket.h"
 #include "requests/requests.h"
 #include "trace/summary.h"
 
@@ -167,7 +168,7 @@ static pj_status visit_server(pj_engines *e, const pj_foreign_cell *c, const cha
     pj_buffer prompt;
     visit v = {.cell = c, .joules = NAN};
     pj_buffer_init(&prompt, 64 << 20);
-    pj_status status = make_prompt(c, &prompt) ? pj_url_parse(address, &url, err)
+    pj_status status = make_prompt(c, &prompt) ? pj_url_parse(address, PJ_URL_HTTP_PORT, &url, err)
                                                : pj_fail_memory(err, "a prompt");
     if (status == PJ_OK) status = pj_server_find(&url, e->headers, &v.server, err);
     pj_ask ask = {.model = c->cell.model[0] ? c->cell.model : v.server.model,

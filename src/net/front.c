@@ -1,11 +1,13 @@
 /* Accepts connections, checks request heads, refuses bad ones. */
 #include "net/front.h"
 
-#include "net/head.h"
+#include "net/params.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/thread.h"
+#include "http/head.h"
+#include "http/problem.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,6 +17,9 @@
 #include <unistd.h>
 
 enum {
+    HEAD_MAX_BYTES = 24 << 10, /* fits into libmicrohttpd's memory of a connection */
+    LENGTH_MAX_BYTES =
+        64 << 20,     /* a larger body is not even read; the limit of the routes is lower */
     GUESTS_MAX = 512, /* connections with an incomplete head; when full, the oldest is dropped */
     HEAD_MS = 20000,  /* for the head to arrive */
     LINGER_MS = 2000, /* for a refused client to read its answer */
@@ -40,25 +45,10 @@ struct pj_front {
     int64_t deaf_until_ns; /* out of descriptors until then */
     int count;
     guest guests[GUESTS_MAX];
-    char head[PJ_HEAD_MAX_BYTES + 1];
+    char head[HEAD_MAX_BYTES + 1];
 };
 
 /* ---- refusing ------------------------------------------------------------------------------- */
-
-static const char *reason_of(unsigned status)
-{
-    switch (status) {
-    case 408: return "Request Timeout";
-    case 411: return "Length Required";
-    case 413: return "Content Too Large";
-    case 414: return "URI Too Long";
-    case 417: return "Expectation Failed";
-    case 431: return "Request Header Fields Too Large";
-    case 501: return "Not Implemented";
-    case 505: return "HTTP Version Not Supported";
-    default: return "Bad Request";
-    }
-}
 
 static void set_least(int fd, int bytes)
 {
@@ -67,24 +57,37 @@ static void set_least(int fd, int bytes)
 
 /* Closing with unread bytes would reset the connection and discard the answer: input is drained for
  * a moment. */
-static void refuse(guest *g, unsigned status, const char *detail, bool is_head)
+static void refuse(guest *g, int status, const char *detail, bool is_head)
 {
-    char text[1024], body[400];
-    int n = snprintf(body, sizeof body,
-                     "{\"type\":\"about:blank\",\"title\":\"%s\",\"status\":%u,\"detail\":\"%s\"}",
-                     reason_of(status), status, detail);
-    int bytes = snprintf(text, sizeof text,
-                         "HTTP/1.1 %u %s\r\nContent-Type: application/problem+json\r\n"
-                         "Content-Length: %d\r\nConnection: close\r\nCache-Control: no-store\r\n"
-                         "X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n"
-                         "Content-Security-Policy: default-src 'none'\r\n\r\n%s",
-                         status, reason_of(status), n, is_head ? "" : body);
-    ssize_t sent = send(g->fd, text, (size_t)bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    char text[PJ_PROBLEM_BYTES];
+    size_t bytes = pj_problem_write(text, status, detail,
+                                    "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
+                                    "Referrer-Policy: no-referrer\r\n"
+                                    "Content-Security-Policy: default-src 'none'\r\n",
+                                    is_head);
+    ssize_t sent = send(g->fd, text, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
     (void)sent;
     shutdown(g->fd, SHUT_WR);
     set_least(g->fd, 1);
     g->refused = true;
     g->until_ns = pj_clock_ns() + LINGER_MS * PJ_NS_PER_MS;
+}
+
+/* What a valid head may not ask of this server. */
+static pj_head_verdict judge(const pj_head *head, pj_head_fault *fault)
+{
+    *fault = (pj_head_fault){0};
+    if (!head->has_host)
+        *fault = (pj_head_fault){400, "a request needs exactly one Host header"};
+    else if (head->target_bytes > PJ_TARGET_MAX_BYTES)
+        *fault = (pj_head_fault){414, "the address is too long"};
+    else if (head->length > LENGTH_MAX_BYTES)
+        *fault = (pj_head_fault){413, "the body is too large"};
+    else if (head->body == PJ_BODY_CHUNKED)
+        *fault = (pj_head_fault){411, "send the body with Content-Length instead of in chunks"};
+    else if (head->wrong_expectation)
+        *fault = (pj_head_fault){417, "only Expect: 100-continue is known here"};
+    return fault->status ? PJ_HEAD_BAD : PJ_HEAD_COMPLETE;
 }
 
 /* ---- guests --------------------------------------------------------------------------------- */
@@ -122,17 +125,21 @@ static bool look_at(pj_front *front, int index)
 {
     guest *g = &front->guests[index];
     ssize_t n =
-        recv(g->fd, front->head, PJ_HEAD_MAX_BYTES, MSG_DONTWAIT | (g->refused ? 0 : MSG_PEEK));
+        recv(g->fd, front->head, HEAD_MAX_BYTES, MSG_DONTWAIT | (g->refused ? 0 : MSG_PEEK));
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
     if (n <= 0) {
         drop(front, index);
         return true;
     }
     if (g->refused) return false;
-    pj_head_verdict verdict = pj_head_judge(front->head, (size_t)n);
-    if (verdict.status)
-        refuse(g, verdict.status, verdict.detail, verdict.is_head);
-    else if (verdict.complete) {
+    pj_head head;
+    pj_head_fault fault;
+    pj_head_verdict verdict =
+        pj_head_parse(front->head, (size_t)n, true, HEAD_MAX_BYTES, &head, &fault);
+    if (verdict == PJ_HEAD_COMPLETE) verdict = judge(&head, &fault);
+    if (verdict == PJ_HEAD_BAD)
+        refuse(g, fault.status, fault.detail, strcmp(head.method, "HEAD") == 0);
+    else if (verdict == PJ_HEAD_COMPLETE) {
         pass_on(front, index);
         return true;
     } else if ((size_t)n == g->seen) { /* no more data: the client closed its side */
@@ -222,7 +229,6 @@ pj_status pj_front_open(int listener, pj_front_pass_fn *pass, void *context, pj_
     front->listener = listener;
     front->pass = pass;
     front->context = context;
-    fcntl(listener, F_SETFL, fcntl(listener, F_GETFL) | O_NONBLOCK);
     if (pipe(front->wake) != 0) {
         front->wake[0] = front->wake[1] = -1;
         status = pj_fail_errno(err, errno, "cannot make a pipe");

@@ -15,7 +15,7 @@ typedef struct pj_front pj_front;
 typedef void pj_front_pass_fn(void *context, int fd, const struct sockaddr *address,
                               socklen_t bytes);
 
-/* Takes ownership of `listener`, whatever the outcome. */
+/* Takes ownership of `listener`, which does not block, whatever the outcome. */
 pj_status pj_front_open(int listener, pj_front_pass_fn *pass, void *context, pj_front **front,
                         pj_error *err);
 void pj_front_close(pj_front *front); /* stops accepting; NULL is allowed */

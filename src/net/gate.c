@@ -1,6 +1,7 @@
 #include "net/gate.h"
 
 #include "base/sha256.h"
+#include "http/url.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -14,32 +15,6 @@ static bool is_address(const char *name)
 {
     unsigned char bytes[16];
     return inet_pton(AF_INET, name, bytes) == 1 || inet_pton(AF_INET6, name, bytes) == 1;
-}
-
-bool pj_host_is_loopback(const char *host)
-{
-    unsigned char bytes[16];
-    if (strcasecmp(host, "localhost") == 0) return true;
-    if (inet_pton(AF_INET, host, bytes) == 1) return bytes[0] == 127;
-    static const unsigned char one[16] = {[15] = 1};
-    return inet_pton(AF_INET6, host, bytes) == 1 && memcmp(bytes, one, 16) == 0;
-}
-
-/* Extracts the name from "name", "name:port" or "[v6]:port". */
-static bool split_name(const char *header, char name[NAME_BYTES])
-{
-    bool bracket = header[0] == '[';
-    const char *begin = header + bracket;
-    size_t length = strcspn(begin, bracket ? "]" : ":");
-    const char *rest = begin + length;
-    if (bracket && *rest++ != ']') return false;
-    if (length == 0 || length >= NAME_BYTES) return false;
-    if (*rest && (*rest != ':' || strspn(rest + 1, "0123456789") != strlen(rest + 1) ||
-                  strlen(rest + 1) > 5))
-        return false;
-    memcpy(name, begin, length);
-    name[length] = 0;
-    return bracket ? strchr(name, ':') != NULL : true;
 }
 
 static bool listed(const char *const *list, const char *text)
@@ -59,8 +34,10 @@ static bool is_own_name(const char *name)
 
 bool pj_gate_host(const pj_gate *gate, const char *host_header)
 {
-    char name[NAME_BYTES];
-    if (!host_header || !split_name(host_header, name)) return false;
+    pj_url url;
+    const char *name = url.host;
+    if (!host_header || !pj_url_take_authority(host_header, strlen(host_header), &url))
+        return false;
     if (pj_host_is_loopback(name) || strcasecmp(name, gate->host) == 0) return true;
     if (listed(gate->extra_hosts, name)) return true;
     /* An IP address in Host was typed or configured by someone; DNS rebinding needs a name. */

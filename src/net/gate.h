@@ -20,7 +20,6 @@ typedef struct pj_gate {
     const char *const *extra_origins; /* "http://localhost:5173": for developing the dashboard */
 } pj_gate;
 
-bool pj_host_is_loopback(const char *host); /* 127.0.0.0/8, ::1, localhost */
 /* Whether "name", "name:port" or "[v6]:port" is an accepted name of this machine. */
 bool pj_gate_host(const pj_gate *gate, const char *host_header);
 /* Whether an Origin belongs to this server's own pages; `host_header` has been accepted already. */

@@ -1,8 +1,9 @@
 #include "net/handshake.h"
 
+#include "http/head.h"
+
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 /* ---- SHA-1, only for the accept key: no security, it merely shows that the server read the
@@ -115,24 +116,17 @@ static void hand_over(void *unused, struct MHD_Connection *connection, void *req
         pj_hub_add(u->hub, fd, &u->options, early, early_bytes);
 }
 
-/* Whether a comma-separated header contains the word. */
-static bool has_word(const char *header, const char *word)
+static bool header_has(const pj_http *http, const char *name, const char *token)
 {
-    for (const char *p = header; p && *p;) {
-        p += strspn(p, " \t,");
-        size_t n = strcspn(p, ", \t");
-        if (n == strlen(word) && strncasecmp(p, word, n) == 0) return true;
-        p += n;
-    }
-    return false;
+    const char *value = pj_http_header(http, name);
+    return value && pj_field_has(value, strlen(value), token);
 }
 
 static enum MHD_Result reply(pj_http *http, const upgrade *what)
 {
     char accept[PJ_ACCEPT_BYTES];
     const char *version = pj_http_header(http, "Sec-WebSocket-Version");
-    if (!has_word(pj_http_header(http, "Connection"), "upgrade") ||
-        !has_word(pj_http_header(http, "Upgrade"), "websocket")) {
+    if (!header_has(http, "Connection", "upgrade") || !header_has(http, "Upgrade", "websocket")) {
         pj_http_add_header(http, "Upgrade", "websocket");
         return pj_http_problem(http, 426, "this is the live stream: open it as a WebSocket");
     }

@@ -1,7 +1,7 @@
 #include "net/http.h"
 
 #include "base/json.h"
-#include "base/utf8.h"
+#include "http/problem.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -131,25 +131,6 @@ enum MHD_Result pj_http_reply_empty(pj_http *http, unsigned status)
                          MHD_create_response_from_buffer(0, nothing, MHD_RESPMEM_PERSISTENT));
 }
 
-static const char *status_title(unsigned status)
-{
-    switch (status) {
-    case 400: return "Bad Request";
-    case 401: return "Unauthorized";
-    case 403: return "Forbidden";
-    case 404: return "Not Found";
-    case 405: return "Method Not Allowed";
-    case 409: return "Conflict";
-    case 413: return "Content Too Large";
-    case 414: return "URI Too Long";
-    case 422: return "Unprocessable Content";
-    case 426: return "Upgrade Required";
-    case 429: return "Too Many Requests";
-    case 503: return "Service Unavailable";
-    default: return "Internal Server Error";
-    }
-}
-
 static enum MHD_Result reply_problem(pj_http *http, unsigned status, const char *detail)
 {
     pj_buffer buffer;
@@ -158,7 +139,7 @@ static enum MHD_Result reply_problem(pj_http *http, unsigned status, const char 
     pj_json_init(&json, &buffer);
     pj_json_object_begin(&json);
     pj_json_kv_string(&json, "type", "about:blank");
-    pj_json_kv_string(&json, "title", status_title(status));
+    pj_json_kv_string(&json, "title", pj_status_reason((int)status));
     pj_json_kv_uint(&json, "status", status);
     pj_json_kv_string(&json, "detail", detail);
     pj_json_object_end(&json);
@@ -198,40 +179,6 @@ enum MHD_Result pj_http_failure(pj_http *http, unsigned invalid, const pj_error 
 
 /* ---- checking the head --------------------------------------------------------------------- */
 
-typedef struct head_count {
-    unsigned host, content_length, transfer_encoding, authorization, origin;
-    bool broken;
-} head_count;
-
-static enum MHD_Result count_header(void *context, enum MHD_ValueKind kind, const char *name,
-                                    size_t name_bytes, const char *value, size_t value_bytes)
-{
-    head_count *count = context;
-    const struct {
-        const char *name;
-        unsigned *count;
-    } single[] = {{"host", &count->host},
-                  {"content-length", &count->content_length},
-                  {"transfer-encoding", &count->transfer_encoding},
-                  {"authorization", &count->authorization},
-                  {"origin", &count->origin}};
-    for (size_t i = 0; i < sizeof single / sizeof *single; i++)
-        if (strcasecmp(name, single[i].name) == 0) ++*single[i].count;
-    for (size_t i = 0; value && i < value_bytes; i++)
-        if ((unsigned char)value[i] < ' ' && value[i] != '\t') count->broken = true;
-    for (size_t i = 0; i < name_bytes; i++)
-        if ((unsigned char)name[i] <= ' ' || (unsigned char)name[i] >= 0x7f) count->broken = true;
-    return MHD_YES;
-}
-
-/* A NUL inside the request line ends the C string from libmicrohttpd; the version, which follows in
- * the same memory, is then not at the expected address. */
-static bool target_was_cut(const pj_http *http, const char *version)
-{
-    const char *expected = http->raw_target + http->raw_bytes + 1;
-    return version > expected && version - expected < (1 << 20);
-}
-
 static bool is_known_method(const char *method)
 {
     return strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0 ||
@@ -241,30 +188,6 @@ static bool is_known_method(const char *method)
 static bool changes_something(const char *method)
 {
     return strcmp(method, "POST") == 0 || strcmp(method, "DELETE") == 0;
-}
-
-static enum MHD_Result check_framing(pj_http *http, const char *version, bool *passed)
-{
-    head_count count = {0};
-    *passed = false;
-    MHD_get_connection_values_n(http->connection, MHD_HEADER_KIND, count_header, &count);
-    if (!is_known_method(http->method)) {
-        pj_http_add_header(http, "Allow", "GET, HEAD, POST, DELETE");
-        return pj_http_problem(http, 405, "there is no method of that name here");
-    }
-    if (strncmp(version, "HTTP/1.", 7) != 0)
-        return pj_http_problem(http, 505, "only HTTP/1.x is supported");
-    if (target_was_cut(http, version) || count.broken)
-        return pj_http_problem(http, 400, "the head of the request holds a control character");
-    if (count.host != 1)
-        return pj_http_problem(http, 400, "a request needs exactly one Host header");
-    if (count.content_length > 1 || count.transfer_encoding > 1 ||
-        (count.content_length && count.transfer_encoding))
-        return pj_http_problem(http, 400, "the length of the body is given in more than one way");
-    if (count.authorization > 1 || count.origin > 1)
-        return pj_http_problem(http, 400, "Authorization and Origin may stand only once");
-    *passed = true;
-    return MHD_YES;
 }
 
 static bool has_session(const pj_http *http, const pj_gate *gate)
@@ -305,16 +228,13 @@ static enum MHD_Result check_sender(pj_http *http, const pj_gate *gate, bool *pa
     return MHD_YES;
 }
 
-bool pj_http_check_head(pj_http *http, const pj_gate *gate, const char *version,
-                        enum MHD_Result *result)
+bool pj_http_check_head(pj_http *http, const pj_gate *gate, enum MHD_Result *result)
 {
     pj_error err = {0};
     bool passed;
-    *result = check_framing(http, version, &passed);
-    if (!passed) return false;
-    if (http->raw_bytes > PJ_TARGET_MAX_BYTES) {
-        *result =
-            pj_http_problem(http, 414, "the address is longer than %d bytes", PJ_TARGET_MAX_BYTES);
+    if (!is_known_method(http->method)) {
+        pj_http_add_header(http, "Allow", "GET, HEAD, POST, DELETE");
+        *result = pj_http_problem(http, 405, "there is no method of that name here");
         return false;
     }
     if (pj_target_parse(http->raw_copy, http->raw_bytes, &http->target, &http->arena, &err)) {

@@ -1,7 +1,6 @@
-/* One HTTP request and its answer, between libmicrohttpd and the routes. libmicrohttpd parses the
- * head; it is checked again here, because libmicrohttpd accepts what it must not (a NUL in the
- * path, Content-Length together with Transfer-Encoding, a length given twice, any method), and
- * every answer gets the same security headers. One thread works on one request. */
+/* One HTTP request and its answer, between libmicrohttpd and the routes. The front (front.h) has
+ * rejected heads that libmicrohttpd accepts and must not; method, sender and target are checked
+ * here, and every answer gets the same security headers. One thread works on one request. */
 #ifndef PJ_NET_HTTP_H
 #define PJ_NET_HTTP_H
 
@@ -34,8 +33,7 @@ void pj_http_free(pj_http *http);
 
 /* Checks the head before routing. False: an error has been answered (or the connection must be
  * dropped when *result is MHD_NO). */
-bool pj_http_check_head(pj_http *http, const pj_gate *gate, const char *version,
-                        enum MHD_Result *result);
+bool pj_http_check_head(pj_http *http, const pj_gate *gate, enum MHD_Result *result);
 const char *pj_http_header(const pj_http *http, const char *name); /* NULL: absent */
 
 /* ---- answers: each may be given once ------------------------------------------------------- */

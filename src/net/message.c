@@ -12,16 +12,6 @@ uint64_t pj_run_key(const char *run_id)
     return key ? key : 1;
 }
 
-size_t pj_frame_head(unsigned char head[PJ_FRAME_HEAD_MAX], bool binary, size_t payload_bytes)
-{
-    size_t length_bytes = payload_bytes < 126 ? 0 : payload_bytes < 65536 ? 2 : 8;
-    head[0] = binary ? 0x82 : 0x81;
-    head[1] = length_bytes == 0 ? (unsigned char)payload_bytes : length_bytes == 2 ? 126 : 127;
-    for (size_t i = 0; i < length_bytes; i++)
-        head[2 + i] = (unsigned char)((uint64_t)payload_bytes >> 8 * (length_bytes - 1 - i));
-    return 2 + length_bytes;
-}
-
 /* `{"seq":N,`, which replaces the object's opening brace; returns its length. */
 static size_t sequence_member(char text[32], uint64_t sequence)
 {

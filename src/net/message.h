@@ -3,11 +3,10 @@
 #ifndef PJ_NET_MESSAGE_H
 #define PJ_NET_MESSAGE_H
 
+#include "http/websocket.h"
 #include "net/hub.h"
 
 #include <stdatomic.h>
-
-enum { PJ_FRAME_HEAD_MAX = 10 };
 
 typedef struct pj_message {
     _Atomic uint32_t references;
@@ -23,8 +22,6 @@ typedef struct pj_message {
 } pj_message;
 
 uint64_t pj_run_key(const char *run_id); /* 0 for NULL and "" */
-/* The head of an unmasked, final frame (RFC 6455); returns its length. */
-size_t pj_frame_head(unsigned char head[PJ_FRAME_HEAD_MAX], bool binary, size_t payload_bytes);
 pj_message *pj_message_new(const pj_publication *publication, uint64_t sequence); /* 1 reference */
 pj_message *pj_message_ref(pj_message *message);
 void pj_message_unref(pj_message *message); /* NULL is allowed */

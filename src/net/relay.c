@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/thread.h"
-#include "net/frame_reader.h"
+#include "http/websocket.h"
 
 #include <errno.h>
 #include <jansson.h>

@@ -6,11 +6,9 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "http/socket.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <netdb.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -66,13 +64,12 @@ static enum MHD_Result answer(pj_server *server, pj_http *http)
 }
 
 static enum MHD_Result take_head(const pj_server *server, pj_http *http,
-                                 struct MHD_Connection *connection, const char *method,
-                                 const char *version)
+                                 struct MHD_Connection *connection, const char *method)
 {
     enum MHD_Result result;
     http->connection = connection;
     http->method = method;
-    if (!pj_http_check_head(http, &server->routes.gate, version, &result)) return result;
+    if (!pj_http_check_head(http, &server->routes.gate, &result)) return result;
     /* answering now would close the connection: libmicrohttpd considers it premature */
     return MHD_YES;
 }
@@ -85,7 +82,7 @@ static enum MHD_Result take_request(void *context, struct MHD_Connection *connec
     pj_server *server = context;
     pj_http *http = *request;
     if (!http) return MHD_NO;
-    if (!http->connection) return take_head(server, http, connection, method, version);
+    if (!http->connection) return take_head(server, http, connection, method);
     if (*upload_bytes > 0) {
         /* Excess input is read and discarded, so that the answer reaches the client. */
         if (!http->status) pj_buffer_append(&http->body, upload, *upload_bytes);
@@ -98,55 +95,7 @@ static enum MHD_Result take_request(void *context, struct MHD_Connection *connec
     return answer(server, http);
 }
 
-/* ---- listening ----------------------------------------------------------------------------- */
-
-static pj_status listen_on(const char *host, uint16_t port, int *out, pj_error *err)
-{
-    char service[8];
-    struct addrinfo hints = {.ai_family = AF_UNSPEC,
-                             .ai_socktype = SOCK_STREAM,
-                             .ai_flags = AI_PASSIVE | AI_NUMERICSERV},
-                    *list;
-    snprintf(service, sizeof service, "%u", port);
-    int code = getaddrinfo(host, service, &hints, &list);
-    if (code != 0)
-        return pj_fail(err, PJ_E_INVALID, "--host %s is not an address of this machine: %s", host,
-                       gai_strerror(code));
-    int fd = -1, failure = 0, yes = 1;
-    for (const struct addrinfo *a = list; a && fd < 0; a = a->ai_next) {
-        fd = socket(a->ai_family, a->ai_socktype, a->ai_protocol);
-        if (fd >= 0) {
-            setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-            fcntl(fd, F_SETFD, FD_CLOEXEC);
-            if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, 1024) == 0) break;
-            failure = errno;
-            close(fd);
-            fd = -1;
-        } else
-            failure = errno;
-    }
-    freeaddrinfo(list);
-    *out = fd;
-    if (fd >= 0) return PJ_OK;
-    if (failure == EADDRINUSE)
-        return pj_fail(err, PJ_E_UNAVAILABLE,
-                       "port %u of %s is in use already; choose another with --port, or 0 for a "
-                       "free one",
-                       port, host);
-    return pj_fail_errno(err, failure, "cannot listen on %s port %u", host, port);
-}
-
-static uint16_t port_of(int fd)
-{
-    union {
-        struct sockaddr any;
-        struct sockaddr_in v4;
-        struct sockaddr_in6 v6;
-    } address = {0};
-    socklen_t size = sizeof address;
-    if (getsockname(fd, &address.any, &size) != 0) return 0;
-    return ntohs(address.any.sa_family == AF_INET6 ? address.v6.sin6_port : address.v4.sin_port);
-}
+/* ---- opening ------------------------------------------------------------------------------- */
 
 /* The library's log is about misbehaving clients: not worth keeping. */
 static void ignore_log(void *context, const char *format, va_list args) {}
@@ -179,6 +128,8 @@ pj_status pj_server_open(const pj_server_options *options, pj_server **out, pj_e
     const char *host = options->host ? options->host : "127.0.0.1";
     bool loopback = pj_host_is_loopback(host);
     int listener = -1;
+    pj_url place = {.port = options->port};
+    snprintf(place.host, sizeof place.host, "%s", host);
     if (!loopback && !(options->token && options->token[0]))
         return pj_fail(err, PJ_E_INVALID,
                        "bound to %s this server could be reached from other machines: give --token "
@@ -195,10 +146,9 @@ pj_status pj_server_open(const pj_server_options *options, pj_server **out, pj_e
                                           .extra_hosts = options->extra_hosts,
                                           .extra_origins = options->extra_origins}};
     pj_status status = pj_watch_open(CONNECTIONS_MAX, &server->watch, err);
-    if (status == PJ_OK && !options->no_listen)
-        status = listen_on(host, options->port, &listener, err);
+    if (status == PJ_OK && !options->no_listen) status = pj_listen(&place, &listener, err);
     if (status == PJ_OK) {
-        if (listener >= 0) server->port = port_of(listener);
+        server->port = (uint16_t)place.port;
         server->daemon = start_daemon(server, options->is_polled);
         if (!server->daemon)
             status = pj_fail(err, PJ_E_INTERNAL, "the HTTP server could not be started");

@@ -12,26 +12,20 @@
  */
 #include "power/source.h"
 
-#include "base/buffer.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "http/call.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 enum {
     REMOTE_RAILS = 16,
     REMOTE_SECONDS = 8, /* seconds per request */
+    REMOTE_PORT = 8000, /* the default */
     REMOTE_ANSWER_BYTES = 1 << 20,
     REMOTE_BOUNDS = 64 /* number of answers whose bounds are kept */
 };
@@ -47,19 +41,13 @@ typedef struct remote_bound {
 } remote_bound;
 
 typedef struct remote {
-    struct sockaddr_storage address;
-    socklen_t address_bytes;
-    char host[256], prefix[256], token[256];
-    char place[272]; /* host and port as in a URL */
-    int port;
+    pj_url url;
+    char token[256];
+    char place[PJ_URL_AUTHORITY_BYTES]; /* host and port as in a URL */
     pj_rail rails[REMOTE_RAILS];
     uint32_t rail_count;
-    /* HTTP state */
-    int fd; /* -1: none; 0 before open */
-    bool connected;
-    size_t sent;
-    int64_t asked_ns, sent_ns, answered_ns;
-    char request[1200];
+    pj_call call;
+    int64_t asked_ns, answered_ns;
     pj_buffer answer;
     /* clocks */
     remote_bound bounds[REMOTE_BOUNDS];
@@ -71,44 +59,23 @@ typedef struct remote {
 
 /* ---- the argument ---------------------------------------------------------------------------- */
 
-/* "host", "host:port", "[v6]" or "[v6]:port". */
-static bool take_authority(remote *r, const char *text, size_t length)
+static pj_status remote_take_url(remote *r, const char *text, size_t length, pj_error *err)
 {
-    const char *end = text + length, *host = text;
-    bool v6 = length && *text == '[';
-    const char *host_end = memchr(text, v6 ? ']' : ':', length);
-    const char *port = host_end && v6 ? host_end + 1 : host_end;
-    if (v6) host++;
-    if (v6 && !host_end) return false;
-    if (!host_end) host_end = end;
-    if (!port) port = end;
-    size_t bytes = (size_t)(host_end - host);
-    if (!bytes || bytes >= sizeof r->host || (port < end && *port != ':')) return false;
-    if (port < end && port + 1 + strspn(port + 1, "0123456789") != end) return false;
-    snprintf(r->host, sizeof r->host, "%.*s", (int)bytes, host);
-    r->port = port < end ? atoi(port + 1) : 8000;
-    snprintf(r->place, sizeof r->place, v6 ? "[%s]:%d" : "%s:%d", r->host, r->port);
-    return r->port > 0 && r->port < 65536 && !strpbrk(r->host, " \r\n@");
-}
-
-static bool take_place(remote *r, const char *text)
-{
-    if (strncmp(text, "http://", 7) != 0) return false;
-    text += 7;
-    size_t length = strcspn(text, "/,");
-    size_t path = strcspn(text + length, ",");
-    while (path && text[length + path - 1] == '/') path--;
-    if (path >= sizeof r->prefix || !take_authority(r, text, length)) return false;
-    snprintf(r->prefix, sizeof r->prefix, "%.*s", (int)path, text + length);
-    return !strpbrk(r->prefix, " \r\n");
+    char url[PJ_URL_HOST_BYTES + PJ_URL_PATH_BYTES];
+    snprintf(url, sizeof url, "%.*s", (int)length, text);
+    if (length < sizeof url && strncmp(url, "http://", 7) == 0 &&
+        pj_url_parse(url, REMOTE_PORT, &r->url, NULL) == PJ_OK) {
+        pj_url_authority(&r->url, r->place, sizeof r->place);
+        return PJ_OK;
+    }
+    return pj_fail(err, PJ_E_INVALID, "%s is no server: use perjoule:http://HOST:PORT", url);
 }
 
 static pj_status parse_argument(remote *r, const char *argument, pj_error *err)
 {
     const char *comma = strchr(argument, ',');
-    if (!take_place(r, argument))
-        return pj_fail(err, PJ_E_INVALID, "%.*s is no server: use perjoule:http://HOST:PORT",
-                       (int)strcspn(argument, ","), argument);
+    pj_status status = remote_take_url(r, argument, strcspn(argument, ","), err);
+    if (status != PJ_OK) return status;
     const char *token = getenv("PERJOULE_TOKEN");
     if (comma && strncmp(comma, ",token=", 7) == 0)
         token = comma + 7;
@@ -121,119 +88,46 @@ static pj_status parse_argument(remote *r, const char *argument, pj_error *err)
     return PJ_OK;
 }
 
-static pj_status look_up(const remote *r, struct addrinfo **list, pj_error *err)
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+static bool remote_keep(void *context, const char *bytes, size_t count)
 {
-    char port[8];
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-    snprintf(port, sizeof port, "%d", r->port);
-    int why = getaddrinfo(r->host, port, &hints, list);
-    return why ? pj_fail(err, PJ_E_UNAVAILABLE, "cannot find %s: %s", r->host, gai_strerror(why))
-               : PJ_OK;
+    remote *r = context;
+    return pj_buffer_append(&r->answer, bytes, count);
 }
 
-/* ---- HTTP exchange -------------------------------------------------------------------------- */
-
-static void hang_up(remote *r)
+static void remote_open_call(remote *r)
 {
-    if (r->fd > 0) close(r->fd);
-    r->fd = -1;
-    r->connected = false;
+    pj_buffer_init(&r->answer, REMOTE_ANSWER_BYTES);
+    pj_call_init(&r->call, &r->url);
+    r->call.context = r;
+    r->call.take_body = remote_keep;
 }
 
-static void write_request(remote *r)
+static void remote_close_call(remote *r)
 {
-    char bearer[300] = "";
-    if (r->token[0]) snprintf(bearer, sizeof bearer, "Authorization: Bearer %s\r\n", r->token);
-    snprintf(r->request, sizeof r->request,
-             "GET %s/api/profiling/power/now?seconds=%d HTTP/1.1\r\nHost: %s\r\n%s"
-             "Connection: close\r\n\r\n",
-             r->prefix, REMOTE_SECONDS, r->place, bearer);
+    pj_call_fini(&r->call);
+    pj_buffer_fini(&r->answer);
 }
 
-static void ask(remote *r, int64_t now_ns)
+static void remote_ask(remote *r)
 {
-    r->asked_ns = now_ns;
-    r->fd = socket(r->address.ss_family, SOCK_STREAM, 0);
-    if (r->fd < 0) return;
-    fcntl(r->fd, F_SETFL, fcntl(r->fd, F_GETFL) | O_NONBLOCK);
-    fcntl(r->fd, F_SETFD, FD_CLOEXEC);
-    r->connected = false;
-    r->sent = 0;
+    char path[64];
+    snprintf(path, sizeof path, "/api/profiling/power/now?seconds=%d", REMOTE_SECONDS);
+    pj_call_write(&r->call, "GET", path);
+    if (r->token[0]) pj_buffer_printf(&r->call.out, "Authorization: Bearer %s\r\n", r->token);
+    pj_buffer_text(&r->call.out, "Connection: close\r\n\r\n");
     pj_buffer_clear(&r->answer);
-    if (connect(r->fd, (const struct sockaddr *)&r->address, r->address_bytes) != 0 &&
-        errno != EINPROGRESS)
-        hang_up(r);
+    r->asked_ns = pj_clock_ns();
+    pj_call_begin(&r->call);
 }
 
-/* True while waiting for the socket; closes it on a failure. */
-static bool send_request(remote *r)
+/* The JSON of an answer that has come with status 200, else NULL. */
+static json_t *remote_parse(remote *r)
 {
-    struct pollfd p = {.fd = r->fd, .events = POLLOUT};
-    if (r->sent == strlen(r->request)) return false;
-    if (poll(&p, 1, 0) == 0) return true;
-    ssize_t n = send(r->fd, r->request + r->sent, strlen(r->request) - r->sent, MSG_NOSIGNAL);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
-    if (n < 0) {
-        hang_up(r);
-        return true;
-    }
-    r->sent += (size_t)n;
-    r->sent_ns = pj_clock_ns();
-    return r->sent < strlen(r->request);
-}
-
-/* True when the answer is complete: the server closes the connection. */
-static bool receive_answer(remote *r)
-{
-    char bytes[16384];
-    for (;;) {
-        ssize_t n = recv(r->fd, bytes, sizeof bytes, 0);
-        if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
-        if (n == 0) return true;
-        if (n < 0 || !pj_buffer_append(&r->answer, bytes, (size_t)n)) {
-            hang_up(r);
-            return false;
-        }
-    }
-}
-
-/* The JSON of an answer with status 200, else NULL. `status`: the HTTP status, 0: none. */
-static json_t *parse_answer(const remote *r, int *status)
-{
-    const char *text = pj_buffer_get(&r->answer), *body = strstr(text, "\r\n\r\n");
-    *status = strncmp(text, "HTTP/1.1 ", 9) == 0 ? atoi(text + 9) : 0;
-    return body && *status == 200 ? json_loads(body + 4, 0, NULL) : NULL;
-}
-
-/* At opening: one blocking request. */
-static json_t *ask_and_wait(remote *r, int *status)
-{
-    int64_t until_ns = pj_clock_ns() + PATIENCE_NS;
-    *status = 0;
-    ask(r, pj_clock_ns());
-    while (r->fd >= 0 && pj_clock_ns() < until_ns) {
-        if (!send_request(r) && r->fd >= 0 && receive_answer(r)) {
-            r->answered_ns = pj_clock_ns();
-            hang_up(r);
-            return parse_answer(r, status);
-        }
-        pj_clock_sleep_until(pj_clock_ns() + PJ_NS_PER_MS);
-    }
-    hang_up(r);
-    return NULL;
-}
-
-/* Of the name's addresses the first that answers: "localhost" is often ::1 before it is
- * 127.0.0.1. */
-static json_t *ask_each(remote *r, const struct addrinfo *list, int *status)
-{
-    json_t *answer = NULL;
-    *status = 0;
-    for (const struct addrinfo *a = list; a && !answer && !*status; a = a->ai_next) {
-        memcpy(&r->address, a->ai_addr, a->ai_addrlen);
-        r->address_bytes = a->ai_addrlen;
-        answer = ask_and_wait(r, status);
-    }
+    if (r->call.state != PJ_CALL_DONE || r->call.head.status != 200) return NULL;
+    json_t *answer = json_loadb(pj_buffer_get(&r->answer), r->answer.length, 0, NULL);
+    if (answer) r->answered_ns = r->call.heard_ns;
     return answer;
 }
 
@@ -244,7 +138,7 @@ static void bound_offset(remote *r, int64_t end_ms)
 {
     int64_t end_ns = end_ms * PJ_NS_PER_MS;
     r->bounds[r->bound_count++ % REMOTE_BOUNDS] = (remote_bound){
-        .low_ns = end_ns - r->answered_ns, .high_ns = end_ns + PJ_NS_PER_S - r->sent_ns};
+        .low_ns = end_ns - r->answered_ns, .high_ns = end_ns + PJ_NS_PER_S - r->call.sent_ns};
 }
 
 /* Their clock minus ours, and its uncertainty as a half width. */
@@ -289,7 +183,7 @@ static int scope_of(const char *name)
 
 static void take_rail(remote *r, const json_t *from)
 {
-    char word[32], quality[32], source[32];
+    char word[32], quality[32], source[32], host[48];
     pj_rail *rail = &r->rails[r->rail_count];
     *rail = (pj_rail){.kind = PJ_RAIL_INSTANT,
                       .parent = -1,
@@ -303,7 +197,8 @@ static void take_rail(remote *r, const json_t *from)
     if (!rail->name[0]) return;
     snprintf(rail->source, sizeof rail->source, "perjoule");
     snprintf(rail->device, sizeof rail->device, "%.46s", r->place);
-    snprintf(rail->field, sizeof rail->field, "%.20s of %.40s", source, r->host);
+    snprintf(host, sizeof host, "%.40s", r->url.host);
+    snprintf(rail->field, sizeof rail->field, "%.20s of %s", source, host);
     rail->rail_class = (pj_rail_class)class_of(word);
     rail->quality = strcmp(quality, "measured") == 0 ? PJ_MEASURED : PJ_MODELLED;
     copy_word(word, sizeof word, json_object_get(from, "scope"));
@@ -391,24 +286,25 @@ static pj_status open_remote(void *state, const pj_power_env *env, const char *a
                              pj_error *err)
 {
     remote *r = state;
-    int http = 0;
     (void)env;
-    r->fd = -1;
-    pj_buffer_init(&r->answer, REMOTE_ANSWER_BYTES);
-    struct addrinfo *list = NULL;
     pj_status status = parse_argument(r, argument, err);
-    if (status == PJ_OK) status = look_up(r, &list, err);
     if (status != PJ_OK) return status;
-    write_request(r);
-    json_t *answer = ask_each(r, list, &http);
-    freeaddrinfo(list);
+    remote_open_call(r);
+    status = pj_address_resolve(&r->url, &r->call.address, err);
+    if (status == PJ_OK) {
+        remote_ask(r);
+        pj_call_wait(&r->call, r->asked_ns + PATIENCE_NS);
+    }
+    json_t *answer = remote_parse(r);
     if (answer) {
         take_rails(r, answer);
         take_seconds(r, answer);
     }
     json_decref(answer);
     if (r->rail_count) return PJ_OK;
-    pj_buffer_fini(&r->answer);
+    int http = r->call.head.status;
+    remote_close_call(r);
+    if (status != PJ_OK) return status;
     if (http == 401)
         return pj_fail(err, PJ_E_DENIED,
                        "the server at %s wants its token: put ,token=... behind it, "
@@ -423,9 +319,7 @@ static pj_status open_remote(void *state, const pj_power_env *env, const char *a
 
 static void close_remote(void *state)
 {
-    remote *r = state;
-    if (r->fd != 0) hang_up(r);
-    pj_buffer_fini(&r->answer);
+    remote_close_call(state);
 }
 
 static void probe_remote(const pj_power_env *env, const char *argument, pj_source_report *report)
@@ -456,34 +350,25 @@ static uint32_t remote_rails(const void *state, pj_rail *rails, uint32_t max)
     return count;
 }
 
-static void carry_on(remote *r, int64_t now_ns)
+static void remote_carry_on(remote *r, int64_t now_ns)
 {
-    int http;
-    if (r->fd < 0) {
-        if (now_ns - r->asked_ns >= ASK_EVERY_NS) ask(r, now_ns);
-        return;
+    if (pj_call_is_running(&r->call)) {
+        pj_call_poll(&r->call, 0);
+        if (pj_call_is_running(&r->call) && now_ns - r->asked_ns > PATIENCE_NS)
+            pj_call_fail(&r->call, "nothing came from", 0);
+        json_t *answer = remote_parse(r);
+        if (answer) take_seconds(r, answer);
+        json_decref(answer);
+    } else if (now_ns - r->asked_ns >= ASK_EVERY_NS) {
+        remote_ask(r);
     }
-    if (now_ns - r->asked_ns > PATIENCE_NS) {
-        hang_up(r);
-        return;
-    }
-    if (send_request(r) || r->fd < 0 || !receive_answer(r)) return;
-    hang_up(r);
-    int64_t answered_ns = r->answered_ns;
-    json_t *answer = parse_answer(r, &http);
-    r->answered_ns = now_ns;
-    if (answer)
-        take_seconds(r, answer);
-    else
-        r->answered_ns = answered_ns;
-    json_decref(answer);
 }
 
 static pj_status read_remote(void *state, pj_reading *readings, uint32_t max, uint32_t *count)
 {
     remote *r = state;
     int64_t now_ns = pj_clock_ns();
-    carry_on(r, now_ns);
+    remote_carry_on(r, now_ns);
     *count = r->waiting_count < max ? r->waiting_count : max;
     memcpy(readings, r->waiting, *count * sizeof *readings);
     r->waiting_count -= *count;

@@ -1,12 +1,19 @@
 #include "serve/curl.h"
 
 #include "base/memory.h"
+#include "base/thread.h"
 
 #include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 /* libcurl's stable interface, as far as it is used: numbers of options never change. */
 enum {
@@ -30,7 +37,10 @@ enum {
     HTTP_VERSION_1_1 = 2,
     CODE_AGAIN = 81,
     ERROR_BYTES = 256, /* of OPTION_ERRORBUFFER */
-    GLOBAL_ALL = 3
+    GLOBAL_ALL = 3,
+    CHUNK_BYTES = 16384,
+    /* TLS may have to receive before it can send: the sockets are looked at again after this. */
+    LOOK_AGAIN_MS = 1000
 };
 
 static struct {
@@ -154,91 +164,189 @@ pj_status pj_curl_post(const pj_curl_request *r, long *http_status, pj_error *er
     return pj_fail(err, PJ_E_STATE, "%s answers with status %ld", shown, *http_status);
 }
 
-/* ---- connections ------------------------------------------------------------------------------
- */
+/* ---- tunnels -------------------------------------------------------------------------------- */
 
-struct pj_curl_connection {
+struct pj_tunnel {
+    pthread_t thread;
     void *handle;
-    bool (*is_stopped)(void *context);
-    void *context;
-    char why[ERROR_BYTES];
+    int end; /* the thread's end of the socket pair */
+    int timeout_ms;
+    atomic_bool is_stopping, has_ended;
+    pj_error failure; /* read after has_ended */
+    char why[ERROR_BYTES], url[512];
 };
 
-static int is_stopped(void *connection, int64_t total_down, int64_t down, int64_t total_up,
-                      int64_t up)
+typedef enum moved { MOVED, AGAIN, CLOSED } moved;
+typedef moved tunnel_move(const pj_tunnel *t, char *bytes, size_t count, size_t *done);
+
+static moved local_moved(ssize_t n, size_t *done)
 {
-    const pj_curl_connection *c = connection;
-    return c->is_stopped(c->context);
+    *done = n > 0 ? (size_t)n : 0;
+    if (n > 0) return MOVED;
+    return n < 0 && (errno == EAGAIN || errno == EINTR) ? AGAIN : CLOSED;
 }
 
-static void set_up(pj_curl_connection *c, const char *url, int timeout_ms)
+static moved local_receive(const pj_tunnel *t, char *bytes, size_t count, size_t *done)
 {
-    curl.setopt(c->handle, OPTION_URL, url);
-    curl.setopt(c->handle, OPTION_CONNECT_ONLY, 1L);
-    curl.setopt(c->handle, OPTION_HTTP_VERSION, (long)HTTP_VERSION_1_1);
-    curl.setopt(c->handle, OPTION_CONNECTTIMEOUT_MS, (long)timeout_ms);
-    curl.setopt(c->handle, OPTION_NOSIGNAL, 1L);
-    curl.setopt(c->handle, OPTION_ERRORBUFFER, c->why);
-    curl.setopt(c->handle, OPTION_NOPROGRESS, 0L);
-    curl.setopt(c->handle, OPTION_XFERINFOFUNCTION, is_stopped);
-    curl.setopt(c->handle, OPTION_XFERINFODATA, c);
-    set_certificates(c->handle);
+    return local_moved(recv(t->end, bytes, count, 0), done);
 }
 
-pj_status pj_curl_connect(const char *url, int timeout_ms, bool (*stopped)(void *context),
-                          void *context, pj_curl_connection **connection, pj_error *err)
+static moved local_send(const pj_tunnel *t, char *bytes, size_t count, size_t *done)
+{
+    return local_moved(send(t->end, bytes, count, MSG_NOSIGNAL), done);
+}
+
+static moved remote_moved(int code, const size_t *done)
+{
+    if (code == CODE_AGAIN) return AGAIN;
+    return code == 0 && *done ? MOVED : CLOSED;
+}
+
+static moved remote_receive(const pj_tunnel *t, char *bytes, size_t count, size_t *done)
+{
+    return remote_moved(curl.receive(t->handle, bytes, count, done), done);
+}
+
+static moved remote_send(const pj_tunnel *t, char *bytes, size_t count, size_t *done)
+{
+    return remote_moved(curl.send(t->handle, bytes, count, done), done);
+}
+
+/* Bytes on their way in one direction. */
+typedef struct carried {
+    char bytes[CHUNK_BYTES];
+    size_t begin, end;
+} carried;
+
+static moved tunnel_carry(const pj_tunnel *t, carried *c, tunnel_move *receive,
+                          tunnel_move *send_on)
+{
+    size_t count = 0;
+    moved state = MOVED;
+    if (c->begin == c->end) {
+        state = receive(t, c->bytes, sizeof c->bytes, &count);
+        c->begin = 0;
+        c->end = count;
+    }
+    if (state != MOVED) return state;
+    count = 0;
+    state = send_on(t, c->bytes + c->begin, c->end - c->begin, &count);
+    c->begin += count;
+    return state;
+}
+
+static short tunnel_events(const carried *in, const carried *out)
+{
+    return (short)((in->begin == in->end ? POLLIN : 0) | (out->begin == out->end ? 0 : POLLOUT));
+}
+
+static void tunnel_carry_all(pj_tunnel *t)
+{
+    carried up, down;
+    int remote = -1;
+    up.begin = up.end = down.begin = down.end = 0;
+    curl.getinfo(t->handle, INFO_ACTIVESOCKET, &remote);
+    while (!atomic_load(&t->is_stopping)) {
+        moved sent = tunnel_carry(t, &up, local_receive, remote_send);
+        moved received = tunnel_carry(t, &down, remote_receive, local_send);
+        if (sent == CLOSED || received == CLOSED) return;
+        if (sent == MOVED || received == MOVED) continue;
+        struct pollfd waits[2] = {{.fd = t->end, .events = tunnel_events(&up, &down)},
+                                  {.fd = remote, .events = tunnel_events(&down, &up)}};
+        poll(waits, 2, LOOK_AGAIN_MS);
+    }
+}
+
+/* Polled by libcurl about once a second while it connects. */
+static int tunnel_is_stopping(void *context, int64_t total_down, int64_t down, int64_t total_up,
+                              int64_t up)
+{
+    const pj_tunnel *t = context;
+    return atomic_load(&t->is_stopping);
+}
+
+static void tunnel_connect(pj_tunnel *t)
 {
     char shown[256];
-    pj_curl_connection *c = pj_alloc(1, sizeof *c);
-    if (c) c->handle = curl.init();
-    if (!c || !c->handle) {
-        pj_free(c);
-        return pj_fail_memory(err, "a connection");
+    curl.setopt(t->handle, OPTION_URL, t->url);
+    curl.setopt(t->handle, OPTION_CONNECT_ONLY, 1L);
+    curl.setopt(t->handle, OPTION_HTTP_VERSION, (long)HTTP_VERSION_1_1);
+    curl.setopt(t->handle, OPTION_CONNECTTIMEOUT_MS, (long)t->timeout_ms);
+    curl.setopt(t->handle, OPTION_NOSIGNAL, 1L);
+    curl.setopt(t->handle, OPTION_ERRORBUFFER, t->why);
+    curl.setopt(t->handle, OPTION_NOPROGRESS, 0L);
+    curl.setopt(t->handle, OPTION_XFERINFOFUNCTION, tunnel_is_stopping);
+    curl.setopt(t->handle, OPTION_XFERINFODATA, t);
+    set_certificates(t->handle);
+    int code = curl.perform(t->handle);
+    if (code == 0) return;
+    public_url(t->url, shown, sizeof shown);
+    pj_fail(&t->failure, PJ_E_UNAVAILABLE, "%s cannot be reached: %s", shown,
+            t->why[0] ? t->why : curl.strerror(code));
+}
+
+static void *tunnel_run(void *context)
+{
+    pj_tunnel *t = context;
+    tunnel_connect(t);
+    if (t->failure.status == PJ_OK) tunnel_carry_all(t);
+    atomic_store(&t->has_ended, true);
+    shutdown(t->end, SHUT_RDWR); /* closed by pj_tunnel_close, which may be using it */
+    return NULL;
+}
+
+static void tunnel_free(pj_tunnel *t)
+{
+    if (t->handle) curl.cleanup(t->handle);
+    close(t->end);
+    pj_free(t);
+}
+
+pj_status pj_tunnel_open(const char *url, int timeout_ms, pj_tunnel **tunnel, int *fd,
+                         pj_error *err)
+{
+    int pair[2];
+    pj_status status = pj_curl_load(err);
+    if (status != PJ_OK) return status;
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0)
+        return pj_fail_errno(err, errno, "cannot make a pair of sockets");
+    for (int i = 0; i < 2; i++) {
+        fcntl(pair[i], F_SETFL, O_NONBLOCK);
+        fcntl(pair[i], F_SETFD, FD_CLOEXEC);
     }
-    c->is_stopped = stopped;
-    c->context = context;
-    set_up(c, url, timeout_ms);
-    int code = curl.perform(c->handle);
-    if (code == 0) {
-        *connection = c;
+    pj_tunnel *t = pj_alloc(1, sizeof *t);
+    if (!t) {
+        close(pair[0]);
+        close(pair[1]);
+        return pj_fail_memory(err, "a TLS connection");
+    }
+    t->end = pair[0];
+    t->timeout_ms = timeout_ms;
+    snprintf(t->url, sizeof t->url, "%s", url);
+    t->handle = curl.init();
+    status = t->handle ? pj_thread_start(&t->thread, "pj-tunnel", tunnel_run, t, err)
+                       : pj_fail_memory(err, "a TLS connection");
+    if (status == PJ_OK) {
+        *tunnel = t;
+        *fd = pair[1];
         return PJ_OK;
     }
-    public_url(url, shown, sizeof shown);
-    pj_status status = pj_fail(err, PJ_E_UNAVAILABLE, "%s cannot be reached: %s", shown,
-                               c->why[0] ? c->why : curl.strerror(code));
-    pj_curl_disconnect(c);
+    tunnel_free(t);
+    close(pair[1]);
     return status;
 }
 
-int pj_curl_socket(const pj_curl_connection *c)
+bool pj_tunnel_has_ended(pj_tunnel *t, pj_error *why)
 {
-    int fd = -1; /* curl_socket_t */
-    return curl.getinfo(c->handle, INFO_ACTIVESOCKET, &fd) == 0 ? fd : -1;
+    bool ended = atomic_load(&t->has_ended);
+    if (ended && why) *why = t->failure;
+    return ended;
 }
 
-static pj_curl_moved moved(int code, size_t count)
+void pj_tunnel_close(pj_tunnel *t)
 {
-    if (code == CODE_AGAIN) return PJ_CURL_AGAIN;
-    return code == 0 && count ? PJ_CURL_DONE : PJ_CURL_CLOSED;
-}
-
-pj_curl_moved pj_curl_send(pj_curl_connection *c, const void *bytes, size_t count, size_t *sent)
-{
-    *sent = 0;
-    int code = curl.send(c->handle, bytes, count, sent);
-    return moved(code, *sent);
-}
-
-pj_curl_moved pj_curl_receive(pj_curl_connection *c, void *bytes, size_t count, size_t *received)
-{
-    *received = 0;
-    int code = curl.receive(c->handle, bytes, count, received);
-    return moved(code, *received);
-}
-
-void pj_curl_disconnect(pj_curl_connection *c)
-{
-    if (!c) return;
-    curl.cleanup(c->handle);
-    pj_free(c);
+    atomic_store(&t->is_stopping, true);
+    shutdown(t->end, SHUT_RDWR);
+    pthread_join(t->thread, NULL);
+    tunnel_free(t);
 }

@@ -24,21 +24,17 @@ pj_status pj_curl_load(pj_error *err);
  * address without a user or password in it. */
 pj_status pj_curl_post(const pj_curl_request *request, long *http_status, pj_error *err);
 
-/* A connection to https://host:port, of bytes in both directions. Not safe for several threads. */
-typedef struct pj_curl_connection pj_curl_connection;
+/* A TLS connection as an ordinary socket: one end of a socket pair whose bytes a thread carries to
+ * and from an https server. Whoever uses the socket need not know about TLS. */
+typedef struct pj_tunnel pj_tunnel;
 
-typedef enum pj_curl_moved { PJ_CURL_DONE, PJ_CURL_AGAIN, PJ_CURL_CLOSED } pj_curl_moved;
-
-/* Blocks until connected and the certificate is verified; `is_stopped`, polled about once a second,
- * ends it early. */
-pj_status pj_curl_connect(const char *url, int timeout_ms, bool (*is_stopped)(void *context),
-                          void *context, pj_curl_connection **connection, pj_error *err);
-int pj_curl_socket(const pj_curl_connection *connection); /* for poll; -1: none */
-/* Never block. */
-pj_curl_moved pj_curl_send(pj_curl_connection *connection, const void *bytes, size_t count,
-                           size_t *sent);
-pj_curl_moved pj_curl_receive(pj_curl_connection *connection, void *bytes, size_t count,
-                              size_t *received);
-void pj_curl_disconnect(pj_curl_connection *connection); /* NULL is allowed */
+/* Returns at once; what is written to `fd` waits until the connection is there. `fd`, non-blocking,
+ * is the caller's to close. End of file on it means that the connection failed or ended. */
+pj_status pj_tunnel_open(const char *url, int timeout_ms, pj_tunnel **tunnel, int *fd,
+                         pj_error *err);
+/* Whether it has ended; then `why` says whether it failed to connect (status PJ_OK: it did not). */
+bool pj_tunnel_has_ended(pj_tunnel *tunnel, pj_error *why);
+/* Ends it within about a second. */
+void pj_tunnel_close(pj_tunnel *tunnel);
 
 #endif

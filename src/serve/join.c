@@ -1,14 +1,12 @@
 /* The connection that a machine keeps to another server, and its hand-over to the hub. An https
- * server is reached through a tunnel (tunnel.h), which is a socket like any other. */
+ * server is reached through a tunnel (curl.h), which is a socket like any other. */
 #include "serve/join.h"
 
-#include "attach/dial.h"
-#include "base/clock.h"
 #include "base/memory.h"
 #include "base/thread.h"
-#include "net/frame_reader.h"
+#include "http/call.h"
+#include "http/websocket.h"
 #include "serve/curl.h"
-#include "serve/tunnel.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +20,6 @@ enum {
     FIRST_PAUSE_MS = 1000, /* minimum pause, also between two streams, so that a server cannot cause
                               rapid reconnects */
     MAX_PAUSE_MS = 30000,
-    HEAD_BYTES = 4096,
     MAX_TUNNELS = 64 /* streams at once over TLS */
 };
 
@@ -63,54 +60,32 @@ static void put_encoded(pj_buffer *out, const char *text)
     }
 }
 
-/* The key only ties the answer to this request; it is not a secret. */
-static void put_request(const pj_join *j, pj_buffer *out)
+static void put_request(const pj_join *j, pj_call *call)
 {
-    char host[PJ_URL_HOST_BYTES + 16];
-    pj_url_authority(&j->url, host, sizeof host);
-    pj_buffer_printf(out, "GET %s/ws/join?machine=", j->url.prefix);
-    put_encoded(out, j->options.machine);
-    pj_buffer_printf(out,
-                     " HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-                     "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: cGVyam91bGUtbWFjaGluZQ==\r\n",
-                     host);
-    if (j->options.token) pj_buffer_printf(out, "Authorization: Bearer %s\r\n", j->options.token);
-    pj_buffer_text(out, "\r\n");
+    pj_buffer path;
+    pj_buffer_init(&path, 4096);
+    pj_buffer_text(&path, "/ws/join?machine=");
+    put_encoded(&path, j->options.machine);
+    pj_call_write(call, "GET", pj_buffer_get(&path));
+    pj_buffer_text(&call->out, PJ_WEBSOCKET_LINES);
+    if (j->options.token)
+        pj_buffer_printf(&call->out, "Authorization: Bearer %s\r\n", j->options.token);
+    pj_buffer_text(&call->out, "\r\n");
+    pj_buffer_fini(&path);
 }
 
-static pj_status send_request(pj_join *j, int fd, pj_error *err)
+/* Sends the request over the call's connection, and reads the head of the answer. */
+static pj_status request_upgrade(pj_join *j, pj_call *call, pj_error *err)
 {
-    pj_buffer text;
-    size_t sent = 0;
-    pj_buffer_init(&text, 1 << 16);
-    put_request(j, &text);
-    pj_status status = pj_buffer_status(&text, "a request", err);
-    while (status == PJ_OK && sent < text.length) {
-        ssize_t n = send(fd, text.data + sent, text.length - sent, MSG_NOSIGNAL);
-        if (n > 0) sent += (size_t)n;
-        if (n < 0 && (errno != EAGAIN || wait_for(j, fd, POLLOUT, DIAL_MS) != READY))
-            status = pj_fail_errno(err, errno, "cannot send to %s", j->options.url);
-    }
-    pj_buffer_fini(&text);
-    return status;
-}
-
-/* Reads the head of the answer byte by byte, because the bytes after it belong to the stream. */
-static pj_status read_answer(pj_join *j, int fd, pj_error *err)
-{
-    char head[HEAD_BYTES];
-    size_t used = 0;
-    int http = 0;
-    while (used < 4 || memcmp(head + used - 4, "\r\n\r\n", 4) != 0) {
-        ssize_t n = used < sizeof head - 1 ? recv(fd, head + used, 1, 0) : 0;
-        if (n > 0) used++;
-        if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR) ||
-            (n < 0 && wait_for(j, fd, POLLIN, DIAL_MS) != READY))
-            return pj_fail(err, PJ_E_UNAVAILABLE, "%s does not answer", j->options.url);
-    }
-    head[used] = 0;
-    if (sscanf(head, "HTTP/1.1 %d", &http) != 1) http = 0;
-    if (http == 101) return PJ_OK;
+    put_request(j, call);
+    pj_call_begin(call);
+    while (pj_call_is_running(call) && call->state != PJ_CALL_BODY &&
+           wait_for(j, call->fd, pj_call_events(call), DIAL_MS) == READY)
+        pj_call_step(call, pj_call_events(call));
+    int http = call->head.status;
+    if (call->state == PJ_CALL_DONE && http == 101) return PJ_OK;
+    if (call->state == PJ_CALL_FAILED) return pj_fail(err, PJ_E_UNAVAILABLE, "%s", call->failure);
+    if (!http) return pj_fail(err, PJ_E_UNAVAILABLE, "%s does not answer", j->options.url);
     if (http == 401)
         return pj_fail(err, PJ_E_DENIED, "%s refuses the token (--join-token)", j->options.url);
     return pj_fail(err, PJ_E_STATE, "%s is no perjoule server that machines can join (status %d)",
@@ -136,45 +111,32 @@ static pj_tunnel **find_place(pj_join *j)
 /* The server's https address without the path. */
 static void tunnel_url(const pj_join *j, char *text, size_t bytes)
 {
-    char authority[PJ_URL_HOST_BYTES + 16];
+    char authority[PJ_URL_AUTHORITY_BYTES];
     pj_url_authority(&j->url, authority, sizeof authority);
     snprintf(text, bytes, "https://%s/", authority);
 }
 
-static int dial_tls(pj_join *j, pj_error *err)
+static pj_status dial_tls(pj_join *j, pj_call *call, pj_error *err)
 {
-    char url[PJ_URL_HOST_BYTES + 32];
+    char url[PJ_URL_AUTHORITY_BYTES + 16];
     pj_error failure = {0};
-    int fd = -1;
     pj_tunnel **place = find_place(j);
-    if (!place) {
-        pj_fail(err, PJ_E_FULL, "too many watch through %s at once", j->options.url);
-        return -1;
-    }
+    if (!place) return pj_fail(err, PJ_E_FULL, "too many watch through %s at once", j->options.url);
     tunnel_url(j, url, sizeof url);
-    if (pj_tunnel_open(url, DIAL_MS, place, &fd, err) != PJ_OK) return -1;
-    if (send_request(j, fd, err) == PJ_OK && read_answer(j, fd, err) == PJ_OK) return fd;
-    if (pj_tunnel_has_ended(*place, &failure) && failure.status != PJ_OK) *err = failure;
-    close(fd);
-    return -1;
+    pj_status status = pj_tunnel_open(url, DIAL_MS, place, &call->fd, err);
+    if (status != PJ_OK) return status;
+    status = request_upgrade(j, call, err);
+    if (status != PJ_OK && pj_tunnel_has_ended(*place, &failure) && failure.status != PJ_OK)
+        *err = failure;
+    return status;
 }
 
-static int dial_plain(pj_join *j, pj_error *err)
+/* After success the call holds the connection. */
+static pj_status dial(pj_join *j, pj_call *call, pj_error *err)
 {
-    pj_address address;
-    if (pj_address_resolve(&j->url, &address, err) != PJ_OK) return -1;
-    int fd = pj_dial(&address), why = errno;
-    if (fd >= 0 && wait_for(j, fd, POLLOUT, DIAL_MS) == READY && !(why = pj_dial_error(fd)) &&
-        send_request(j, fd, err) == PJ_OK && read_answer(j, fd, err) == PJ_OK)
-        return fd;
-    if (fd < 0 || why) pj_fail_errno(err, why ? why : ETIMEDOUT, "cannot reach %s", j->options.url);
-    if (fd >= 0) close(fd);
-    return -1;
-}
-
-static int dial(pj_join *j, pj_error *err)
-{
-    return j->is_tls ? dial_tls(j, err) : dial_plain(j, err);
+    if (j->is_tls) return dial_tls(j, call, err);
+    pj_status status = pj_address_resolve(&j->url, &call->address, err);
+    return status == PJ_OK ? request_upgrade(j, call, err) : status;
 }
 
 /* ---- being watched ----------------------------------------------------------------------------
@@ -188,21 +150,24 @@ static void note_watch(void *context, const char *text, size_t bytes)
 
 /* Waits until the server requests the stream (the hub then owns the socket) or the connection ends.
  */
-static waited wait_for_watch(pj_join *j, int fd)
+static waited wait_for_watch(pj_join *j, pj_call *call)
 {
     pj_frame_reader reader;
-    bool is_wanted = false, open = true;
+    bool is_wanted = false;
     waited state = READY;
+    int fd = call->fd;
+    size_t head = call->head.bytes;
     pj_frame_reader_init(&reader, fd, note_watch, &is_wanted);
+    bool open = pj_frame_reader_take(&reader, call->in.data + head, call->in.length - head);
     while (state == READY && open && !is_wanted) {
         state = wait_for(j, fd, POLLIN, -1);
         if (state == READY) open = pj_frame_reader_receive(&reader);
     }
     pj_frame_reader_fini(&reader);
-    if (state == READY && is_wanted && open)
+    if (state == READY && is_wanted && open) {
         pj_hub_add(j->options.hub, fd, &(pj_reader_options){0}, NULL, 0);
-    else
-        close(fd);
+        call->fd = -1;
+    }
     return state;
 }
 
@@ -223,17 +188,18 @@ static void *join_always(void *context)
 {
     pj_join *j = context;
     int pause_ms = FIRST_PAUSE_MS;
+    waited state;
     do {
         pj_error err = {0};
-        int fd = dial(j, &err);
-        report(j, fd < 0 ? &err : NULL);
-        if (fd >= 0) {
-            pause_ms = FIRST_PAUSE_MS;
-            if (wait_for_watch(j, fd) == STOPPED) break;
-        } else {
-            pause_ms = 2 * pause_ms < MAX_PAUSE_MS ? 2 * pause_ms : MAX_PAUSE_MS;
-        }
-    } while (wait_for(j, -1, 0, pause_ms) != STOPPED);
+        pj_call call;
+        pj_call_init(&call, &j->url);
+        bool joined = dial(j, &call, &err) == PJ_OK;
+        report(j, joined ? NULL : &err);
+        state = joined ? wait_for_watch(j, &call) : READY;
+        pj_call_fini(&call);
+        pause_ms = joined ? FIRST_PAUSE_MS : 2 * pause_ms;
+        if (pause_ms > MAX_PAUSE_MS) pause_ms = MAX_PAUSE_MS;
+    } while (state != STOPPED && wait_for(j, -1, 0, pause_ms) != STOPPED);
     return NULL;
 }
 

@@ -42,7 +42,7 @@ class Strict(unittest.TestCase):
     def test_head(self):
         self.assertEqual(self.head(), 200)
         for wrong, status in [
-            (dict(method="G@T"), 405), (dict(method="PUT"), 405), (dict(method="OPTIONS"), 405),
+            (dict(method="G@T"), 400), (dict(method="PUT"), 405), (dict(method="OPTIONS"), 405),
             (dict(target="/health%00z"), 400), (dict(target="/health\0z"), 400),
             (dict(target="/health\x01z"), 400), (dict(target="/h\xe4"), 400), (dict(target="/%zz"), 400),
             (dict(target="/%"), 400), (dict(target="/a%2"), 400), (dict(target="/?a=%ff"), 400),

@@ -453,7 +453,7 @@ class Hostile(unittest.TestCase):
                              (b"GARBAGE\r\n\r\n", b"400"),
                              (b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", b"400"),
                              (b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\n\r\n", b"501"),
-                             (b"A" * 100000, b"400")):
+                             (b"A" * 100000, b"414")):
             self.assertIn(b"HTTP/1.1 " + status, proxy.raw(data)[:40], data[:60])
         quiet = [socket.create_connection(("127.0.0.1", proxy.port)) for _ in range(50)]
         for s in quiet[:25]:

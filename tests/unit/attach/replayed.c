@@ -14,21 +14,23 @@ static void take_head(replayed *r, int64_t at_ns)
 {
     const char *bytes = pj_buffer_get(&r->waiting);
     size_t type_bytes;
-    pj_wire_verdict verdict = pj_wire_parse(bytes, r->waiting.length, false, &r->head, NULL);
-    if (verdict == PJ_WIRE_BAD) r->broken = true;
-    if (verdict != PJ_WIRE_COMPLETE) return;
-    const char *type = pj_wire_field(bytes, r->head.bytes, "content-type", &type_bytes);
+    pj_head_fault fault;
+    pj_head_verdict verdict =
+        pj_head_parse(bytes, r->waiting.length, false, PJ_HEAD_MAX_BYTES, &r->head, &fault);
+    if (verdict == PJ_HEAD_BAD) r->broken = true;
+    if (verdict != PJ_HEAD_COMPLETE) return;
+    const char *type = pj_head_find(bytes, r->head.bytes, "content-type", &type_bytes);
     pj_exchange_head(r->exchange, r->head.status, type, type_bytes, false, at_ns);
-    pj_wire_body_begin(&r->body, r->head.body, r->head.length);
+    pj_body_begin(&r->body, r->head.body, r->head.length);
     r->has_head = true;
 }
 
 static void take_body(replayed *r, const char *bytes, size_t count, int64_t at_ns)
 {
     while (count && !r->body.done && !r->broken) {
-        pj_wire_part part = pj_wire_body_next(&r->body, bytes, count);
-        if (part.kind == PJ_WIRE_BROKEN) r->broken = true;
-        if (part.kind == PJ_WIRE_DATA) pj_exchange_payload(r->exchange, bytes, part.bytes, at_ns);
+        pj_body_part part = pj_body_next(&r->body, bytes, count);
+        if (part.kind == PJ_PART_BROKEN) r->broken = true;
+        if (part.kind == PJ_PART_DATA) pj_exchange_payload(r->exchange, bytes, part.bytes, at_ns);
         bytes += part.bytes;
         count -= part.bytes;
     }

@@ -4,12 +4,12 @@
 #define PJ_TEST_REPLAYED_H
 
 #include "attach/exchange.h"
-#include "attach/wire.h"
+#include "http/head.h"
 
 typedef struct replayed {
     pj_exchange *exchange;
-    pj_wire_head head;
-    pj_wire_body body;
+    pj_head head;
+    pj_body body;
     pj_buffer waiting; /* received part of the head */
     bool has_head, broken;
 } replayed;

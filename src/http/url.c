@@ -1,60 +1,51 @@
 /* Parsing addresses of servers. */
-#include "attach/url.h"
+#include "http/url.h"
 
+#include <arpa/inet.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+/* An empty port is no port (RFC 3986, 3.2.3). */
 static bool take_port(const char *text, size_t length, int *port)
 {
-    long value = 0;
-    if (length == 0 || length > 5) return false;
-    for (size_t i = 0; i < length; i++) {
-        if (text[i] < '0' || text[i] > '9') return false;
-        value = value * 10 + (text[i] - '0');
-    }
-    *port = (int)value;
-    return value >= 0 && value <= 65535;
+    int value = 0;
+    if (length > 5 || strspn(text, "0123456789") < length) return false;
+    for (size_t i = 0; i < length; i++) value = value * 10 + (text[i] - '0');
+    if (length) *port = value;
+    return value <= 65535;
 }
 
-static bool is_host(const char *host)
+static bool is_host(const char *host, bool is_v6)
 {
-    if (!*host) return false;
+    if (!*host || (is_v6 && !strchr(host, ':'))) return false;
     for (const char *c = host; *c; c++)
         if ((unsigned char)*c <= ' ' || *c == 127 || strchr("/?#@\\\"<>", *c)) return false;
     return true;
 }
 
-/* "host", "host:port", "[v6]", "[v6]:port". */
-static bool take_authority(const char *text, size_t length, pj_url *url)
+bool pj_url_take_authority(const char *text, size_t length, pj_url *url)
 {
-    const char *end = text + length, *host = text, *host_end, *port = NULL;
-    if (length && *text == '[') {
-        host = text + 1;
-        host_end = memchr(host, ']', length - 1);
-        if (!host_end) return false;
-        if (host_end + 1 < end && host_end[1] != ':') return false;
-        if (host_end + 1 < end) port = host_end + 2;
-    } else {
-        host_end = memchr(text, ':', length);
-        if (host_end)
-            port = host_end + 1;
-        else
-            host_end = end;
-    }
+    const char *end = text + length;
+    bool is_v6 = length && *text == '[';
+    const char *host = text + is_v6;
+    const char *host_end = memchr(host, is_v6 ? ']' : ':', (size_t)(end - host));
+    if (is_v6 && !host_end) return false;
+    if (!host_end) host_end = end;
+    const char *port = host_end + is_v6;
     size_t host_length = (size_t)(host_end - host);
-    if (host_length >= sizeof url->host) return false;
+    if (host_length >= sizeof url->host || (port < end && *port != ':')) return false;
     memcpy(url->host, host, host_length);
     url->host[host_length] = 0;
-    return !port || take_port(port, (size_t)(end - port), &url->port);
+    return is_host(url->host, is_v6) &&
+           (port == end || take_port(port + 1, (size_t)(end - port) - 1, &url->port));
 }
 
 /* The part after "scheme://". */
 static pj_status parse_rest(const char *text, pj_url *url, pj_error *err)
 {
     size_t length = strcspn(text, "/?#");
-    if (!take_authority(text, length, url) || !is_host(url->host) || url->port == 0)
+    if (!pj_url_take_authority(text, length, url) || url->port == 0)
         return pj_fail(err, PJ_E_INVALID, "%.200s is no address of a server: use http://host:port",
                        text);
     size_t path = strcspn(text + length, "?#");
@@ -73,9 +64,9 @@ static pj_status parse_rest(const char *text, pj_url *url, pj_error *err)
     return PJ_OK;
 }
 
-pj_status pj_url_parse(const char *text, pj_url *url, pj_error *err)
+pj_status pj_url_parse(const char *text, int default_port, pj_url *url, pj_error *err)
 {
-    *url = (pj_url){.port = 80};
+    *url = (pj_url){.port = default_port};
     if (strncasecmp(text, "https://", 8) == 0)
         return pj_fail(err, PJ_E_UNSUPPORTED,
                        "%.200s: perjoule speaks http, not https; an engine whose energy can be "
@@ -92,20 +83,21 @@ pj_status pj_url_parse(const char *text, pj_url *url, pj_error *err)
 pj_status pj_url_parse_tls(const char *text, pj_url *url, bool *is_tls, pj_error *err)
 {
     *is_tls = strncasecmp(text, "https://", 8) == 0;
-    if (!*is_tls) return pj_url_parse(text, url, err);
+    if (!*is_tls) return pj_url_parse(text, PJ_URL_HTTP_PORT, url, err);
     *url = (pj_url){.port = 443};
     return parse_rest(text + 8, url, err);
 }
 
 pj_status pj_url_parse_listen(const char *text, pj_url *url, pj_error *err)
 {
+    char loopback[PJ_URL_AUTHORITY_BYTES];
+    const char *place = text;
     *url = (pj_url){.port = -1};
     if (*text == ':') {
-        snprintf(url->host, sizeof url->host, "127.0.0.1");
-        if (take_port(text + 1, strlen(text + 1), &url->port)) return PJ_OK;
-    } else if (take_authority(text, strlen(text), url) && is_host(url->host) && url->port >= 0) {
-        return PJ_OK;
+        snprintf(loopback, sizeof loopback, "127.0.0.1%s", text);
+        place = loopback;
     }
+    if (pj_url_take_authority(place, strlen(place), url) && url->port >= 0) return PJ_OK;
     return pj_fail(err, PJ_E_INVALID, "%.200s is no place to listen at: use HOST:PORT", text);
 }
 
@@ -115,10 +107,11 @@ void pj_url_authority(const pj_url *url, char *text, size_t bytes)
     snprintf(text, bytes, v6 ? "[%s]:%d" : "%s:%d", url->host, url->port);
 }
 
-bool pj_url_is_loopback(const pj_url *url)
+bool pj_host_is_loopback(const char *host)
 {
-    int a, b, c, d;
-    char rest;
-    if (strcasecmp(url->host, "localhost") == 0 || strcmp(url->host, "::1") == 0) return true;
-    return sscanf(url->host, "%3d.%3d.%3d.%3d%c", &a, &b, &c, &d, &rest) == 4 && a == 127;
+    static const unsigned char one[16] = {[15] = 1};
+    unsigned char bytes[16];
+    if (strcasecmp(host, "localhost") == 0) return true;
+    if (inet_pton(AF_INET, host, bytes) == 1) return bytes[0] == 127;
+    return inet_pton(AF_INET6, host, bytes) == 1 && memcmp(bytes, one, 16) == 0;
 }

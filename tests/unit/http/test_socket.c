@@ -1,5 +1,5 @@
 /* Which of several addresses is taken, and which are this machine's own. */
-#include "attach/dial.h"
+#include "http/socket.h"
 
 #include <arpa/inet.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* Non-blocking sockets. */
-#include "attach/dial.h"
+#include "http/socket.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { BACKLOG = 512 };
+enum { BACKLOG = 1024 };
 
 static struct addrinfo *look_up(const pj_url *url, bool to_listen, int *why)
 {
@@ -105,7 +105,7 @@ bool pj_address_is_here(const pj_address *address)
 bool pj_url_is_here(const pj_url *url)
 {
     pj_address address;
-    return pj_url_is_loopback(url) ||
+    return pj_host_is_loopback(url->host) ||
            (pj_address_resolve(url, &address, NULL) == PJ_OK && pj_address_is_here(&address));
 }
 
@@ -113,21 +113,26 @@ bool pj_url_is_here(const pj_url *url)
 
 static int prepare(int fd)
 {
-    int on = 1, flags = fcntl(fd, F_GETFL);
-    fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     fcntl(fd, F_SETFD, FD_CLOEXEC);
+    return fd;
+}
+
+static int prepare_connection(int fd)
+{
+    int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 #ifdef SO_NOSIGPIPE
     setsockopt(fd, SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof on);
 #endif
-    return fd;
+    return prepare(fd);
 }
 
 int pj_dial(const pj_address *address)
 {
     int fd = socket(address->storage.ss_family, SOCK_STREAM, 0);
     if (fd < 0) return -1;
-    prepare(fd);
+    prepare_connection(fd);
     if (connect(fd, (const struct sockaddr *)&address->storage, address->bytes) == 0 ||
         errno == EINPROGRESS)
         return fd;
@@ -154,29 +159,36 @@ static int port_of(int fd)
                                                : ((struct sockaddr_in *)&address)->sin_port);
 }
 
+/* -1: errno says why. */
+static int listen_at(const struct addrinfo *a)
+{
+    int on = 1, fd = socket(a->ai_family, SOCK_STREAM, 0);
+    if (fd < 0) return -1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, BACKLOG) == 0) return prepare(fd);
+    int why = errno;
+    close(fd);
+    errno = why;
+    return -1;
+}
+
 pj_status pj_listen(pj_url *url, int *fd, pj_error *err)
 {
-    int why, on = 1;
+    int why;
     struct addrinfo *list = look_up(url, true, &why);
-    char authority[PJ_URL_HOST_BYTES + 8];
-    pj_url_authority(url, authority, sizeof authority);
+    *fd = -1;
     if (!list)
-        return pj_fail(err, PJ_E_UNAVAILABLE, "cannot listen at %s: %s", authority,
+        return pj_fail(err, PJ_E_INVALID, "%s is not an address of this machine: %s", url->host,
                        gai_strerror(why));
-    *fd = socket(list->ai_family, SOCK_STREAM, 0);
-    if (*fd >= 0) {
-        prepare(*fd);
-        setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    }
-    bool ok =
-        *fd >= 0 && bind(*fd, list->ai_addr, list->ai_addrlen) == 0 && listen(*fd, BACKLOG) == 0;
+    for (const struct addrinfo *a = list; a && *fd < 0; a = a->ai_next) *fd = listen_at(a);
     why = errno;
     freeaddrinfo(list);
-    if (!ok) {
-        if (*fd >= 0) close(*fd);
-        *fd = -1;
-        return pj_fail_errno(err, why, "cannot listen at %s", authority);
-    }
+    if (*fd < 0 && why == EADDRINUSE)
+        return pj_fail(err, PJ_E_UNAVAILABLE,
+                       "port %d of %s is in use already; choose another, or 0 for a free one",
+                       url->port, url->host);
+    if (*fd < 0)
+        return pj_fail_errno(err, why, "cannot listen on %s port %d", url->host, url->port);
     url->port = port_of(*fd);
     return PJ_OK;
 }
@@ -184,5 +196,5 @@ pj_status pj_listen(pj_url *url, int *fd, pj_error *err)
 int pj_accept(int listener)
 {
     int fd = accept(listener, NULL, NULL);
-    return fd < 0 ? -1 : prepare(fd);
+    return fd < 0 ? -1 : prepare_connection(fd);
 }

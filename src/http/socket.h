@@ -1,9 +1,8 @@
-/* Non-blocking sockets of client and proxy: resolving (once, at the start), connecting, listening.
- */
-#ifndef PJ_ATTACH_DIAL_H
-#define PJ_ATTACH_DIAL_H
+/* Non-blocking sockets: resolving, connecting, listening. */
+#ifndef PJ_HTTP_SOCKET_H
+#define PJ_HTTP_SOCKET_H
 
-#include "attach/url.h"
+#include "http/url.h"
 
 #include <netdb.h>
 #include <sys/socket.h>
@@ -26,7 +25,8 @@ bool pj_url_is_here(const pj_url *url);
 int pj_dial(const pj_address *address);
 /* 0 once connected, else the error number. */
 int pj_dial_error(int fd);
-/* A listening socket; for port 0, `url` receives the assigned port. */
+/* A listening socket at the first of the host's addresses that allows it; for port 0, `url`
+ * receives the assigned port. */
 pj_status pj_listen(pj_url *url, int *fd, pj_error *err);
 /* The next connection, -1 when there is none (errno as of accept). */
 int pj_accept(int listener);
