@@ -3,6 +3,8 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/thread.h"
+#include "http/call.h"
+#include "http/websocket.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -17,6 +19,7 @@
 /* Readers on other machines cost this one nothing, so these should cost little: they poll 100 times
  * per second, so that deliveries do not wake them. */
 enum { SEEN_BYTES = 64, BLOCK_BYTES = 64 << 10, NAP_NS = 10 * 1000 * 1000 };
+#define PATIENCE_NS (30 * PJ_NS_PER_S)
 
 /* One reader: its position in the current frame, and its counts. */
 typedef struct tap {
@@ -46,23 +49,10 @@ struct pj_taps {
 
 /* ---- frames -------------------------------------------------------------------------------- */
 
-/* Length of the head, and in *payload that of the payload; 0: more bytes needed. */
-static size_t read_head(const tap *t, uint64_t *payload)
-{
-    size_t extended = 0;
-    if (t->seen_bytes < 2) return 0;
-    *payload = t->seen[1] & 127;
-    if (*payload >= 126) extended = *payload == 126 ? 2 : 8;
-    if (t->seen_bytes < 2 + extended) return 0;
-    if (extended) *payload = 0;
-    for (size_t i = 0; i < extended; i++) *payload = *payload << 8 | t->seen[2 + i];
-    return 2 + extended;
-}
-
 static void count_frame(pj_taps *taps, tap *t)
 {
     uint64_t payload = 0, number = 0;
-    size_t head = read_head(t, &payload);
+    size_t head = pj_frame_parse(t->seen, t->seen_bytes, &payload);
     unsigned char *text = t->seen + head, opcode = t->seen[0] & 15;
     t->seen[t->seen_bytes] = 0;
     if (opcode > 2) return;
@@ -100,7 +90,7 @@ static void take_bytes(pj_taps *taps, tap *t, const unsigned char *bytes, size_t
         bytes += n;
         count -= n;
         uint64_t payload;
-        size_t head = t->frame_bytes ? 0 : read_head(t, &payload);
+        size_t head = t->frame_bytes ? 0 : pj_frame_parse(t->seen, t->seen_bytes, &payload);
         if (head) t->frame_bytes = head + payload;
         if (t->frame_bytes && t->passed == t->frame_bytes) {
             count_frame(taps, t);
@@ -137,35 +127,39 @@ static void *read_all(void *context)
 
 /* ---- connecting ---------------------------------------------------------------------------- */
 
-static pj_status shake_hands(int fd, uint16_t port, bool binary, pj_error *err)
+static pj_status shake_hands(pj_taps *taps, tap *t, pj_error *err)
 {
-    char head[512];
-    size_t got = 0;
-    int n = snprintf(head, sizeof head,
-                     "GET /ws/profiling%s HTTP/1.1\r\nHost: 127.0.0.1:%u\r\nConnection: Upgrade\r\n"
-                     "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
-                     "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n",
-                     binary ? "?binary=1" : "", port);
-    if (send(fd, head, (size_t)n, MSG_NOSIGNAL) != n)
-        return pj_fail_errno(err, errno, "cannot talk to the server");
-    char tail[4] = "";
-    while (memcmp(tail, "\r\n\r\n", 4) != 0) { /* byte by byte: frames follow */
-        char c;
-        if (recv(fd, &c, 1, 0) != 1) return pj_fail(err, PJ_E_IO, "the server hung up");
-        if (got < 12) head[got] = c;
-        got++;
-        memmove(tail, tail + 1, 3);
-        tail[3] = c;
+    pj_url url = {.host = "127.0.0.1", .port = taps->port};
+    pj_call call;
+    pj_call_init(&call, &url);
+    call.fd = t->fd;
+    t->fd = -1;
+    pj_call_write(&call, "GET", taps->binary ? "/ws/profiling?binary=1" : "/ws/profiling");
+    pj_buffer_text(&call.out, PJ_WEBSOCKET_LINES "\r\n");
+    pj_call_begin(&call);
+    pj_call_wait(&call, pj_clock_ns() + PATIENCE_NS);
+    pj_status status = PJ_OK;
+    if (call.state == PJ_CALL_FAILED)
+        status = pj_fail(err, PJ_E_IO, "%s", call.failure);
+    else if (call.head.status != 101)
+        status =
+            pj_fail(err, PJ_E_IO, "the server refused a live reader: status %d", call.head.status);
+    if (status == PJ_OK) {
+        size_t head = call.head.bytes;
+        if (!t->deaf)
+            take_bytes(taps, t, (unsigned char *)call.in.data + head, call.in.length - head);
+        t->fd = call.fd;
+        call.fd = -1;
     }
-    if (memcmp(head, "HTTP/1.1 101", 12) != 0)
-        return pj_fail(err, PJ_E_IO, "the server refused a live reader: %.12s", head);
-    return PJ_OK;
+    pj_call_fini(&call);
+    return status;
 }
 
-static pj_status connect_tap(tap *t, uint16_t port, bool binary, pj_error *err)
+static pj_status connect_tap(pj_taps *taps, tap *t, pj_error *err)
 {
-    struct sockaddr_in address = {
-        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons(taps->port),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     if (t->fd >= 0) close(t->fd);
     t->fd = socket(AF_INET, SOCK_STREAM, 0);
     if (t->fd < 0) return pj_fail_errno(err, errno, "cannot open another socket (ulimit -n)");
@@ -173,7 +167,7 @@ static pj_status connect_tap(tap *t, uint16_t port, bool binary, pj_error *err)
     if (t->deaf) setsockopt(t->fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
     if (connect(t->fd, (struct sockaddr *)&address, sizeof address) != 0)
         return pj_fail_errno(err, errno, "cannot connect to the server");
-    return shake_hands(t->fd, port, binary, err);
+    return shake_hands(taps, t, err);
 }
 
 pj_status pj_taps_open(uint16_t port, uint32_t readers, uint32_t deaf_every, bool binary, int cpu,
@@ -192,7 +186,7 @@ pj_status pj_taps_open(uint16_t port, uint32_t readers, uint32_t deaf_every, boo
         tap *t = &taps->items[i];
         t->fd = -1;
         t->deaf = deaf_every && i % deaf_every == deaf_every - 1;
-        status = connect_tap(t, port, binary, err);
+        status = connect_tap(taps, t, err);
         taps->polls[i] = (struct pollfd){.fd = t->deaf ? -1 : t->fd, .events = POLLIN};
         taps->count++;
     }
@@ -209,8 +203,7 @@ pj_status pj_taps_renew_deaf(pj_taps *taps, pj_error *err)
 {
     pj_status status = PJ_OK;
     for (uint32_t i = 0; i < taps->count && status == PJ_OK; i++)
-        if (taps->items[i].deaf)
-            status = connect_tap(&taps->items[i], taps->port, taps->binary, err);
+        if (taps->items[i].deaf) status = connect_tap(taps, &taps->items[i], err);
     return status;
 }
 
