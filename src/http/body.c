@@ -21,7 +21,7 @@ void pj_body_begin(pj_body *body, pj_body_kind kind, uint64_t length)
     body->done = kind == PJ_BODY_NONE || (kind == PJ_BODY_LENGTH && length == 0);
 }
 
-static int hex_value(char c)
+static int body_hex_value(char c)
 {
     if (c >= '0' && c <= '9') return c - '0';
     if (c >= 'a' && c <= 'f') return c - 'a' + 10;
@@ -30,9 +30,9 @@ static int hex_value(char c)
 }
 
 /* Consumes one byte of framing. Returns the kind of part that ends with it, or FRAMING. */
-static pj_body_part_kind take_framing(pj_body *b, char c)
+static pj_body_part_kind body_take_framing(pj_body *b, char c)
 {
-    int digit = hex_value(c);
+    int digit = body_hex_value(c);
     switch (b->state) {
     case SIZE:
         if (digit >= 0) {
@@ -65,7 +65,7 @@ static pj_body_part_kind take_framing(pj_body *b, char c)
     }
 }
 
-static pj_body_part take_data(pj_body *b, size_t count)
+static pj_body_part body_take_data(pj_body *b, size_t count)
 {
     size_t bytes = count < b->left ? count : (size_t)b->left;
     b->left -= bytes;
@@ -79,9 +79,9 @@ pj_body_part pj_body_next(pj_body *b, const char *bytes, size_t count)
     pj_body_part part = {0};
     if (b->done || count == 0) return (pj_body_part){.kind = PJ_PART_END};
     if (b->kind == PJ_BODY_UNTIL_CLOSE) return (pj_body_part){PJ_PART_DATA, count, 0};
-    if (b->kind == PJ_BODY_LENGTH || b->state == CHUNK) return take_data(b, count);
+    if (b->kind == PJ_BODY_LENGTH || b->state == CHUNK) return body_take_data(b, count);
     while (part.bytes < count && b->state != CHUNK && part.kind == PJ_PART_FRAMING)
-        part.kind = take_framing(b, bytes[part.bytes++]);
+        part.kind = body_take_framing(b, bytes[part.bytes++]);
     if (part.kind == PJ_PART_CHUNK) part.chunk_bytes = b->left;
     return part;
 }

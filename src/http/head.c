@@ -19,7 +19,7 @@ static bool head_refuse(pj_head_fault *fault, int status, const char *detail)
 }
 
 /* RFC 9110, 5.6.2: methods and names of fields. */
-static bool is_token(const char *text, size_t bytes)
+static bool head_is_token(const char *text, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++) {
         char c = text[i];
@@ -29,7 +29,7 @@ static bool is_token(const char *text, size_t bytes)
     return bytes > 0;
 }
 
-static void trim(const char **text, size_t *length)
+static void head_trim(const char **text, size_t *length)
 {
     while (*length && (**text == ' ' || **text == '\t')) (*text)++, (*length)--;
     while (*length && ((*text)[*length - 1] == ' ' || (*text)[*length - 1] == '\t')) (*length)--;
@@ -44,7 +44,7 @@ static pj_head_field head_field_of(const char *line, size_t length)
     field.name_bytes = colon ? (size_t)(colon - line) : length;
     field.value = colon ? colon + 1 : line + length;
     field.value_bytes = length - field.name_bytes - (colon ? 1 : 0);
-    trim(&field.value, &field.value_bytes);
+    head_trim(&field.value, &field.value_bytes);
     return field;
 }
 
@@ -94,7 +94,7 @@ bool pj_field_has(const char *value, size_t length, const char *token)
         length -= item_length + (comma ? 1 : 0);
         const char *parameter = memchr(item, ';', item_length);
         if (parameter) item_length = (size_t)(parameter - item);
-        trim(&item, &item_length);
+        head_trim(&item, &item_length);
         if (item_length == strlen(token) && strncasecmp(item, token, item_length) == 0) return true;
     }
     return false;
@@ -103,7 +103,7 @@ bool pj_field_has(const char *value, size_t length, const char *token)
 /* ---- the start line ------------------------------------------------------------------------- */
 
 /* RFC 9110, 2.5: a higher minor version is understood as 1.1. */
-static bool take_version(const char *text, size_t length, pj_head *head, pj_head_fault *fault)
+static bool head_take_version(const char *text, size_t length, pj_head *head, pj_head_fault *fault)
 {
     if (length != 8 || memcmp(text, "HTTP/", 5) != 0 || text[6] != '.' || text[5] < '0' ||
         text[5] > '9' || text[7] < '0' || text[7] > '9')
@@ -113,12 +113,13 @@ static bool take_version(const char *text, size_t length, pj_head *head, pj_head
     return true;
 }
 
-static bool take_request_line(const char *line, size_t length, pj_head *head, pj_head_fault *fault)
+static bool head_take_request_line(const char *line, size_t length, pj_head *head,
+                                   pj_head_fault *fault)
 {
     const char *end = line + length, *space = memchr(line, ' ', length);
     const char *version = space ? memchr(space + 1, ' ', (size_t)(end - space - 1)) : NULL;
     if (!version || version == space + 1 || memchr(version + 1, ' ', (size_t)(end - version - 1)) ||
-        !is_token(line, (size_t)(space - line)))
+        !head_is_token(line, (size_t)(space - line)))
         return head_refuse(fault, 400, "the request line is not METHOD TARGET VERSION");
     if ((size_t)(space - line) >= sizeof head->method)
         return head_refuse(fault, 501, "there is no method of that name here");
@@ -128,12 +129,13 @@ static bool take_request_line(const char *line, size_t length, pj_head *head, pj
     for (const char *c = head->target; c < version; c++)
         if ((unsigned char)*c < ' ' || *c == 127)
             return head_refuse(fault, 400, "the address holds a control character");
-    return take_version(version + 1, (size_t)(end - version) - 1, head, fault);
+    return head_take_version(version + 1, (size_t)(end - version) - 1, head, fault);
 }
 
-static bool take_status_line(const char *line, size_t length, pj_head *head, pj_head_fault *fault)
+static bool head_take_status_line(const char *line, size_t length, pj_head *head,
+                                  pj_head_fault *fault)
 {
-    if (!take_version(line, length < 8 ? length : 8, head, fault)) return false;
+    if (!head_take_version(line, length < 8 ? length : 8, head, fault)) return false;
     bool is = length >= 12 && line[8] == ' ' && (length == 12 || line[12] == ' ') &&
               !memchr(line, 0, length);
     for (int i = 9; is && i < 12; i++) {
@@ -145,11 +147,11 @@ static bool take_status_line(const char *line, size_t length, pj_head *head, pj_
 
 /* ---- header fields -------------------------------------------------------------------------- */
 
-static bool check_field(const pj_head_field *field, pj_head_fault *fault)
+static bool head_check_field(const pj_head_field *field, pj_head_fault *fault)
 {
     if (field->line[0] == ' ' || field->line[0] == '\t')
         return head_refuse(fault, 400, "a header may not be folded over several lines");
-    if (!is_token(field->name, field->name_bytes) ||
+    if (!head_is_token(field->name, field->name_bytes) ||
         field->name_bytes + 2 == field->line_bytes) /* no colon */
         return head_refuse(fault, 400, "a header has no valid name");
     for (size_t i = 0; i < field->value_bytes; i++) {
@@ -160,8 +162,8 @@ static bool check_field(const pj_head_field *field, pj_head_fault *fault)
     return true;
 }
 
-static bool take_length(const pj_head_field *field, framing *f, const pj_head *head,
-                        pj_head_fault *fault)
+static bool head_take_length(const pj_head_field *field, framing *f, const pj_head *head,
+                             pj_head_fault *fault)
 {
     uint64_t length = 0;
     for (size_t i = 0; i < field->value_bytes; i++) {
@@ -178,7 +180,7 @@ static bool take_length(const pj_head_field *field, framing *f, const pj_head *h
     return true;
 }
 
-static bool take_coding(const pj_head_field *field, framing *f, pj_head_fault *fault)
+static bool head_take_coding(const pj_head_field *field, framing *f, pj_head_fault *fault)
 {
     if (f->chunked)
         return head_refuse(fault, 400, "the length of the body is given in more than one way");
@@ -187,40 +189,41 @@ static bool take_coding(const pj_head_field *field, framing *f, pj_head_fault *f
            head_refuse(fault, 501, "there is no such transfer coding here; send Content-Length");
 }
 
-static bool take_once(bool *has, pj_head_fault *fault)
+static bool head_take_once(bool *has, pj_head_fault *fault)
 {
     if (*has) return head_refuse(fault, 400, "Host, Authorization and Origin may stand only once");
     return *has = true;
 }
 
-static bool take_request_field(const pj_head_field *field, framing *f, pj_head *head,
-                               pj_head_fault *fault)
+static bool head_take_request_field(const pj_head_field *field, framing *f, pj_head *head,
+                                    pj_head_fault *fault)
 {
-    if (pj_field_is(field, "Host")) return take_once(&head->has_host, fault);
-    if (pj_field_is(field, "Authorization")) return take_once(&f->has_authorization, fault);
-    if (pj_field_is(field, "Origin")) return take_once(&f->has_origin, fault);
+    if (pj_field_is(field, "Host")) return head_take_once(&head->has_host, fault);
+    if (pj_field_is(field, "Authorization")) return head_take_once(&f->has_authorization, fault);
+    if (pj_field_is(field, "Origin")) return head_take_once(&f->has_origin, fault);
     if (pj_field_is(field, "Expect"))
         head->wrong_expectation |=
             field->value_bytes != 12 || strncasecmp(field->value, "100-continue", 12) != 0;
     return true;
 }
 
-static bool take_field(const pj_head_field *field, framing *f, pj_head *head, pj_head_fault *fault)
+static bool head_take_field(const pj_head_field *field, framing *f, pj_head *head,
+                            pj_head_fault *fault)
 {
-    if (!check_field(field, fault)) return false;
-    if (pj_field_is(field, "Content-Length")) return take_length(field, f, head, fault);
-    if (pj_field_is(field, "Transfer-Encoding")) return take_coding(field, f, fault);
+    if (!head_check_field(field, fault)) return false;
+    if (pj_field_is(field, "Content-Length")) return head_take_length(field, f, head, fault);
+    if (pj_field_is(field, "Transfer-Encoding")) return head_take_coding(field, f, fault);
     if (pj_field_is(field, "Upgrade")) head->upgrades = true;
     if (pj_field_is(field, "Connection")) {
         f->close |= pj_field_has(field->value, field->value_bytes, "close");
         f->keep |= pj_field_has(field->value, field->value_bytes, "keep-alive");
     }
-    return !head->is_request || take_request_field(field, f, head, fault);
+    return !head->is_request || head_take_request_field(field, f, head, fault);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
-static pj_head_verdict decide(const framing *f, pj_head *head, pj_head_fault *fault)
+static pj_head_verdict head_decide_body(const framing *f, pj_head *head, pj_head_fault *fault)
 {
     if (f->chunked && f->has_length)
         head_refuse(fault, 400, "the length of the body is given in more than one way");
@@ -243,14 +246,14 @@ static pj_head_verdict decide(const framing *f, pj_head *head, pj_head_fault *fa
     return PJ_HEAD_COMPLETE;
 }
 
-static bool take_line(const char *line, size_t length, bool is_first, framing *f, pj_head *head,
-                      pj_head_fault *fault)
+static bool head_take_line(const char *line, size_t length, bool is_first, framing *f,
+                           pj_head *head, pj_head_fault *fault)
 {
     if (is_first)
-        return head->is_request ? take_request_line(line, length, head, fault)
-                                : take_status_line(line, length, head, fault);
+        return head->is_request ? head_take_request_line(line, length, head, fault)
+                                : head_take_status_line(line, length, head, fault);
     pj_head_field field = head_field_of(line, length);
-    return take_field(&field, f, head, fault);
+    return head_take_field(&field, f, head, fault);
 }
 
 pj_head_verdict pj_head_parse(const char *bytes, size_t count, bool is_request, size_t max_bytes,
@@ -272,9 +275,9 @@ pj_head_verdict pj_head_parse(const char *bytes, size_t count, bool is_request, 
         }
         if (length == 1 && line != bytes + begin) {
             head->bytes = at;
-            return decide(&f, head, fault);
+            return head_decide_body(&f, head, fault);
         }
-        if (!take_line(line, length - 1, line == bytes + begin, &f, head, fault))
+        if (!head_take_line(line, length - 1, line == bytes + begin, &f, head, fault))
             return PJ_HEAD_BAD;
     }
     if (count < max_bytes) return PJ_HEAD_INCOMPLETE;

@@ -14,7 +14,7 @@
 
 enum { BACKLOG = 1024 };
 
-static struct addrinfo *look_up(const pj_url *url, bool to_listen, int *why)
+static struct addrinfo *socket_look_up(const pj_url *url, bool to_listen, int *why)
 {
     char port[8];
     struct addrinfo hints = {.ai_family = AF_UNSPEC,
@@ -27,7 +27,7 @@ static struct addrinfo *look_up(const pj_url *url, bool to_listen, int *why)
 }
 
 /* Whether a connection to it is accepted within a second. */
-static bool accepts(const struct addrinfo *a)
+static bool socket_accepts(const struct addrinfo *a)
 {
     pj_address address = {.bytes = a->ai_addrlen};
     memcpy(&address.storage, a->ai_addr, a->ai_addrlen);
@@ -45,7 +45,7 @@ const struct addrinfo *pj_address_choose(const struct addrinfo *list)
     for (int f = 0; f < 2; f++)
         for (const struct addrinfo *a = list; a; a = a->ai_next) {
             if (a->ai_family != families[f]) continue;
-            if (!list->ai_next || accepts(a)) return a;
+            if (!list->ai_next || socket_accepts(a)) return a;
             if (!first) first = a;
         }
     return first ? first : list;
@@ -54,7 +54,7 @@ const struct addrinfo *pj_address_choose(const struct addrinfo *list)
 pj_status pj_address_resolve(const pj_url *url, pj_address *address, pj_error *err)
 {
     int why;
-    struct addrinfo *list = look_up(url, false, &why);
+    struct addrinfo *list = socket_look_up(url, false, &why);
     if (!list)
         return pj_fail(err, PJ_E_UNAVAILABLE, "cannot find %s: %s", url->host, gai_strerror(why));
     const struct addrinfo *best = pj_address_choose(list);
@@ -66,14 +66,14 @@ pj_status pj_address_resolve(const pj_url *url, pj_address *address, pj_error *e
 
 /* ---- this machine ---------------------------------------------------------------------------- */
 
-static bool is_v4(const void *bytes)
+static bool address_is_v4(const void *bytes)
 {
     static const unsigned char mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
     return memcmp(bytes, mapped, sizeof mapped) == 0;
 }
 
 /* The address's bytes as those of IPv6. */
-static bool get_bytes(const struct sockaddr *from, unsigned char to[16])
+static bool address_get_bytes(const struct sockaddr *from, unsigned char to[16])
 {
     if (from && from->sa_family == AF_INET6) {
         memcpy(to, &((const struct sockaddr_in6 *)from)->sin6_addr, 16);
@@ -91,13 +91,14 @@ bool pj_address_is_here(const pj_address *address)
     static const unsigned char any[16], loopback[16] = {[15] = 1};
     unsigned char wanted[16], own[16];
     struct ifaddrs *all = NULL;
-    if (!get_bytes((const struct sockaddr *)&address->storage, wanted)) return false;
+    if (!address_get_bytes((const struct sockaddr *)&address->storage, wanted)) return false;
     if (memcmp(wanted, any, 16) == 0 || memcmp(wanted, loopback, 16) == 0) return true;
-    if (is_v4(wanted) && (wanted[12] == 127 || memcmp(wanted + 12, any, 4) == 0)) return true;
+    if (address_is_v4(wanted) && (wanted[12] == 127 || memcmp(wanted + 12, any, 4) == 0))
+        return true;
     if (getifaddrs(&all) != 0) return false;
     bool found = false;
     for (const struct ifaddrs *i = all; i && !found; i = i->ifa_next)
-        found = get_bytes(i->ifa_addr, own) && memcmp(own, wanted, 16) == 0;
+        found = address_get_bytes(i->ifa_addr, own) && memcmp(own, wanted, 16) == 0;
     freeifaddrs(all);
     return found;
 }
@@ -111,28 +112,28 @@ bool pj_url_is_here(const pj_url *url)
 
 /* ---- sockets --------------------------------------------------------------------------------- */
 
-static int prepare(int fd)
+static int socket_prepare(int fd)
 {
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     fcntl(fd, F_SETFD, FD_CLOEXEC);
     return fd;
 }
 
-static int prepare_connection(int fd)
+static int socket_prepare_connection(int fd)
 {
     int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 #ifdef SO_NOSIGPIPE
     setsockopt(fd, SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof on);
 #endif
-    return prepare(fd);
+    return socket_prepare(fd);
 }
 
 int pj_dial(const pj_address *address)
 {
     int fd = socket(address->storage.ss_family, SOCK_STREAM, 0);
     if (fd < 0) return -1;
-    prepare_connection(fd);
+    socket_prepare_connection(fd);
     if (connect(fd, (const struct sockaddr *)&address->storage, address->bytes) == 0 ||
         errno == EINPROGRESS)
         return fd;
@@ -150,7 +151,7 @@ int pj_dial_error(int fd)
     return why;
 }
 
-static int port_of(int fd)
+static int socket_port(int fd)
 {
     struct sockaddr_storage address;
     socklen_t bytes = sizeof address;
@@ -160,12 +161,13 @@ static int port_of(int fd)
 }
 
 /* -1: errno says why. */
-static int listen_at(const struct addrinfo *a)
+static int socket_listen_at(const struct addrinfo *a)
 {
     int on = 1, fd = socket(a->ai_family, SOCK_STREAM, 0);
     if (fd < 0) return -1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, BACKLOG) == 0) return prepare(fd);
+    if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, BACKLOG) == 0)
+        return socket_prepare(fd);
     int why = errno;
     close(fd);
     errno = why;
@@ -175,12 +177,12 @@ static int listen_at(const struct addrinfo *a)
 pj_status pj_listen(pj_url *url, int *fd, pj_error *err)
 {
     int why;
-    struct addrinfo *list = look_up(url, true, &why);
+    struct addrinfo *list = socket_look_up(url, true, &why);
     *fd = -1;
     if (!list)
         return pj_fail(err, PJ_E_INVALID, "%s is not an address of this machine: %s", url->host,
                        gai_strerror(why));
-    for (const struct addrinfo *a = list; a && *fd < 0; a = a->ai_next) *fd = listen_at(a);
+    for (const struct addrinfo *a = list; a && *fd < 0; a = a->ai_next) *fd = socket_listen_at(a);
     why = errno;
     freeaddrinfo(list);
     if (*fd < 0 && why == EADDRINUSE)
@@ -189,12 +191,12 @@ pj_status pj_listen(pj_url *url, int *fd, pj_error *err)
                        url->port, url->host);
     if (*fd < 0)
         return pj_fail_errno(err, why, "cannot listen on %s port %d", url->host, url->port);
-    url->port = port_of(*fd);
+    url->port = socket_port(*fd);
     return PJ_OK;
 }
 
 int pj_accept(int listener)
 {
     int fd = accept(listener, NULL, NULL);
-    return fd < 0 ? -1 : prepare_connection(fd);
+    return fd < 0 ? -1 : socket_prepare_connection(fd);
 }

@@ -7,7 +7,7 @@
 #include <strings.h>
 
 /* An empty port is no port (RFC 3986, 3.2.3). */
-static bool take_port(const char *text, size_t length, int *port)
+static bool url_take_port(const char *text, size_t length, int *port)
 {
     int value = 0;
     if (length > 5 || strspn(text, "0123456789") < length) return false;
@@ -16,7 +16,7 @@ static bool take_port(const char *text, size_t length, int *port)
     return value <= 65535;
 }
 
-static bool is_host(const char *host, bool is_v6)
+static bool url_is_host(const char *host, bool is_v6)
 {
     if (!*host || (is_v6 && !strchr(host, ':'))) return false;
     for (const char *c = host; *c; c++)
@@ -37,12 +37,12 @@ bool pj_url_take_authority(const char *text, size_t length, pj_url *url)
     if (host_length >= sizeof url->host || (port < end && *port != ':')) return false;
     memcpy(url->host, host, host_length);
     url->host[host_length] = 0;
-    return is_host(url->host, is_v6) &&
-           (port == end || take_port(port + 1, (size_t)(end - port) - 1, &url->port));
+    return url_is_host(url->host, is_v6) &&
+           (port == end || url_take_port(port + 1, (size_t)(end - port) - 1, &url->port));
 }
 
 /* The part after "scheme://". */
-static pj_status parse_rest(const char *text, pj_url *url, pj_error *err)
+static pj_status url_parse_rest(const char *text, pj_url *url, pj_error *err)
 {
     size_t length = strcspn(text, "/?#");
     if (!pj_url_take_authority(text, length, url) || url->port == 0)
@@ -77,7 +77,7 @@ pj_status pj_url_parse(const char *text, int default_port, pj_url *url, pj_error
     else if (strstr(text, "://"))
         return pj_fail(err, PJ_E_INVALID, "%.200s is no address of a server: use http://host:port",
                        text);
-    return parse_rest(text, url, err);
+    return url_parse_rest(text, url, err);
 }
 
 pj_status pj_url_parse_tls(const char *text, pj_url *url, bool *is_tls, pj_error *err)
@@ -85,7 +85,7 @@ pj_status pj_url_parse_tls(const char *text, pj_url *url, bool *is_tls, pj_error
     *is_tls = strncasecmp(text, "https://", 8) == 0;
     if (!*is_tls) return pj_url_parse(text, PJ_URL_HTTP_PORT, url, err);
     *url = (pj_url){.port = 443};
-    return parse_rest(text + 8, url, err);
+    return url_parse_rest(text + 8, url, err);
 }
 
 pj_status pj_url_parse_listen(const char *text, pj_url *url, pj_error *err)

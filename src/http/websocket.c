@@ -38,7 +38,7 @@ size_t pj_frame_parse(const unsigned char *bytes, size_t count, uint64_t *payloa
 }
 
 /* 1: a complete frame was received; 0: not yet; -1: not a frame that a hub sends. */
-static int next_frame(const unsigned char *at, size_t left, frame *f)
+static int frame_next(const unsigned char *at, size_t left, frame *f)
 {
     uint64_t length;
     size_t head = pj_frame_parse(at, left, &length);
@@ -64,22 +64,22 @@ void pj_frame_reader_fini(pj_frame_reader *r)
 }
 
 /* A client's frames are masked; zeros as the mask leave the payload as it is. */
-static void send_pong(int fd, const unsigned char *payload, size_t count)
+static void frame_send_pong(int fd, const unsigned char *payload, size_t count)
 {
     unsigned char pong[6 + 125] = {FIN | 10, (unsigned char)(MASK | count)};
     memcpy(pong + 6, payload, count);
     send(fd, pong, 6 + count, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-static bool reader_process(pj_frame_reader *r)
+static bool frame_reader_process(pj_frame_reader *r)
 {
     size_t at = 0;
     int found;
     frame f;
-    while ((found = next_frame((unsigned char *)r->bytes.data + at, r->bytes.length - at, &f)) >
+    while ((found = frame_next((unsigned char *)r->bytes.data + at, r->bytes.length - at, &f)) >
            0) {
         if (f.opcode == CLOSE) return false;
-        if (f.opcode == PING) send_pong(r->fd, f.payload, f.bytes);
+        if (f.opcode == PING) frame_send_pong(r->fd, f.payload, f.bytes);
         if (f.opcode == TEXT) r->take(r->context, (const char *)f.payload, f.bytes);
         at += f.whole;
     }
@@ -90,7 +90,7 @@ static bool reader_process(pj_frame_reader *r)
 
 bool pj_frame_reader_take(pj_frame_reader *r, const char *bytes, size_t count)
 {
-    return pj_buffer_append(&r->bytes, bytes, count) && reader_process(r);
+    return pj_buffer_append(&r->bytes, bytes, count) && frame_reader_process(r);
 }
 
 bool pj_frame_reader_receive(pj_frame_reader *r)
@@ -99,5 +99,5 @@ bool pj_frame_reader_receive(pj_frame_reader *r)
     ssize_t n = recv(r->fd, r->bytes.data + r->bytes.length, RECEIVE_BYTES, MSG_DONTWAIT);
     if (n < 0) return errno == EAGAIN || errno == EINTR;
     r->bytes.length += (size_t)n;
-    return n > 0 && reader_process(r);
+    return n > 0 && frame_reader_process(r);
 }
