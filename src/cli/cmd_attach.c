@@ -1,8 +1,8 @@
 /* perjoule attach: the energy of requests to another engine's server, one by one. */
 #include "cli/attach_client.h"
 
-#include "http/socket.h"
 #include "base/memory.h"
+#include "http/socket.h"
 #include "trace/run_data.h"
 
 #include <math.h>
