@@ -205,7 +205,7 @@ static void *run_front(void *context)
                                    .events = POLLIN};
         for (int i = 0; i < count; i++)
             polls[i + 2] = (struct pollfd){.fd = front->guests[i].fd, .events = POLLIN};
-        int ready = poll(polls, (nfds_t)(count + 2), timeout_ms(front, now_ns));
+        int ready = poll(polls, (nfds_t)count + 2, timeout_ms(front, now_ns));
         if (polls[0].revents) break;
         /* Backwards: a removed guest is replaced by the last one, which was handled already. */
         for (int i = count; ready > 0 && i-- > 0;)
