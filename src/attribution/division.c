@@ -41,8 +41,8 @@ struct pj_division {
 
 /* ---- cells ---------------------------------------------------------------------------------- */
 
-static void add_record(pj_division_member *m, pj_share_record record,
-                       const pj_share_energy *energies)
+static void division_add_record(pj_division_member *m, pj_share_record record,
+                                const pj_share_energy *energies)
 {
     size_t bytes = record.rail_count * sizeof *energies;
     if (!pj_buffer_reserve(&m->records, sizeof record + bytes)) return;
@@ -50,8 +50,8 @@ static void add_record(pj_division_member *m, pj_share_record record,
     if (bytes) pj_buffer_append(&m->records, energies, bytes);
 }
 
-static void add_up(const pj_division *d, uint32_t rail, int64_t begin_ns, int64_t end_ns,
-                   rail_sum *sum)
+static void division_add_up(const pj_division *d, uint32_t rail, int64_t begin_ns, int64_t end_ns,
+                            rail_sum *sum)
 {
     pj_curve_energy e;
     if (end_ns <= begin_ns) return;
@@ -65,17 +65,18 @@ static void add_up(const pj_division *d, uint32_t rail, int64_t begin_ns, int64_
     sum->covered_ns += (double)(end_ns - begin_ns);
 }
 
-static void add_to_windows(pj_division *d, int64_t until_ns)
+static void division_add_to_windows(pj_division *d, int64_t until_ns)
 {
     for (pj_division_window *w = d->windows; w; w = w->next) {
         int64_t to = w->end_ns && w->end_ns < until_ns ? w->end_ns : until_ns;
         if (to <= w->taken_ns) continue;
-        for (uint32_t r = 0; r < d->rail_count; r++) add_up(d, r, w->taken_ns, to, &w->sums[r]);
+        for (uint32_t r = 0; r < d->rail_count; r++)
+            division_add_up(d, r, w->taken_ns, to, &w->sums[r]);
         w->taken_ns = to;
     }
 }
 
-static void take_cell(void *context, const pj_ledger_cell *c)
+static void division_take_cell(void *context, const pj_ledger_cell *c)
 {
     pj_division *d = context;
     pj_share_energy energies[PJ_MAX_RAILS];
@@ -90,9 +91,9 @@ static void take_cell(void *context, const pj_ledger_cell *c)
                                   .share = pj_ledger_part(d->ledger, m->entry, c),
                                   .rule = (uint32_t)d->rule,
                                   .rail_count = d->rail_count};
-        if (!isnan(record.share)) add_record(m, record, energies);
+        if (!isnan(record.share)) division_add_record(m, record, energies);
     }
-    add_to_windows(d, c->end_ns);
+    division_add_to_windows(d, c->end_ns);
     if (c->end_ns > d->latest_ns) d->latest_ns = c->end_ns;
 }
 
@@ -109,14 +110,14 @@ pj_division *pj_division_new(const pj_rail *rails, uint32_t rail_count, pj_share
         &(pj_ledger_options){.rails = rails,
                              .rail_count = rail_count,
                              .rule = rule == PJ_SHARE_WEIGHT ? PJ_BATCH_TOKENS : PJ_BATCH_EQUAL,
-                             .take = take_cell,
+                             .take = division_take_cell,
                              .context = d});
     if (d->ledger) return d;
     pj_free(d);
     return NULL;
 }
 
-static void free_member(pj_division_member *m)
+static void division_free_member(pj_division_member *m)
 {
     pj_buffer_fini(&m->records);
     pj_free(m);
@@ -127,7 +128,7 @@ void pj_division_free(pj_division *d)
     if (!d) return;
     for (pj_division_member *m = d->members, *next; m; m = next) {
         next = m->next;
-        free_member(m);
+        division_free_member(m);
     }
     for (pj_division_window *w = d->windows, *next; w; w = next) {
         next = w->next;
@@ -148,7 +149,7 @@ int64_t pj_division_known_ns(const pj_division *d, const bool *rails)
 }
 
 /* Time is divided from here on if it was not. */
-static void start(pj_division *d, int64_t at_ns)
+static void division_start(pj_division *d, int64_t at_ns)
 {
     if (!d->members && !d->windows) pj_ledger_start(d->ledger, at_ns);
 }
@@ -156,21 +157,21 @@ static void start(pj_division *d, int64_t at_ns)
 void pj_division_settle(pj_division *d, int64_t now_ns, int64_t force_ns)
 {
     int64_t known_ns = pj_division_known_ns(d, NULL);
-    start(d, now_ns);
+    division_start(d, now_ns);
     pj_ledger_settle(d->ledger, known_ns > force_ns ? known_ns : force_ns, NULL);
 }
 
 /* ---- runs ----------------------------------------------------------------------------------- */
 
 /* Times increase strictly, so that every part has a length. */
-static int64_t raise(pj_division *d, int64_t at_ns)
+static int64_t division_advance(pj_division *d, int64_t at_ns)
 {
     d->latest_ns = at_ns > d->latest_ns ? at_ns : d->latest_ns + 1;
     return d->latest_ns;
 }
 
 /* Records a share that has changed. */
-static void announce(pj_division *d, int64_t at_ns)
+static void division_announce(pj_division *d, int64_t at_ns)
 {
     double weights = 0;
     uint32_t open = 0;
@@ -185,7 +186,7 @@ static void announce(pj_division *d, int64_t at_ns)
         if (m->has_left || share == m->share) continue;
         m->share = share;
         m->is_shared |= share < 1;
-        add_record(m, (pj_share_record){at_ns, 0, share, (uint32_t)d->rule, 0}, NULL);
+        division_add_record(m, (pj_share_record){at_ns, 0, share, (uint32_t)d->rule, 0}, NULL);
     }
 }
 
@@ -193,8 +194,8 @@ pj_division_member *pj_division_enter(pj_division *d, int64_t *at_ns, double wei
 {
     pj_division_member *m = pj_alloc(1, sizeof *m);
     if (!m) return NULL;
-    *at_ns = raise(d, *at_ns);
-    start(d, *at_ns);
+    *at_ns = division_advance(d, *at_ns);
+    division_start(d, *at_ns);
     m->entry = pj_ledger_enter(d->ledger, *at_ns, 0);
     if (!m->entry) {
         pj_free(m);
@@ -206,7 +207,7 @@ pj_division_member *pj_division_enter(pj_division *d, int64_t *at_ns, double wei
     m->share = NAN;
     m->next = d->members;
     d->members = m;
-    announce(d, *at_ns);
+    division_announce(d, *at_ns);
     return m;
 }
 
@@ -215,18 +216,18 @@ void pj_division_weigh(pj_division *d, pj_division_member *m, int64_t at_ns, dou
     if (m->weight == weight || m->has_left) return;
     m->weight = weight;
     if (d->rule != PJ_SHARE_WEIGHT) return;
-    at_ns = raise(d, at_ns);
+    at_ns = division_advance(d, at_ns);
     pj_ledger_weigh(m->entry, at_ns, weight);
-    announce(d, at_ns);
+    division_announce(d, at_ns);
 }
 
 void pj_division_leave(pj_division *d, pj_division_member *m, int64_t *at_ns)
 {
     if (m->has_left) return;
-    *at_ns = raise(d, *at_ns);
+    *at_ns = division_advance(d, *at_ns);
     m->has_left = true;
     pj_ledger_leave(m->entry, *at_ns);
-    announce(d, *at_ns);
+    division_announce(d, *at_ns);
 }
 
 void pj_division_drop(pj_division *d, pj_division_member *m)
@@ -237,7 +238,7 @@ void pj_division_drop(pj_division *d, pj_division_member *m)
             break;
         }
     pj_ledger_drop(d->ledger, m->entry);
-    free_member(m);
+    division_free_member(m);
 }
 
 bool pj_division_is_shared(const pj_division_member *m)
@@ -268,7 +269,7 @@ pj_division_window *pj_division_window_open(pj_division *d, int64_t begin_ns)
 {
     pj_division_window *w = pj_alloc(1, sizeof *w + d->rail_count * sizeof *w->sums);
     if (!w) return NULL;
-    start(d, begin_ns);
+    division_start(d, begin_ns);
     w->begin_ns = w->taken_ns = begin_ns;
     w->next = d->windows;
     d->windows = w;
@@ -290,7 +291,7 @@ void pj_division_window_energy(const pj_division *d, const pj_division_window *w
         pj_ledger_rail(d->ledger, rail, w->begin_ns, w->end_ns, energy);
         return;
     }
-    add_up(d, rail, w->taken_ns, w->end_ns, &sum);
+    division_add_up(d, rail, w->taken_ns, w->end_ns, &sum);
     energy->known_share = sum.known_ns / length;
     if (sum.covered_ns < (1 - MOST_MISSING) * length) return;
     double whole_mj = sum.mj * length / sum.covered_ns;

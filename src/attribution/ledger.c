@@ -343,14 +343,14 @@ static int64_t grid_before(int64_t t_ns, int64_t width_ns)
 }
 
 /* Where a declared weight next changes. */
-static int64_t next_weighing(const pj_ledger_entry *e, int64_t from_ns)
+static int64_t ledger_next_weighing(const pj_ledger_entry *e, int64_t from_ns)
 {
     const work_step *s = e->steps;
     if (from_ns < s[0].t_ns) return s[0].t_ns;
     return from_ns < s[e->step_count - 1].t_ns ? s[step_before(e, from_ns) + 1].t_ns : INT64_MAX;
 }
 
-static double declared_weight(const pj_ledger_entry *e, int64_t at_ns)
+static double ledger_declared_weight(const pj_ledger_entry *e, int64_t at_ns)
 {
     const work_step *last = &e->steps[e->step_count - 1];
     return at_ns < last->t_ns ? e->steps[step_before(e, at_ns)].work : last->work;
@@ -365,7 +365,8 @@ static int64_t next_edge(const pj_ledger *l, int64_t from_ns, int64_t until_ns, 
         if (e->begin_ns > from_ns && e->begin_ns < edge) edge = e->begin_ns;
         if (e->first_ns > from_ns && e->first_ns < edge) edge = e->first_ns;
         if (e->end_ns > from_ns && e->end_ns < edge) edge = e->end_ns;
-        if (l->take && next_weighing(e, from_ns) < edge) edge = next_weighing(e, from_ns);
+        if (l->take && ledger_next_weighing(e, from_ns) < edge)
+            edge = ledger_next_weighing(e, from_ns);
     }
     return edge;
 }
@@ -386,9 +387,9 @@ static void weigh_contexts(const pj_ledger *l, cell *c)
     if (contexts > 0) c->context_part = contexts / (contexts + steps * l->weight_bytes);
 }
 
-static double weight_of(const pj_ledger *l, pj_ledger_entry *e, const cell *c)
+static double ledger_weight_of(const pj_ledger *l, pj_ledger_entry *e, const cell *c)
 {
-    if (l->take) return declared_weight(e, c->begin_ns);
+    if (l->take) return ledger_declared_weight(e, c->begin_ns);
     double after = work_at(l, e, c->end_ns), before = work_at(l, e, c->begin_ns);
     return fmax(0, after - before);
 }
@@ -398,7 +399,7 @@ static void weigh(const pj_ledger *l, cell *c)
     for (pj_ledger_entry *e = l->entries; e; e = e->next) {
         e->weight = e->context_weight = 0;
         if (!is_live(e, c)) continue;
-        e->weight = weight_of(l, e, c);
+        e->weight = ledger_weight_of(l, e, c);
         c->live++;
         c->weights += e->weight;
         if (is_decoding(e, c)) c->decoding += e->weight;

@@ -202,14 +202,14 @@ bool pj_json_scan_string(pj_json_scan *scan, pj_json_text *text)
     return true;
 }
 
-static bool read_key(pj_json_scan *scan, pj_json_text *key)
+static bool scan_read_key(pj_json_scan *scan, pj_json_text *key)
 {
     return pj_json_scan_string(scan, key) && expect(scan, ':', "a colon is missing");
 }
 
 bool pj_json_scan_member(pj_json_scan *scan, pj_json_text *key)
 {
-    return pj_json_scan_next(scan, '{') && read_key(scan, key);
+    return pj_json_scan_next(scan, '{') && scan_read_key(scan, key);
 }
 
 static bool is_digit(const pj_json_scan *scan, const char *at)
@@ -294,7 +294,7 @@ bool pj_json_scan_skip(pj_json_scan *scan, pj_json_text *span)
             if (scan->problem) return false;
             depth--;
         }
-        if (depth > 0 && open[depth - 1] == '{') read_key(scan, &text);
+        if (depth > 0 && open[depth - 1] == '{') scan_read_key(scan, &text);
         if (scan->problem) return false;
     } while (depth > 0);
     if (span) *span = (pj_json_text){begin, (size_t)(scan->at - begin)};

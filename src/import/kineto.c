@@ -102,13 +102,13 @@ static int kind_of(pj_json_text category)
 }
 
 /* A thread is a number, a stream may be a text ("stream 7"). */
-static void take_key(pj_json_scan *scan, uint64_t *key)
+static void kineto_take_key(pj_json_scan *scan, uint64_t *key)
 {
     pj_json_text value;
     if (pj_json_scan_skip(scan, &value)) *key = pj_hash64(0, value.text, value.bytes);
 }
 
-static void take_name(pj_json_scan *scan, event_members *e)
+static void kineto_take_name(pj_json_scan *scan, event_members *e)
 {
     pj_json_text text;
     if (!pj_json_scan_text(scan, &text)) return;
@@ -119,7 +119,7 @@ static void take_name(pj_json_scan *scan, event_members *e)
 }
 
 /* Of a member that comes twice, the last one counts. */
-static void take_event_member(pj_json_scan *scan, pj_json_text key, event_members *e)
+static void kineto_take_event_member(pj_json_scan *scan, pj_json_text key, event_members *e)
 {
     pj_json_text text;
     if (pj_json_text_is(key, "ph"))
@@ -127,15 +127,15 @@ static void take_event_member(pj_json_scan *scan, pj_json_text key, event_member
     else if (pj_json_text_is(key, "cat"))
         e->kind = pj_json_scan_text(scan, &text) ? kind_of(text) : -1;
     else if (pj_json_text_is(key, "name"))
-        take_name(scan, e);
+        kineto_take_name(scan, e);
     else if (pj_json_text_is(key, "ts"))
         pj_json_scan_number(scan, &e->us);
     else if (pj_json_text_is(key, "dur"))
         pj_json_scan_number(scan, &e->long_us);
     else if (pj_json_text_is(key, "pid"))
-        take_key(scan, &e->process);
+        kineto_take_key(scan, &e->process);
     else if (pj_json_text_is(key, "tid"))
-        take_key(scan, &e->thread);
+        kineto_take_key(scan, &e->thread);
     else
         pj_json_scan_skip(scan, NULL);
 }
@@ -155,7 +155,7 @@ static bool add_event(pj_kineto *t, pj_kineto_event e)
 }
 
 /* Times stay in microseconds until the base is known, which may be at the end of the file. */
-static pj_status keep_event(reader *r, const event_members *m)
+static pj_status kineto_keep_event(reader *r, const event_members *m)
 {
     if (!m->is_complete || m->kind < 0) return PJ_OK; /* of another category */
     if (!m->has_name || !(fabs(m->us) < MOST_UNIX_NS / 1e3) ||
@@ -174,7 +174,7 @@ static pj_status keep_event(reader *r, const event_members *m)
     return id >= 0 && add_event(r->trace, e) ? PJ_OK : pj_fail_memory(r->err, "a trace");
 }
 
-static pj_status take_event(reader *r)
+static pj_status kineto_take_event(reader *r)
 {
     event_members m = {.kind = -1, .us = NAN, .long_us = NAN};
     pj_json_text key;
@@ -184,26 +184,26 @@ static pj_status take_event(reader *r)
         return PJ_OK;
     }
     pj_json_scan_enter(&r->scan, '{');
-    while (pj_json_scan_member(&r->scan, &key)) take_event_member(&r->scan, key, &m);
-    return pj_json_scan_failed(&r->scan) ? PJ_OK : keep_event(r, &m);
+    while (pj_json_scan_member(&r->scan, &key)) kineto_take_event_member(&r->scan, key, &m);
+    return pj_json_scan_failed(&r->scan) ? PJ_OK : kineto_keep_event(r, &m);
 }
 
-static pj_status take_events(reader *r)
+static pj_status kineto_take_events(reader *r)
 {
     pj_status status = PJ_OK;
     pj_json_scan_enter(&r->scan, '[');
-    while (status == PJ_OK && pj_json_scan_next(&r->scan, '[')) status = take_event(r);
+    while (status == PJ_OK && pj_json_scan_next(&r->scan, '[')) status = kineto_take_event(r);
     return status;
 }
 
-static pj_status take_members(reader *r)
+static pj_status kineto_take_members(reader *r)
 {
     pj_status status = PJ_OK;
     pj_json_text key;
     pj_json_scan_enter(&r->scan, '{');
     while (status == PJ_OK && pj_json_scan_member(&r->scan, &key)) {
         if (pj_json_text_is(key, "traceEvents"))
-            status = take_events(r);
+            status = kineto_take_events(r);
         else if (pj_json_text_is(key, "baseTimeNanoseconds"))
             pj_json_scan_number(&r->scan, &r->base_ns);
         else
@@ -212,10 +212,10 @@ static pj_status take_members(reader *r)
     return status;
 }
 
-static pj_status take_file(reader *r)
+static pj_status kineto_take_file(reader *r)
 {
     bool is_list = pj_json_scan_peek(&r->scan) == '[';
-    pj_status status = is_list ? take_events(r) : take_members(r);
+    pj_status status = is_list ? kineto_take_events(r) : kineto_take_members(r);
     return pj_json_scan_failed(&r->scan) ? bad(r, r->scan.problem) : status;
 }
 
@@ -251,7 +251,7 @@ pj_status pj_kineto_read(const char *text, size_t bytes, pj_kineto *trace, pj_er
     reader r = {.trace = trace, .base_ns = NAN, .first_us = NAN, .err = err};
     pj_json_scan_init(&r.scan, text, bytes);
     *trace = (pj_kineto){0};
-    pj_status status = take_file(&r);
+    pj_status status = kineto_take_file(&r);
     if (status == PJ_OK) status = place(&r);
     pj_json_scan_fini(&r.scan);
     if (status != PJ_OK) pj_kineto_fini(trace);

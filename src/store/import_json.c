@@ -29,7 +29,7 @@ typedef struct importing {
     pj_error *err;
 } importing;
 
-static size_t position(const importing *im)
+static size_t import_position(const importing *im)
 {
     return (size_t)(im->scan.at - im->scan.start);
 }
@@ -37,11 +37,11 @@ static size_t position(const importing *im)
 static pj_status bad(importing *im, const char *what)
 {
     return pj_fail(im->err, PJ_E_INVALID, "not a run exported by perjoule: %s (at byte %zu)", what,
-                   position(im));
+                   import_position(im));
 }
 
 /* NULL: there is no valid value. */
-static json_t *take_tree(importing *im)
+static json_t *import_take_tree(importing *im)
 {
     return pj_json_scan_tree(&im->scan, JSON_REJECT_DUPLICATES);
 }
@@ -212,11 +212,11 @@ static pj_status check_range(importing *im, const pj_row_table *table, const pj_
         return pj_fail(im->err, PJ_E_INVALID, "%s.%s is not a number", table->name, column->name);
     if (is_whole(column) && number != floor(number))
         return pj_fail(im->err, PJ_E_INVALID, "%s.%s is %.16g, not a whole number (at byte %zu)",
-                       table->name, column->name, number, position(im));
+                       table->name, column->name, number, import_position(im));
     if (!allowed || (number >= allowed->least && number <= allowed->most)) return PJ_OK;
     return pj_fail(im->err, PJ_E_INVALID,
                    "%s.%s is %.16g, which is outside %.16g to %.16g (at byte %zu)", table->name,
-                   column->name, number, allowed->least, allowed->most, position(im));
+                   column->name, number, allowed->least, allowed->most, import_position(im));
 }
 
 static bool set_extras(importing *im, const pj_row_table *table, const pj_value *v, void *row)
@@ -253,7 +253,7 @@ static pj_status unknown_member(importing *im, const char *table, const char *na
     return pj_fail(im->err, PJ_E_INVALID,
                    "%s%.64s is not a member of an exported run (at byte %zu); a newer perjoule may "
                    "have written the file",
-                   table, name, position(im));
+                   table, name, import_position(im));
 }
 
 /* `columns`: how many of the members are columns, so that a row without others costs no search. */
@@ -298,7 +298,7 @@ static pj_status set_columns(importing *im, const pj_row_table *table, const jso
             return pj_fail(im->err, PJ_E_INVALID,
                            "%s.%s has an invalid value (at byte "
                            "%zu)",
-                           table->name, column->name, position(im));
+                           table->name, column->name, import_position(im));
     }
     return check_members(im, table, object, present);
 }
@@ -327,7 +327,7 @@ static pj_status add_row(importing *im, pj_table_id id, const json_t *object)
     if (!json_is_object(object)) return bad(im, "a row is not an object");
     if (id_value && !(json_is_integer(id_value) && json_integer_value(id_value) == count))
         return pj_fail(im->err, PJ_E_INVALID, "%s.id must count the rows from 0 (at byte %zu)",
-                       pj_tables[id].name, position(im));
+                       pj_tables[id].name, import_position(im));
     if (count == im->capacity[id]) {
         uint32_t wanted = id == PJ_TABLE_RAILS ? PJ_MAX_RAILS : count ? count * 2 : 16;
         if (count >= MAX_ROWS || wanted == count) return bad(im, "there are too many rows");
@@ -344,7 +344,7 @@ static pj_status add_row(importing *im, pj_table_id id, const json_t *object)
         if (!is_series(series))
             return pj_fail(im->err, PJ_E_INVALID,
                            "run_rails.power_mw is not an array of powers (at byte %zu)",
-                           position(im));
+                           import_position(im));
         if (json_is_array(series)) im->series[count] = json_incref(series);
     }
     return PJ_OK;
@@ -357,7 +357,7 @@ static pj_status read_table(importing *im, pj_table_id id)
     if (pj_table_rows(im->data, id)) return bad(im, "a table comes twice");
     pj_json_scan_enter(&im->scan, '[');
     while (status == PJ_OK && pj_json_scan_next(&im->scan, '[')) {
-        json_t *row = take_tree(im);
+        json_t *row = import_take_tree(im);
         if (row) status = add_row(im, id, row);
         json_decref(row);
     }
@@ -418,7 +418,7 @@ static pj_status check_created(importing *im, const json_t *object)
 
 static pj_status read_run(importing *im)
 {
-    json_t *object = take_tree(im);
+    json_t *object = import_take_tree(im);
     pj_run_info *info = &im->data->info;
     const char *id = json_string_value(json_object_get(object, "id"));
     pj_status status = PJ_OK;
@@ -463,7 +463,7 @@ static pj_status check_version(importing *im, const json_t *value)
 /* What is neither the run nor one of its tables. */
 static pj_status read_other(importing *im, const char *key)
 {
-    json_t *value = take_tree(im);
+    json_t *value = import_take_tree(im);
     if (!value) return bad(im, "a value is not JSON");
     const char *text = json_string_value(value);
     pj_status status = PJ_OK;
