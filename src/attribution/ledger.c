@@ -664,28 +664,36 @@ static void add_settled_recent(const pj_ledger *l, pj_ledger_entry *e, int64_t k
     e->recent_ns += e->t_ns[last] - e->t_ns[low];
 }
 
+/* The output is what the input leaves. */
+static pj_ledger_figure ledger_figure(const pj_ledger *l, const pj_ledger_entry *e, int64_t at_ns,
+                                      double total_mj, double input_mj)
+{
+    pj_curve_energy machine;
+    pj_ledger_machine(l, e->begin_ns, at_ns, &machine);
+    double part = machine.energy_mj > 0 ? fmin(1, total_mj / machine.energy_mj) : NAN;
+    return (pj_ledger_figure){.input_mj = input_mj,
+                              .output_mj = e->first_ns ? total_mj - input_mj : NAN,
+                              .total_mj = total_mj,
+                              .sd_mj = machine.sd_mj * part,
+                              .at_ns = at_ns,
+                              .first_ns = e->first_ns,
+                              .shared = e->shared};
+}
+
 static void set_figure(pj_ledger *l, pj_ledger_entry *e, int64_t known_ns, double machine_mw,
                        uint32_t live)
 {
-    pj_ledger_figure *f = &e->figure;
-    pj_curve_energy machine;
     int64_t to = e->end_ns && e->end_ns < known_ns ? e->end_ns : known_ns;
     if (to < e->begin_ns) to = e->begin_ns;
-    double so_far = taken(l, e) + e->soft_mj, share = 0;
-    pj_ledger_machine(l, e->begin_ns, to, &machine);
-    if (machine.energy_mj > 0) share = fmin(1, so_far / machine.energy_mj);
+    double input_mj = to > e->begin_ns ? e->input_mj + e->soft_input_mj : NAN; /* nothing known */
+    pj_ledger_figure f = ledger_figure(l, e, to, taken(l, e) + e->soft_mj, input_mj);
     add_settled_recent(l, e, known_ns);
-    bool has_rate = e->recent_ns > 0;
-    *f = (pj_ledger_figure){
-        .input_mj = to > e->begin_ns ? e->input_mj + e->soft_input_mj : NAN, /* nothing is known */
-        .total_mj = so_far,
-        .sd_mj = to > e->begin_ns && machine.energy_mj > 0 ? machine.sd_mj * share : 0,
-        .rate_mw = has_rate ? e->recent_mj / ((double)e->recent_ns * 1e-9)
-                            : machine_mw / (live ? live : 1),
-        .at_ns = to,
-        .provisional = !e->settled,
-        .shared = e->shared || live > 1};
-    f->output_mj = e->first_ns ? f->total_mj - f->input_mj : NAN;
+    if (isnan(f.sd_mj)) f.sd_mj = 0;
+    f.rate_mw = e->recent_ns > 0 ? e->recent_mj / ((double)e->recent_ns * 1e-9)
+                                 : machine_mw / (live ? live : 1);
+    f.provisional = true;
+    f.shared |= live > 1;
+    e->figure = f;
 }
 
 void pj_ledger_estimate(pj_ledger *l, int64_t now_ns)
@@ -713,17 +721,7 @@ pj_ledger_figure pj_ledger_of(const pj_ledger *l, const pj_ledger_entry *e)
         early.first_ns = e->first_ns;
         return early;
     }
-    pj_ledger_figure f = {.input_mj = e->input_mj,
-                          .total_mj = taken(l, e),
-                          .rate_mw = 0,
-                          .at_ns = e->end_ns,
-                          .first_ns = e->first_ns,
-                          .shared = e->shared};
-    pj_curve_energy machine;
-    pj_ledger_machine(l, e->begin_ns, e->end_ns, &machine);
-    f.output_mj = e->first_ns ? f.total_mj - f.input_mj : NAN;
-    f.sd_mj = machine.energy_mj > 0 ? machine.sd_mj * fmin(1, f.total_mj / machine.energy_mj) : NAN;
-    return f;
+    return ledger_figure(l, e, e->end_ns, taken(l, e), e->input_mj);
 }
 
 pj_ledger_figure pj_ledger_at(const pj_ledger_figure *figure, int64_t now_ns)
