@@ -6,11 +6,11 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_scan.h"
 #include "base/memory.h"
 #include "base/process.h"
 #include "bench/ratio.h"
 #include "cli/options.h"
-#include "engine/files/json_scan.h"
 
 #include <errno.h>
 #include <math.h>
@@ -74,19 +74,6 @@ static pj_status spawn(const settings *s, char *path, pid_t *pid, int *output, p
     return pj_fail_errno(err, failure, "cannot start %s", path);
 }
 
-static bool read_number(pj_json_scan *scan, double *value)
-{
-    pj_json_text text;
-    *value = NAN;
-    if (!pj_json_scan_skip(scan, &text)) return false;
-    char copy[64];
-    snprintf(copy, sizeof copy, "%.*s", (int)(text.bytes < 63 ? text.bytes : 63), text.text);
-    char *end;
-    double number = strtod(copy, &end);
-    if (end != copy) *value = number;
-    return true;
-}
-
 /* Reads the named members of the object at the cursor; missing ones keep their value. */
 static void read_members(pj_json_scan *scan, const char *const names[], double *const values[])
 {
@@ -96,11 +83,11 @@ static void read_members(pj_json_scan *scan, const char *const names[], double *
         return;
     }
     pj_json_scan_enter(scan, '{');
-    while (pj_json_scan_next(scan, '{') && pj_json_scan_key(scan, &key)) {
+    while (pj_json_scan_member(scan, &key)) {
         int i = 0;
         while (names[i] && !pj_json_text_is(key, names[i])) i++;
         if (names[i])
-            read_number(scan, values[i]);
+            pj_json_scan_number(scan, values[i]);
         else
             pj_json_scan_skip(scan, NULL);
     }
@@ -122,7 +109,7 @@ static pj_status read_report(const char *text, size_t bytes, int64_t spawned_ns,
     m->resident = m->file = m->anonymous = NAN;
     pj_json_scan_init(&scan, text, bytes);
     pj_json_scan_enter(&scan, '{');
-    while (pj_json_scan_next(&scan, '{') && pj_json_scan_key(&scan, &key)) {
+    while (pj_json_scan_member(&scan, &key)) {
         if (pj_json_text_is(key, "start"))
             read_members(&scan, start_names, start);
         else if (pj_json_text_is(key, "resident"))

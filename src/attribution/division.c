@@ -1,28 +1,21 @@
-/* Cells, members and windows of a division. */
+/* Records and windows of a division. */
 #include "attribution/division.h"
 
-#include "base/clock.h"
+#include "attribution/ledger.h"
+#include "base/buffer.h"
 #include "base/memory.h"
 
 #include <math.h>
+#include <string.h>
 
-#define LONGEST_CELL_NS (5 * PJ_NS_PER_S)
-#define KEPT_NS         (3 * PJ_NS_PER_S) /* of the curves before the first open cell */
-#define MOST_MISSING    0.05 /* if more of a window is unknown, the whole window is unknown */
-
-typedef struct cell {
-    int64_t begin_ns, end_ns;  /* end 0: the present one */
-    pj_share_energy *energies; /* [rail]; NULL: not determined yet */
-} cell;
+#define MOST_MISSING 0.05 /* if more of a window is unknown, the whole window is unknown */
 
 struct pj_division_member {
     pj_division_member *next;
-    uint64_t first; /* number of its first cell */
-    double *shares; /* [count] of its cells */
-    size_t count, capacity;
-    size_t announced,
-        written; /* cells whose share, and whose energies, have been reported to the run */
-    double weight;
+    pj_ledger_entry *entry;
+    pj_buffer records; /* every pj_share_record is followed by its energies */
+    size_t read;       /* bytes of them */
+    double weight, share;
     bool has_left, is_shared;
 };
 
@@ -38,164 +31,31 @@ struct pj_division_window {
 };
 
 struct pj_division {
+    pj_ledger *ledger;
     pj_share_rule rule;
-    pj_rail rails[PJ_MAX_RAILS];
-    pj_curve *curves[PJ_MAX_RAILS];
-    bool in_total[PJ_MAX_RAILS];
     uint32_t rail_count;
-    cell *cells; /* the last one may be the present one */
-    size_t cell_count, cell_capacity;
-    uint64_t first; /* number of cells[0] */
-    size_t settled; /* cells from 0 whose energy is determined */
+    int64_t latest_ns; /* of all begins, ends and changes of weights */
     pj_division_member *members;
     pj_division_window *windows;
 };
 
-pj_division *pj_division_new(const pj_rail *rails, uint32_t rail_count, pj_share_rule rule)
-{
-    pj_division *d = pj_alloc(1, sizeof *d);
-    if (!d) return NULL;
-    d->rule = rule;
-    d->rail_count = rail_count;
-    for (uint32_t r = 0; r < rail_count; r++) {
-        d->rails[r] = rails[r];
-        d->in_total[r] = pj_rail_in_column(rails, rail_count, r, PJ_RAIL_TOTAL);
-        d->curves[r] = pj_curve_new(&rails[r]);
-        if (!d->curves[r]) {
-            pj_division_free(d);
-            return NULL;
-        }
-    }
-    return d;
-}
-
-static void free_member(pj_division_member *m)
-{
-    pj_free(m->shares);
-    pj_free(m);
-}
-
-void pj_division_free(pj_division *d)
-{
-    if (!d) return;
-    for (pj_division_member *m = d->members, *next; m; m = next) {
-        next = m->next;
-        free_member(m);
-    }
-    for (pj_division_window *w = d->windows, *next; w; w = next) {
-        next = w->next;
-        pj_free(w);
-    }
-    for (size_t i = 0; i < d->cell_count; i++) pj_free(d->cells[i].energies);
-    pj_free(d->cells);
-    for (uint32_t r = 0; r < d->rail_count; r++) pj_curve_free(d->curves[r]);
-    pj_free(d);
-}
-
-pj_status pj_division_read(pj_division *d, const pj_reading *reading, pj_error *err)
-{
-    if (reading->rail >= d->rail_count) return PJ_OK;
-    return pj_curve_add(d->curves[reading->rail], reading, err);
-}
-
 /* ---- cells ---------------------------------------------------------------------------------- */
 
-static cell *present(pj_division *d)
+static void division_add_record(pj_division_member *m, pj_share_record record,
+                                const pj_share_energy *energies)
 {
-    cell *last = d->cell_count ? &d->cells[d->cell_count - 1] : NULL;
-    return last && !last->end_ns ? last : NULL;
+    size_t bytes = record.rail_count * sizeof *energies;
+    if (!pj_buffer_reserve(&m->records, sizeof record + bytes)) return;
+    pj_buffer_append(&m->records, &record, sizeof record);
+    if (bytes) pj_buffer_append(&m->records, energies, bytes);
 }
 
-/* Closes the current cell and opens the next. False: out of memory, the current cell continues. */
-static bool cut(pj_division *d, int64_t *at_ns)
-{
-    cell *now = present(d);
-    if (d->cell_count && *at_ns <= d->cells[d->cell_count - 1].begin_ns)
-        *at_ns = d->cells[d->cell_count - 1].begin_ns + 1;
-    if (d->cell_count == d->cell_capacity) {
-        size_t wanted = d->cell_capacity ? 2 * d->cell_capacity : 16;
-        cell *bigger = pj_resize(d->cells, wanted, sizeof *bigger);
-        if (!bigger) return false;
-        d->cells = bigger;
-        d->cell_capacity = wanted;
-        now = present(d);
-    }
-    if (now) now->end_ns = *at_ns;
-    d->cells[d->cell_count++] = (cell){.begin_ns = *at_ns};
-    return true;
-}
-
-static double share_of(const pj_division *d, const pj_division_member *m)
-{
-    double sum = 0;
-    uint32_t open = 0;
-    for (const pj_division_member *other = d->members; other; other = other->next) {
-        if (other->has_left) continue;
-        open++;
-        sum += other->weight;
-    }
-    return d->rule == PJ_SHARE_WEIGHT && sum > 0 ? m->weight / sum : 1.0 / open;
-}
-
-static bool add_share(pj_division_member *m, double share)
-{
-    if (m->count == m->capacity) {
-        size_t wanted = m->capacity ? 2 * m->capacity : 16;
-        double *bigger = pj_resize(m->shares, wanted, sizeof *bigger);
-        if (!bigger) return false;
-        m->shares = bigger;
-        m->capacity = wanted;
-    }
-    m->shares[m->count++] = share;
-    m->is_shared |= share < 1;
-    return true;
-}
-
-/* Computes the shares of the cell that has just begun. */
-static bool set_shares(pj_division *d)
-{
-    bool ok = true;
-    for (pj_division_member *m = d->members; m; m = m->next)
-        if (!m->has_left) ok &= add_share(m, share_of(d, m));
-    return ok;
-}
-
-/* Drops cells that no run or window needs any more. */
-static void drop_cells(pj_division *d)
-{
-    size_t spare = d->settled;
-    for (const pj_division_member *m = d->members; m; m = m->next) {
-        uint64_t needed = m->first + (m->is_shared ? m->written : 0);
-        if (m->has_left && m->is_shared && m->written == m->count) continue;
-        if (needed < d->first + spare) spare = (size_t)(needed - d->first);
-    }
-    if (spare * 2 < d->cell_count || !spare) return;
-    for (size_t i = 0; i < spare; i++) pj_free(d->cells[i].energies);
-    d->cell_count -= spare;
-    d->settled -= spare;
-    d->first += spare;
-    memmove(d->cells, d->cells + spare, d->cell_count * sizeof *d->cells);
-}
-
-/* ---- what is known -------------------------------------------------------------------------- */
-
-int64_t pj_division_known_ns(const pj_division *d, const bool *rails)
-{
-    int64_t known = INT64_MAX;
-    for (uint32_t r = 0; r < d->rail_count; r++) {
-        int64_t begin_ns, end_ns;
-        if (!d->in_total[r] || (rails && !rails[r])) continue;
-        if (!pj_curve_span(d->curves[r], &begin_ns, &end_ns)) return INT64_MIN;
-        if (end_ns < known) known = end_ns;
-    }
-    return known == INT64_MAX ? INT64_MIN : known;
-}
-
-static void add_up(const pj_curve *curve, int64_t begin_ns, int64_t end_ns, rail_sum *sum)
+static void division_add_up(const pj_division *d, uint32_t rail, int64_t begin_ns, int64_t end_ns,
+                            rail_sum *sum)
 {
     pj_curve_energy e;
     if (end_ns <= begin_ns) return;
-    pj_curve_query(curve, begin_ns, end_ns, &e);
+    pj_ledger_rail(d->ledger, rail, begin_ns, end_ns, &e);
     if (isnan(e.energy_mj)) return;
     sum->mj += e.energy_mj;
     sum->random_var += e.random_sd_mj * e.random_sd_mj;
@@ -205,61 +65,149 @@ static void add_up(const pj_curve *curve, int64_t begin_ns, int64_t end_ns, rail
     sum->covered_ns += (double)(end_ns - begin_ns);
 }
 
-static void add_to_windows(pj_division *d, int64_t until_ns)
+static void division_add_to_windows(pj_division *d, int64_t until_ns)
 {
     for (pj_division_window *w = d->windows; w; w = w->next) {
         int64_t to = w->end_ns && w->end_ns < until_ns ? w->end_ns : until_ns;
         if (to <= w->taken_ns) continue;
         for (uint32_t r = 0; r < d->rail_count; r++)
-            add_up(d->curves[r], w->taken_ns, to, &w->sums[r]);
+            division_add_up(d, r, w->taken_ns, to, &w->sums[r]);
         w->taken_ns = to;
     }
 }
 
-static bool determine(pj_division *d, cell *c)
+static void division_take_cell(void *context, const pj_ledger_cell *c)
 {
-    c->energies = pj_alloc(d->rail_count ? d->rail_count : 1, sizeof *c->energies);
-    for (uint32_t r = 0; c->energies && r < d->rail_count; r++) {
+    pj_division *d = context;
+    pj_share_energy energies[PJ_MAX_RAILS];
+    for (uint32_t r = 0; c->live && r < d->rail_count; r++) {
         pj_curve_energy e;
-        pj_curve_query(d->curves[r], c->begin_ns, c->end_ns, &e);
-        c->energies[r] = (pj_share_energy){e.energy_mj, hypot(e.random_sd_mj, e.bias_sd_mj)};
+        pj_ledger_rail(d->ledger, r, c->begin_ns, c->end_ns, &e);
+        energies[r] = (pj_share_energy){e.energy_mj, hypot(e.random_sd_mj, e.bias_sd_mj)};
     }
-    return c->energies != NULL;
+    for (pj_division_member *m = d->members; m; m = m->next) {
+        pj_share_record record = {.begin_ns = c->begin_ns,
+                                  .end_ns = c->end_ns,
+                                  .share = pj_ledger_part(d->ledger, m->entry, c),
+                                  .rule = (uint32_t)d->rule,
+                                  .rail_count = d->rail_count};
+        if (!isnan(record.share)) division_add_record(m, record, energies);
+    }
+    division_add_to_windows(d, c->end_ns);
+    if (c->end_ns > d->latest_ns) d->latest_ns = c->end_ns;
+}
+
+/* ---- making --------------------------------------------------------------------------------- */
+
+pj_division *pj_division_new(const pj_rail *rails, uint32_t rail_count, pj_share_rule rule)
+{
+    pj_division *d = pj_alloc(1, sizeof *d);
+    if (!d) return NULL;
+    d->rule = rule;
+    d->rail_count = rail_count;
+    d->latest_ns = INT64_MIN;
+    d->ledger = pj_ledger_new(
+        &(pj_ledger_options){.rails = rails,
+                             .rail_count = rail_count,
+                             .rule = rule == PJ_SHARE_WEIGHT ? PJ_BATCH_TOKENS : PJ_BATCH_EQUAL,
+                             .take = division_take_cell,
+                             .context = d});
+    if (d->ledger) return d;
+    pj_free(d);
+    return NULL;
+}
+
+static void division_free_member(pj_division_member *m)
+{
+    pj_buffer_fini(&m->records);
+    pj_free(m);
+}
+
+void pj_division_free(pj_division *d)
+{
+    if (!d) return;
+    for (pj_division_member *m = d->members, *next; m; m = next) {
+        next = m->next;
+        division_free_member(m);
+    }
+    for (pj_division_window *w = d->windows, *next; w; w = next) {
+        next = w->next;
+        pj_free(w);
+    }
+    pj_ledger_free(d->ledger);
+    pj_free(d);
+}
+
+pj_status pj_division_read(pj_division *d, const pj_reading *reading, pj_error *err)
+{
+    return pj_ledger_read(d->ledger, reading, err);
+}
+
+int64_t pj_division_known_ns(const pj_division *d, const bool *rails)
+{
+    return pj_ledger_known_ns(d->ledger, rails);
+}
+
+/* Time is divided from here on if it was not. */
+static void division_start(pj_division *d, int64_t at_ns)
+{
+    if (!d->members && !d->windows) pj_ledger_start(d->ledger, at_ns);
 }
 
 void pj_division_settle(pj_division *d, int64_t now_ns, int64_t force_ns)
 {
     int64_t known_ns = pj_division_known_ns(d, NULL);
-    const cell *now = present(d);
-    if (now && now_ns - now->begin_ns > LONGEST_CELL_NS && cut(d, &now_ns)) set_shares(d);
-    while (d->settled < d->cell_count) {
-        cell *c = &d->cells[d->settled];
-        if (!c->end_ns || (c->end_ns > known_ns && c->end_ns > force_ns)) break;
-        if (!determine(d, c)) break;
-        add_to_windows(d, c->end_ns);
-        d->settled++;
-    }
-    int64_t from_ns = d->settled < d->cell_count ? d->cells[d->settled].begin_ns : now_ns;
-    for (uint32_t r = 0; r < d->rail_count; r++)
-        pj_curve_forget(d->curves[r], from_ns - KEPT_NS - 2 * d->rails[r].window_ns);
-    drop_cells(d);
+    division_start(d, now_ns);
+    pj_ledger_settle(d->ledger, known_ns > force_ns ? known_ns : force_ns, NULL);
 }
 
 /* ---- runs ----------------------------------------------------------------------------------- */
+
+/* Times increase strictly, so that every part has a length. */
+static int64_t division_advance(pj_division *d, int64_t at_ns)
+{
+    d->latest_ns = at_ns > d->latest_ns ? at_ns : d->latest_ns + 1;
+    return d->latest_ns;
+}
+
+/* Records a share that has changed. */
+static void division_announce(pj_division *d, int64_t at_ns)
+{
+    double weights = 0;
+    uint32_t open = 0;
+    for (const pj_division_member *m = d->members; m; m = m->next) {
+        if (m->has_left) continue;
+        open++;
+        weights += m->weight;
+    }
+    bool by_weight = d->rule == PJ_SHARE_WEIGHT && weights > 0;
+    for (pj_division_member *m = d->members; m; m = m->next) {
+        double share = by_weight ? m->weight / weights : 1.0 / open;
+        if (m->has_left || share == m->share) continue;
+        m->share = share;
+        m->is_shared |= share < 1;
+        division_add_record(m, (pj_share_record){at_ns, 0, share, (uint32_t)d->rule, 0}, NULL);
+    }
+}
 
 pj_division_member *pj_division_enter(pj_division *d, int64_t *at_ns, double weight)
 {
     pj_division_member *m = pj_alloc(1, sizeof *m);
     if (!m) return NULL;
-    m->weight = weight;
-    if (!cut(d, at_ns)) {
+    *at_ns = division_advance(d, *at_ns);
+    division_start(d, *at_ns);
+    m->entry = pj_ledger_enter(d->ledger, *at_ns, 0);
+    if (!m->entry) {
         pj_free(m);
         return NULL;
     }
-    m->first = d->first + d->cell_count - 1;
+    pj_ledger_weigh(m->entry, *at_ns, weight);
+    pj_buffer_init(&m->records, SIZE_MAX / 2);
+    m->weight = weight;
+    m->share = NAN;
     m->next = d->members;
     d->members = m;
-    set_shares(d);
+    division_announce(d, *at_ns);
     return m;
 }
 
@@ -267,15 +215,19 @@ void pj_division_weigh(pj_division *d, pj_division_member *m, int64_t at_ns, dou
 {
     if (m->weight == weight || m->has_left) return;
     m->weight = weight;
-    if (d->rule == PJ_SHARE_WEIGHT && cut(d, &at_ns)) set_shares(d);
+    if (d->rule != PJ_SHARE_WEIGHT) return;
+    at_ns = division_advance(d, at_ns);
+    pj_ledger_weigh(m->entry, at_ns, weight);
+    division_announce(d, at_ns);
 }
 
 void pj_division_leave(pj_division *d, pj_division_member *m, int64_t *at_ns)
 {
     if (m->has_left) return;
-    bool has_cut = cut(d, at_ns);
+    *at_ns = division_advance(d, *at_ns);
     m->has_left = true;
-    if (has_cut) set_shares(d);
+    pj_ledger_leave(m->entry, *at_ns);
+    division_announce(d, *at_ns);
 }
 
 void pj_division_drop(pj_division *d, pj_division_member *m)
@@ -285,8 +237,8 @@ void pj_division_drop(pj_division *d, pj_division_member *m)
             *at = m->next;
             break;
         }
-    free_member(m);
-    drop_cells(d);
+    pj_ledger_drop(d->ledger, m->entry);
+    division_free_member(m);
 }
 
 bool pj_division_is_shared(const pj_division_member *m)
@@ -294,37 +246,20 @@ bool pj_division_is_shared(const pj_division_member *m)
     return m->is_shared;
 }
 
-/* Announces a share where it differs from that of the cell before. */
-static bool announce(const pj_division *d, pj_division_member *m, pj_share_record *record)
-{
-    for (; m->announced < m->count; m->announced++) {
-        size_t i = m->announced;
-        if (m->first + i < d->first) continue;
-        if (i > 0 && m->shares[i] == m->shares[i - 1]) continue;
-        *record = (pj_share_record){.begin_ns = d->cells[m->first + i - d->first].begin_ns,
-                                    .share = m->shares[i],
-                                    .rule = (uint32_t)d->rule};
-        m->announced++;
-        return true;
-    }
-    return false;
-}
-
-bool pj_division_next(pj_division *d, pj_division_member *m, pj_share_record *record,
+bool pj_division_next(pj_division_member *m, pj_share_record *record,
                       const pj_share_energy **energies)
 {
     *energies = NULL;
     if (!m->is_shared) return false;
-    if (announce(d, m, record)) return true;
-    uint64_t number = m->first + m->written;
-    if (m->written == m->count || number >= d->first + d->settled) return false;
-    const cell *c = &d->cells[number - d->first];
-    *record = (pj_share_record){.begin_ns = c->begin_ns,
-                                .end_ns = c->end_ns,
-                                .share = m->shares[m->written++],
-                                .rule = (uint32_t)d->rule,
-                                .rail_count = d->rail_count};
-    *energies = c->energies;
+    if (m->read == m->records.length) {
+        pj_buffer_clear(&m->records);
+        m->read = 0;
+        return false;
+    }
+    memcpy(record, m->records.data + m->read, sizeof *record);
+    m->read += sizeof *record;
+    if (record->rail_count) *energies = (const void *)(m->records.data + m->read);
+    m->read += record->rail_count * sizeof **energies;
     return true;
 }
 
@@ -332,9 +267,9 @@ bool pj_division_next(pj_division *d, pj_division_member *m, pj_share_record *re
 
 pj_division_window *pj_division_window_open(pj_division *d, int64_t begin_ns)
 {
-    if (!present(d) && (!cut(d, &begin_ns) || !set_shares(d))) return NULL;
     pj_division_window *w = pj_alloc(1, sizeof *w + d->rail_count * sizeof *w->sums);
     if (!w) return NULL;
+    division_start(d, begin_ns);
     w->begin_ns = w->taken_ns = begin_ns;
     w->next = d->windows;
     d->windows = w;
@@ -353,10 +288,10 @@ void pj_division_window_energy(const pj_division *d, const pj_division_window *w
     double length = (double)(w->end_ns - w->begin_ns);
     *energy = (pj_curve_energy){NAN, NAN, NAN, NAN, NAN, 0};
     if (w->taken_ns == w->begin_ns) { /* no cell ended in it */
-        pj_curve_query(d->curves[rail], w->begin_ns, w->end_ns, energy);
+        pj_ledger_rail(d->ledger, rail, w->begin_ns, w->end_ns, energy);
         return;
     }
-    add_up(d->curves[rail], w->taken_ns, w->end_ns, &sum);
+    division_add_up(d, rail, w->taken_ns, w->end_ns, &sum);
     energy->known_share = sum.known_ns / length;
     if (sum.covered_ns < (1 - MOST_MISSING) * length) return;
     double whole_mj = sum.mj * length / sum.covered_ns;

@@ -3,10 +3,10 @@
  * sensor sees one of them alone, so the division is a rule (trace/share.h) and its result is
  * `allocated`.
  *
- * Time is cut into cells wherever a run begins, ends or changes its weight, and at least every
- * five seconds; within a cell every run has a constant share. Once the sensors have seen a cell,
- * its energy is determined, once and for all: the parts of all runs add up to it by construction,
- * no matter which of them ends first. Windows (energy between two moments, without a run) are
+ * Runs are entries of a ledger (attribution/ledger.h) with declared weights: within one of its
+ * cells every run has a constant share. Once the sensors have seen a cell, its energy is
+ * determined, once and for all: the parts of all runs add up to it by construction, no matter
+ * which of them ends first. Windows (energy between two moments, without a run) are
  * measured from the same curves.
  *
  * Pure data, no clock, no threads; one thread at a time, times never decrease.
@@ -34,12 +34,13 @@ pj_division_member *pj_division_enter(pj_division *division, int64_t *at_ns, dou
 void pj_division_weigh(pj_division *division, pj_division_member *member, int64_t at_ns,
                        double weight);
 void pj_division_leave(pj_division *division, pj_division_member *member, int64_t *at_ns);
+/* A run that has left, once its time is settled. */
 void pj_division_drop(pj_division *division, pj_division_member *member);
 /* Whether it ever had less than all of the energy. */
 bool pj_division_is_shared(const pj_division_member *member);
 /* The next record for the run's spool; its energies, if any, are borrowed until the next call. A
  * run that was always alone has none. */
-bool pj_division_next(pj_division *division, pj_division_member *member, pj_share_record *record,
+bool pj_division_next(pj_division_member *member, pj_share_record *record,
                       const pj_share_energy **energies);
 
 /* Until when every rail that counts in the total is known, or of those the ones set in `rails` if

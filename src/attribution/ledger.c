@@ -1,4 +1,4 @@
-/* Divides intervals of time between requests, and estimates time that no reading covers yet. */
+/* Divides intervals of time between entries, and estimates time that no reading covers yet. */
 #include "attribution/ledger.h"
 
 #include "base/clock.h"
@@ -9,15 +9,17 @@
 
 enum {
     CELL_NS = 20 * PJ_NS_PER_MS,
-    ESTIMATE_CELLS = 64,          /* at most, of an estimate before its last second */
-    KEEP_NS = 120 * 1000000000ll, /* curves kept before the settled time */
+    ESTIMATE_CELLS = 64, /* at most, of an estimate before its last second */
     POINTS_MAX = 1 << 16 /* maximum points of one entry; when exceeded, its resolution is halved */
 };
+#define LONGEST_CELL_NS  (5 * PJ_NS_PER_S)   /* with declared weights */
+#define KEEP_NS          (120 * PJ_NS_PER_S) /* curves kept before the settled time */
+#define KEEP_DECLARED_NS (3 * PJ_NS_PER_S)
 #define RATE_NS          (PJ_NS_PER_S)
 #define USUAL_PREFILL    1000.0 /* assumed tokens per second until some have been observed */
 #define RATE_UNCERTAINTY 0.3    /* relative 1 sigma of extrapolated power */
 
-/* Cumulative work in tokens; linear between steps. */
+/* Cumulative work in tokens, linear between steps; or a declared weight from this time on. */
 typedef struct work_step {
     int64_t t_ns;
     double work;
@@ -50,6 +52,8 @@ struct pj_ledger {
     uint32_t rail_count;
     pj_batch_rule rule;
     bool keeps_all;
+    pj_ledger_take *take; /* NULL: entries are requests, else their weights are declared */
+    void *context;
     double weight_bytes, context_bytes;
     pj_ledger_entry *entries;
     int64_t settled_ns; /* everything before it is divided */
@@ -70,6 +74,8 @@ pj_ledger *pj_ledger_new(const pj_ledger_options *o)
     l->weight_bytes = o->weight_bytes;
     l->context_bytes = o->context_bytes;
     l->keeps_all = o->keeps_all;
+    l->take = o->take;
+    l->context = o->context;
     bool has_shape = o->weight_bytes > 0 && o->context_bytes > 0;
     l->rule = o->rule == PJ_BATCH_BYTES && !has_shape ? PJ_BATCH_TOKENS : o->rule;
     for (uint32_t r = 0; r < l->rail_count; r++) {
@@ -115,22 +121,28 @@ pj_status pj_ledger_read(pj_ledger *l, const pj_reading *reading, pj_error *err)
     return pj_curve_add(l->curves[reading->rail], reading, err);
 }
 
-/* Until when the rails that count in the total are known, or all rails. */
-static int64_t known_until(const pj_ledger *l, bool all)
+/* Until when the rails are known that are in both sets; NULL: all. */
+static int64_t known_until(const pj_ledger *l, const bool *rails, const bool *also)
 {
     int64_t known = INT64_MAX;
     for (uint32_t r = 0; r < l->rail_count; r++) {
         int64_t begin_ns, end_ns;
-        if (!all && !l->in_total[r]) continue;
+        if ((rails && !rails[r]) || (also && !also[r])) continue;
         if (!pj_curve_span(l->curves[r], &begin_ns, &end_ns)) return INT64_MIN;
         if (end_ns < known) known = end_ns;
     }
     return known == INT64_MAX ? INT64_MIN : known;
 }
 
-int64_t pj_ledger_known_ns(const pj_ledger *l)
+int64_t pj_ledger_known_ns(const pj_ledger *l, const bool *rails)
 {
-    return known_until(l, false);
+    return known_until(l, l->in_total, rails);
+}
+
+void pj_ledger_rail(const pj_ledger *l, uint32_t rail, int64_t begin_ns, int64_t end_ns,
+                    pj_curve_energy *energy)
+{
+    pj_curve_query(l->curves[rail], begin_ns, end_ns, energy);
 }
 
 void pj_ledger_machine(const pj_ledger *l, int64_t begin_ns, int64_t end_ns, pj_curve_energy *sum)
@@ -194,7 +206,7 @@ static double recent_mw(const pj_ledger *l, int64_t known_ns)
 static pj_ledger_figure first_figure(const pj_ledger *l, int64_t begin_ns)
 {
     uint32_t live = 1;
-    int64_t known_ns = pj_ledger_known_ns(l);
+    int64_t known_ns = pj_ledger_known_ns(l, NULL);
     for (const pj_ledger_entry *e = l->entries; e; e = e->next) live += !e->end_ns;
     bool is_known = known_ns != INT64_MIN && known_ns > begin_ns - PJ_NS_PER_S;
     double machine_mw = is_known ? recent_mw(l, known_ns) : NAN;
@@ -220,9 +232,8 @@ pj_ledger_entry *pj_ledger_enter(pj_ledger *l, int64_t begin_ns, double prompt_g
     e->prompt_work = prompt_guess >= 1 ? prompt_guess : 1;
     e->thinning = 1;
     e->figure = first_figure(l, e->begin_ns);
-    if (l->settled_ns == INT64_MIN) l->settled_ns = e->begin_ns;
-    if (!l->entries)
-        l->settled_ns = e->begin_ns; /* time before the first request is attributed to none */
+    /* Time before the first request is attributed to none. */
+    if (l->settled_ns == INT64_MIN || (!l->entries && !l->take)) l->settled_ns = e->begin_ns;
     e->next = l->entries;
     l->entries = e;
     return e;
@@ -250,6 +261,11 @@ void pj_ledger_leave(pj_ledger_entry *e, int64_t end_ns)
     e->end_ns = end_ns > e->begin_ns ? end_ns : e->begin_ns + 1;
     if (e->end_ns < last) e->end_ns = last;
     if (!e->first_ns) add_step(e, e->end_ns, e->prompt_work); /* it ended before its first token */
+}
+
+void pj_ledger_weigh(pj_ledger_entry *e, int64_t at_ns, double weight)
+{
+    add_step(e, at_ns, weight);
 }
 
 void pj_ledger_drop(pj_ledger *l, pj_ledger_entry *entry)
@@ -308,13 +324,7 @@ static double work_at(const pj_ledger *l, pj_ledger_entry *e, int64_t t_ns)
 
 /* ---- dividing a cell ------------------------------------------------------------------------ */
 
-typedef struct cell {
-    int64_t begin_ns, end_ns;
-    uint32_t live;
-    double weights, decoding; /* sums of weights: of all requests, of those in decode */
-    double context_part,
-        context_weights; /* fraction of decode's energy spent on reading contexts */
-} cell;
+typedef pj_ledger_cell cell;
 
 static bool is_live(const pj_ledger_entry *e, const cell *c)
 {
@@ -332,6 +342,20 @@ static int64_t grid_before(int64_t t_ns, int64_t width_ns)
     return t_ns - (t_ns % width_ns + width_ns) % width_ns;
 }
 
+/* Where a declared weight next changes. */
+static int64_t ledger_next_weighing(const pj_ledger_entry *e, int64_t from_ns)
+{
+    const work_step *s = e->steps;
+    if (from_ns < s[0].t_ns) return s[0].t_ns;
+    return from_ns < s[e->step_count - 1].t_ns ? s[step_before(e, from_ns) + 1].t_ns : INT64_MAX;
+}
+
+static double ledger_declared_weight(const pj_ledger_entry *e, int64_t at_ns)
+{
+    const work_step *last = &e->steps[e->step_count - 1];
+    return at_ns < last->t_ns ? e->steps[step_before(e, at_ns)].work : last->work;
+}
+
 /* The end of a cell of at most the given width. */
 static int64_t next_edge(const pj_ledger *l, int64_t from_ns, int64_t until_ns, int64_t width_ns)
 {
@@ -341,6 +365,8 @@ static int64_t next_edge(const pj_ledger *l, int64_t from_ns, int64_t until_ns, 
         if (e->begin_ns > from_ns && e->begin_ns < edge) edge = e->begin_ns;
         if (e->first_ns > from_ns && e->first_ns < edge) edge = e->first_ns;
         if (e->end_ns > from_ns && e->end_ns < edge) edge = e->end_ns;
+        if (l->take && ledger_next_weighing(e, from_ns) < edge)
+            edge = ledger_next_weighing(e, from_ns);
     }
     return edge;
 }
@@ -361,13 +387,19 @@ static void weigh_contexts(const pj_ledger *l, cell *c)
     if (contexts > 0) c->context_part = contexts / (contexts + steps * l->weight_bytes);
 }
 
+static double ledger_weight_of(const pj_ledger *l, pj_ledger_entry *e, const cell *c)
+{
+    if (l->take) return ledger_declared_weight(e, c->begin_ns);
+    double after = work_at(l, e, c->end_ns), before = work_at(l, e, c->begin_ns);
+    return fmax(0, after - before);
+}
+
 static void weigh(const pj_ledger *l, cell *c)
 {
     for (pj_ledger_entry *e = l->entries; e; e = e->next) {
         e->weight = e->context_weight = 0;
         if (!is_live(e, c)) continue;
-        double after = work_at(l, e, c->end_ns), before = work_at(l, e, c->begin_ns);
-        e->weight = fmax(0, after - before);
+        e->weight = ledger_weight_of(l, e, c);
         c->live++;
         c->weights += e->weight;
         if (is_decoding(e, c)) c->decoding += e->weight;
@@ -383,6 +415,11 @@ static double part_of(const pj_ledger *l, const pj_ledger_entry *e, const cell *
     double of_decode = (1 - c->context_part) * e->weight / c->decoding +
                        c->context_part * e->context_weight / c->context_weights;
     return c->decoding / c->weights * of_decode;
+}
+
+double pj_ledger_part(const pj_ledger *l, const pj_ledger_entry *e, const pj_ledger_cell *c)
+{
+    return is_live(e, c) ? part_of(l, e, c) : NAN;
 }
 
 /* Idle energy of a cell, at most what was drawn; 0 where no baseline is known. */
@@ -464,7 +501,8 @@ static bool settle_cell(pj_ledger *l, cell *c)
 {
     double energy_mj[PJ_MAX_RAILS], total = 0;
     weigh(l, c);
-    if (!c->live) return true;
+    if (l->take) l->take(l->context, c);
+    if (l->take || !c->live) return true;
     for (uint32_t r = 0; r < l->rail_count; r++) {
         energy_mj[r] = pj_curve_energy_mj(l->curves[r], c->begin_ns, c->end_ns);
         if (l->in_total[r]) total += energy_mj[r];
@@ -481,11 +519,18 @@ static bool settle_cell(pj_ledger *l, cell *c)
 /* Curves are kept as far back as a request reaches, and some time before. */
 static void forget_old(pj_ledger *l)
 {
-    int64_t oldest = l->settled_ns;
+    int64_t oldest = l->settled_ns, keep_ns = l->take ? KEEP_DECLARED_NS : KEEP_NS;
     if (l->keeps_all) return;
-    for (const pj_ledger_entry *e = l->entries; e; e = e->next)
+    for (const pj_ledger_entry *e = l->entries; e && !l->take; e = e->next)
         if (e->begin_ns < oldest) oldest = e->begin_ns;
-    for (uint32_t r = 0; r < l->rail_count; r++) pj_curve_forget(l->curves[r], oldest - KEEP_NS);
+    for (uint32_t r = 0; r < l->rail_count; r++)
+        pj_curve_forget(l->curves[r], oldest - keep_ns - 2 * l->rails[r].window_ns);
+}
+
+void pj_ledger_start(pj_ledger *l, int64_t at_ns)
+{
+    l->settled_ns = at_ns;
+    forget_old(l);
 }
 
 static void learn_prefill(pj_ledger *l, const pj_ledger_entry *e)
@@ -496,7 +541,7 @@ static void learn_prefill(pj_ledger *l, const pj_ledger_entry *e)
 
 int64_t pj_ledger_certain_ns(const pj_ledger *l)
 {
-    int64_t certain_ns = l->entries ? known_until(l, true) : INT64_MIN;
+    int64_t certain_ns = l->entries ? known_until(l, NULL, NULL) : INT64_MIN;
     for (const pj_ledger_entry *e = l->entries; e; e = e->next) {
         int64_t last_ns = e->steps[e->step_count - 1].t_ns;
         if (!e->end_ns && last_ns < certain_ns) certain_ns = last_ns;
@@ -506,11 +551,14 @@ int64_t pj_ledger_certain_ns(const pj_ledger *l)
 
 pj_status pj_ledger_settle(pj_ledger *l, int64_t until_ns, pj_error *err)
 {
+    int64_t width_ns = l->take ? LONGEST_CELL_NS : CELL_NS;
+    int64_t last_edge_ns = l->take ? INT64_MAX : until_ns;
     bool ok = true;
     if (l->settled_ns == INT64_MIN || until_ns <= l->settled_ns) return PJ_OK;
     while (ok && l->settled_ns < until_ns) {
         cell c = {.begin_ns = l->settled_ns,
-                  .end_ns = next_edge(l, l->settled_ns, until_ns, CELL_NS)};
+                  .end_ns = next_edge(l, l->settled_ns, last_edge_ns, width_ns)};
+        if (c.end_ns > until_ns) break;
         ok = settle_cell(l, &c);
         l->settled_ns = c.end_ns;
     }
@@ -616,33 +664,41 @@ static void add_settled_recent(const pj_ledger *l, pj_ledger_entry *e, int64_t k
     e->recent_ns += e->t_ns[last] - e->t_ns[low];
 }
 
+/* The output is what the input leaves. */
+static pj_ledger_figure ledger_figure(const pj_ledger *l, const pj_ledger_entry *e, int64_t at_ns,
+                                      double total_mj, double input_mj)
+{
+    pj_curve_energy machine;
+    pj_ledger_machine(l, e->begin_ns, at_ns, &machine);
+    double part = machine.energy_mj > 0 ? fmin(1, total_mj / machine.energy_mj) : NAN;
+    return (pj_ledger_figure){.input_mj = input_mj,
+                              .output_mj = e->first_ns ? total_mj - input_mj : NAN,
+                              .total_mj = total_mj,
+                              .sd_mj = machine.sd_mj * part,
+                              .at_ns = at_ns,
+                              .first_ns = e->first_ns,
+                              .shared = e->shared};
+}
+
 static void set_figure(pj_ledger *l, pj_ledger_entry *e, int64_t known_ns, double machine_mw,
                        uint32_t live)
 {
-    pj_ledger_figure *f = &e->figure;
-    pj_curve_energy machine;
     int64_t to = e->end_ns && e->end_ns < known_ns ? e->end_ns : known_ns;
     if (to < e->begin_ns) to = e->begin_ns;
-    double so_far = taken(l, e) + e->soft_mj, share = 0;
-    pj_ledger_machine(l, e->begin_ns, to, &machine);
-    if (machine.energy_mj > 0) share = fmin(1, so_far / machine.energy_mj);
+    double input_mj = to > e->begin_ns ? e->input_mj + e->soft_input_mj : NAN; /* nothing known */
+    pj_ledger_figure f = ledger_figure(l, e, to, taken(l, e) + e->soft_mj, input_mj);
     add_settled_recent(l, e, known_ns);
-    bool has_rate = e->recent_ns > 0;
-    *f = (pj_ledger_figure){
-        .input_mj = to > e->begin_ns ? e->input_mj + e->soft_input_mj : NAN, /* nothing is known */
-        .total_mj = so_far,
-        .sd_mj = to > e->begin_ns && machine.energy_mj > 0 ? machine.sd_mj * share : 0,
-        .rate_mw = has_rate ? e->recent_mj / ((double)e->recent_ns * 1e-9)
-                            : machine_mw / (live ? live : 1),
-        .at_ns = to,
-        .provisional = !e->settled,
-        .shared = e->shared || live > 1};
-    f->output_mj = e->first_ns ? f->total_mj - f->input_mj : NAN;
+    if (isnan(f.sd_mj)) f.sd_mj = 0;
+    f.rate_mw = e->recent_ns > 0 ? e->recent_mj / ((double)e->recent_ns * 1e-9)
+                                 : machine_mw / (live ? live : 1);
+    f.provisional = true;
+    f.shared |= live > 1;
+    e->figure = f;
 }
 
 void pj_ledger_estimate(pj_ledger *l, int64_t now_ns)
 {
-    int64_t known_ns = pj_ledger_known_ns(l);
+    int64_t known_ns = pj_ledger_known_ns(l, NULL);
     uint32_t live = 0;
     if (!l->entries) return;
     for (pj_ledger_entry *e = l->entries; e; e = e->next) {
@@ -665,17 +721,7 @@ pj_ledger_figure pj_ledger_of(const pj_ledger *l, const pj_ledger_entry *e)
         early.first_ns = e->first_ns;
         return early;
     }
-    pj_ledger_figure f = {.input_mj = e->input_mj,
-                          .total_mj = taken(l, e),
-                          .rate_mw = 0,
-                          .at_ns = e->end_ns,
-                          .first_ns = e->first_ns,
-                          .shared = e->shared};
-    pj_curve_energy machine;
-    pj_ledger_machine(l, e->begin_ns, e->end_ns, &machine);
-    f.output_mj = e->first_ns ? f.total_mj - f.input_mj : NAN;
-    f.sd_mj = machine.energy_mj > 0 ? machine.sd_mj * fmin(1, f.total_mj / machine.energy_mj) : NAN;
-    return f;
+    return ledger_figure(l, e, e->end_ns, taken(l, e), e->input_mj);
 }
 
 pj_ledger_figure pj_ledger_at(const pj_ledger_figure *figure, int64_t now_ns)

@@ -1,17 +1,22 @@
 /*
- * Divides a machine's energy between the requests that a server is processing at the same time. No
- * sensor can separate them, so the division is a convention and its result is `allocated`:
- *   tokens  at every moment in proportion to the requests' token rates: uncached prompt tokens over
- *           the duration of prefill, output tokens over the time between them
- *   bytes   the same between prefill and decode; within decode, the energy of reading the KV cache
- *           is divided by context length, and that of reading the weights, which are read once for
- *           all, by the number of steps that each request took part in; idle power equally
+ * Divides a machine's energy between what is in flight at the same time: requests that a server is
+ * processing, or runs of a session (attribution/division.h). No sensor can separate them, so the
+ * division is a convention and its result is `allocated`:
+ *   equal   at every moment the same for all
+ *   tokens  in proportion to declared weights, if there are any; equally while all of them are 0.
+ *           For requests at every moment in proportion to the requests' token rates: uncached
+ * prompt tokens over the duration of prefill, output tokens over the time between them bytes   the
+ * same between prefill and decode; within decode, the energy of reading the KV cache is divided by
+ * context length, and that of reading the weights, which are read once for all, by the number of
+ * steps that each request took part in; idle power equally
  *
- * Time is cut into cells at every begin, first token and end, and at least every 20 ms. Once the
- * sensors have covered a cell, it is divided once and for all (pj_ledger_settle), so that parts add
- * up to the whole by construction. Until then figures are estimates and are marked as such.
+ * Time is cut into cells at every begin, first token, change of weight and end, and at least every
+ * 20 ms (with declared weights, 5 s). Once the sensors have covered a cell, it is divided once and
+ * for all (pj_ledger_settle), so that parts add up to the whole by construction, in whatever order
+ * they are read. Until then figures are estimates and are marked as such.
  *
- * Time without requests is attributed to none. Pure data, no clock, no thread; not thread-safe.
+ * Time with nothing in flight is attributed to none. Pure data, no clock, no thread; not
+ * thread-safe.
  */
 #ifndef PJ_ATTRIBUTION_LEDGER_H
 #define PJ_ATTRIBUTION_LEDGER_H
@@ -20,7 +25,17 @@
 #include "trace/run_data.h"
 
 typedef struct pj_ledger pj_ledger;
-typedef struct pj_ledger_entry pj_ledger_entry; /* one request */
+typedef struct pj_ledger_entry pj_ledger_entry; /* one request or run */
+
+typedef struct pj_ledger_cell {
+    int64_t begin_ns, end_ns;
+    uint32_t live;
+    double weights, decoding; /* sums of weights: of all entries, of those in decode */
+    double context_part,
+        context_weights; /* fraction of decode's energy spent on reading contexts */
+} pj_ledger_cell;
+
+typedef void pj_ledger_take(void *context, const pj_ledger_cell *cell);
 
 typedef struct pj_ledger_options {
     const pj_rail *rails; /* every rail whose energy is divided */
@@ -30,6 +45,10 @@ typedef struct pj_ledger_options {
     double weight_bytes;   /* read by one step */
     double context_bytes;  /* keys and values of one token of context */
     bool keeps_all;        /* pj_ledger_machine may later be called for any interval */
+    /* With declared weights: is given every settled cell, also those with nothing in flight. What
+     * entries receive is then up to it (pj_ledger_part), and they have no figures. */
+    pj_ledger_take *take;
+    void *context;
 } pj_ledger_options;
 
 pj_ledger *pj_ledger_new(const pj_ledger_options *options); /* NULL when memory is out */
@@ -38,13 +57,17 @@ pj_batch_rule pj_ledger_rule(const pj_ledger *ledger);      /* that is applied *
 
 /* A reading of a rail (index into the options' rails). */
 pj_status pj_ledger_read(pj_ledger *ledger, const pj_reading *reading, pj_error *err);
-/* Until when every rail that counts in the total is known; INT64_MIN: nothing is. */
-int64_t pj_ledger_known_ns(const pj_ledger *ledger);
+/* Until when every rail that counts in the total is known, or of those the ones set in `rails` if
+ * that is not NULL; INT64_MIN: nothing is. */
+int64_t pj_ledger_known_ns(const pj_ledger *ledger, const bool *rails);
 /* Energy of the machine over an interval, as far as it is known. */
 void pj_ledger_machine(const pj_ledger *ledger, int64_t begin_ns, int64_t end_ns,
                        pj_curve_energy *energy);
+void pj_ledger_rail(const pj_ledger *ledger, uint32_t rail, int64_t begin_ns, int64_t end_ns,
+                    pj_curve_energy *energy);
 
-/* ---- requests, in order of time ------------------------------------------------------------- */
+/* ---- requests and runs, in order of time
+ * ------------------------------------------------------------- */
 
 /* `prompt_guess`: prompt tokens estimated from the length of the text. NULL when out of memory. */
 pj_ledger_entry *pj_ledger_enter(pj_ledger *ledger, int64_t begin_ns, double prompt_guess);
@@ -53,14 +76,21 @@ void pj_ledger_prompt(pj_ledger_entry *entry, double worked_on, double cached);
 /* Adds output tokens; the first call ends the prefill. */
 void pj_ledger_tokens(pj_ledger_entry *entry, int64_t at_ns, double tokens);
 void pj_ledger_leave(pj_ledger_entry *entry, int64_t end_ns);
-/* Releases an entry that has ended and whose figures have been read. */
+/* Declares the weight from `at_ns` on, in place of a prompt and tokens. */
+void pj_ledger_weigh(pj_ledger_entry *entry, int64_t at_ns, double weight);
+/* Releases an entry that has ended, is settled, and whose figures have been read. */
 void pj_ledger_drop(pj_ledger *ledger, pj_ledger_entry *entry);
 
 /* ---- dividing ------------------------------------------------------------------------------- */
 
+/* While nothing is in flight: begins to divide at `at_ns`; readings long before are forgotten. */
+void pj_ledger_start(pj_ledger *ledger, int64_t at_ns);
 /* Divides all time up to `until_ns`; what the sensors have not covered by then stays unknown in
- * every share. */
+ * every share. With declared weights, all cells that end by then. */
 pj_status pj_ledger_settle(pj_ledger *ledger, int64_t until_ns, pj_error *err);
+/* The entry's fraction of a cell that is being taken; NAN: it is not in flight. */
+double pj_ledger_part(const pj_ledger *ledger, const pj_ledger_entry *entry,
+                      const pj_ledger_cell *cell);
 /* The time up to which shares are final: every rail and the work of every request in flight are
  * known. Settling up to it from time to time changes no share and leaves less to estimate.
  * INT64_MIN: nothing is known. */

@@ -1,7 +1,7 @@
 /* A streaming JSON writer: no tree, bounded memory, automatic commas. It writes into a pj_buffer
  * or, in blocks, to a callback (for exports of any size). Strings may hold any bytes: invalid UTF-8
  * becomes U+FFFD. NaN and infinities become null: JSON has neither, and here they mean
- * "unavailable". JSON is read with jansson. */
+ * "unavailable". JSON is read with base/json_scan.h or, as trees, with jansson. */
 #ifndef PJ_BASE_JSON_H
 #define PJ_BASE_JSON_H
 

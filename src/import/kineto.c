@@ -1,11 +1,11 @@
-/* The top level is parsed by hand and every event separately, so that a trace of a gigabyte never
- * becomes a tree in memory. */
+/* Events are read one by one as they are scanned, so that a trace of a gigabyte never becomes a
+ * tree in memory. */
 #include "import/kineto.h"
 
 #include "base/ids.h"
+#include "base/json_scan.h"
 #include "base/memory.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <string.h>
 
@@ -14,35 +14,25 @@ enum { FIRST_SLOTS = 64, FIRST_EVENTS = 64, NAME_BYTES = 200 };
 #define MOST_UNIX_NS  4e18
 
 typedef struct reader {
-    const char *text;
-    size_t bytes, at;
+    pj_json_scan scan;
     pj_kineto *trace;
     double base_ns, first_us; /* NAN: none */
     pj_error *err;
 } reader;
 
+/* The members of an event that matter here. */
+typedef struct event_members {
+    char name[NAME_BYTES + 2]; /* one byte more than is kept, to see whether it was cut */
+    bool has_name, is_complete;
+    int kind;           /* -1: of another category */
+    double us, long_us; /* NAN: not a number */
+    uint64_t process, thread;
+} event_members;
+
 static pj_status bad(reader *r, const char *what)
 {
     return pj_fail(r->err, PJ_E_INVALID, "not a trace of PyTorch's profiler: %s (at byte %zu)",
-                   what, r->at);
-}
-
-static bool take(reader *r, char c)
-{
-    while (r->at < r->bytes && strchr(" \t\r\n", r->text[r->at]) && r->text[r->at]) r->at++;
-    if (r->at >= r->bytes || r->text[r->at] != c) return false;
-    r->at++;
-    return true;
-}
-
-static json_t *take_value(reader *r)
-{
-    json_error_t where;
-    while (r->at < r->bytes && strchr(" \t\r\n", r->text[r->at]) && r->text[r->at]) r->at++;
-    json_t *value = json_loadb(r->text + r->at, r->bytes - r->at,
-                               JSON_DECODE_ANY | JSON_DISABLE_EOF_CHECK | JSON_ALLOW_NUL, &where);
-    if (value) r->at += (size_t)where.position;
-    return value;
+                   what, (size_t)(r->scan.at - r->scan.start));
 }
 
 /* ---- names --------------------------------------------------------------------------------- */
@@ -97,7 +87,7 @@ static int64_t intern(pj_kineto *t, const char *text)
 
 /* ---- events -------------------------------------------------------------------------------- */
 
-static int kind_of(const char *category)
+static int kind_of(pj_json_text category)
 {
     static const struct {
         const char *name;
@@ -107,17 +97,47 @@ static int kind_of(const char *category)
                  {"kernel", PJ_KINETO_KERNEL},         {"Kernel", PJ_KINETO_KERNEL},
                  {"gpu_memcpy", PJ_KINETO_KERNEL},     {"gpu_memset", PJ_KINETO_KERNEL}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (!strcmp(category, kinds[i].name)) return (int)kinds[i].kind;
+        if (pj_json_text_is(category, kinds[i].name)) return (int)kinds[i].kind;
     return -1;
 }
 
 /* A thread is a number, a stream may be a text ("stream 7"). */
-static uint64_t key_of(uint64_t seed, const json_t *value)
+static void kineto_take_key(pj_json_scan *scan, uint64_t *key)
 {
-    json_int_t number = json_integer_value(value);
-    if (json_is_string(value))
-        return pj_hash64(seed, json_string_value(value), json_string_length(value));
-    return pj_hash64(seed, &number, sizeof number);
+    pj_json_text value;
+    if (pj_json_scan_skip(scan, &value)) *key = pj_hash64(0, value.text, value.bytes);
+}
+
+static void kineto_take_name(pj_json_scan *scan, event_members *e)
+{
+    pj_json_text text;
+    if (!pj_json_scan_text(scan, &text)) return;
+    size_t kept = text.bytes < sizeof e->name ? text.bytes : sizeof e->name - 1;
+    e->has_name = text.text != NULL;
+    if (kept) memcpy(e->name, text.text, kept);
+    e->name[kept] = 0;
+}
+
+/* Of a member that comes twice, the last one counts. */
+static void kineto_take_event_member(pj_json_scan *scan, pj_json_text key, event_members *e)
+{
+    pj_json_text text;
+    if (pj_json_text_is(key, "ph"))
+        e->is_complete = pj_json_scan_text(scan, &text) && pj_json_text_is(text, "X");
+    else if (pj_json_text_is(key, "cat"))
+        e->kind = pj_json_scan_text(scan, &text) ? kind_of(text) : -1;
+    else if (pj_json_text_is(key, "name"))
+        kineto_take_name(scan, e);
+    else if (pj_json_text_is(key, "ts"))
+        pj_json_scan_number(scan, &e->us);
+    else if (pj_json_text_is(key, "dur"))
+        pj_json_scan_number(scan, &e->long_us);
+    else if (pj_json_text_is(key, "pid"))
+        kineto_take_key(scan, &e->process);
+    else if (pj_json_text_is(key, "tid"))
+        kineto_take_key(scan, &e->thread);
+    else
+        pj_json_scan_skip(scan, NULL);
 }
 
 static bool add_event(pj_kineto *t, pj_kineto_event e)
@@ -135,79 +155,68 @@ static bool add_event(pj_kineto *t, pj_kineto_event e)
 }
 
 /* Times stay in microseconds until the base is known, which may be at the end of the file. */
-static pj_status take_event(reader *r, const json_t *o)
+static pj_status kineto_keep_event(reader *r, const event_members *m)
 {
-    const char *phase = json_string_value(json_object_get(o, "ph"));
-    const char *category = json_string_value(json_object_get(o, "cat"));
-    const json_t *ts = json_object_get(o, "ts"), *dur = json_object_get(o, "dur");
-    int kind = category ? kind_of(category) : -1;
-    if (!json_is_object(o)) r->trace->skipped++;
-    if (!phase || strcmp(phase, "X") != 0 || kind < 0) return PJ_OK; /* of another category */
-    const char *name = json_string_value(json_object_get(o, "name"));
-    double us = json_number_value(ts), long_us = json_number_value(dur);
-    if (!name || !json_is_number(ts) || !json_is_number(dur) || !(fabs(us) < MOST_UNIX_NS / 1e3) ||
-        !(long_us > 0 && long_us < 1e12)) {
+    if (!m->is_complete || m->kind < 0) return PJ_OK; /* of another category */
+    if (!m->has_name || !(fabs(m->us) < MOST_UNIX_NS / 1e3) ||
+        !(m->long_us > 0 && m->long_us < 1e12)) {
         r->trace->skipped++;
         return PJ_OK;
     }
-    if (isnan(r->first_us) || us < r->first_us) r->first_us = us;
-    int64_t id = intern(r->trace, name);
-    uint64_t thread = key_of(key_of(0, json_object_get(o, "pid")), json_object_get(o, "tid"));
-    pj_kineto_event e = {.begin_ns = (int64_t)llround(us * 1e3),
-                         .end_ns = (int64_t)llround((us + long_us) * 1e3),
-                         .thread = thread,
+    if (isnan(r->first_us) || m->us < r->first_us) r->first_us = m->us;
+    int64_t id = intern(r->trace, m->name);
+    pj_kineto_event e = {.begin_ns = (int64_t)llround(m->us * 1e3),
+                         .end_ns = (int64_t)llround((m->us + m->long_us) * 1e3),
+                         .thread = pj_hash64(m->process, &m->thread, sizeof m->thread),
                          .name = (uint32_t)id,
-                         .kind = (pj_kineto_kind)kind};
+                         .kind = (pj_kineto_kind)m->kind};
     if (id >= 0 && e.end_ns <= e.begin_ns) e.end_ns = e.begin_ns + 1;
     return id >= 0 && add_event(r->trace, e) ? PJ_OK : pj_fail_memory(r->err, "a trace");
 }
 
-static pj_status take_events(reader *r)
+static pj_status kineto_take_event(reader *r)
 {
-    if (!take(r, '[')) return bad(r, "traceEvents is not an array");
-    if (take(r, ']')) return PJ_OK;
-    do {
-        json_t *event = take_value(r);
-        if (!event) return bad(r, "an event is not JSON, or the file is cut off");
-        pj_status status = take_event(r, event);
-        json_decref(event);
-        if (status != PJ_OK) return status;
-    } while (take(r, ','));
-    return take(r, ']') ? PJ_OK : bad(r, "its events do not end");
+    event_members m = {.kind = -1, .us = NAN, .long_us = NAN};
+    pj_json_text key;
+    if (pj_json_scan_peek(&r->scan) != '{') {
+        r->trace->skipped++;
+        pj_json_scan_skip(&r->scan, NULL);
+        return PJ_OK;
+    }
+    pj_json_scan_enter(&r->scan, '{');
+    while (pj_json_scan_member(&r->scan, &key)) kineto_take_event_member(&r->scan, key, &m);
+    return pj_json_scan_failed(&r->scan) ? PJ_OK : kineto_keep_event(r, &m);
 }
 
-static pj_status take_member(reader *r)
+static pj_status kineto_take_events(reader *r)
 {
-    json_t *key = take_value(r);
     pj_status status = PJ_OK;
-    if (!json_is_string(key) || !take(r, ':')) {
-        json_decref(key);
-        return bad(r, "a member has no name");
-    }
-    if (!strcmp(json_string_value(key), "traceEvents")) {
-        status = take_events(r);
-    } else {
-        json_t *value = take_value(r);
-        if (!value) status = bad(r, "a value is not JSON, or the file is cut off");
-        if (!strcmp(json_string_value(key), "baseTimeNanoseconds") && json_is_number(value))
-            r->base_ns = json_number_value(value);
-        json_decref(value);
-    }
-    json_decref(key);
+    pj_json_scan_enter(&r->scan, '[');
+    while (status == PJ_OK && pj_json_scan_next(&r->scan, '[')) status = kineto_take_event(r);
     return status;
 }
 
-static pj_status take_file(reader *r)
+static pj_status kineto_take_members(reader *r)
 {
     pj_status status = PJ_OK;
-    if (!take(r, '{')) {
-        if (r->at < r->bytes && r->text[r->at] == '[') return take_events(r);
-        return bad(r, "it is no JSON object");
+    pj_json_text key;
+    pj_json_scan_enter(&r->scan, '{');
+    while (status == PJ_OK && pj_json_scan_member(&r->scan, &key)) {
+        if (pj_json_text_is(key, "traceEvents"))
+            status = kineto_take_events(r);
+        else if (pj_json_text_is(key, "baseTimeNanoseconds"))
+            pj_json_scan_number(&r->scan, &r->base_ns);
+        else
+            pj_json_scan_skip(&r->scan, NULL);
     }
-    do status = take_member(r);
-    while (status == PJ_OK && take(r, ','));
-    if (status == PJ_OK && !take(r, '}')) status = bad(r, "it does not end");
     return status;
+}
+
+static pj_status kineto_take_file(reader *r)
+{
+    bool is_list = pj_json_scan_peek(&r->scan) == '[';
+    pj_status status = is_list ? kineto_take_events(r) : kineto_take_members(r);
+    return pj_json_scan_failed(&r->scan) ? bad(r, r->scan.problem) : status;
 }
 
 /* ---- times --------------------------------------------------------------------------------- */
@@ -239,11 +248,12 @@ static pj_status place(reader *r)
 
 pj_status pj_kineto_read(const char *text, size_t bytes, pj_kineto *trace, pj_error *err)
 {
-    reader r = {.text = text, .bytes = bytes, .trace = trace, .err = err};
-    r.base_ns = r.first_us = NAN;
+    reader r = {.trace = trace, .base_ns = NAN, .first_us = NAN, .err = err};
+    pj_json_scan_init(&r.scan, text, bytes);
     *trace = (pj_kineto){0};
-    pj_status status = take_file(&r);
+    pj_status status = kineto_take_file(&r);
     if (status == PJ_OK) status = place(&r);
+    pj_json_scan_fini(&r.scan);
     if (status != PJ_OK) pj_kineto_fini(trace);
     return status;
 }

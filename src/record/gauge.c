@@ -288,7 +288,7 @@ bool pj_gauge_next_share(pj_gauge *g, pj_tap *tap, pj_buffer *payload)
     const pj_share_energy *energies;
     if (!tap->member) return false;
     pthread_mutex_lock(&g->mutex);
-    bool found = pj_division_next(g->division, tap->member, &record, &energies);
+    bool found = pj_division_next(tap->member, &record, &energies);
     if (found) {
         pj_buffer_clear(payload);
         pj_buffer_append(payload, &record, sizeof record);

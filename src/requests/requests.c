@@ -337,13 +337,16 @@ static void read_meter(pj_requests *q)
 /* Settles what is final, and everything up to the end of the last ended request. */
 static void settle(pj_requests *q, int64_t now_ns)
 {
-    int64_t known_ns = pj_ledger_known_ns(q->ledger), until_ns = pj_ledger_certain_ns(q->ledger);
+    int64_t known_ns = pj_ledger_known_ns(q->ledger, NULL);
+    int64_t until_ns = pj_ledger_certain_ns(q->ledger);
     for (pj_request *r = q->open; r; r = r->next) {
         if (!r->has_ended || r->is_done) continue;
         if ((r->end_ns <= known_ns || now_ns > r->end_ns + q->patience_ns) && r->end_ns > until_ns)
             until_ns = r->end_ns;
     }
     if (until_ns != INT64_MIN) pj_ledger_settle(q->ledger, until_ns, NULL);
+    if (!q->open)
+        pj_ledger_start(q->ledger, now_ns - q->patience_ns); /* an idle proxy stays small */
 }
 
 /* Simulated sensors show a load while requests are in flight. */

@@ -1,10 +1,10 @@
-/* Imports an exported run. The top level is parsed by hand and every row separately, so that a run
- * of a gigabyte never becomes a tree in memory: jansson parses one value at a position and reports
- * where it ended. The input is untrusted: columns accept only values of their type and range,
- * members that this version does not know are refused by name rather than dropped, and references
- * are checked once all rows are read. */
+/* Imports an exported run. Every row is a tree of its own, so that a run of a gigabyte never
+ * becomes one in memory. The input is untrusted: columns accept only values of their type and
+ * range, members that this version does not know are refused by name rather than dropped, and
+ * references are checked once all rows are read. */
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/json_scan.h"
 #include "base/memory.h"
 #include "store/export.h"
 #include "store/extras.h"
@@ -12,7 +12,6 @@
 #include "trace/request.h"
 
 #include <ctype.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,8 +20,7 @@
 enum { MAX_TAGS = 4096, MAX_ROWS = 1 << 28 };
 
 typedef struct importing {
-    const char *text;
-    size_t bytes, at;
+    pj_json_scan scan;
     pj_run_data *data;
     pj_extra_list extras;
     uint32_t capacity[PJ_TABLE_COUNT];
@@ -31,35 +29,21 @@ typedef struct importing {
     pj_error *err;
 } importing;
 
+static size_t import_position(const importing *im)
+{
+    return (size_t)(im->scan.at - im->scan.start);
+}
+
 static pj_status bad(importing *im, const char *what)
 {
     return pj_fail(im->err, PJ_E_INVALID, "not a run exported by perjoule: %s (at byte %zu)", what,
-                   im->at);
+                   import_position(im));
 }
 
-static void skip_space(importing *im)
+/* NULL: there is no valid value. */
+static json_t *import_take_tree(importing *im)
 {
-    while (im->at < im->bytes && strchr(" \t\r\n", im->text[im->at]) && im->text[im->at]) im->at++;
-}
-
-static bool take(importing *im, char c)
-{
-    skip_space(im);
-    if (im->at >= im->bytes || im->text[im->at] != c) return false;
-    im->at++;
-    return true;
-}
-
-/* The value at the current position; NULL when there is none. */
-static json_t *take_value(importing *im)
-{
-    json_error_t where;
-    skip_space(im);
-    json_t *value =
-        json_loadb(im->text + im->at, im->bytes - im->at,
-                   JSON_DECODE_ANY | JSON_DISABLE_EOF_CHECK | JSON_REJECT_DUPLICATES, &where);
-    if (value) im->at += (size_t)where.position;
-    return value;
+    return pj_json_scan_tree(&im->scan, JSON_REJECT_DUPLICATES);
 }
 
 /* ---- rows -------------------------------------------------------------------------------------
@@ -228,11 +212,11 @@ static pj_status check_range(importing *im, const pj_row_table *table, const pj_
         return pj_fail(im->err, PJ_E_INVALID, "%s.%s is not a number", table->name, column->name);
     if (is_whole(column) && number != floor(number))
         return pj_fail(im->err, PJ_E_INVALID, "%s.%s is %.16g, not a whole number (at byte %zu)",
-                       table->name, column->name, number, im->at);
+                       table->name, column->name, number, import_position(im));
     if (!allowed || (number >= allowed->least && number <= allowed->most)) return PJ_OK;
     return pj_fail(im->err, PJ_E_INVALID,
                    "%s.%s is %.16g, which is outside %.16g to %.16g (at byte %zu)", table->name,
-                   column->name, number, allowed->least, allowed->most, im->at);
+                   column->name, number, allowed->least, allowed->most, import_position(im));
 }
 
 static bool set_extras(importing *im, const pj_row_table *table, const pj_value *v, void *row)
@@ -269,7 +253,7 @@ static pj_status unknown_member(importing *im, const char *table, const char *na
     return pj_fail(im->err, PJ_E_INVALID,
                    "%s%.64s is not a member of an exported run (at byte %zu); a newer perjoule may "
                    "have written the file",
-                   table, name, im->at);
+                   table, name, import_position(im));
 }
 
 /* `columns`: how many of the members are columns, so that a row without others costs no search. */
@@ -314,7 +298,7 @@ static pj_status set_columns(importing *im, const pj_row_table *table, const jso
             return pj_fail(im->err, PJ_E_INVALID,
                            "%s.%s has an invalid value (at byte "
                            "%zu)",
-                           table->name, column->name, im->at);
+                           table->name, column->name, import_position(im));
     }
     return check_members(im, table, object, present);
 }
@@ -343,7 +327,7 @@ static pj_status add_row(importing *im, pj_table_id id, const json_t *object)
     if (!json_is_object(object)) return bad(im, "a row is not an object");
     if (id_value && !(json_is_integer(id_value) && json_integer_value(id_value) == count))
         return pj_fail(im->err, PJ_E_INVALID, "%s.id must count the rows from 0 (at byte %zu)",
-                       pj_tables[id].name, im->at);
+                       pj_tables[id].name, import_position(im));
     if (count == im->capacity[id]) {
         uint32_t wanted = id == PJ_TABLE_RAILS ? PJ_MAX_RAILS : count ? count * 2 : 16;
         if (count >= MAX_ROWS || wanted == count) return bad(im, "there are too many rows");
@@ -359,7 +343,8 @@ static pj_status add_row(importing *im, pj_table_id id, const json_t *object)
         json_t *series = json_object_get(object, "power_mw");
         if (!is_series(series))
             return pj_fail(im->err, PJ_E_INVALID,
-                           "run_rails.power_mw is not an array of powers (at byte %zu)", im->at);
+                           "run_rails.power_mw is not an array of powers (at byte %zu)",
+                           import_position(im));
         if (json_is_array(series)) im->series[count] = json_incref(series);
     }
     return PJ_OK;
@@ -367,17 +352,16 @@ static pj_status add_row(importing *im, pj_table_id id, const json_t *object)
 
 static pj_status read_table(importing *im, pj_table_id id)
 {
-    if (!take(im, '[')) return bad(im, "a table is not an array");
+    pj_status status = PJ_OK;
+    if (pj_json_scan_peek(&im->scan) != '[') return bad(im, "a table is not an array");
     if (pj_table_rows(im->data, id)) return bad(im, "a table comes twice");
-    if (take(im, ']')) return PJ_OK;
-    do {
-        json_t *row = take_value(im);
-        if (!row) return bad(im, "a row is not JSON");
-        pj_status status = add_row(im, id, row);
+    pj_json_scan_enter(&im->scan, '[');
+    while (status == PJ_OK && pj_json_scan_next(&im->scan, '[')) {
+        json_t *row = import_take_tree(im);
+        if (row) status = add_row(im, id, row);
         json_decref(row);
-        if (status != PJ_OK) return status;
-    } while (take(im, ','));
-    return take(im, ']') ? PJ_OK : bad(im, "a table does not end");
+    }
+    return status;
 }
 
 /* ---- the run itself ---------------------------------------------------------------------------
@@ -434,7 +418,7 @@ static pj_status check_created(importing *im, const json_t *object)
 
 static pj_status read_run(importing *im)
 {
-    json_t *object = take_value(im);
+    json_t *object = import_take_tree(im);
     pj_run_info *info = &im->data->info;
     const char *id = json_string_value(json_object_get(object, "id"));
     pj_status status = PJ_OK;
@@ -479,7 +463,7 @@ static pj_status check_version(importing *im, const json_t *value)
 /* What is neither the run nor one of its tables. */
 static pj_status read_other(importing *im, const char *key)
 {
-    json_t *value = take_value(im);
+    json_t *value = import_take_tree(im);
     if (!value) return bad(im, "a value is not JSON");
     const char *text = json_string_value(value);
     pj_status status = PJ_OK;
@@ -495,14 +479,8 @@ static pj_status read_other(importing *im, const char *key)
     return status;
 }
 
-static pj_status read_member(importing *im)
+static pj_status read_member(importing *im, const char *name)
 {
-    json_t *key = take_value(im);
-    char name[80] = ""; /* longer names are unknown whatever they end in */
-    if (json_is_string(key)) snprintf(name, sizeof name, "%s", json_string_value(key));
-    bool good = json_is_string(key);
-    json_decref(key);
-    if (!good || !take(im, ':')) return bad(im, "a member has no name");
     if (strcmp(name, "profiling_run") == 0) return read_run(im);
     for (int t = 0; t < PJ_TABLE_COUNT; t++)
         if (strcmp(name, pj_tables[t].name) == 0) return read_table(im, t);
@@ -511,18 +489,19 @@ static pj_status read_member(importing *im)
 
 static pj_status read_members(importing *im)
 {
-    if (!take(im, '{')) return bad(im, "it is not a JSON object");
-    if (take(im, '}')) return bad(im, "it is empty");
-    do {
-        pj_status status = read_member(im);
-        if (status != PJ_OK) return status;
-    } while (take(im, ','));
-    if (!take(im, '}')) return bad(im, "it does not end");
-    skip_space(im);
-    if (im->at != im->bytes) return bad(im, "something follows it");
-    return im->has_format && im->has_version && im->has_run
-               ? PJ_OK
-               : bad(im, "its format, its version or its run is missing");
+    pj_status status = PJ_OK;
+    pj_json_text key;
+    pj_json_scan_enter(&im->scan, '{');
+    while (status == PJ_OK && pj_json_scan_member(&im->scan, &key)) {
+        char name[80]; /* longer names are unknown whatever they end in */
+        snprintf(name, sizeof name, "%.*s", key.bytes < sizeof name ? (int)key.bytes : 79,
+                 key.text);
+        status = read_member(im, name);
+    }
+    if (status == PJ_OK) pj_json_scan_end(&im->scan);
+    if (pj_json_scan_failed(&im->scan)) return bad(im, im->scan.problem);
+    if (status != PJ_OK || (im->has_format && im->has_version && im->has_run)) return status;
+    return bad(im, "its format, its version or its run is missing");
 }
 
 static pj_status take_series(importing *im)
@@ -555,7 +534,8 @@ static pj_status take_extras(importing *im)
 
 pj_status pj_import_json(const char *text, size_t bytes, pj_run_data *data, pj_error *err)
 {
-    importing im = {.text = text, .bytes = bytes, .data = data, .err = err};
+    importing im = {.data = data, .err = err};
+    pj_json_scan_init(&im.scan, text, bytes);
     pj_run_data_fini(data);
     pj_arena_init(&data->arena, 0);
     pj_status status = read_members(&im);
@@ -566,6 +546,7 @@ pj_status pj_import_json(const char *text, size_t bytes, pj_run_data *data, pj_e
     if (status == PJ_OK && !im.has_request) status = pj_request_figures(data, err);
     for (int r = 0; r < PJ_MAX_RAILS; r++) json_decref(im.series[r]);
     pj_free(im.extras.rows);
+    pj_json_scan_fini(&im.scan);
     if (status != PJ_OK) pj_run_data_fini(data);
     return status;
 }

@@ -10,88 +10,69 @@
 
 enum { MOST_BASELINE_MW = 10000000 }; /* 10 kW: a higher baseline in a spool is not believed */
 
+/* clang-format off */
+/* Members of pj_run_info and pj_rail that are written and read alike, under their names. */
+#define INFO_TEXTS(X)                                                                              \
+    X(prompt) X(model_name) X(model_path) X(engine) X(scope) X(level) X(experiment_name) X(dtype)  \
+    X(isa) X(machine) X(failure) X(repeat_group) X(power_sources) X(partial_rails) X(batch_rule)   \
+    X(allocation)
+#define INFO_OBJECTS(X) /* texts that are JSON themselves */                                       \
+    X(prompt_private) X(output_private) X(machine_json) X(settings_json) X(model_json)
+#define INFO_U32(X) X(batch_size) X(threads) X(repeat_index)
+#define INFO_U64(X) X(input_tokens) X(output_tokens) X(samples_missed) X(spans_lost)
+#define INFO_DOUBLES(X)                                                                            \
+    X(monotonic_ms) X(cached_tokens) X(overhead_ms) X(overhead_share) X(statistics_ms)             \
+    X(sampler_cpu_share) X(sampler_jitter_us) X(baseline_cold_mw) X(baseline_resident_mw)
+#define RAIL_CHARS(X)   X(name) X(source) X(device) X(field)
+#define RAIL_I64(X)     X(period_ns) X(window_ns) X(delay_ns) X(lag_ns)
+#define RAIL_DOUBLES(X) X(resolution) X(modulus_uj) X(max_mw) X(gain) X(gain_sd)
+/* clang-format on */
+
 /* ---- writing ------------------------------------------------------------------------------- */
 
-void pj_run_info_write(pj_json *json, const pj_run_info *info, int64_t start_ns)
+#define WRITE_TEXT(name)   pj_json_kv_string(json, #name, from->name);
+#define WRITE_INT(name)    pj_json_kv_int(json, #name, from->name);
+#define WRITE_UINT(name)   pj_json_kv_uint(json, #name, from->name);
+#define WRITE_DOUBLE(name) pj_json_kv_double(json, #name, from->name);
+
+void pj_run_info_write(pj_json *json, const pj_run_info *from, int64_t start_ns)
 {
     pj_json_object_begin(json);
     if (start_ns) pj_json_kv_int(json, "start_ns", start_ns);
-    pj_json_kv_string(json, "id", info->id);
-    pj_json_kv_int(json, "created_wall_ns", info->created_wall_ns);
-    pj_json_kv_double(json, "monotonic_ms", info->monotonic_ms);
-    pj_json_kv_string(json, "depth", pj_depth_name(info->depth));
-    pj_json_kv_string(json, "prompt", info->prompt);
-    pj_json_kv_string(json, "prompt_private", info->prompt_private);
-    pj_json_kv_string(json, "output_private", info->output_private);
-    pj_json_kv_string(json, "model_name", info->model_name);
-    pj_json_kv_string(json, "model_path", info->model_path);
-    pj_json_kv_string(json, "engine", info->engine);
-    pj_json_kv_string(json, "scope", info->scope);
-    pj_json_kv_string(json, "level", info->level);
-    pj_json_kv_string(json, "experiment_name", info->experiment_name);
+    pj_json_kv_string(json, "id", from->id);
+    pj_json_kv_int(json, "created_wall_ns", from->created_wall_ns);
+    pj_json_kv_string(json, "depth", pj_depth_name(from->depth));
+    pj_json_kv_string(json, "quality", pj_quality_name(from->quality));
+    INFO_TEXTS(WRITE_TEXT)
+    INFO_OBJECTS(WRITE_TEXT)
+    INFO_U32(WRITE_UINT)
+    INFO_U64(WRITE_UINT)
+    INFO_DOUBLES(WRITE_DOUBLE)
     pj_json_key(json, "tags");
     pj_json_array_begin(json);
-    for (uint32_t i = 0; i < info->tag_count; i++) pj_json_string(json, info->tags[i]);
+    for (uint32_t i = 0; i < from->tag_count; i++) pj_json_string(json, from->tags[i]);
     pj_json_array_end(json);
-    pj_json_kv_uint(json, "batch_size", info->batch_size);
-    pj_json_kv_string(json, "dtype", info->dtype);
-    pj_json_kv_string(json, "isa", info->isa);
-    pj_json_kv_uint(json, "threads", info->threads);
-    pj_json_kv_string(json, "machine", info->machine);
-    pj_json_kv_string(json, "machine_json", info->machine_json);
-    pj_json_kv_string(json, "failure", info->failure);
-    pj_json_kv_string(json, "settings_json", info->settings_json);
-    pj_json_kv_string(json, "model_json", info->model_json);
-    pj_json_kv_string(json, "repeat_group", info->repeat_group);
-    pj_json_kv_uint(json, "repeat_index", info->repeat_index);
-    pj_json_kv_uint(json, "input_tokens", info->input_tokens);
-    pj_json_kv_uint(json, "output_tokens", info->output_tokens);
-    pj_json_kv_string(json, "batch_rule", info->batch_rule);
-    pj_json_kv_double(json, "cached_tokens", info->cached_tokens);
-    pj_json_kv_string(json, "allocation", info->allocation);
     pj_json_key(json, "prompt_tokens");
     pj_json_array_begin(json);
-    for (uint32_t i = 0; i < info->prompt_count; i++) pj_json_uint(json, info->prompt_tokens[i]);
+    for (uint32_t i = 0; i < from->prompt_count; i++) pj_json_uint(json, from->prompt_tokens[i]);
     pj_json_array_end(json);
-    pj_json_kv_string(json, "quality", pj_quality_name(info->quality));
-    pj_json_kv_string(json, "power_sources", info->power_sources);
-    pj_json_kv_string(json, "partial_rails", info->partial_rails);
-    pj_json_kv_double(json, "overhead_ms", info->overhead_ms);
-    pj_json_kv_double(json, "overhead_share", info->overhead_share);
-    pj_json_kv_double(json, "statistics_ms", info->statistics_ms);
-    pj_json_kv_double(json, "sampler_cpu_share", info->sampler_cpu_share);
-    pj_json_kv_double(json, "sampler_jitter_us", info->sampler_jitter_us);
-    pj_json_kv_uint(json, "samples_missed", info->samples_missed);
-    pj_json_kv_uint(json, "spans_lost", info->spans_lost);
-    pj_json_kv_double(json, "baseline_cold_mw", info->baseline_cold_mw);
-    pj_json_kv_double(json, "baseline_resident_mw", info->baseline_resident_mw);
     pj_json_object_end(json);
 }
 
-void pj_rail_write(pj_json *json, uint32_t index, const pj_rail *rail, double baseline_mw,
+void pj_rail_write(pj_json *json, uint32_t index, const pj_rail *from, double baseline_mw,
                    double baseline_sd_mw)
 {
     pj_json_object_begin(json);
     pj_json_kv_uint(json, "index", index);
-    pj_json_kv_string(json, "name", rail->name);
-    pj_json_kv_string(json, "source", rail->source);
-    pj_json_kv_string(json, "device", rail->device);
-    pj_json_kv_string(json, "field", rail->field);
-    pj_json_kv_int(json, "class", rail->rail_class);
-    pj_json_kv_int(json, "kind", rail->kind);
-    pj_json_kv_int(json, "scope", rail->scope);
-    pj_json_kv_int(json, "quality", rail->quality);
-    pj_json_kv_int(json, "parent", rail->parent);
-    pj_json_kv_int(json, "period_ns", rail->period_ns);
-    pj_json_kv_int(json, "window_ns", rail->window_ns);
-    pj_json_kv_int(json, "delay_ns", rail->delay_ns);
-    pj_json_kv_int(json, "lag_ns", rail->lag_ns);
-    if (rail->twin_class) pj_json_kv_int(json, "twin_class", rail->twin_class);
-    pj_json_kv_double(json, "resolution", rail->resolution);
-    pj_json_kv_double(json, "modulus_uj", rail->modulus_uj);
-    pj_json_kv_double(json, "max_mw", rail->max_mw);
-    pj_json_kv_double(json, "gain", rail->gain);
-    pj_json_kv_double(json, "gain_sd", rail->gain_sd);
+    RAIL_CHARS(WRITE_TEXT)
+    pj_json_kv_int(json, "class", from->rail_class);
+    WRITE_INT(kind)
+    WRITE_INT(scope)
+    WRITE_INT(quality)
+    WRITE_INT(parent)
+    if (from->twin_class) WRITE_INT(twin_class)
+    RAIL_I64(WRITE_INT)
+    RAIL_DOUBLES(WRITE_DOUBLE)
     pj_json_kv_double(json, "baseline_mw", baseline_mw);
     pj_json_kv_double(json, "baseline_sd_mw", baseline_sd_mw);
     pj_json_object_end(json);
@@ -241,7 +222,15 @@ static int parsed_or(int parsed, int otherwise)
     return parsed >= 0 ? parsed : otherwise;
 }
 
-pj_status pj_run_info_read(const char *text, size_t bytes, pj_arena *arena, pj_run_info *info,
+#define READ_TEXT(name)   get_text(o, #name, arena, &to->name);
+#define READ_OBJECT(name) get_object(o, #name, arena, &to->name);
+#define READ_CHARS(name)  get_chars(o, #name, to->name, sizeof to->name);
+#define READ_I64(name)    get_int(o, #name, &to->name);
+#define READ_U64(name)    get_u64(o, #name, &to->name);
+#define READ_U32(name)    get_u32(o, #name, &to->name);
+#define READ_DOUBLE(name) get_double(o, #name, &to->name);
+
+pj_status pj_run_info_read(const char *text, size_t bytes, pj_arena *arena, pj_run_info *to,
                            int64_t *start_ns, pj_error *err)
 {
     json_t *o;
@@ -249,57 +238,25 @@ pj_status pj_run_info_read(const char *text, size_t bytes, pj_arena *arena, pj_r
     pj_status status = parse(text, bytes, &o, err);
     if (status != PJ_OK) return status;
     get_int(o, "start_ns", start_ns);
-    get_chars(o, "id", info->id, sizeof info->id);
-    get_int(o, "created_wall_ns", &info->created_wall_ns);
-    get_double(o, "monotonic_ms", &info->monotonic_ms);
+    READ_CHARS(id)
+    READ_I64(created_wall_ns)
     get_chars(o, "depth", word, sizeof word);
-    info->depth = (pj_depth)parsed_or(pj_depth_parse(word), (int)info->depth);
+    to->depth = (pj_depth)parsed_or(pj_depth_parse(word), (int)to->depth);
     get_chars(o, "quality", word, sizeof word);
-    info->quality = (pj_source_quality)parsed_or(pj_quality_parse(word), (int)info->quality);
-    get_text(o, "prompt", arena, &info->prompt);
-    get_object(o, "prompt_private", arena, &info->prompt_private);
-    get_object(o, "output_private", arena, &info->output_private);
-    get_text(o, "model_name", arena, &info->model_name);
-    get_text(o, "model_path", arena, &info->model_path);
-    get_text(o, "engine", arena, &info->engine);
-    get_text(o, "scope", arena, &info->scope);
-    get_text(o, "level", arena, &info->level);
-    get_text(o, "experiment_name", arena, &info->experiment_name);
-    get_text(o, "dtype", arena, &info->dtype);
-    get_text(o, "isa", arena, &info->isa);
-    get_text(o, "machine", arena, &info->machine);
-    get_object(o, "machine_json", arena, &info->machine_json);
-    get_text(o, "failure", arena, &info->failure);
-    get_object(o, "settings_json", arena, &info->settings_json);
-    get_object(o, "model_json", arena, &info->model_json);
-    read_model(info);
-    get_text(o, "repeat_group", arena, &info->repeat_group);
-    get_text(o, "power_sources", arena, &info->power_sources);
-    get_text(o, "partial_rails", arena, &info->partial_rails);
-    get_text(o, "batch_rule", arena, &info->batch_rule);
-    get_text(o, "allocation", arena, &info->allocation);
-    get_double(o, "cached_tokens", &info->cached_tokens);
-    get_u32(o, "repeat_index", &info->repeat_index);
-    get_u32(o, "batch_size", &info->batch_size);
-    get_u32(o, "threads", &info->threads);
-    get_u64(o, "input_tokens", &info->input_tokens);
-    get_u64(o, "output_tokens", &info->output_tokens);
-    get_u64(o, "samples_missed", &info->samples_missed);
-    get_u64(o, "spans_lost", &info->spans_lost);
-    get_double(o, "overhead_ms", &info->overhead_ms);
-    get_double(o, "overhead_share", &info->overhead_share);
-    get_double(o, "statistics_ms", &info->statistics_ms);
-    get_double(o, "sampler_cpu_share", &info->sampler_cpu_share);
-    get_double(o, "sampler_jitter_us", &info->sampler_jitter_us);
-    get_double(o, "baseline_cold_mw", &info->baseline_cold_mw);
-    get_double(o, "baseline_resident_mw", &info->baseline_resident_mw);
-    status = get_tags(o, arena, info, err);
-    if (status == PJ_OK) status = get_prompts(o, arena, info, err);
+    to->quality = (pj_source_quality)parsed_or(pj_quality_parse(word), (int)to->quality);
+    INFO_TEXTS(READ_TEXT)
+    INFO_OBJECTS(READ_OBJECT)
+    INFO_U32(READ_U32)
+    INFO_U64(READ_U64)
+    INFO_DOUBLES(READ_DOUBLE)
+    read_model(to);
+    status = get_tags(o, arena, to, err);
+    if (status == PJ_OK) status = get_prompts(o, arena, to, err);
     json_decref(o);
     return status;
 }
 
-pj_status pj_rail_read(const char *text, size_t bytes, uint32_t *index, pj_rail *rail,
+pj_status pj_rail_read(const char *text, size_t bytes, uint32_t *index, pj_rail *to,
                        double *baseline_mw, double *baseline_sd_mw, pj_error *err)
 {
     json_t *o;
@@ -307,28 +264,18 @@ pj_status pj_rail_read(const char *text, size_t bytes, uint32_t *index, pj_rail 
     if (status != PJ_OK) return status;
     *index = UINT32_MAX;
     *baseline_mw = *baseline_sd_mw = NAN;
-    *rail = (pj_rail){0};
+    *to = (pj_rail){0};
     get_u32(o, "index", index);
-    get_chars(o, "name", rail->name, sizeof rail->name);
-    get_chars(o, "source", rail->source, sizeof rail->source);
-    get_chars(o, "device", rail->device, sizeof rail->device);
-    get_chars(o, "field", rail->field, sizeof rail->field);
-    rail->rail_class =
+    RAIL_CHARS(READ_CHARS)
+    to->rail_class =
         (pj_rail_class)get_choice(o, "class", 0, PJ_RAIL_CLASS_COUNT - 1, PJ_RAIL_PLATFORM);
-    rail->kind = (pj_rail_kind)get_choice(o, "kind", 0, PJ_RAIL_AVERAGE, PJ_RAIL_INSTANT);
-    rail->scope = (pj_rail_scope)get_choice(o, "scope", 0, PJ_SCOPE_MACHINE, PJ_SCOPE_DOMAIN);
-    rail->quality = (pj_source_quality)get_choice(o, "quality", 0, PJ_MEASURED, PJ_MODELLED);
-    rail->parent = get_choice(o, "parent", -1, PJ_MAX_RAILS - 1, -1);
-    get_int(o, "period_ns", &rail->period_ns);
-    get_int(o, "window_ns", &rail->window_ns);
-    get_int(o, "delay_ns", &rail->delay_ns);
-    get_int(o, "lag_ns", &rail->lag_ns);
-    rail->twin_class = get_choice(o, "twin_class", 0, PJ_RAIL_CLASS_COUNT, 0);
-    get_double(o, "resolution", &rail->resolution);
-    get_double(o, "modulus_uj", &rail->modulus_uj);
-    get_double(o, "max_mw", &rail->max_mw);
-    get_double(o, "gain", &rail->gain);
-    get_double(o, "gain_sd", &rail->gain_sd);
+    to->kind = (pj_rail_kind)get_choice(o, "kind", 0, PJ_RAIL_AVERAGE, PJ_RAIL_INSTANT);
+    to->scope = (pj_rail_scope)get_choice(o, "scope", 0, PJ_SCOPE_MACHINE, PJ_SCOPE_DOMAIN);
+    to->quality = (pj_source_quality)get_choice(o, "quality", 0, PJ_MEASURED, PJ_MODELLED);
+    to->parent = get_choice(o, "parent", -1, PJ_MAX_RAILS - 1, -1);
+    to->twin_class = get_choice(o, "twin_class", 0, PJ_RAIL_CLASS_COUNT, 0);
+    RAIL_I64(READ_I64)
+    RAIL_DOUBLES(READ_DOUBLE)
     get_double(o, "baseline_mw", baseline_mw);
     get_double(o, "baseline_sd_mw", baseline_sd_mw);
     if (!(fabs(*baseline_mw) <= MOST_BASELINE_MW)) *baseline_mw = *baseline_sd_mw = NAN;

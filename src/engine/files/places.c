@@ -3,9 +3,9 @@
 #include "engine/files/places.h"
 
 #include "base/file.h"
+#include "base/json_scan.h"
 #include "base/memory.h"
 #include "engine/files/gguf.h"
-#include "engine/files/json_scan.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -267,9 +267,8 @@ static void read_layer(pj_json_scan *scan, manifest *m)
 {
     char type[96] = "", digest[sizeof m->digest] = "";
     pj_json_scan_enter(scan, '{');
-    while (pj_json_scan_next(scan, '{')) {
-        pj_json_text key, value;
-        if (!pj_json_scan_key(scan, &key)) return;
+    pj_json_text key, value;
+    while (pj_json_scan_member(scan, &key)) {
         bool is_type = pj_json_text_is(key, "mediaType"),
              is_digest = pj_json_text_is(key, "digest");
         if (!is_type && !is_digest) {
@@ -293,9 +292,8 @@ static bool read_manifest(const char *path, manifest *m)
     pj_json_scan scan;
     pj_json_scan_init(&scan, text, bytes);
     pj_json_scan_enter(&scan, '{');
-    while (pj_json_scan_next(&scan, '{')) {
-        pj_json_text key;
-        if (!pj_json_scan_key(&scan, &key)) break;
+    pj_json_text key;
+    while (pj_json_scan_member(&scan, &key)) {
         if (!pj_json_text_is(key, "layers")) {
             pj_json_scan_skip(&scan, NULL);
             continue;

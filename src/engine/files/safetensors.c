@@ -3,8 +3,7 @@
  * the tensors cover the data without gaps, overlaps or trailing bytes. So every tensor returned is
  * inside the mapping. */
 #include "engine/files/safetensors.h"
-
-#include "engine/files/json_scan.h"
+#include "base/json_scan.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -119,9 +118,8 @@ static pj_status read_tensor(reader *r, pj_tensor *tensor)
     entry e = {0};
     pj_status status = PJ_OK;
     pj_json_scan_enter(&r->scan, '{');
-    while (status == PJ_OK && pj_json_scan_next(&r->scan, '{')) {
-        pj_json_text key;
-        if (!pj_json_scan_key(&r->scan, &key)) break;
+    pj_json_text key;
+    while (status == PJ_OK && pj_json_scan_member(&r->scan, &key)) {
         if (pj_json_text_is(key, "dtype"))
             status = read_type(r, tensor, &e);
         else if (pj_json_text_is(key, "shape"))
@@ -139,8 +137,7 @@ static void read_metadata(reader *r)
 {
     pj_json_text text;
     pj_json_scan_enter(&r->scan, '{');
-    while (pj_json_scan_next(&r->scan, '{'))
-        if (pj_json_scan_key(&r->scan, &text)) pj_json_scan_string(&r->scan, &text);
+    while (pj_json_scan_member(&r->scan, &text)) pj_json_scan_string(&r->scan, &text);
 }
 
 static pj_status add_tensor(reader *r, pj_json_text name)
@@ -164,9 +161,8 @@ static pj_status read_header(reader *r)
 {
     pj_status status = PJ_OK;
     pj_json_scan_enter(&r->scan, '{');
-    while (status == PJ_OK && pj_json_scan_next(&r->scan, '{')) {
-        pj_json_text key;
-        if (!pj_json_scan_key(&r->scan, &key)) break;
+    pj_json_text key;
+    while (status == PJ_OK && pj_json_scan_member(&r->scan, &key)) {
         if (pj_json_text_is(key, "__metadata__"))
             read_metadata(r);
         else

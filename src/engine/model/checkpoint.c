@@ -4,7 +4,7 @@
 #include "engine/model/checkpoint.h"
 
 #include "base/file.h"
-#include "engine/files/json_scan.h"
+#include "base/json_scan.h"
 #include "engine/files/pages.h"
 #include "engine/files/safetensors.h"
 #include "engine/model/gguf_config.h"
@@ -237,10 +237,10 @@ static pj_status read_weight_map(pj_checkpoint *c, pj_json_scan *scan, const cha
                                  pj_error *err)
 {
     pj_status status = PJ_OK;
+    pj_json_text tensor, file;
     pj_json_scan_enter(scan, '{');
-    while (status == PJ_OK && pj_json_scan_next(scan, '{')) {
-        pj_json_text tensor, file;
-        if (!pj_json_scan_key(scan, &tensor) || !pj_json_scan_string(scan, &file)) break;
+    while (status == PJ_OK && pj_json_scan_member(scan, &tensor)) {
+        if (!pj_json_scan_string(scan, &file)) break;
         if (!is_plain_name(file))
             return pj_fail(err, PJ_E_INVALID, "%s names the weight file %.*s outside its folder",
                            path, (int)(file.bytes < 200 ? file.bytes : 200), file.text);
@@ -259,9 +259,8 @@ static pj_status parse_index(pj_checkpoint *c, const char *text, size_t bytes, c
     pj_json_scan scan;
     pj_json_scan_init(&scan, text, bytes);
     pj_json_scan_enter(&scan, '{');
-    while (status == PJ_OK && pj_json_scan_next(&scan, '{')) {
-        pj_json_text key;
-        if (!pj_json_scan_key(&scan, &key)) break;
+    pj_json_text key;
+    while (status == PJ_OK && pj_json_scan_member(&scan, &key)) {
         if (!pj_json_text_is(key, "weight_map")) {
             pj_json_scan_skip(&scan, NULL);
             continue;

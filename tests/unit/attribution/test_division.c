@@ -71,7 +71,7 @@ static part take(pj_division *d, pj_division_member *m)
     part p = {.first_ns = -1};
     pj_share_record record;
     const pj_share_energy *energies;
-    while (pj_division_next(d, m, &record, &energies)) {
+    while (pj_division_next(m, &record, &energies)) {
         if (!record.end_ns) {
             assert_null(energies);
             p.announced++;

@@ -27,8 +27,8 @@ static bool read_affix(model_reader *r, const char **text, size_t *bytes)
     pj_json_text value;
     *text = "";
     *bytes = 0;
-    if (pj_json_scan_peek(r->scan) != '"') return pj_json_scan_skip(r->scan, NULL);
-    if (!pj_json_scan_string(r->scan, &value)) return false;
+    if (!pj_json_scan_text(r->scan, &value)) return false;
+    if (!value.text) return true;
     if (value.bytes > 256)
         return pj_json_scan_fail(r->scan, "a prefix or suffix of over 256 bytes");
     *text = pj_arena_strndup(&r->t->arena, value.text, value.bytes);
@@ -78,9 +78,8 @@ static pj_status read_vocab(model_reader *r)
     if (!pj_vocab_reserve(&r->t->vocab, left / LEAST_TOKEN_BYTES + 1, left))
         return pj_fail_memory(r->err, "a vocabulary");
     pj_json_scan_enter(r->scan, '{');
-    while (pj_json_scan_next(r->scan, '{')) {
-        pj_json_text token;
-        if (!pj_json_scan_key(r->scan, &token)) break;
+    pj_json_text token;
+    while (pj_json_scan_member(r->scan, &token)) {
         /* The key may be in the scanner's buffer, which reading a number does not overwrite. */
         uint64_t id;
         if (!pj_json_scan_uint(r->scan, &id)) break;
@@ -166,11 +165,8 @@ static pj_status finish(model_reader *r, bool again)
 static pj_status read_unk(model_reader *r)
 {
     pj_json_text text;
-    if (pj_json_scan_peek(r->scan) != '"') {
-        pj_json_scan_skip(r->scan, NULL);
-        return PJ_OK;
-    }
-    if (!pj_json_scan_string(r->scan, &text)) return PJ_E_INVALID;
+    if (!pj_json_scan_text(r->scan, &text)) return PJ_E_INVALID;
+    if (!text.text) return PJ_OK;
     pj_buffer_clear(&r->unk);
     return pj_buffer_append(&r->unk, text.text, text.bytes) ? PJ_OK
                                                             : pj_fail_memory(r->err, "a tokenizer");
@@ -208,9 +204,8 @@ pj_status pj_load_model(pj_tokenizer *tokenizer, pj_json_scan *scan, const char 
     tokenizer->bpe.unk = -1;
     pj_buffer_init(&r.unk, 1 << 20);
     pj_json_scan_enter(scan, '{');
-    while (status == PJ_OK && pj_json_scan_next(scan, '{')) {
-        pj_json_text key;
-        if (!pj_json_scan_key(scan, &key)) break;
+    pj_json_text key;
+    while (status == PJ_OK && pj_json_scan_member(scan, &key)) {
         bool early = r.has_merges && (pj_json_text_is(key, "vocab") ||
                                       pj_json_text_is(key, "continuing_subword_prefix"));
         again |= early;

@@ -3,8 +3,8 @@
 #ifndef PJ_TEXT_TOKENIZER_PARTS_H
 #define PJ_TEXT_TOKENIZER_PARTS_H
 
+#include "base/json_scan.h"
 #include "base/memory.h"
-#include "engine/files/json_scan.h"
 #include "engine/text/tokenizer.h"
 
 #include <jansson.h>

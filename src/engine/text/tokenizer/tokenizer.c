@@ -6,22 +6,22 @@
 #include <limits.h>
 #include <string.h>
 
-static pj_status load_part(const pj_json_text key, pj_json_text span, json_t *root,
-                           const char *name, pj_error *err)
+/* The small parts of a tokenizer besides its model; truncation and padding apply only to training.
+ */
+static const char *part_named(pj_json_text key)
 {
     static const char *const parts[] = {"version",       "added_tokens",   "normalizer",
                                         "pre_tokenizer", "post_processor", "decoder"};
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        if (!pj_json_text_is(key, parts[i])) continue;
-        json_error_t where;
-        json_t *value = json_loadb(span.text, span.bytes, JSON_DECODE_ANY | JSON_ALLOW_NUL, &where);
-        if (!value)
-            return pj_fail(err, PJ_E_INVALID, "%s is not valid JSON: %s in %s", name, where.text,
-                           parts[i]);
-        return json_object_set_new(root, parts[i], value) == 0 ? PJ_OK
-                                                               : pj_fail_memory(err, "a tokenizer");
-    }
-    return PJ_OK; /* truncation and padding apply only to training */
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (pj_json_text_is(key, parts[i])) return parts[i];
+    return NULL;
+}
+
+static pj_status load_part(pj_json_scan *scan, const char *part, json_t *root, pj_error *err)
+{
+    json_t *value = pj_json_scan_tree(scan, JSON_ALLOW_NUL);
+    if (!value || json_object_set_new(root, part, value) == 0) return PJ_OK;
+    return pj_fail_memory(err, "a tokenizer");
 }
 
 /* Loads the model on the way; the small parts, which refer to it, are kept for later. */
@@ -31,21 +31,19 @@ static pj_status walk(pj_tokenizer *t, pj_json_scan *scan, json_t *root, const c
     pj_status status = PJ_OK;
     bool has_model = false;
     pj_json_scan_enter(scan, '{');
-    while (status == PJ_OK && pj_json_scan_next(scan, '{')) {
-        pj_json_text key, span;
-        if (!pj_json_scan_key(scan, &key)) break;
-        if (pj_json_text_is(key, "model")) {
-            if (has_model) return pj_fail(err, PJ_E_INVALID, "%s has two models", name);
+    pj_json_text key;
+    while (status == PJ_OK && pj_json_scan_member(scan, &key)) {
+        const char *part = part_named(key);
+        if (part) {
+            status = load_part(scan, part, root, err);
+        } else if (!pj_json_text_is(key, "model")) {
+            pj_json_scan_skip(scan, NULL);
+        } else if (has_model) {
+            return pj_fail(err, PJ_E_INVALID, "%s has two models", name);
+        } else {
             has_model = true;
             status = pj_load_model(t, scan, name, err);
-            continue;
         }
-        /* A key with escapes would be overwritten by reading the value; no key of interest has
-         * any. */
-        char copy[32] = {0};
-        memcpy(copy, key.text, key.bytes < sizeof copy - 1 ? key.bytes : sizeof copy - 1);
-        key = (pj_json_text){copy, strlen(copy)};
-        if (pj_json_scan_skip(scan, &span)) status = load_part(key, span, root, name, err);
     }
     if (status == PJ_OK) pj_json_scan_end(scan);
     if (pj_json_scan_failed(scan)) return pj_json_scan_error(scan, name, err);

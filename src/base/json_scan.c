@@ -1,9 +1,11 @@
 /* The JSON cursor. One loop over strings finds the end, rejects control characters and validates
  * UTF-8. */
-#include "engine/files/json_scan.h"
+#include "base/json_scan.h"
 
 #include "base/utf8.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 void pj_json_scan_init(pj_json_scan *scan, const char *text, size_t bytes)
@@ -200,9 +202,14 @@ bool pj_json_scan_string(pj_json_scan *scan, pj_json_text *text)
     return true;
 }
 
-bool pj_json_scan_key(pj_json_scan *scan, pj_json_text *key)
+static bool scan_read_key(pj_json_scan *scan, pj_json_text *key)
 {
     return pj_json_scan_string(scan, key) && expect(scan, ':', "a colon is missing");
+}
+
+bool pj_json_scan_member(pj_json_scan *scan, pj_json_text *key)
+{
+    return pj_json_scan_next(scan, '{') && scan_read_key(scan, key);
 }
 
 static bool is_digit(const pj_json_scan *scan, const char *at)
@@ -287,9 +294,46 @@ bool pj_json_scan_skip(pj_json_scan *scan, pj_json_text *span)
             if (scan->problem) return false;
             depth--;
         }
-        if (depth > 0 && open[depth - 1] == '{') pj_json_scan_key(scan, &text);
+        if (depth > 0 && open[depth - 1] == '{') scan_read_key(scan, &text);
         if (scan->problem) return false;
     } while (depth > 0);
     if (span) *span = (pj_json_text){begin, (size_t)(scan->at - begin)};
     return true;
+}
+
+bool pj_json_scan_text(pj_json_scan *scan, pj_json_text *text)
+{
+    if (pj_json_scan_peek(scan) == '"') return pj_json_scan_string(scan, text);
+    *text = (pj_json_text){NULL, 0};
+    return pj_json_scan_skip(scan, NULL);
+}
+
+bool pj_json_scan_number(pj_json_scan *scan, double *value)
+{
+    char first = pj_json_scan_peek(scan), copy[64];
+    pj_json_text text;
+    *value = NAN;
+    if (!pj_json_scan_skip(scan, &text)) return false;
+    if (first != '-' && (first < '0' || first > '9')) return true;
+    if (text.bytes < sizeof copy) { /* strtod needs an end */
+        memcpy(copy, text.text, text.bytes);
+        copy[text.bytes] = 0;
+        *value = strtod(copy, NULL);
+        return true;
+    }
+    pj_buffer_clear(&scan->unescaped);
+    if (!pj_buffer_append(&scan->unescaped, text.text, text.bytes))
+        return pj_json_scan_fail(scan, "out of memory for a number");
+    *value = strtod(pj_buffer_get(&scan->unescaped), NULL);
+    return true;
+}
+
+json_t *pj_json_scan_tree(pj_json_scan *scan, size_t flags)
+{
+    pj_json_text text;
+    json_error_t where;
+    if (!pj_json_scan_skip(scan, &text)) return NULL;
+    json_t *value = json_loadb(text.text, text.bytes, flags | JSON_DECODE_ANY, &where);
+    if (!value) pj_json_scan_fail(scan, "a member that comes twice or a number that is too large");
+    return value;
 }

@@ -1,17 +1,19 @@
 /*
- * Parses JSON without building a tree. A model's large texts (a tokenizer's vocabulary and merges,
- * a safetensors header, a shard index) are megabytes of small strings that are read once; here they
- * are scanned in place, with no allocation except for strings with escapes. Small parts are
- * extracted as spans and parsed with jansson. Strict: UTF-8 is validated, depth is bounded, no
+ * Parses JSON without building a tree: for texts of megabytes (a tokenizer's vocabulary, a
+ * safetensors header) up to gigabytes (traces, exported runs) that are read once. They are scanned
+ * in place, with no allocation except for strings with escapes; parts that are easier to handle as
+ * trees are given to jansson one at a time. Strict: UTF-8 is validated, depth is bounded, no
  * recursion.
  *
  * A scanner is a cursor. Errors are sticky: after the first one every call returns false, and
  * pj_json_scan_failed distinguishes a failure from the end of a container.
  */
-#ifndef PJ_FILES_JSON_SCAN_H
-#define PJ_FILES_JSON_SCAN_H
+#ifndef PJ_BASE_JSON_SCAN_H
+#define PJ_BASE_JSON_SCAN_H
 
 #include "base/buffer.h"
+
+#include <jansson.h>
 
 enum { PJ_JSON_SCAN_DEPTH = 256 };
 
@@ -37,9 +39,17 @@ char pj_json_scan_peek(pj_json_scan *scan);
  * read completely before the next call. `next` leaves at the closing bracket. */
 bool pj_json_scan_enter(pj_json_scan *scan, char bracket);
 bool pj_json_scan_next(pj_json_scan *scan, char bracket);
-bool pj_json_scan_key(pj_json_scan *scan, pj_json_text *key);
+/* `next` of an object, together with the member's key. */
+bool pj_json_scan_member(pj_json_scan *scan, pj_json_text *key);
 bool pj_json_scan_string(pj_json_scan *scan, pj_json_text *text);
 bool pj_json_scan_uint(pj_json_scan *scan, uint64_t *value); /* no sign, fraction or exponent */
+/* Read any value. What is not a string is skipped and leaves a NULL text; what is not a number is
+ * skipped and leaves a NAN. */
+bool pj_json_scan_text(pj_json_scan *scan, pj_json_text *text);
+bool pj_json_scan_number(pj_json_scan *scan, double *value);
+/* Reads any value as a tree, which the caller frees (json_decref); `flags` are jansson's. NULL:
+ * failed. */
+json_t *pj_json_scan_tree(pj_json_scan *scan, size_t flags);
 /* Skips any value, checking its syntax; `span` (may be NULL) receives its text. */
 bool pj_json_scan_skip(pj_json_scan *scan, pj_json_text *span);
 /* Bytes left to read: an upper bound for memory derived from them. */
