@@ -236,8 +236,8 @@ static int run_bench_start(const pj_command *command, int argc, char **argv)
     pj_error err = {0};
     if (!s.model) s.model = "demo";
     measured *m = pj_alloc(1, sizeof *m);
-    pj_status status =
-        m ? pj_process_path(path, sizeof path, &err) : pj_fail_memory(&err, "starts");
+    pj_status status = m ? pj_process_sibling("perjoule", path, sizeof path, &err)
+                         : pj_fail_memory(&err, "starts");
     for (int64_t i = -1; i < s.repeat && status == PJ_OK; i++)
         status = start_once(&s, path, i < 0 ? 0 : i, m, &err);
     if (status == PJ_OK && s.json) print_json(&s, m);

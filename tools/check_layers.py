@@ -53,7 +53,6 @@ HOMES = {
     "wslay/wslay.h": ["net/"],
     "pcre2.h": ["engine/text/tokenizer/"],
     "utf8proc.h": ["engine/text/tokenizer/"],
-    "curl/curl.h": ["serve/"],
     "zlib.h": ["store/"],
 }
 

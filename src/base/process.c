@@ -79,3 +79,15 @@ pj_status pj_process_path(char *path, size_t bytes, pj_error *err)
 }
 
 #endif
+
+pj_status pj_process_sibling(const char *name, char *path, size_t bytes, pj_error *err)
+{
+    pj_status status = pj_process_path(path, bytes, err);
+    if (status != PJ_OK) return status;
+    char *slash = strrchr(path, '/');
+    size_t left = bytes - (slash ? (size_t)(slash + 1 - path) : bytes);
+    if (strlen(name) >= left)
+        return pj_fail(err, PJ_E_INVALID, "the path of %s is longer than %zu bytes", name, bytes);
+    strcpy(slash + 1, name);
+    return PJ_OK;
+}

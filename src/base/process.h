@@ -16,5 +16,7 @@ typedef struct pj_process_memory {
 bool pj_process_memory_get(pj_process_memory *memory);
 /* Path of the running program, with which it can be started again. */
 pj_status pj_process_path(char *path, size_t bytes, pj_error *err);
+/* Path of another program in the same folder. */
+pj_status pj_process_sibling(const char *name, char *path, size_t bytes, pj_error *err);
 
 #endif

@@ -11,20 +11,12 @@
 #include <string.h>
 #include <unistd.h>
 
-/* "/usr/bin/perjoule" -> "/usr/bin/perjoule-bench" */
-static pj_status bench_path(char *path, size_t bytes, pj_error *err)
-{
-    static const char name[] = "/perjoule-bench";
-    pj_status status = pj_process_path(path, bytes - sizeof name, err);
-    if (status == PJ_OK) strcpy(strrchr(path, '/'), name);
-    return status;
-}
-
 static int bench_run(const pj_command *command, int argc, char **argv)
 {
     pj_error err;
     char path[PATH_MAX];
-    if (bench_path(path, sizeof path, &err) != PJ_OK) return pj_command_failed(command, &err);
+    if (pj_process_sibling("perjoule-bench", path, sizeof path, &err) != PJ_OK)
+        return pj_command_failed(command, &err);
     execv(path, argv);
     pj_say("perjoule bench: cannot run %s: %s; install it beside perjoule (make builds both)", path,
            strerror(errno));
