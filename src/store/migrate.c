@@ -1,19 +1,17 @@
 /*
  * Bringing a database to this version's schema: refuses databases of other programs and of newer
- * versions before anything is written, takes the driver's steps, and adds columns that rows have
- * and the database lacks.
+ * versions before anything is written, creates a new one, or adds what an earlier one lacks.
  */
-#include "store/rows.h"
+#include "store/schema.h"
 #include "store/store_impl.h"
 
-#include <stdio.h>
 #include <string.h>
+
+enum { MOST_COLUMNS = 2 * PJ_RECORD_COLUMNS, MOST_BYTES = 1 << 20 };
 
 static int64_t our_version(const pj_store *store)
 {
-    int64_t version = 0;
-    while (store->driver->schema[version]) version++;
-    return version;
+    return store->driver->dialect->version;
 }
 
 static pj_status fail_old_schema(const pj_store *store, pj_error *err)
@@ -53,103 +51,108 @@ static pj_status check_owner(pj_store *store, int64_t *version, pj_error *err)
     return PJ_OK;
 }
 
-static pj_status take_steps(pj_store *store, int64_t version, pj_error *err)
-{
-    const char *const *steps = store->driver->schema;
-    pj_status status = PJ_OK;
-    for (int64_t v = version; status == PJ_OK && steps[v]; v++)
-        status = pj_sql_run(store, steps[v], err);
-    if (status != PJ_OK) return status;
-    return store->driver->set_version(store->db, our_version(store), err);
-}
-
-/* ---- columns without a step ------------------------------------------------------------------ */
-
-/* Columns that rows have and the database does not know yet (a new statistic, say) are added
- * without a step of their own: they are NULL in all rows from before. */
-static const char *declared_type(const pj_store_driver *driver, const pj_column *column)
-{
-    switch ((pj_column_type)column->type) {
-    case PJ_COLUMN_TEXT:
-    case PJ_COLUMN_JSON:
-    case PJ_COLUMN_NAME:
-    case PJ_COLUMN_EXTRAS:
-    case PJ_COLUMN_ARRAY_NAME: return driver->text_type;
-    case PJ_COLUMN_DOUBLE:
-    case PJ_COLUMN_FLOAT:
-    case PJ_COLUMN_NJ:
-    case PJ_COLUMN_NS:
-    case PJ_COLUMN_STAT_FLOAT: return driver->real_type;
-    default: return driver->integer_type;
-    }
-}
-
-static const pj_row_table *table_at(int index)
-{
-    return index == PJ_TABLE_COUNT ? &pj_run_table : &pj_tables[index];
-}
+/* ---- what a database lacks ------------------------------------------------------------------- */
 
 typedef struct known_columns {
-    const pj_row_table *table;
-    uint64_t bits[2]; /* one for each column of the table that the database has */
+    const pj_schema_table *table;
+    bool has_table;
+    bool has[MOST_COLUMNS];
 } known_columns;
 
 static void note_column(void *context, const char *name)
 {
     known_columns *known = context;
-    for (int c = 0; c < known->table->column_count; c++)
-        if (strcmp(known->table->columns[c].name, name) == 0)
-            known->bits[c / 64] |= UINT64_C(1) << c % 64;
+    pj_schema_column column;
+    known->has_table = true;
+    for (int i = 0; i < MOST_COLUMNS && pj_schema_column_get(known->table, i, &column); i++)
+        if (strcmp(column.name, name) == 0) known->has[i] = true;
 }
 
-static pj_status add_columns(pj_store *store, const known_columns *known, pj_error *err)
+/* The statements that add what the database lacks of a table; none where it is complete. Columns
+ * are NULL in all rows from before. */
+static void complete_table(pj_buffer *out, const pj_dialect *dialect, const known_columns *known)
 {
-    char text[256];
+    pj_schema_column column;
+    if (!known->has_table) {
+        pj_schema_write_table(out, dialect, known->table);
+        return;
+    }
+    for (int i = 0; i < MOST_COLUMNS && pj_schema_column_get(known->table, i, &column); i++)
+        if (!known->has[i])
+            pj_buffer_printf(out, "ALTER TABLE %s ADD COLUMN %s %s;", known->table->name,
+                             column.name, dialect->types[column.type]);
+}
+
+/* `rows_only`: only tables of rows, to which columns may come without a new version (a new
+ * statistic, say, or a figure of runs). */
+static pj_status complete_tables(pj_store *store, bool rows_only, pj_buffer *out, pj_error *err)
+{
     pj_status status = PJ_OK;
-    for (int c = 0; c < known->table->column_count && status == PJ_OK; c++) {
-        const pj_column *column = &known->table->columns[c];
-        if (known->bits[c / 64] >> c % 64 & 1) continue;
-        snprintf(text, sizeof text, "ALTER TABLE %s ADD COLUMN %s %s", known->table->name,
-                 column->name, declared_type(store->driver, column));
-        status = pj_sql_run(store, text, err);
+    for (const pj_schema_table *table = pj_schema_tables; table->name && status == PJ_OK; table++) {
+        known_columns known = {.table = table};
+        if (rows_only && !table->rows) continue;
+        status = pj_store_columns(store, table->name, note_column, &known, err);
+        if (status == PJ_OK) complete_table(out, store->driver->dialect, &known);
     }
     return status;
 }
 
-/* Adds missing columns, or only checks for them. */
-static pj_status complete_columns(pj_store *store, bool add, bool *missing, pj_error *err)
+static pj_status run_all(pj_store *store, pj_buffer *statements, pj_error *err)
 {
-    pj_status status = PJ_OK;
-    for (int t = 0; t <= PJ_TABLE_COUNT && status == PJ_OK; t++) {
-        known_columns known = {.table = table_at(t)};
-        status = pj_store_columns(store, known.table->name, note_column, &known, err);
-        int count = __builtin_popcountll(known.bits[0]) + __builtin_popcountll(known.bits[1]);
-        if (status != PJ_OK || count == known.table->column_count) continue;
-        *missing = true;
-        if (add) status = add_columns(store, &known, err);
-    }
+    pj_status status = pj_buffer_status(statements, "the schema", err);
+    if (status == PJ_OK && statements->length)
+        status = pj_sql_run(store, pj_buffer_get(statements), err);
+    pj_buffer_clear(statements);
     return status;
+}
+
+static pj_status bring_up(pj_store *store, int64_t version, pj_buffer *out, pj_error *err)
+{
+    const pj_dialect *dialect = store->driver->dialect;
+    pj_status status = PJ_OK;
+    if (version == 0) {
+        pj_schema_write(out, dialect);
+    } else {
+        dialect->write_before(out, version);
+        status = run_all(store, out, err);
+        if (status == PJ_OK) status = complete_tables(store, false, out, err);
+        pj_schema_write_rest(out, dialect, version);
+    }
+    if (status == PJ_OK) status = run_all(store, out, err);
+    return status == PJ_OK ? store->driver->set_version(store->db, dialect->version, err) : status;
 }
 
 /* Several processes may start at once: the one that gets the lock migrates, the others find it
  * done. */
+static pj_status migrate(pj_store *store, int64_t *version, pj_buffer *out, pj_error *err)
+{
+    pj_status status = pj_sql_transaction(store, PJ_WRITE, err);
+    if (status != PJ_OK) return status;
+    status = check_owner(store, version, err);
+    if (status == PJ_OK && *version < our_version(store)) {
+        status = bring_up(store, *version, out, err);
+    } else if (status == PJ_OK) {
+        status = complete_tables(store, true, out, err);
+        if (status == PJ_OK) status = run_all(store, out, err);
+    }
+    if (status == PJ_OK) return pj_sql_commit(store, err);
+    pj_sql_rollback(store);
+    return status;
+}
+
 pj_status pj_store_migrate(pj_store *store, pj_error *err)
 {
     int64_t version = 0;
-    bool missing = false;
+    pj_buffer out;
+    pj_buffer_init(&out, MOST_BYTES);
     pj_status status = check_owner(store, &version, err);
-    if (status != PJ_OK) return status;
-    if (version == our_version(store)) {
-        status = complete_columns(store, false, &missing, err);
-        if (status != PJ_OK || !missing) return status;
-        if (store->read_only) return fail_old_schema(store, err);
-    }
-    status = pj_sql_transaction(store, PJ_WRITE, err);
-    if (status != PJ_OK) return status;
-    status = check_owner(store, &version, err);
-    if (status == PJ_OK && version < our_version(store)) status = take_steps(store, version, err);
-    if (status == PJ_OK) status = complete_columns(store, true, &missing, err);
-    if (status == PJ_OK) return pj_sql_commit(store, err);
-    pj_sql_rollback(store);
+    bool is_current = status == PJ_OK && version == our_version(store);
+    if (is_current) status = complete_tables(store, true, &out, err);
+    bool is_complete = is_current && out.length == 0;
+    pj_buffer_clear(&out);
+    if (status == PJ_OK && !is_complete)
+        status =
+            store->read_only ? fail_old_schema(store, err) : migrate(store, &version, &out, err);
+    pj_buffer_fini(&out);
     return status == PJ_E_DENIED && version > 0 ? fail_not_owner(store, err) : status;
 }

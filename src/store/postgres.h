@@ -117,6 +117,8 @@ static inline void pj_pg_settle(pj_postgres *pg)
 }
 
 /* ---- statements (postgres_statement.c) ---- */
+/* Appends a text in the common subset of SQL in PostgreSQL's dialect. */
+void pj_pg_translate(const char *text, pj_buffer *out);
 pj_status pj_pg_prepare(void *db, const char *text, void **statement, pj_error *err);
 int pj_pg_bind(void *statement, int index, const pj_value *value);
 int pj_pg_step(void *statement, bool *row);
@@ -138,7 +140,7 @@ pj_status pj_pg_table_get(pj_postgres *pg, const char *name, const pj_pg_table *
 
 void pj_pg_setup(pj_buffer *out, const char *schema, bool is_distributed); /* postgres_setup.c */
 
-/* ---- the schema (postgres_schema.c): step i leads from version i to i + 1 ---- */
+/* ---- the schema (postgres_schema.c) ---- */
 /* Runs whose names fit into an index together (a key is a third of a page at most). */
 #define PJ_PG_BYTES_OF_NAMES                                                           \
     "octet_length(coalesce(machine, '') || coalesce(model_name, '') ||"                \
@@ -146,6 +148,6 @@ void pj_pg_setup(pj_buffer *out, const char *schema, bool is_distributed); /* po
     " coalesce(status, '') || coalesce(energy_source, '') || coalesce(scope, '') ||"   \
     " coalesce(level, ''))"
 #define PJ_PG_LISTED_RUNS "(" PJ_PG_BYTES_OF_NAMES " <= 2000)"
-extern const char *const pj_postgres_schema[];
+extern const pj_dialect pj_postgres_dialect;
 
 #endif

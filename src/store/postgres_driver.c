@@ -1,7 +1,7 @@
 /* PostgreSQL as a storage engine: schema versions, transactions, ids, removal and checks. */
 #include "store/postgres.h"
 
-#include "store/rows.h"
+#include "store/schema.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -10,10 +10,6 @@
 #include <time.h>
 
 enum { TEXT_BYTES = 4096, FIRST_YEAR = 2020, LAST_YEAR = 2099 };
-
-/* Tables of a run besides those of rows.h. */
-static const char *const beside[] = {"run_texts", "run_tags", "run_rows", "run_charts"};
-enum { BESIDE = sizeof beside / sizeof *beside };
 
 /* ---- schema -------------------------------------------------------------------------------- */
 
@@ -259,8 +255,9 @@ static pj_status remove_run(void *db, const char *run_id, pj_error *err)
             name, run_id, name, run_id);
         status = pj_pg_run(db, text, err);
     }
-    for (int t = 0; t < BESIDE && status == PJ_OK; t++) {
-        snprintf(text, sizeof text, "DELETE FROM %s WHERE run_id = '%s'", beside[t], run_id);
+    for (const pj_schema_table *table = pj_schema_tables; table->run && status == PJ_OK; table++) {
+        if (table->rows) continue;
+        snprintf(text, sizeof text, "DELETE FROM %s WHERE run_id = '%s'", table->name, run_id);
         status = pj_pg_run(db, text, err);
     }
     snprintf(text, sizeof text, "DELETE FROM profiling_runs WHERE id = '%s'", run_id);
@@ -292,10 +289,9 @@ static pj_status check_table(pj_postgres *pg, const char *table, pj_defect_fn *t
 static pj_status check(void *db, pj_defect_fn *take, void *context, pj_error *err)
 {
     pj_status status = pj_pg_run(db, "SET statement_timeout = 0", err);
-    for (int t = 0; t < PJ_TABLE_COUNT && status == PJ_OK; t++)
-        status = check_table(db, pj_tables[t].name, take, context, err);
-    for (int t = 0; t < BESIDE && status == PJ_OK; t++)
-        status = check_table(db, beside[t], take, context, err);
+    for (const pj_schema_table *table = pj_schema_tables + 1; table->run && status == PJ_OK;
+         table++)
+        status = check_table(db, table->name, take, context, err);
     return status;
 }
 
@@ -313,10 +309,7 @@ extern const pj_store_driver pj_postgres_driver;
 const pj_store_driver pj_postgres_driver = {.version = PJ_STORE_DRIVER_VERSION,
                                             .name = "PostgreSQL",
                                             .prefixes = prefixes,
-                                            .schema = pj_postgres_schema,
-                                            .text_type = "text COLLATE \"C\"",
-                                            .real_type = "double precision",
-                                            .integer_type = "bigint",
+                                            .dialect = &pj_postgres_dialect,
                                             .is_remote = true,
                                             .listed_runs = PJ_PG_LISTED_RUNS,
                                             .open = pj_pg_open,

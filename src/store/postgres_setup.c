@@ -1,33 +1,10 @@
 /* The SQL that an owner runs once on a server: roles, tables, grants, and distribution with
  * Citus. */
 #include "store/postgres.h"
+#include "store/schema.h"
 
 #include <stdio.h>
 #include <string.h>
-
-static const char *const of_runs[] = {"run_texts",
-                                      "run_tags",
-                                      "run_rows",
-                                      "run_charts",
-                                      "run_rails",
-                                      "power_samples",
-                                      "run_rail_energy",
-                                      "run_phases",
-                                      "run_classes",
-                                      "tokens",
-                                      "pipeline_sections",
-                                      "layer_metrics",
-                                      "component_metrics",
-                                      "deep_operation_metrics",
-                                      "run_warnings",
-                                      "run_conditions",
-                                      NULL};
-
-static const char views[] =
-    "run_efficiency, energy_by_phase, steps, layers_of_tokens, components_of_tokens, "
-    "operations_of_tokens, energy_by_sequence, components_of_runs, operations_of_runs, "
-    "energy_by_component, energy_by_layer, energy_of_token_parts, energy_of_section_parts, "
-    "conservation";
 
 /* One statement per line: a semicolon outside quotes and $$ ends one. */
 static void put_statements(pj_buffer *out, const char *text)
@@ -69,24 +46,31 @@ static void put_roles(pj_buffer *out, const char *schema)
 
 static void put_tables(pj_buffer *out)
 {
-    int version = 0;
-    for (; pj_postgres_schema[version]; version++) put_statements(out, pj_postgres_schema[version]);
+    pj_buffer schema;
+    pj_buffer_init(&schema, out->max_bytes);
+    pj_schema_write(&schema, &pj_postgres_dialect);
+    put_statements(out, pj_buffer_get(&schema));
+    out->failed |= schema.failed;
+    pj_buffer_fini(&schema);
     pj_buffer_printf(
         out, "INSERT INTO perjoule_schema (application, version) VALUES ('perjoule', %d);\n",
-        version);
+        (int)pj_postgres_dialect.version);
 }
 
 static void put_list(pj_buffer *out)
 {
     pj_buffer_text(out, "profiling_runs, experiments, run_queue, machine_states");
-    for (int i = 0; of_runs[i]; i++) pj_buffer_printf(out, ", %s", of_runs[i]);
+    for (const pj_schema_table *table = pj_schema_tables + 1; table->run; table++)
+        pj_buffer_printf(out, ", %s", table->name);
 }
 
 static void put_grants(pj_buffer *out)
 {
     pj_buffer_text(out, "GRANT SELECT ON perjoule_schema, ");
     put_list(out);
-    pj_buffer_printf(out, ", %s TO perjoule_writer, perjoule_reader;\n", views);
+    for (const pj_schema_view *view = pj_schema_views; view->name; view++)
+        pj_buffer_printf(out, ", %s", view->name);
+    pj_buffer_text(out, " TO perjoule_writer, perjoule_reader;\n");
     pj_buffer_text(out, "GRANT INSERT, UPDATE, DELETE ON ");
     put_list(out);
     pj_buffer_text(out, " TO perjoule_writer;\n"
@@ -101,11 +85,11 @@ static void put_distribution(pj_buffer *out)
     pj_buffer_text(out, "RESET ROLE;\nCREATE EXTENSION IF NOT EXISTS citus;\n"
                         "SET ROLE perjoule_owner;\n"
                         "SELECT create_distributed_table('profiling_runs', 'id');\n");
-    for (int i = 0; of_runs[i]; i++)
+    for (const pj_schema_table *table = pj_schema_tables + 1; table->run; table++)
         pj_buffer_printf(out,
                          "SELECT create_distributed_table('%s', 'run_id', colocate_with => "
                          "'profiling_runs');\n",
-                         of_runs[i]);
+                         table->name);
     pj_buffer_text(out, "SELECT create_reference_table('experiments');\n"
                         "SELECT create_reference_table('machine_states');\n"
                         "SELECT create_reference_table('run_queue');\n");

@@ -48,12 +48,17 @@ static const char *write_parameter(const char *c, int *last, pj_buffer *out)
     return c;
 }
 
-/* "RUN l=t" in a comment: rows of l are of the run that t is of. "RUN l=?1": of that run. */
-static const char *write_run_condition(const char *c, pj_buffer *out)
+/* "RUN l=t" in a comment: rows of l are of the run that t is of. "RUN l=?1": of that run. "RUN l":
+ * the run of l as a further column. */
+static const char *write_run(const char *c, pj_buffer *out)
 {
     const char *end = strstr(c, "*/"), *equals = strchr(c, '=');
-    if (!end || !equals || equals > end) return c + 2;
     const char *left = c + strlen("/*RUN ");
+    if (!end) return left;
+    if (!equals || equals > end) {
+        pj_buffer_printf(out, ", %.*s.run_id", (int)(end - left), left);
+        return end + 2;
+    }
     pj_buffer_printf(out, " AND %.*s.run_id = ", (int)(equals - left), left);
     if (equals[1] == '?')
         pj_buffer_printf(out, "$%.*s", (int)(end - equals - 2), equals + 2);
@@ -62,7 +67,7 @@ static const char *write_run_condition(const char *c, pj_buffer *out)
     return end + 2;
 }
 
-static void translate(const char *c, pj_buffer *out)
+void pj_pg_translate(const char *c, pj_buffer *out)
 {
     static const char cross[] = "CROSS JOIN", run[] = "/*RUN ";
     int last = 0;
@@ -72,7 +77,7 @@ static void translate(const char *c, pj_buffer *out)
         } else if (*c == '?') {
             c = write_parameter(c, &last, out);
         } else if (strncmp(c, run, sizeof run - 1) == 0) {
-            c = write_run_condition(c, out);
+            c = write_run(c, out);
         } else if (strncmp(c, cross, sizeof cross - 1) == 0) {
             pj_buffer_text(out, "JOIN"); /* CROSS fixes the join order in SQLite only */
             c += sizeof cross - 1;
@@ -124,7 +129,7 @@ pj_status pj_pg_prepare(void *db, const char *text, void **statement, pj_error *
     s->pg = pg;
     pj_arena_init(&s->copies, 0);
     pj_buffer_init(&out, MAX_TEXT_BYTES);
-    translate(text, &out);
+    pj_pg_translate(text, &out);
     pj_status status = pj_buffer_status(&out, "a statement", err);
     if (status == PJ_OK) s->text = pj_buffer_take(&out);
     pj_buffer_fini(&out);

@@ -7,21 +7,32 @@
 #include <stddef.h>
 #include <string.h>
 
-#define COLUMN(name, type, row, member)                     \
-    {                                                       \
-        name, PJ_COLUMN_##type, 0, offsetof(row, member), 0 \
+#define COLUMN(name, type, row, member)                                   \
+    {                                                                     \
+        name, PJ_COLUMN_##type, 0, offsetof(row, member), 0, false, false \
     }
-#define NAMED(name, names, row, member)                                  \
-    {                                                                    \
-        name, PJ_COLUMN_NAME, PJ_NAMES_##names, offsetof(row, member), 0 \
+/* Which the database refuses to be NULL. */
+#define NEEDED(name, type, kind, row, member)                               \
+    {                                                                       \
+        name, PJ_COLUMN_##type, kind, offsetof(row, member), 0, true, false \
     }
-#define REFERENCE(name, table, row, member)                                   \
-    {                                                                         \
-        name, PJ_COLUMN_REFERENCE, PJ_TABLE_##table, offsetof(row, member), 0 \
+#define NAMED(name, names, row, member)                                                \
+    {                                                                                  \
+        name, PJ_COLUMN_NAME, PJ_NAMES_##names, offsetof(row, member), 0, false, false \
     }
-#define ARRAY(name, row, member)                                                         \
-    {                                                                                    \
-        name, PJ_COLUMN_ARRAY_NAME, 0, offsetof(row, member), sizeof(((row *)0)->member) \
+#define REFERENCE(name, table, row, member)                                                 \
+    {                                                                                       \
+        name, PJ_COLUMN_REFERENCE, PJ_TABLE_##table, offsetof(row, member), 0, false, false \
+    }
+/* A reference to the row that this one is deleted with. */
+#define OWNER(name, table, row, member)                                                    \
+    {                                                                                      \
+        name, PJ_COLUMN_REFERENCE, PJ_TABLE_##table, offsetof(row, member), 0, false, true \
+    }
+#define ARRAY(name, row, member)                                                                 \
+    {                                                                                            \
+        name, PJ_COLUMN_ARRAY_NAME, 0, offsetof(row, member), sizeof(((row *)0)->member), false, \
+            false                                                                                \
     }
 
 #define ENERGY(row, member)                                \
@@ -55,8 +66,8 @@
 #define STATS(row, prefix) PJ_STATISTICS(STATISTIC, row, prefix)
 
 static const pj_column run_columns[] = {
-    COLUMN("created_ns", I64, pj_run_info, created_wall_ns),
-    NAMED("status", STATUS, pj_run_info, status),
+    NEEDED("created_ns", I64, 0, pj_run_info, created_wall_ns),
+    NEEDED("status", NAME, PJ_NAMES_STATUS, pj_run_info, status),
     NAMED("profiling_depth", DEPTH, pj_run_info, depth),
     COLUMN("model_name", TEXT, pj_run_info, model_name),
     COLUMN("model_path", TEXT, pj_run_info, model_path),
@@ -141,7 +152,7 @@ static const pj_column run_columns[] = {
 };
 
 static const pj_column rail_columns[] = {
-    COLUMN("rail_index", U32, pj_rail_view, index),
+    NEEDED("rail_index", U32, 0, pj_rail_view, index),
     ARRAY("rail_name", pj_rail_view, rail.name),
     ARRAY("source", pj_rail_view, rail.source),
     ARRAY("device", pj_rail_view, rail.device),
@@ -222,7 +233,7 @@ static const pj_column token_columns[] = {
     COLUMN("start_ms", DOUBLE, pj_token_view, row.start_ms),
     COLUMN("sequence", U32, pj_token_view, row.sequence),
     COLUMN("vocabulary_id", I32, pj_token_view, row.token_id),
-    REFERENCE("phase_id", PHASES, pj_token_view, row.phase),
+    OWNER("phase_id", PHASES, pj_token_view, row.phase),
     UNCERTAINTY(pj_token_view, row.energy),
     BOUND(pj_token_view, row.energy),
     COLUMN("disturbed", I32, pj_token_view, row.disturbed),
@@ -239,15 +250,15 @@ static const pj_column section_columns[] = {
     COLUMN("end_ms", DOUBLE, pj_section_view, end_ms),
     COLUMN("duration_ms", DOUBLE, pj_section_view, row.duration_ms),
     ENERGY(pj_section_view, row.energy),
-    REFERENCE("phase_id", PHASES, pj_section_view, row.phase),
-    REFERENCE("token_id", TOKENS, pj_section_view, row.token),
+    OWNER("phase_id", PHASES, pj_section_view, row.phase),
+    OWNER("token_id", TOKENS, pj_section_view, row.token),
     REFERENCE("step_id", TOKENS, pj_section_view, row.step),
     UNCERTAINTY(pj_section_view, row.energy),
     BOUND(pj_section_view, row.energy),
 };
 
 static const pj_column layer_columns[] = {
-    REFERENCE("token_id", TOKENS, pj_layer_row, token),
+    OWNER("token_id", TOKENS, pj_layer_row, token),
     REFERENCE("step_id", TOKENS, pj_layer_row, step),
     COLUMN("layer_index", U32, pj_layer_row, layer_index),
     COLUMN("total_time_ms", DOUBLE, pj_layer_row, duration_ms),
@@ -259,7 +270,7 @@ static const pj_column layer_columns[] = {
 };
 
 static const pj_column component_columns[] = {
-    REFERENCE("layer_metric_id", LAYERS, pj_component_row, layer),
+    OWNER("layer_metric_id", LAYERS, pj_component_row, layer),
     COLUMN("component_name", TEXT, pj_component_row, name),
     COLUMN("time_ms", DOUBLE, pj_component_row, duration_ms),
     ENERGY(pj_component_row, energy),

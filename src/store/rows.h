@@ -68,6 +68,8 @@ typedef struct pj_column {
     uint8_t kind; /* pj_names, or pj_table_id of a reference */
     uint16_t offset;
     uint16_t bytes; /* size of a PJ_COLUMN_ARRAY_NAME */
+    bool required;  /* NOT NULL in the database */
+    bool is_owner;  /* a reference to the row that this one is deleted with */
 } pj_column;
 
 typedef struct pj_row_table {

@@ -34,7 +34,6 @@ void pj_sqlite_detach_pages(pj_sqlite *sqlite); /* after the transaction has end
 /* "PJDB" in ASCII: PRAGMA application_id, so that `file` and this program know its databases. */
 #define PJ_SQLITE_APPLICATION_ID 0x504a4442
 
-/* Step i leads from user_version i to i + 1; NULL ends the list. */
-extern const char *const pj_sqlite_schema[];
+extern const pj_dialect pj_sqlite_dialect;
 
 #endif

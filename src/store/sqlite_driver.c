@@ -266,10 +266,7 @@ static pj_status check(void *db, pj_defect_fn *take, void *context, pj_error *er
 extern const pj_store_driver pj_sqlite_driver;
 const pj_store_driver pj_sqlite_driver = {.version = PJ_STORE_DRIVER_VERSION,
                                           .name = "SQLite",
-                                          .schema = pj_sqlite_schema,
-                                          .text_type = "TEXT",
-                                          .real_type = "REAL",
-                                          .integer_type = "INTEGER",
+                                          .dialect = &pj_sqlite_dialect,
                                           .open = pj_sqlite_open,
                                           .close = pj_sqlite_close,
                                           .fail = pj_sqlite_fail,

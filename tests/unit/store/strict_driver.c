@@ -245,10 +245,7 @@ const pj_store_driver *strict_driver(void)
     static pj_store_driver driver;
     driver = (pj_store_driver){.version = PJ_STORE_DRIVER_VERSION,
                                .name = "strict",
-                               .schema = PLAIN->schema,
-                               .text_type = PLAIN->text_type,
-                               .real_type = PLAIN->real_type,
-                               .integer_type = PLAIN->integer_type,
+                               .dialect = PLAIN->dialect,
                                .listed_runs = "(rowid % 2 = 0)",
                                .open = strict_open,
                                .close = strict_close,

@@ -1,4 +1,5 @@
 /* Databases of earlier schemas, made by taking a new one apart, and where operations are kept. */
+#include "history.h"
 #include "made_run.h"
 
 #include "store/sql.h"
@@ -128,7 +129,7 @@ static void go_back_to_version_1(fixture *f)
     for_each(f->store, "SELECT name FROM sqlite_schema WHERE type = 'trigger'", "DROP TRIGGER %s");
     for_each(f->store, "SELECT name FROM sqlite_schema WHERE type = 'view'", "DROP VIEW %s");
     for_each(f->store, tables, "DROP TABLE %s");
-    do_sql(f->store, pj_sqlite_schema[0]);
+    do_sql(f->store, sqlite_history[0]);
     do_sql(f->store, "UPDATE old_deep_operation_metrics AS o SET id = -n.new_id FROM (SELECT"
                      "  p.id, r.first_id + row_number() OVER (PARTITION BY r.run_id ORDER BY"
                      "  p.rank, p.id) - 1 AS new_id FROM (SELECT id, row_number() OVER (PARTITION"
@@ -219,9 +220,7 @@ static void version_1_is_taken_along(void **state)
                               " deep_operation_metrics b ON b.id = a.id + 1"
                               " WHERE b.component_metric_id < a.component_metric_id") > 0);
     open_again(f);
-    int newest = 0;
-    while (pj_sqlite_schema[newest]) newest++;
-    assert_int_equal(ask(f->store, "PRAGMA user_version"), newest);
+    assert_int_equal(ask(f->store, "PRAGMA user_version"), pj_sqlite_dialect.version);
     for (int i = 1; i < RUNS; i++) assert_stored(f, &runs[i]);
     assert_int_equal(ask(f->store, "SELECT count(*) FROM profiling_runs WHERE"
                                    " joules_per_token = request_energy_mj / 1e3 / output_tokens"
