@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "cli/run_report.h"
 #include "cli/terminal.h"
-#include "trace/summary.h"
+#include "store/run_summary.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "insight/insight.h"
-#include "trace/summary.h"
+#include "store/run_summary.h"
 
 #include <limits.h>
 #include <math.h>

@@ -3,6 +3,7 @@
 #include "cli/terminal.h"
 
 #include "base/clock.h"
+#include "store/run_summary.h"
 
 #include <math.h>
 #include <stdio.h>

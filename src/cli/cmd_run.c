@@ -14,7 +14,7 @@
 #include "generate/preflight.h"
 #include "insight/advice.h"
 #include "insight/insight.h"
-#include "trace/summary.h"
+#include "store/run_summary.h"
 
 #include <math.h>
 #include <signal.h>

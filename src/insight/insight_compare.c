@@ -6,6 +6,7 @@
 #include "insight/insight.h"
 
 #include "insight/sides.h"
+#include "store/run_summary.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/memory.h"
-#include "trace/summary.h"
+#include "store/run_summary.h"
 
 #include <math.h>
 #include <stddef.h>

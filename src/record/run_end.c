@@ -6,8 +6,8 @@
 #include "base/file.h"
 #include "record/calibration.h"
 #include "record/result.h"
+#include "store/run_summary.h"
 #include "trace/run_json.h"
-#include "trace/summary.h"
 
 #include <math.h>
 #include <string.h>

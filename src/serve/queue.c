@@ -7,8 +7,8 @@
 #include "serve/experiments.h"
 #include "serve/idle_meter.h"
 #include "serve/queue_rows.h"
+#include "store/run_summary.h"
 #include "trace/request.h"
-#include "trace/summary.h"
 
 #include <math.h>
 #include <stdio.h>

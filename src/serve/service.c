@@ -12,8 +12,8 @@
 #include "store/export.h"
 #include "store/machines.h"
 #include "store/outbox.h"
+#include "store/run_summary.h"
 #include "store/views.h"
-#include "trace/summary.h"
 
 #include <math.h>
 #include <stdio.h>

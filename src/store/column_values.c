@@ -101,6 +101,7 @@ void pj_column_get(const pj_row_table *table, const pj_column *column, const voi
     v->type = PJ_VALUE_NULL;
     switch ((pj_column_type)column->type) {
     case PJ_COLUMN_TEXT:
+    case PJ_COLUMN_LIST:
     case PJ_COLUMN_JSON: {
         const char *text = AT(const char *);
         give_text(v, text, text ? strlen(text) : 0);
@@ -240,6 +241,7 @@ bool pj_column_set(const pj_row_table *table, const pj_column *column, void *row
     } while (0)
     switch ((pj_column_type)column->type) {
     case PJ_COLUMN_TEXT:
+    case PJ_COLUMN_LIST:
     case PJ_COLUMN_JSON: return put_text(at, v, arena);
     case PJ_COLUMN_NAME: return put_name(column, at, v);
     case PJ_COLUMN_ARRAY_NAME: return put_array(column, at, v);
@@ -249,9 +251,6 @@ bool pj_column_set(const pj_row_table *table, const pj_column *column, void *row
         PUT(double, number);
         break;
     case PJ_COLUMN_FLOAT:
-        fits = as_double(v, &number);
-        PUT(float, number);
-        break;
     case PJ_COLUMN_STAT_FLOAT:
         fits = as_double(v, &number);
         PUT(float, number);

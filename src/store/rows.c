@@ -7,32 +7,41 @@
 #include <stddef.h>
 #include <string.h>
 
-#define COLUMN(name, type, row, member)                                   \
-    {                                                                     \
-        name, PJ_COLUMN_##type, 0, offsetof(row, member), 0, false, false \
+/* One column; tools/columns.py reads these lines, too. */
+#define COLUMN(label, kept_as, row, member)                                         \
+    {                                                                               \
+        .name = label, .type = PJ_COLUMN_##kept_as, .offset = offsetof(row, member) \
     }
-/* Which the database refuses to be NULL. */
-#define NEEDED(name, type, kind, row, member)                               \
-    {                                                                       \
-        name, PJ_COLUMN_##type, kind, offsetof(row, member), 0, true, false \
+#define NEEDED(path, label, kept_as, of_kind, row, member)               \
+    {                                                                    \
+        .name = label, .type = PJ_COLUMN_##kept_as, .kind = of_kind,     \
+        .offset = offsetof(row, member), .required = true, .shown = path \
     }
-#define NAMED(name, names, row, member)                                                \
-    {                                                                                  \
-        name, PJ_COLUMN_NAME, PJ_NAMES_##names, offsetof(row, member), 0, false, false \
+/* A figure of the run that its summary shows elsewhere than under its own name. */
+#define SHOWN(path, label, kept_as, row, member)                                                   \
+    {                                                                                              \
+        .name = label, .type = PJ_COLUMN_##kept_as, .offset = offsetof(row, member), .shown = path \
     }
-#define REFERENCE(name, table, row, member)                                                 \
-    {                                                                                       \
-        name, PJ_COLUMN_REFERENCE, PJ_TABLE_##table, offsetof(row, member), 0, false, false \
+#define NAMED(label, names, row, member)                                 \
+    {                                                                    \
+        .name = label, .type = PJ_COLUMN_NAME, .kind = PJ_NAMES_##names, \
+        .offset = offsetof(row, member)                                  \
+    }
+#define REFERENCE(label, table, row, member)                                  \
+    {                                                                         \
+        .name = label, .type = PJ_COLUMN_REFERENCE, .kind = PJ_TABLE_##table, \
+        .offset = offsetof(row, member)                                       \
     }
 /* A reference to the row that this one is deleted with. */
-#define OWNER(name, table, row, member)                                                    \
-    {                                                                                      \
-        name, PJ_COLUMN_REFERENCE, PJ_TABLE_##table, offsetof(row, member), 0, false, true \
+#define OWNER(label, table, row, member)                                      \
+    {                                                                         \
+        .name = label, .type = PJ_COLUMN_REFERENCE, .kind = PJ_TABLE_##table, \
+        .offset = offsetof(row, member), .is_owner = true                     \
     }
-#define ARRAY(name, row, member)                                                                 \
-    {                                                                                            \
-        name, PJ_COLUMN_ARRAY_NAME, 0, offsetof(row, member), sizeof(((row *)0)->member), false, \
-            false                                                                                \
+#define ARRAY(label, row, member)                                                     \
+    {                                                                                 \
+        .name = label, .type = PJ_COLUMN_ARRAY_NAME, .offset = offsetof(row, member), \
+        .bytes = sizeof(((row *)0)->member)                                           \
     }
 
 #define ENERGY(row, member)                                \
@@ -66,8 +75,8 @@
 #define STATS(row, prefix) PJ_STATISTICS(STATISTIC, row, prefix)
 
 static const pj_column run_columns[] = {
-    NEEDED("created_ns", I64, 0, pj_run_info, created_wall_ns),
-    NEEDED("status", NAME, PJ_NAMES_STATUS, pj_run_info, status),
+    NEEDED("", "created_ns", I64, 0, pj_run_info, created_wall_ns),
+    NEEDED(NULL, "status", NAME, PJ_NAMES_STATUS, pj_run_info, status),
     NAMED("profiling_depth", DEPTH, pj_run_info, depth),
     COLUMN("model_name", TEXT, pj_run_info, model_name),
     COLUMN("model_path", TEXT, pj_run_info, model_path),
@@ -100,8 +109,8 @@ static const pj_column run_columns[] = {
     COLUMN("energy_upper_mj", DOUBLE, pj_run_info, upper_mj),
     NAMED("unavailable_reason", ABSENCE, pj_run_info, absence),
     COLUMN("total_is_partial", BOOL, pj_run_info, total_is_partial),
-    COLUMN("total_rails", TEXT, pj_run_info, total_rails),
-    COLUMN("partial_rails", TEXT, pj_run_info, partial_rails),
+    COLUMN("total_rails", LIST, pj_run_info, total_rails),
+    COLUMN("partial_rails", LIST, pj_run_info, partial_rails),
     COLUMN("conditions", JSON, pj_run_info, conditions_json),
     COLUMN("prefill_energy_mj", DOUBLE, pj_run_info, prefill_mj),
     COLUMN("decode_energy_mj", DOUBLE, pj_run_info, decode_mj),
@@ -109,21 +118,26 @@ static const pj_column run_columns[] = {
     COLUMN("decode_energy_net_mj", DOUBLE, pj_run_info, decode_net_mj),
     COLUMN("baseline_cold_mw", DOUBLE, pj_run_info, baseline_cold_mw),
     COLUMN("baseline_resident_mw", DOUBLE, pj_run_info, baseline_resident_mw),
-    COLUMN("condition_number", DOUBLE, pj_run_info, condition_number),
-    COLUMN("pj_per_flop", DOUBLE, pj_run_info, pj_per_flop),
-    COLUMN("pj_per_flop_sd", DOUBLE, pj_run_info, pj_per_flop_sd),
-    COLUMN("pj_per_byte", DOUBLE, pj_run_info, pj_per_byte),
-    COLUMN("pj_per_byte_sd", DOUBLE, pj_run_info, pj_per_byte_sd),
-    COLUMN("attribution_interval", DOUBLE, pj_run_info, attribution_interval),
-    COLUMN("attribution_interval_calibrated", DOUBLE, pj_run_info, attribution_interval_calibrated),
-    COLUMN("calibration_gap", DOUBLE, pj_run_info, calibration_gap),
-    COLUMN("overhead_ms", DOUBLE, pj_run_info, overhead_ms),
-    COLUMN("overhead_share", DOUBLE, pj_run_info, overhead_share),
-    COLUMN("statistics_ms", DOUBLE, pj_run_info, statistics_ms),
-    COLUMN("sampler_cpu_share", DOUBLE, pj_run_info, sampler_cpu_share),
-    COLUMN("sampler_jitter_us", DOUBLE, pj_run_info, sampler_jitter_us),
-    COLUMN("samples_missed", U64, pj_run_info, samples_missed),
-    COLUMN("spans_lost", U64, pj_run_info, spans_lost),
+    SHOWN("attribution.condition_number", "condition_number", DOUBLE, pj_run_info,
+          condition_number),
+    SHOWN("attribution.pj_per_flop", "pj_per_flop", DOUBLE, pj_run_info, pj_per_flop),
+    SHOWN("attribution.pj_per_flop_sd", "pj_per_flop_sd", DOUBLE, pj_run_info, pj_per_flop_sd),
+    SHOWN("attribution.pj_per_byte", "pj_per_byte", DOUBLE, pj_run_info, pj_per_byte),
+    SHOWN("attribution.pj_per_byte_sd", "pj_per_byte_sd", DOUBLE, pj_run_info, pj_per_byte_sd),
+    SHOWN("attribution.interval", "attribution_interval", DOUBLE, pj_run_info,
+          attribution_interval),
+    SHOWN("attribution.interval_calibrated", "attribution_interval_calibrated", DOUBLE, pj_run_info,
+          attribution_interval_calibrated),
+    SHOWN("attribution.calibration_gap", "calibration_gap", DOUBLE, pj_run_info, calibration_gap),
+    SHOWN("overhead.time_ms", "overhead_ms", DOUBLE, pj_run_info, overhead_ms),
+    SHOWN("overhead.share", "overhead_share", DOUBLE, pj_run_info, overhead_share),
+    SHOWN("overhead.statistics_ms", "statistics_ms", DOUBLE, pj_run_info, statistics_ms),
+    SHOWN("overhead.sampler_cpu_share", "sampler_cpu_share", DOUBLE, pj_run_info,
+          sampler_cpu_share),
+    SHOWN("overhead.sampler_jitter_us", "sampler_jitter_us", DOUBLE, pj_run_info,
+          sampler_jitter_us),
+    SHOWN("overhead.samples_missed", "samples_missed", U64, pj_run_info, samples_missed),
+    SHOWN("overhead.spans_lost", "spans_lost", U64, pj_run_info, spans_lost),
     COLUMN("failure", TEXT, pj_run_info, failure),
     COLUMN("request_energy_mj", DOUBLE, pj_run_info, request_mj),
     COLUMN("request_energy_sd_mj", DOUBLE, pj_run_info, request_sd_mj),
@@ -135,15 +149,15 @@ static const pj_column run_columns[] = {
     COLUMN("model_load_energy_mj", DOUBLE, pj_run_info, model_load_mj),
     COLUMN("model_load_energy_sd_mj", DOUBLE, pj_run_info, model_load_sd_mj),
     SD_COLUMNS("model_load_energy_sd", pj_run_info, model_load_sd),
-    COLUMN("typical_token_energy_mj", DOUBLE, pj_run_info, typical_token_mj),
+    SHOWN("", "typical_token_energy_mj", DOUBLE, pj_run_info, typical_token_mj),
     COLUMN("disturbed_tokens", I32, pj_run_info, disturbed_tokens),
     COLUMN("disturbed_share", DOUBLE, pj_run_info, disturbed_share),
     COLUMN("batch_rule", TEXT, pj_run_info, batch_rule),
     COLUMN("cached_tokens", DOUBLE, pj_run_info, cached_tokens),
     COLUMN("allocation", TEXT, pj_run_info, allocation),
-    COLUMN("monotonic_ms", DOUBLE, pj_run_info, monotonic_ms),
-    COLUMN("parameters", DOUBLE, pj_run_info, parameters),
-    COLUMN("active_parameters", DOUBLE, pj_run_info, active_parameters),
+    SHOWN("", "monotonic_ms", DOUBLE, pj_run_info, monotonic_ms),
+    SHOWN("", "parameters", DOUBLE, pj_run_info, parameters),
+    SHOWN("", "active_parameters", DOUBLE, pj_run_info, active_parameters),
     COLUMN("settings", JSON, pj_run_info, settings_json),
     COLUMN("model", JSON, pj_run_info, model_json),
     COLUMN("prompt_private", JSON, pj_run_info, prompt_private),
@@ -152,7 +166,7 @@ static const pj_column run_columns[] = {
 };
 
 static const pj_column rail_columns[] = {
-    NEEDED("rail_index", U32, 0, pj_rail_view, index),
+    NEEDED(NULL, "rail_index", U32, 0, pj_rail_view, index),
     ARRAY("rail_name", pj_rail_view, rail.name),
     ARRAY("source", pj_rail_view, rail.source),
     ARRAY("device", pj_rail_view, rail.device),
@@ -323,57 +337,78 @@ static const pj_column condition_columns[] = {
     COLUMN("throttle", TEXT, pj_condition_row, throttle),
 };
 
-#define TABLE(name, columns, row, has_run_id)                                          \
-    {                                                                                  \
-        name, columns, sizeof columns / sizeof *columns, sizeof(row), 0, 0, has_run_id \
+/* Where the run keeps the rows: an array of `stored` (the beginning of `row`), and their number. */
+#define TABLE(label, of, row, array, counter, stored)                                       \
+    {                                                                                       \
+        .name = label, .columns = of, .column_count = sizeof of / sizeof *of,               \
+        .row_bytes = sizeof(row), .has_run_id = true, .rows = offsetof(pj_run_data, array), \
+        .count = offsetof(pj_run_data, counter), .stored_bytes = sizeof(stored)             \
     }
-#define TABLE_STATS(name, columns, row, extras)                                                 \
-    {                                                                                           \
-        name, columns, sizeof columns / sizeof *columns, sizeof(row), offsetof(row, has_stats), \
-            extras, false                                                                       \
+#define TABLE_STATS(label, of, row, array, counter, extra)                                 \
+    {                                                                                      \
+        .name = label, .columns = of, .column_count = sizeof of / sizeof *of,              \
+        .row_bytes = sizeof(row), .stats_flag = offsetof(row, has_stats), .extras = extra, \
+        .rows = offsetof(pj_run_data, array), .count = offsetof(pj_run_data, counter),     \
+        .stored_bytes = sizeof(row)                                                        \
     }
 
 const pj_row_table pj_tables[PJ_TABLE_COUNT] = {
-    [PJ_TABLE_RAILS] = TABLE("run_rails", rail_columns, pj_rail_view, true),
-    [PJ_TABLE_SAMPLES] = TABLE("power_samples", sample_columns, pj_sample_view, true),
-    [PJ_TABLE_RAIL_ENERGY] = TABLE("run_rail_energy", rail_energy_columns, pj_rail_energy, true),
-    [PJ_TABLE_PHASES] = TABLE("run_phases", phase_columns, pj_phase_row, true),
-    [PJ_TABLE_CLASSES] = TABLE("run_classes", class_columns, pj_class_row, true),
-    [PJ_TABLE_TOKENS] = TABLE("tokens", token_columns, pj_token_view, true),
-    [PJ_TABLE_SECTIONS] = TABLE("pipeline_sections", section_columns, pj_section_view, true),
-    [PJ_TABLE_LAYERS] = TABLE_STATS("layer_metrics", layer_columns, pj_layer_row, 0),
-    [PJ_TABLE_COMPONENTS] = TABLE_STATS("component_metrics", component_columns, pj_component_row,
-                                        offsetof(pj_component_row, extra_begin)),
-    [PJ_TABLE_OPERATIONS] = TABLE_STATS("deep_operation_metrics", operation_columns,
-                                        pj_operation_row, offsetof(pj_operation_row, extra_begin)),
-    [PJ_TABLE_WARNINGS] = TABLE("run_warnings", warning_columns, pj_warning_row, true),
-    [PJ_TABLE_CONDITIONS] = TABLE("run_conditions", condition_columns, pj_condition_row, true),
+    [PJ_TABLE_RAILS] = TABLE("run_rails", rail_columns, pj_rail_view, rails, rail_count, pj_rail),
+    [PJ_TABLE_SAMPLES] =
+        TABLE("power_samples", sample_columns, pj_sample_view, samples, samples.count, double),
+    [PJ_TABLE_RAIL_ENERGY] = TABLE("run_rail_energy", rail_energy_columns, pj_rail_energy,
+                                   rail_energy, rail_energy_count, pj_rail_energy),
+    [PJ_TABLE_PHASES] =
+        TABLE("run_phases", phase_columns, pj_phase_row, phases, phase_count, pj_phase_row),
+    [PJ_TABLE_CLASSES] =
+        TABLE("run_classes", class_columns, pj_class_row, classes, class_count, pj_class_row),
+    [PJ_TABLE_TOKENS] =
+        TABLE("tokens", token_columns, pj_token_view, tokens, token_count, pj_token_row),
+    [PJ_TABLE_SECTIONS] = TABLE("pipeline_sections", section_columns, pj_section_view, sections,
+                                section_count, pj_section_row),
+    [PJ_TABLE_LAYERS] =
+        TABLE_STATS("layer_metrics", layer_columns, pj_layer_row, layers, layer_count, 0),
+    [PJ_TABLE_COMPONENTS] =
+        TABLE_STATS("component_metrics", component_columns, pj_component_row, components,
+                    component_count, offsetof(pj_component_row, extra_begin)),
+    [PJ_TABLE_OPERATIONS] =
+        TABLE_STATS("deep_operation_metrics", operation_columns, pj_operation_row, operations,
+                    operation_count, offsetof(pj_operation_row, extra_begin)),
+    [PJ_TABLE_WARNINGS] = TABLE("run_warnings", warning_columns, pj_warning_row, warnings,
+                                warning_count, pj_warning_row),
+    [PJ_TABLE_CONDITIONS] = TABLE("run_conditions", condition_columns, pj_condition_row, conditions,
+                                  condition_count, pj_condition_row),
 };
 
-const pj_row_table pj_run_table = TABLE("profiling_runs", run_columns, pj_run_info, false);
+const pj_row_table pj_run_table = {.name = "profiling_runs",
+                                   .columns = run_columns,
+                                   .column_count = sizeof run_columns / sizeof *run_columns,
+                                   .row_bytes = sizeof(pj_run_info)};
 
+_Static_assert(offsetof(pj_token_view, row) == 0 && offsetof(pj_section_view, row) == 0,
+               "a stored row is the beginning of its view");
 _Static_assert(sizeof(pj_rail_view) <= PJ_ROW_SCRATCH_BYTES, "scratch is too small");
 
 /* ---- rows ---------------------------------------------------------------------------------- */
 
+static uint32_t *count_of(pj_run_data *data, pj_table_id table)
+{
+    return (uint32_t *)(void *)((char *)data + pj_tables[table].count);
+}
+
 uint32_t pj_table_rows(const pj_run_data *data, pj_table_id table)
 {
-    switch (table) {
-    case PJ_TABLE_RAILS: return data->rail_count;
-    case PJ_TABLE_SAMPLES: return data->samples.count;
-    case PJ_TABLE_RAIL_ENERGY: return data->rail_energy_count;
-    case PJ_TABLE_PHASES: return data->phase_count;
-    case PJ_TABLE_CLASSES: return data->class_count;
-    case PJ_TABLE_TOKENS: return data->token_count;
-    case PJ_TABLE_SECTIONS: return data->section_count;
-    case PJ_TABLE_LAYERS: return data->layer_count;
-    case PJ_TABLE_COMPONENTS: return data->component_count;
-    case PJ_TABLE_OPERATIONS: return data->operation_count;
-    case PJ_TABLE_WARNINGS: return data->warning_count;
-    case PJ_TABLE_CONDITIONS: return data->condition_count;
-    case PJ_TABLE_COUNT: break;
-    }
-    return 0;
+    uint32_t count;
+    memcpy(&count, (const char *)data + pj_tables[table].count, sizeof count);
+    return count;
+}
+
+/* The row where the run keeps it; not for rails and samples. */
+static char *stored_row(const pj_run_data *data, pj_table_id table, uint32_t i)
+{
+    char *rows;
+    memcpy(&rows, (const char *)data + pj_tables[table].rows, sizeof rows);
+    return rows + (size_t)i * pj_tables[table].stored_bytes;
 }
 
 static uint8_t phase_of(const pj_run_data *data, uint32_t phase)
@@ -416,19 +451,10 @@ const void *pj_table_row(const pj_run_data *data, pj_table_id table, uint32_t i,
     switch (table) {
     case PJ_TABLE_RAILS: return rail_row(data, i, scratch);
     case PJ_TABLE_SAMPLES: return sample_row(data, i, scratch);
-    case PJ_TABLE_RAIL_ENERGY: return &data->rail_energy[i];
-    case PJ_TABLE_PHASES: return &data->phases[i];
-    case PJ_TABLE_CLASSES: return &data->classes[i];
-    case PJ_TABLE_TOKENS: return token_row(data, i, scratch);
     case PJ_TABLE_SECTIONS: return section_row(data, i, scratch);
-    case PJ_TABLE_LAYERS: return &data->layers[i];
-    case PJ_TABLE_COMPONENTS: return &data->components[i];
-    case PJ_TABLE_OPERATIONS: return &data->operations[i];
-    case PJ_TABLE_WARNINGS: return &data->warnings[i];
-    case PJ_TABLE_CONDITIONS: return &data->conditions[i];
-    case PJ_TABLE_COUNT: break;
+    case PJ_TABLE_TOKENS: return token_row(data, i, scratch);
+    default: return stored_row(data, table, i);
     }
-    return NULL;
 }
 
 /* ---- filling ------------------------------------------------------------------------------- */
@@ -457,26 +483,10 @@ static bool grow_samples(pj_run_data *data, uint32_t count)
 
 bool pj_rows_make_room(pj_run_data *data, pj_table_id table, uint32_t count)
 {
-    uint32_t used = pj_table_rows(data, table);
-    pj_arena *arena = &data->arena;
-#define GROW(array) grow(arena, &data->array, used, count, sizeof *data->array)
-    switch (table) {
-    case PJ_TABLE_RAILS: return count <= PJ_MAX_RAILS;
-    case PJ_TABLE_SAMPLES: return grow_samples(data, count);
-    case PJ_TABLE_RAIL_ENERGY: return GROW(rail_energy);
-    case PJ_TABLE_PHASES: return GROW(phases);
-    case PJ_TABLE_CLASSES: return GROW(classes);
-    case PJ_TABLE_TOKENS: return GROW(tokens);
-    case PJ_TABLE_SECTIONS: return GROW(sections);
-    case PJ_TABLE_LAYERS: return GROW(layers);
-    case PJ_TABLE_COMPONENTS: return GROW(components);
-    case PJ_TABLE_OPERATIONS: return GROW(operations);
-    case PJ_TABLE_WARNINGS: return GROW(warnings);
-    case PJ_TABLE_CONDITIONS: return GROW(conditions);
-    case PJ_TABLE_COUNT: break;
-    }
-#undef GROW
-    return false;
+    if (table == PJ_TABLE_RAILS) return count <= PJ_MAX_RAILS;
+    if (table == PJ_TABLE_SAMPLES) return grow_samples(data, count);
+    return grow(&data->arena, (char *)data + pj_tables[table].rows, pj_table_rows(data, table),
+                count, pj_tables[table].stored_bytes);
 }
 
 static bool put_rail(pj_run_data *data, uint32_t i, const pj_rail_view *view)
@@ -498,36 +508,13 @@ static void put_sample(pj_sample_table *s, uint32_t i, const pj_sample_view *vie
 
 bool pj_rows_put(pj_run_data *data, pj_table_id table, uint32_t i, const void *row)
 {
-#define PUT(type, array, counter)        \
-    data->array[i] = *(const type *)row; \
-    data->counter = i + 1;               \
-    return true
-    switch (table) {
-    case PJ_TABLE_RAILS: data->rail_count = i + 1; return put_rail(data, i, row);
-    case PJ_TABLE_SAMPLES:
+    *count_of(data, table) = i + 1;
+    if (table == PJ_TABLE_RAILS) return put_rail(data, i, row);
+    if (table == PJ_TABLE_SAMPLES)
         put_sample(&data->samples, i, row);
-        data->samples.count = i + 1;
-        return true;
-    case PJ_TABLE_TOKENS:
-        data->tokens[i] = ((const pj_token_view *)row)->row;
-        data->token_count = i + 1;
-        return true;
-    case PJ_TABLE_SECTIONS:
-        data->sections[i] = ((const pj_section_view *)row)->row;
-        data->section_count = i + 1;
-        return true;
-    case PJ_TABLE_RAIL_ENERGY: PUT(pj_rail_energy, rail_energy, rail_energy_count);
-    case PJ_TABLE_PHASES: PUT(pj_phase_row, phases, phase_count);
-    case PJ_TABLE_CLASSES: PUT(pj_class_row, classes, class_count);
-    case PJ_TABLE_LAYERS: PUT(pj_layer_row, layers, layer_count);
-    case PJ_TABLE_COMPONENTS: PUT(pj_component_row, components, component_count);
-    case PJ_TABLE_OPERATIONS: PUT(pj_operation_row, operations, operation_count);
-    case PJ_TABLE_WARNINGS: PUT(pj_warning_row, warnings, warning_count);
-    case PJ_TABLE_CONDITIONS: PUT(pj_condition_row, conditions, condition_count);
-    case PJ_TABLE_COUNT: break;
-    }
-#undef PUT
-    return false;
+    else
+        memcpy(stored_row(data, table, i), row, pj_tables[table].stored_bytes);
+    return true;
 }
 
 static bool column_is_empty(const double *values, uint32_t count)

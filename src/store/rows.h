@@ -11,6 +11,7 @@
 typedef enum pj_column_type {
     PJ_COLUMN_TEXT = 0, /* const char *; NULL */
     PJ_COLUMN_JSON,     /* const char * holding a JSON value; NULL */
+    PJ_COLUMN_LIST,     /* const char *: names with commas between them; NULL */
     PJ_COLUMN_DOUBLE,   /* NAN: NULL */
     PJ_COLUMN_FLOAT,    /* NAN: NULL */
     PJ_COLUMN_NJ,       /* int64_t nanojoules, written as millijoules */
@@ -70,6 +71,8 @@ typedef struct pj_column {
     uint16_t bytes; /* size of a PJ_COLUMN_ARRAY_NAME */
     bool required;  /* NOT NULL in the database */
     bool is_owner;  /* a reference to the row that this one is deleted with */
+    /* In a run's summary: "OBJECT.NAME" in an object of it, "" nowhere; NULL: under its name. */
+    const char *shown;
 } pj_column;
 
 typedef struct pj_row_table {
@@ -80,6 +83,10 @@ typedef struct pj_row_table {
     uint16_t stats_flag; /* offset of has_stats, 0: the row has none */
     uint16_t extras;     /* offset of extra_begin, followed by extra_count */
     bool has_run_id;     /* the table has a column run_id */
+    /* In pj_run_data: the array of rows, their number, the bytes of each, with which a row of the
+     * table begins. Rails and samples are kept otherwise. */
+    uint32_t rows, count;
+    uint16_t stored_bytes;
 } pj_row_table;
 
 extern const pj_row_table pj_tables[PJ_TABLE_COUNT];

@@ -56,6 +56,7 @@ static pj_sql_type stored_as(const pj_column *column)
 {
     switch ((pj_column_type)column->type) {
     case PJ_COLUMN_TEXT:
+    case PJ_COLUMN_LIST:
     case PJ_COLUMN_JSON:
     case PJ_COLUMN_NAME:
     case PJ_COLUMN_EXTRAS:

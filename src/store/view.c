@@ -112,7 +112,7 @@ void pj_row_select(const pj_row_table *table, char *text, size_t bytes)
         n += snprintf(text + n, bytes - (size_t)n, ", %s", table->columns[c].name);
 }
 
-static void write_value(pj_json *json, pj_sql *sql, int column, const pj_column *what,
+void pj_row_write_value(pj_json *json, pj_sql *sql, int column, const pj_column *what,
                         const pj_row_range *ranges)
 {
     size_t bytes;
@@ -151,7 +151,7 @@ void pj_row_write_members(pj_json *json, pj_sql *sql, pj_table_id id, const pj_r
     pj_json_kv_int(json, "id", pj_sql_get_int(sql, 0) - ranges[id].first);
     for (int c = 0; c < table->column_count; c++) {
         pj_json_key(json, table->columns[c].name);
-        write_value(json, sql, c + 1, &table->columns[c], ranges);
+        pj_row_write_value(json, sql, c + 1, &table->columns[c], ranges);
     }
 }
 

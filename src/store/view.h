@@ -40,6 +40,9 @@ pj_status pj_view_load_nodes(pj_run_view *view, pj_sum_nodes *nodes, pj_error *e
  * columns, read from column 0 (id) of a "SELECT id, columns" in their order. */
 void pj_row_select(const pj_row_table *table, char *text, size_t bytes);
 void pj_row_write_members(pj_json *json, pj_sql *sql, pj_table_id id, const pj_row_range *ranges);
+/* One of its values, of a column of the table. */
+void pj_row_write_value(pj_json *json, pj_sql *sql, int column, const pj_column *what,
+                        const pj_row_range *ranges);
 
 void pj_view_write_phases(pj_run_view *view, const pj_view_window *window, bool sections,
                           pj_error *err, pj_status *status);

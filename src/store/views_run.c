@@ -1,5 +1,6 @@
 /* Views of whole runs: lists, one run with its rows, summary statistics. */
 #include "base/median.h"
+#include "store/run_summary.h"
 #include "store/store_impl.h"
 #include "store/view.h"
 
@@ -100,36 +101,53 @@ pj_status pj_view_facets(pj_store *store, pj_json *json, pj_error *err)
 
 /* ---- parts used by both the run and its summary ----------------------------------------- */
 
-/* All rows of a small table as objects; `columns` and `fields` are pairs of column and member
- * name. */
-static pj_status write_rows(pj_run_view *view, pj_table_id table, const char *key,
-                            const char *const *columns, const char *const *fields, int count,
-                            pj_error *err)
+/* Columns of small tables that are shown under another name, or instead of which something else is.
+ */
+typedef struct shown_as {
+    pj_table_id table;
+    const char *column, *name, *select; /* select NULL: the column */
+} shown_as;
+
+static const shown_as renamed[] = {
+    {PJ_TABLE_RAILS, "rail_index", "index", NULL},
+    {PJ_TABLE_RAILS, "rail_name", "name", NULL},
+    {PJ_TABLE_RAILS, "rail_class", "class", NULL},
+    {PJ_TABLE_RAILS, "parent_index", "parent",
+     "(SELECT rail_name FROM run_rails p WHERE p.run_id = run_rails.run_id AND p.rail_index ="
+     " run_rails.parent_index)"},
+    {PJ_TABLE_RAIL_ENERGY, "rail_index", "rail",
+     "(SELECT rail_name FROM run_rails r WHERE r.run_id = run_rail_energy.run_id"
+     " AND r.rail_index = run_rail_energy.rail_index)"},
+    {PJ_TABLE_CLASSES, "class_name", "name", NULL},
+};
+
+static shown_as show_column(pj_table_id table, const char *column)
 {
-    char list[1024];
+    shown_as shown = {table, column, column, column};
+    for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++)
+        if (renamed[i].table == table && strcmp(renamed[i].column, column) == 0) shown = renamed[i];
+    if (!shown.select) shown.select = column;
+    return shown;
+}
+
+/* All rows of a small table as objects. */
+static pj_status write_rows(pj_run_view *view, pj_table_id id, const char *key, pj_error *err)
+{
+    char list[2048];
     int n = 0;
-    for (int i = 0; i < count; i++)
-        n += snprintf(list + n, sizeof list - (size_t)n, "%s%s", i ? ", " : "", columns[i]);
-    pj_sql *sql = pj_view_select(view, table, list, "ORDER BY id", err);
+    const pj_row_table *table = &pj_tables[id];
+    for (int i = 0; i < table->column_count; i++)
+        n += snprintf(list + n, sizeof list - (size_t)n, "%s%s", i ? ", " : "",
+                      show_column(id, table->columns[i].name).select);
+    pj_sql *sql = pj_view_select(view, id, list, "ORDER BY id", err);
     pj_json *json = view->json;
     pj_json_key(json, key);
     pj_json_array_begin(json);
     while (pj_sql_step(sql)) {
         pj_json_object_begin(json);
-        for (int i = 0; i < count; i++) {
-            pj_json_key(json, fields[i]);
-            switch (pj_sql_get_type(sql, i)) {
-            case PJ_VALUE_INT:
-                if (strcmp(fields[i], "truncated") == 0)
-                    pj_json_bool(json, pj_sql_get_int(sql, i) != 0);
-                else
-                    pj_json_int(json, pj_sql_get_int(sql, i));
-                break;
-            case PJ_VALUE_DOUBLE: pj_json_double(json, pj_sql_get_double(sql, i)); break;
-            case PJ_VALUE_NULL: pj_json_null(json); break;
-            case PJ_VALUE_TEXT:
-            case PJ_VALUE_BLOB: pj_json_string(json, pj_sql_get_text(sql, i, NULL)); break;
-            }
+        for (int i = 0; i < table->column_count; i++) {
+            pj_json_key(json, show_column(id, table->columns[i].name).name);
+            pj_row_write_value(json, sql, i, &table->columns[i], view->ranges);
         }
         pj_json_object_end(json);
     }
@@ -137,95 +155,30 @@ static pj_status write_rows(pj_run_view *view, pj_table_id table, const char *ke
     return pj_sql_end(sql, err);
 }
 
-#define WRITE_ROWS(view, table, key, columns, fields) \
-    write_rows(view, table, key, columns, fields, sizeof fields / sizeof *fields, err)
-
 static pj_status write_common(pj_run_view *view, pj_error *err)
 {
-    static const char *const energy_columns[] = {
-        "phase",
-        ("(SELECT rail_name FROM run_rails r WHERE r.run_id = run_rail_energy.run_id"
-         " AND r.rail_index = run_rail_energy.rail_index)"),
-        "gross_mj",
-        "idle_mj",
-        "net_mj",
-        "sd_mj",
-        "sd_random_mj",
-        "sd_bias_mj",
-        "sd_gain_mj",
-        "net_sd_mj",
-        "net_sd_random_mj",
-        "net_sd_bias_mj",
-        "net_sd_gain_mj"};
-    /* clang-format off */
-    static const char *const energy_fields[] = {
-        "phase",      "rail",      "gross_mj",         "idle_mj",        "net_mj",
-        "sd_mj",      "sd_random_mj", "sd_bias_mj",    "sd_gain_mj",     "net_sd_mj",
-        "net_sd_random_mj", "net_sd_bias_mj", "net_sd_gain_mj"};
-    static const char *const class_columns[] = {
-        "class_name",  "phase",     "time_ms",      "flops",      "bytes",    "power_mw",
-        "power_sd_mw", "energy_mj", "energy_sd_mj", "data_share", "truncated",
-        "energy_sd_random_mj", "energy_sd_bias_mj", "energy_sd_gain_mj", "net_energy_mj",
-        "net_energy_sd_mj", "net_energy_sd_random_mj", "net_energy_sd_bias_mj",
-        "net_energy_sd_gain_mj"};
-    static const char *const class_fields[] = {
-        "name",        "phase",     "time_ms",      "flops",      "bytes",    "power_mw",
-        "power_sd_mw", "energy_mj", "energy_sd_mj", "data_share", "truncated",
-        "energy_sd_random_mj", "energy_sd_bias_mj", "energy_sd_gain_mj", "net_energy_mj",
-        "net_energy_sd_mj", "net_energy_sd_random_mj", "net_energy_sd_bias_mj",
-        "net_energy_sd_gain_mj"};
-    /* clang-format on */
-    static const char *const warnings[] = {"t_ms", "code", "text"};
-    static const char *const counts[] = {"samples", "phases",     "sections",  "tokens",
-                                         "layers",  "components", "operations"};
-    static const pj_table_id counted[] = {PJ_TABLE_SAMPLES,   PJ_TABLE_PHASES, PJ_TABLE_SECTIONS,
-                                          PJ_TABLE_TOKENS,    PJ_TABLE_LAYERS, PJ_TABLE_COMPONENTS,
-                                          PJ_TABLE_OPERATIONS};
+    static const struct {
+        const char *name;
+        pj_table_id table;
+    } counted[] = {{"samples", PJ_TABLE_SAMPLES},      {"phases", PJ_TABLE_PHASES},
+                   {"sections", PJ_TABLE_SECTIONS},    {"tokens", PJ_TABLE_TOKENS},
+                   {"layers", PJ_TABLE_LAYERS},        {"components", PJ_TABLE_COMPONENTS},
+                   {"operations", PJ_TABLE_OPERATIONS}};
     pj_status status = PJ_OK;
     pj_view_write_phases(view, &(pj_view_window){0}, false, err, &status);
-    if (status == PJ_OK)
-        status =
-            WRITE_ROWS(view, PJ_TABLE_RAIL_ENERGY, "rail_energy", energy_columns, energy_fields);
-    if (status == PJ_OK)
-        status = WRITE_ROWS(view, PJ_TABLE_CLASSES, "classes", class_columns, class_fields);
-    if (status == PJ_OK)
-        status = WRITE_ROWS(view, PJ_TABLE_WARNINGS, "warnings", warnings, warnings);
+    if (status == PJ_OK) status = write_rows(view, PJ_TABLE_RAIL_ENERGY, "rail_energy", err);
+    if (status == PJ_OK) status = write_rows(view, PJ_TABLE_CLASSES, "classes", err);
+    if (status == PJ_OK) status = write_rows(view, PJ_TABLE_WARNINGS, "warnings", err);
     pj_json_key(view->json, "counts");
     pj_json_object_begin(view->json);
-    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
-        pj_json_kv_uint(view->json, counts[i], view->ranges[counted[i]].count);
+    for (size_t i = 0; i < sizeof counted / sizeof *counted; i++)
+        pj_json_kv_uint(view->json, counted[i].name, view->ranges[counted[i].table].count);
     pj_json_object_end(view->json);
     return status;
 }
 
 /* ---- the whole run ----------------------------------------------------------------------------
  */
-
-static pj_status write_rails(pj_run_view *view, pj_error *err)
-{
-    static const char *const columns[] = {
-        "rail_name",
-        "source",
-        "device",
-        "field",
-        "rail_class",
-        "kind",
-        "scope",
-        "quality",
-        ("(SELECT rail_name FROM run_rails p WHERE p.run_id = run_rails.run_id AND p.rail_index ="
-         " run_rails.parent_index)"),
-        "period_ms",
-        "window_ms",
-        "delay_ms",
-        "resolution",
-        "baseline_mw",
-        "baseline_sd_mw"};
-    static const char *const fields[] = {"name",       "source",      "device",        "field",
-                                         "class",      "kind",        "scope",         "quality",
-                                         "parent",     "period_ms",   "window_ms",     "delay_ms",
-                                         "resolution", "baseline_mw", "baseline_sd_mw"};
-    return WRITE_ROWS(view, PJ_TABLE_RAILS, "rails", columns, fields);
-}
 
 static bool is_included(const char *include, const char *name)
 {
@@ -279,7 +232,7 @@ static pj_status write_run(pj_run_view *view, const pj_view_page *page, const pj
         pj_json_raw(json, view->info->machine_json, strlen(view->info->machine_json));
     else
         pj_json_null(json);
-    pj_status status = write_rails(view, err);
+    pj_status status = write_rows(view, PJ_TABLE_RAILS, "rails", err);
     if (status == PJ_OK) status = write_common(view, err);
     for (size_t i = 0; i < sizeof large / sizeof *large && status == PJ_OK; i++)
         if (is_included(page->include, pj_tables[large[i]].name))

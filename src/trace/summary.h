@@ -1,9 +1,8 @@
-/* The summary of a run as a JSON object, the same for the command line, the API and exports. Cost
- * and CO2 are computed here, when shown, so that prices are never stored. */
+/* Ratios, cost and CO2 of a run, and the names of enumerations. Cost and CO2 are computed when
+ * shown, so that prices are never stored. The summary as a JSON object: store/run_summary.h. */
 #ifndef PJ_TRACE_SUMMARY_H
 #define PJ_TRACE_SUMMARY_H
 
-#include "base/json.h"
 #include "trace/run_data.h"
 
 typedef struct pj_cost_rates {
@@ -34,11 +33,6 @@ typedef struct pj_run_ratios {
 void pj_run_ratios_get(const pj_run_info *info, pj_run_ratios *ratios);
 double pj_cost_usd(double mj, const pj_cost_rates *rates);
 double pj_co2_grams(double mj, const pj_cost_rates *rates);
-
-/* A complete object, or only its members for an object that the caller continues. `rates` NULL: the
- * defaults. */
-void pj_summary_write(pj_json *json, const pj_run_info *info, const pj_cost_rates *rates);
-void pj_summary_write_members(pj_json *json, const pj_run_info *info, const pj_cost_rates *rates);
 
 /* The status of a queued run: shown, never stored, not a pj_run_status. */
 enum { PJ_RUN_QUEUED = 100 };

@@ -1,7 +1,7 @@
 /* The run's ratios, and the summary object: units, unavailable figures, the fields of the contract.
  */
+#include "store/run_summary.h"
 #include "trace/private_text.h"
-#include "trace/summary.h"
 
 #include <math.h>
 #include <setjmp.h>
