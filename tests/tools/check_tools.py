@@ -94,6 +94,30 @@ def fuzz():
            "fuzz targets are built so that undefined behaviour is fatal")
 
 
+def columns():
+    """A figure of a run is one line of rows.c; the tool carries it to the files that are not C."""
+    made = ["src/net/openapi.json", "docs/schema/run-export.schema.json", "ui/src/api/columns.ts"]
+    with tempfile.TemporaryDirectory() as place:
+        folder = pathlib.Path(place)
+        for name in [*made, "src/store/rows.c", "src/trace/statistics.h", "src/trace/names.c", "src/trace/phases.h"]:
+            write(folder / name, (root / name).read_text())
+
+        def tool(*words):
+            return subprocess.run([sys.executable, str(root / "tools/columns.py"), place, *words],
+                                  capture_output=True, text=True)
+        rows = (folder / "src/store/rows.c").read_text()
+        write(folder / "src/store/rows.c", rows.replace(
+            'COLUMN("engine",', 'COLUMN("made_up_mj", DOUBLE, pj_run_info, made_up),\n    COLUMN("engine",', 1))
+        done = tool()
+        expect(done.returncode == 1 and all(f"{name}: stale" in done.stdout for name in made),
+               f"a column that files lack is reported: {done.stdout}")
+        expect(tool("--write").returncode == 0 and tool().returncode == 0, "the files are up to date once written")
+        for name in made:
+            expect("made_up_mj" in (folder / name).read_text(), f"{name} has the new column")
+        write(folder / "src/store/rows.c", "")
+        expect(tool().returncode != 0, "rows.c that the tool does not understand is an error")
+
+
 def libdir():
     """The library folder that Debian's loader searches, also without dpkg-dev, which meson would ask."""
     done = subprocess.run(["sh", str(root / "tools/libdir.sh")], capture_output=True, text=True)
@@ -191,6 +215,7 @@ def other_packages():
 
 cross()
 fuzz()
+columns()
 libdir()
 run_demo()
 dependencies()

@@ -1,6 +1,7 @@
 // Types of the API's responses, as documented in docs/api.md. null means "unavailable" and stays
 // null.
 
+import type { RunColumns } from './columns';
 import type { StatisticName } from './statistics';
 
 type N = number | null;
@@ -10,68 +11,18 @@ type OfTensor<S> = S extends `activation_${infer Rest}` ? `tensor_${Rest}` : S;
 export type EnergySource = 'measured' | 'modelled' | 'unavailable';
 export type Status = 'queued' | 'running' | 'completed' | 'failed' | 'cancelled' | 'interrupted';
 
-export interface RunSummary {
+/** What the API derives from a run's columns. */
+export interface RunSummary extends RunColumns {
   id: string;
   run_id: string;
-  prompt: string | null;
-  /** Features kept instead of the text of a private run. */
-  prompt_private?: Record<string, unknown> | null;
-  model_name: string | null;
-  model_path: string | null;
-  engine: string | null;
-  /** The scope of the energy. */
-  scope?: 'machine' | 'process' | 'request' | null;
-  /** Resolution at which an attached engine was recorded. */
-  level?: 'coarse' | 'fine' | null;
   created_at: string;
-  status: Status;
-  /** Why a failed run failed. */
-  failure?: string | null;
-  profiling_depth: 'off' | 'module' | 'deep';
-  batch_size: number;
-  dtype: string | null;
-  isa: string | null;
-  threads: N;
   tags: string[];
-  experiment_name: string | null;
-  machine: string | null;
-  settings: Record<string, unknown> | null;
-  model: Record<string, unknown> | null;
-  total_duration_ms: N;
-  prefill_duration_ms: N;
-  decode_duration_ms: N;
-  input_tokens: N;
-  output_tokens: N;
-  energy_source: EnergySource;
-  power_sources: string | null;
-  method: string | null;
-  total_energy_mj: N;
-  total_energy_sd_mj: N;
-  idle_energy_mj: N;
-  net_energy_mj: N;
-  /** Upper bound of a total that is unavailable because it is below the sensor's resolution. */
-  energy_upper_mj: N;
-  unavailable_reason: string | null;
-  total_is_partial: boolean;
-  /** Rails that the total sums, and rails that belong to it but are missing. */
-  total_rails: string[] | null;
-  partial_rails: string[] | null;
-  request_duration_ms: N;
-  request_energy_mj: N;
-  request_energy_sd_mj: N;
-  model_load_energy_mj: N;
-  prefill_energy_mj: N;
-  decode_energy_mj: N;
-  baseline_cold_mw: N;
-  baseline_resident_mw: N;
   tokens_per_second: N;
   prefill_tokens_per_second: N;
   joules_per_token: N;
   joules_per_token_sd: N;
   joules_per_token_net: N;
   joules_per_token_typical: N;
-  disturbed_tokens: N;
-  disturbed_share: N;
   joules_per_input_token: N;
   joules_per_output_token: N;
   tokens_per_joule: N;
@@ -80,25 +31,6 @@ export interface RunSummary {
   prefill_decode_ratio: N;
   cost_usd: N;
   co2_grams: N;
-  attribution?: {
-    condition_number: N;
-    pj_per_flop: N;
-    pj_per_flop_sd: N;
-    pj_per_byte: N;
-    pj_per_byte_sd: N;
-    interval: N;
-    interval_calibrated: N;
-    calibration_gap: N;
-  } | null;
-  overhead?: {
-    time_ms: N;
-    share: N;
-    statistics_ms?: N;
-    sampler_cpu_share: N;
-    sampler_jitter_us: N;
-    samples_missed: N;
-    spans_lost: N;
-  } | null;
 }
 
 export interface Spread {
@@ -457,7 +389,6 @@ export interface Summary extends RunSummary {
   counts: Record<string, number>;
   energy_per_million_parameters_mj: N;
   energy_per_million_active_parameters_mj?: N;
-  net_energy_sd_mj?: N;
   predicted?: Predicted | null;
   published?: Published[];
   anomalies: Anomaly[];

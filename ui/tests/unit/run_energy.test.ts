@@ -35,7 +35,7 @@ test('a total that is whole or unavailable is not partial', () => {
   expect(partialText(whole)).toBeNull();
   expect(partialText({ ...partial(['cpu'], ['gpu']), total_energy_mj: null })).toBeNull();
   // A queued run has no lists yet.
-  expect(partialText({ ...whole, total_rails: null, partial_rails: null })).toBeNull();
+  expect(partialText({ ...whole, total_rails: [], partial_rails: [] })).toBeNull();
 });
 
 test('an energy below the resolution says so, with its bound where there is one', () => {
@@ -44,7 +44,7 @@ test('an energy below the resolution says so, with its bound where there is one'
     total_energy_mj: null,
     total_energy_sd_mj: null,
     energy_upper_mj: 12_500,
-    unavailable_reason: 'below_resolution',
+    unavailable_reason: 'below_resolution' as const,
   };
   expect(runEnergy(below)).toBe("unavailable (below the sensor's resolution, at most 12.5 J)");
   expect(runEnergy(below, 'mJ')).toContain('at most 12,500 mJ');
