@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Copies the columns of stored rows (src/store/rows.c) into files that are not C: the schema of an exported run, the
-description of the API, and the page's type of a run. Descriptions and choices that a file adds to a column are kept.
+description of the API, and the page's type of a run; names what the API's document lacks. Descriptions and choices that a file adds to a column are kept.
 Usage: columns.py ROOT [--write]; without --write it only reports stale files.
 """
 import json
@@ -12,6 +12,9 @@ ROWS_FILE = "src/store/rows.c"
 EXPORT_FILE = "docs/schema/run-export.schema.json"
 API_FILE = "src/net/openapi.json"
 PAGE_FILE = "ui/src/api/columns.ts"
+DOCUMENT = "docs/api.md"
+# Which it describes in one sentence for all.
+DEVIATION = re.compile(r"_sd(_random|_bias|_gain)?_mj$")
 STATISTIC = re.compile(r'^ {4}X\(\w+, \w+, (FLOAT|U32), "(\w+)"', re.M)
 NUMBER, INTEGER, TEXT = ["number", "null"], ["integer", "null"], ["string", "null"]
 TYPES = {"TEXT": TEXT, "LIST": TEXT, "JSON": ["object", "null"], "EXTRAS": ["object", "null"], "DOUBLE": NUMBER,
@@ -267,6 +270,16 @@ export const NO_COLUMNS: RunColumns = {{
 """
 
 
+# ---- the document -------------------------------------------------------------------------------
+
+def undocumented(text, schema):
+    """Names of a run's summary that its section of the document does not have."""
+    section = text[text.index("### Run summary"):]
+    section = section[:section.index("\n### ", 1)]
+    names = [n for k, v in schema["properties"].items() for n in [k, *v.get("properties", {})]]
+    return [n for n in names if f"`{n}`" not in section and not DEVIATION.search(n)]
+
+
 def main():
     root, writes = pathlib.Path(sys.argv[1]), "--write" in sys.argv[2:]
     found, enums = tables(root), choices(root)
@@ -274,17 +287,20 @@ def main():
         sys.exit(f"{ROWS_FILE}: the tables were not understood")
     api = api_schemas(found, enums, json.loads((root / API_FILE).read_text()))
     export = export_schema(found, enums, json.loads((root / EXPORT_FILE).read_text()))
-    wanted = {API_FILE: write(api) + "\n", EXPORT_FILE: write(export) + "\n",
-              PAGE_FILE: page(api["components"]["schemas"]["RunColumns"])}
+    run = api["components"]["schemas"]["RunColumns"]
+    wanted = {API_FILE: write(api) + "\n", EXPORT_FILE: write(export) + "\n", PAGE_FILE: page(run)}
+    missing = undocumented((root / DOCUMENT).read_text(), run)
     stale = [name for name, text in wanted.items()
              if not (root / name).exists() or (root / name).read_text() != text]
     for name in stale:
         if writes:
             (root / name).write_text(wanted[name])
         print(f"{name}: {'written' if writes else 'stale, run tools/columns.py . --write'}")
-    if not stale:
+    for name in missing:
+        print(f"{DOCUMENT}: the run summary lacks `{name}`")
+    if not stale and not missing:
         print(f"columns: {sum(map(len, found.values()))} of {len(found)} tables, the same everywhere")
-    return 0 if writes or not stale else 1
+    return 1 if missing or stale and not writes else 0
 
 
 sys.exit(main())

@@ -8,7 +8,7 @@ import re
 import sys
 
 LINE = re.compile(r'^ {4}X\((\w+), (\w+), (FLOAT|U32), "(\w+)", (\w+), "([^"]*)", "([^"]*)", __VA', re.M)
-JSON_FILES = ["src/net/openapi.json", "docs/schema/run-export.schema.json"]
+JSON_FILES = ["src/net/openapi.json"]
 PAGE_FILE = "ui/src/api/statistics.ts"
 
 
