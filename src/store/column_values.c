@@ -150,6 +150,41 @@ void pj_column_get(const pj_row_table *table, const pj_column *column, const voi
 
 #undef AT
 
+/* ---- as JSON ------------------------------------------------------------------------------- */
+
+static void write_text(pj_json *json, const pj_column *column, const pj_value *v)
+{
+    bool is_json = column->type == PJ_COLUMN_JSON || column->type == PJ_COLUMN_EXTRAS;
+    if (is_json && v->bytes)
+        pj_json_raw(json, v->text, v->bytes);
+    else if (is_json)
+        pj_json_null(json);
+    else
+        pj_json_string_n(json, v->text ? v->text : "", v->bytes);
+}
+
+void pj_column_write(pj_json *json, const pj_column *column, const pj_value *v)
+{
+    bool is_float = column->type == PJ_COLUMN_FLOAT || column->type == PJ_COLUMN_STAT_FLOAT;
+    switch (v->type) {
+    case PJ_VALUE_NULL: pj_json_null(json); break;
+    case PJ_VALUE_INT:
+        if (column->type == PJ_COLUMN_BOOL)
+            pj_json_bool(json, v->integer != 0);
+        else
+            pj_json_int(json, v->integer);
+        break;
+    case PJ_VALUE_DOUBLE:
+        if (is_float)
+            pj_json_float(json, (float)v->number);
+        else
+            pj_json_double(json, v->number);
+        break;
+    case PJ_VALUE_TEXT:
+    case PJ_VALUE_BLOB: write_text(json, column, v); break;
+    }
+}
+
 /* ---- values in ----------------------------------------------------------------------------- */
 
 static bool as_double(const pj_value *v, double *number)

@@ -5,28 +5,6 @@
 
 #include <string.h>
 
-static void write_member(pj_json *json, const pj_column *column, const pj_value *v)
-{
-    pj_json_key(json, column->name);
-    switch (v->type) {
-    case PJ_VALUE_NULL: pj_json_null(json); break;
-    case PJ_VALUE_INT:
-        if (column->type == PJ_COLUMN_BOOL)
-            pj_json_bool(json, v->integer != 0);
-        else
-            pj_json_int(json, v->integer);
-        break;
-    case PJ_VALUE_DOUBLE: pj_json_double(json, v->number); break;
-    case PJ_VALUE_TEXT:
-    case PJ_VALUE_BLOB:
-        if (column->type == PJ_COLUMN_JSON)
-            pj_json_raw(json, v->text, v->bytes);
-        else
-            pj_json_string_n(json, v->text, v->bytes);
-        break;
-    }
-}
-
 static void write_run(pj_json *json, const pj_run_info *info)
 {
     char created[32];
@@ -38,7 +16,8 @@ static void write_run(pj_json *json, const pj_run_info *info)
     for (int c = 0; c < pj_run_table.column_count; c++) {
         pj_value value = {0};
         pj_column_get(&pj_run_table, &pj_run_table.columns[c], info, &value);
-        write_member(json, &pj_run_table.columns[c], &value);
+        pj_json_key(json, pj_run_table.columns[c].name);
+        pj_column_write(json, &pj_run_table.columns[c], &value);
     }
     pj_json_key(json, "tags");
     pj_json_array_begin(json);

@@ -5,6 +5,7 @@
 #define PJ_STORE_ROWS_H
 
 #include "base/error.h"
+#include "base/json.h"
 #include "store/value.h"
 #include "trace/run_data.h"
 
@@ -136,6 +137,7 @@ pj_status pj_rows_check(const pj_run_data *data, pj_error *err);
 
 void pj_column_get(const pj_row_table *table, const pj_column *column, const void *row,
                    pj_value *value);
+void pj_column_write(pj_json *json, const pj_column *column, const pj_value *value);
 /* Sets a member of a zeroed row; texts are copied into the arena. References are relative. False:
  * the value does not fit the column, or out of memory. */
 bool pj_column_set(const pj_row_table *table, const pj_column *column, void *row,

@@ -29,34 +29,14 @@ static void write_names(pj_json *json, const char *names)
     pj_json_array_end(json);
 }
 
-static void write_text(pj_json *json, const pj_column *column, const pj_value *v)
-{
-    if (column->type == PJ_COLUMN_JSON && v->bytes)
-        pj_json_raw(json, v->text, v->bytes);
-    else if (column->type == PJ_COLUMN_JSON)
-        pj_json_null(json);
-    else
-        pj_json_string_n(json, v->text, v->bytes);
-}
-
 static void write_value(pj_json *json, const pj_column *column, const pj_run_info *info)
 {
     pj_value v = {0};
     pj_column_get(&pj_run_table, column, info, &v);
     if (column->type == PJ_COLUMN_LIST)
         write_names(json, v.text);
-    else if (v.type == PJ_VALUE_NULL)
-        pj_json_null(json);
-    else if (column->type == PJ_COLUMN_BOOL)
-        pj_json_bool(json, v.integer != 0);
-    else if (v.type == PJ_VALUE_INT)
-        pj_json_int(json, v.integer);
-    else if (column->type == PJ_COLUMN_FLOAT)
-        pj_json_float(json, (float)v.number);
-    else if (v.type == PJ_VALUE_DOUBLE)
-        pj_json_double(json, v.number);
     else
-        write_text(json, column, &v);
+        pj_column_write(json, column, &v);
 }
 
 /* The columns that are shown in an object of the summary, or (NULL) in the summary itself. */

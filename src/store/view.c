@@ -115,34 +115,11 @@ void pj_row_select(const pj_row_table *table, char *text, size_t bytes)
 void pj_row_write_value(pj_json *json, pj_sql *sql, int column, const pj_column *what,
                         const pj_row_range *ranges)
 {
-    size_t bytes;
-    switch (pj_sql_get_type(sql, column)) {
-    case PJ_VALUE_NULL: pj_json_null(json); break;
-    case PJ_VALUE_INT: {
-        int64_t value = pj_sql_get_int(sql, column);
-        if (what->type == PJ_COLUMN_REFERENCE) value -= ranges[what->kind].first;
-        if (what->type == PJ_COLUMN_BOOL)
-            pj_json_bool(json, value != 0);
-        else
-            pj_json_int(json, value);
-        break;
-    }
-    case PJ_VALUE_DOUBLE:
-        if (what->type == PJ_COLUMN_FLOAT || what->type == PJ_COLUMN_STAT_FLOAT)
-            pj_json_float(json, (float)pj_sql_get_double(sql, column));
-        else
-            pj_json_double(json, pj_sql_get_double(sql, column));
-        break;
-    case PJ_VALUE_TEXT:
-    case PJ_VALUE_BLOB: {
-        const char *text = pj_sql_get_text(sql, column, &bytes);
-        if (what->type == PJ_COLUMN_EXTRAS || what->type == PJ_COLUMN_JSON)
-            pj_json_raw(json, text, bytes);
-        else
-            pj_json_string_n(json, text ? text : "", bytes);
-        break;
-    }
-    }
+    pj_value value;
+    pj_sql_get_value(sql, column, &value);
+    if (value.type == PJ_VALUE_INT && what->type == PJ_COLUMN_REFERENCE)
+        value.integer -= ranges[what->kind].first;
+    pj_column_write(json, what, &value);
 }
 
 void pj_row_write_members(pj_json *json, pj_sql *sql, pj_table_id id, const pj_row_range *ranges)
