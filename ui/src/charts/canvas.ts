@@ -63,6 +63,8 @@ export abstract class CanvasChart<M = number> {
         this.invalidate();
       }),
     );
+    addEventListener('beforeprint', this.reprint);
+    this.stops.push(() => removeEventListener('beforeprint', this.reprint));
     this.resize();
   }
 
@@ -169,6 +171,12 @@ export abstract class CanvasChart<M = number> {
     // Painted at once: a resized canvas is empty, and waiting a frame would flicker.
     if (this.paints) this.frame();
   }
+
+  /** For paper, where no frame comes any more. */
+  private readonly reprint = (): void => {
+    this.resize();
+    this.frame();
+  };
 
   private addOverlay(): CanvasRenderingContext2D {
     this.o = this.addCanvas();
