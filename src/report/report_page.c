@@ -27,8 +27,8 @@ enum {
     TOKENS = 20000,
     POWER_POINTS = 8000, /* readings, or extremes of buckets of a longer run */
     RAIL_POINTS = 4000,
-    SECTIONS = 5000,
-    CUBE_CELLS = 1 << 20 /* 4 bytes each, and as much again by a third in base64 */
+    SECTIONS = 2500,     /* the page draws no more */
+    CUBE_CELLS = 1 << 19 /* 2.8 MB each in base64 */
 };
 
 typedef struct page {

@@ -63,8 +63,10 @@ export abstract class CanvasChart<M = number> {
         this.invalidate();
       }),
     );
-    addEventListener('beforeprint', this.reprint);
-    this.stops.push(() => removeEventListener('beforeprint', this.reprint));
+    for (const event of ['beforeprint', 'afterprint']) {
+      addEventListener(event, this.reprint);
+      this.stops.push(() => removeEventListener(event, this.reprint));
+    }
     this.resize();
   }
 
@@ -172,7 +174,7 @@ export abstract class CanvasChart<M = number> {
     if (this.paints) this.frame();
   }
 
-  /** For paper, where no frame comes any more. */
+  /** For paper, and then for the screen again: the browser makes no frames around printing. */
   private readonly reprint = (): void => {
     this.resize();
     this.frame();
