@@ -34,6 +34,10 @@ export function answerKey(path: string, query: Query = {}): string {
   return decodeURIComponent(path) + (chosen.length ? `?${chosen.join('&')}` : '');
 }
 
+/** A report of a long run lacks what would make the file too large. */
+export const holds = (path: string, query?: Query): boolean =>
+  !REPORT || inlined?.answers[answerKey(path, query)] !== undefined;
+
 /** The inlined answer to a request; throws an error with the message that a panel shows instead. */
 export function inlinedAnswer(path: string, query?: Query): unknown {
   const answer = inlined?.answers[answerKey(path, query)];

@@ -212,7 +212,7 @@ let onPick: (i: number | null) => void = () => {};
 const pickThrough = (i: number | null): void => onPick(i);
 
 const hint = (few: boolean, r: Loaded<unknown>): string | null => {
-  if (!few) return 'zoom in for single sections';
+  if (!few) return REPORT ? 'too many for a report' : 'zoom in for single sections';
   return r.loading ? 'loading…' : r.error;
 };
 
