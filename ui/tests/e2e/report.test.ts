@@ -111,7 +111,7 @@ describe.skipIf(why)('reports', () => {
     await page.locator('.hottest tbody button').first().click();
     const chip = page.locator('.trail .chip');
     await expect.poll(() => chip.count()).toBe(2);
-    await expect.poll(() => page.url()).toContain('#view=analysis');
+    await expect.poll(() => page.url()).toMatch(/#view=analysis.*component=/);
     await expect.poll(() => page.locator('.details .ops tbody tr').count()).toBeGreaterThan(0);
     await page.goBack();
     await expect.poll(() => chip.count()).toBe(1);
