@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Builds the dashboard and embeds its files in the binary.
 
-Writes two sources: assets.S includes every file in three encodings (identity, gzip, brotli) with
-.incbin, which costs no compile time; assets_table.c lists them with content type and hash.
+Writes three sources: assets.S includes every file in three encodings (identity, gzip, brotli) with
+.incbin, which costs no compile time; assets_table.c lists them with content type and hash; report_page.S
+includes the report, a page in one file that `perjoule report` adds its data to.
 
     embed.py --ui ui --out DIR            build with npm, then embed
     embed.py --dist ui/dist --out DIR     embed a page that was built before (release archive)
-    embed.py --out DIR                    an empty table: the server shows its plain status page
+    embed.py --out DIR                    an empty table: the server shows its plain status page, and reports are
+                                          Markdown only
 
 If the page can't be built, the build fails with npm's message and nothing is written, so that the next build tries
 again. Blobs are named by their content hash, so a changed page always changes
@@ -31,6 +33,7 @@ TYPES = {
     ".woff2": "font/woff2",
     ".txt": "text/plain; charset=utf-8",
 }
+REPORT = "report.html"  # embedded apart from the files that the server answers with
 PACKED_ALREADY = {".png", ".woff2", ".ico"}
 
 
@@ -68,11 +71,11 @@ def build(ui, dist, node, npm):
     install_packages(ui, npm)
     shutil.rmtree(dist, ignore_errors=True)
     vite = ui / "node_modules" / "vite" / "bin" / "vite.js"
-    run([node, str(vite), "build", "--outDir", str(dist), "--emptyOutDir", "--logLevel", "warn"], ui,
-        "vite build")
-    index = dist / "index.html"
-    if not index.exists():
-        raise Failed(f"vite build left no {index}")
+    for mode, page in (("production", "index.html"), ("report", REPORT)):
+        run([node, str(vite), "build", "--mode", mode, "--outDir", str(dist), "--no-emptyOutDir", "--logLevel",
+             "warn"], ui, "vite build")
+        if not (dist / page).exists():
+            raise Failed(f"vite build left no {dist / page}")
 
 
 def brotli(data):
@@ -113,7 +116,7 @@ def embed(dist, out):
     blobs = out / "blobs"
     shutil.rmtree(blobs, ignore_errors=True)
     blobs.mkdir(parents=True)
-    files = sorted(p for p in dist.rglob("*") if p.is_file() and p.suffix in TYPES)
+    files = sorted(p for p in dist.rglob("*") if p.is_file() and p.suffix in TYPES and p.name != REPORT)
     assembly, externs, rows = [], [], []
     total = 0
     for path in files:
@@ -138,6 +141,7 @@ def embed(dist, out):
         total += len(contents[1] or contents[0])
     (out / "assets.S").write_text(ASSEMBLY_HEAD + "".join(assembly) + ASSEMBLY_TAIL)
     write_table(out, externs, rows)
+    write_report_page(out, dist / REPORT)
     say(f"{len(files)} files embedded, {total / 1000:.0f} kB gzipped")
 
 
@@ -151,14 +155,28 @@ def write_table(out, externs, rows):
         + f"const size_t pj_asset_count = {len(rows)};\n")
 
 
+def write_report_page(out, page):
+    # page: None or missing: of no bytes
+    body = ""
+    if page and page.exists():
+        data = page.read_bytes()
+        blob = out / "blobs" / f"{hashlib.sha256(data).hexdigest()[:16]}.report"
+        blob.write_bytes(data)
+        body = f'    .incbin "{blob.resolve().as_posix()}"\n'
+    names = "".join(f"    .globl NAME({n})\n    HIDDEN NAME({n})\n" for n in ("pj_report_page_html", "pj_report_page_html_end"))
+    (out / "report_page.S").write_text(f"{ASSEMBLY_HEAD}{names}NAME(pj_report_page_html):\n{body}"
+                                       f"NAME(pj_report_page_html_end):\n    .byte 0\n{ASSEMBLY_TAIL}")
+
+
 def write_nothing(out):
     (out / "assets.S").write_text(ASSEMBLY_HEAD + ASSEMBLY_TAIL)
     write_table(out, [], [])
+    write_report_page(out, None)
 
 
 def depfile(path, target, ui):
     sources = [p for folder in ("src", "public") for p in (ui / folder).rglob("*") if p.is_file()]
-    sources += [ui / n for n in ("index.html", "package-lock.json", "package.json", "vite.config.ts",
+    sources += [ui / n for n in ("index.html", REPORT, "package-lock.json", "package.json", "vite.config.ts",
                                  "tsconfig.json")]
     escape = lambda p: str(p.resolve()).replace(" ", "\\ ")
     path.write_text(f"{target}: {' '.join(escape(p) for p in sorted(sources))}\n")

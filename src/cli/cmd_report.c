@@ -55,7 +55,7 @@ static int run_report(const pj_command *command, int argc, char **argv)
     pj_store *store = NULL;
     pj_error err = {0};
     pj_buffer out;
-    pj_buffer_init(&out, 64 << 20);
+    pj_buffer_init(&out, PJ_REPORT_MAX_BYTES);
     pj_status status = pj_stored_open(db, &store, &err);
     if (status == PJ_OK) status = pj_report_make(store, &ask, &out, &err);
     if (status == PJ_OK) status = write_out(path, &out, &err);
@@ -70,12 +70,10 @@ const pj_command pj_command_report = {
     .run = run_report,
     .usage = "[options] [RUN...] | --experiment NAME",
     .text =
-        "One self-contained HTML file (charts inline, no script, prints on A4, light and dark) or "
-        "Markdown: verdict, how far the figures can be trusted, where the energy went, findings, "
-        "figures with 95 % "
-        "intervals, conditions, method, and the commands that repeat it. The numbers are those of "
-        "the API. "
-        "The default is the last run.",
+        "HTML is the dashboard's view of it in one file with all of its data: it opens offline, "
+        "asks no server, and prints. Markdown is for mail and pull requests: verdict, how far the "
+        "figures can be trusted, figures with 95 % intervals, and the commands that repeat it. The "
+        "numbers are those of the API. The default is the last run.",
     .examples = "perjoule report -o run.html\nperjoule report last~1 last -o comparison.html\n"
                 "perjoule report --experiment sweep -o sweep.md\n",
 };

@@ -97,7 +97,8 @@ typedef struct pj_service {
                       pj_error *err);
     /* All heatmaps of a run as the binary cube of docs/api.md. */
     pj_status (*cube)(void *context, const pj_view_request *request, pj_buffer *out, pj_error *err);
-    /* A report as a document, by the parameters ids, experiment and format. */
+    /* A report as a document, by the parameters ids, experiment and format. PJ_E_UNSUPPORTED: as
+     * HTML, in a build without the dashboard. */
     pj_status (*report)(void *context, const pj_view_request *request, pj_buffer *out,
                         pj_error *err);
     /* Writes a whole export; `write` returns false when the client is gone. */

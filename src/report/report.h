@@ -1,4 +1,4 @@
-/* Reports: a run, a comparison or an experiment as one self-contained HTML or Markdown document. */
+/* Reports: a run, a comparison or an experiment as one self-contained HTML page or as Markdown. */
 #ifndef PJ_REPORT_REPORT_H
 #define PJ_REPORT_REPORT_H
 
@@ -12,7 +12,9 @@ typedef struct pj_report_ask {
     bool html;
 } pj_report_ask;
 
-/* Appends the document to `out`. */
+enum { PJ_REPORT_MAX_BYTES = 256 << 20 };
+
+/* Appends the document to `out`. PJ_E_UNSUPPORTED: HTML, in a build without the dashboard. */
 pj_status pj_report_make(pj_store *store, const pj_report_ask *ask, pj_buffer *out, pj_error *err);
 
 #endif

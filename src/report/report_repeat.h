@@ -1,13 +1,13 @@
-/* How to repeat what a report is about: the commands, the version, the instruction set. */
+/* How what a report is about is repeated: commands, with remarks as comments. Private to report*.c.
+ */
 #ifndef PJ_REPORT_REPORT_REPEAT_H
 #define PJ_REPORT_REPORT_REPEAT_H
 
-#include "report/document.h"
+#include "base/buffer.h"
 
 #include <jansson.h>
 
-void pj_report_repeat_run(pj_document *d, const json_t *run);
-/* `view`: of an experiment, with its plan. */
-void pj_report_repeat_experiment(pj_document *d, const json_t *view);
+/* Appends lines. `view`: a run's summary, a comparison or an experiment. */
+void pj_report_repeat(const json_t *view, pj_buffer *out);
 
 #endif

@@ -132,6 +132,24 @@ class Strict(unittest.TestCase):
                     self.assertIn("context of 512", self.problem(answer, 422))
             self.assertEqual(server.get("/api/profiling/runs").json(), [])
 
+    def test_report(self):
+        """Markdown, and the page in one file with the API's own answers, which allows no network."""
+        run = self.server.generate(wait=True).json()["id"]
+        summary = self.server.get(f"/api/profiling/run/{run}/summary").json()
+        text = self.server.get(f"/api/profiling/report?ids={run}&format=md")
+        self.assertEqual((text.status, text.headers["Content-Type"]), (200, "text/markdown; charset=utf-8"))
+        self.assertIn(f"run {run}", text.body.decode())
+        page = self.server.get(f"/api/profiling/report?ids={run}")
+        if page.status == 422:  # a build without the dashboard
+            self.assertIn("--format md", page.json()["detail"])
+            return
+        self.assertEqual((page.status, page.headers["Content-Type"]), (200, "text/html; charset=utf-8"))
+        self.assertIn("default-src 'none'", page.headers["Content-Security-Policy"])
+        data = page.body.decode().split('id="perjoule-data">')[1].split("</script>")[0]
+        inlined = json.loads(data)["answers"][f"api/profiling/run/{run}/summary"]
+        self.assertEqual(inlined["total_energy_mj"], summary["total_energy_mj"])
+        self.assertEqual(self.server.get("/api/profiling/report?experiment=nope").status, 404)
+
     def test_tags(self):
         with harness.Server(power="none") as server:
             run, other = [server.generate(max_length=2, tags=["a", "b"]).json()["id"] for _ in range(2)]

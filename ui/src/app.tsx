@@ -2,14 +2,14 @@
 import { useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import { Glossary } from './parts/glossary';
-import { ENERGY_UNITS, Help } from './parts/help';
+import { Help } from './parts/help';
 import { Icon } from './parts/icon';
 import { LinkState } from './parts/link_state';
 import { SignIn } from './parts/sign_in';
+import { Mark, Switches } from './parts/top';
 import { Waiting } from './parts/waiting';
 import { startKeys } from './state/keys';
-import { at, go, href, select, type View } from './state/selection';
-import { theme, unit } from './state/settings';
+import { at, go, href, type View } from './state/selection';
 import { Views } from './views/views';
 
 const NAV: [View, string][] = [
@@ -20,9 +20,6 @@ const NAV: [View, string][] = [
   ['experiments', 'Experiments'],
   ['machines', 'Machines'],
 ];
-
-const NEXT_THEME = { auto: 'light', light: 'dark', dark: 'auto' } as const;
-const THEME_ICON = { auto: 'auto', light: 'sun', dark: 'moon' } as const;
 
 export function App() {
   const help = useSignal(false);
@@ -66,33 +63,7 @@ export function App() {
         <div class="spacer" />
         <Waiting />
         <LinkState />
-        <label class="unit-switch">
-          <span class="sr-only">Energy unit</span>
-          <select
-            class="input"
-            value={unit.value}
-            onChange={(e) => {
-              select({ unit: e.currentTarget.value as typeof unit.value });
-            }}
-          >
-            {ENERGY_UNITS.map(([v, label]) => (
-              <option key={v} value={v}>
-                {label}
-              </option>
-            ))}
-          </select>
-        </label>
-        <button
-          type="button"
-          class="tool"
-          title={`Theme: ${theme.value}`}
-          aria-label={`Theme: ${theme.value}. Change`}
-          onClick={() => {
-            theme.value = NEXT_THEME[theme.value];
-          }}
-        >
-          <Icon name={THEME_ICON[theme.value]} />
-        </button>
+        <Switches />
         <button
           type="button"
           class="tool"
@@ -120,13 +91,4 @@ export function follow(e: MouseEvent, view: View, change = {}): void {
   if (e.metaKey || e.ctrlKey || e.shiftKey || e.button !== 0) return;
   e.preventDefault();
   go({ view, ...change });
-}
-
-function Mark() {
-  return (
-    <svg viewBox="0 0 32 32" aria-hidden="true">
-      <rect width="32" height="32" rx="8" fill="var(--accent)" />
-      <path d="M18.2 5 8.5 18h6.1L13 27l10.4-13.6h-6.5z" fill="var(--accent-ink)" />
-    </svg>
-  );
 }

@@ -3,6 +3,7 @@
 import { signal } from '@preact/signals';
 import { address, base, type Query, runPath as run } from './address';
 import { takeEarly } from './early';
+import { bytesOf, inlinedAnswer, REPORT } from './inlined';
 import type * as T from './types';
 
 export class ApiError extends Error {
@@ -52,7 +53,9 @@ export async function signIn(token: string): Promise<void> {
 }
 
 const get = async <R>(path: string, query?: Query, signal?: AbortSignal): Promise<R> =>
-  (await (await request(path, query, { signal })).json()) as R;
+  (REPORT
+    ? inlinedAnswer(path, query)
+    : await (await request(path, query, { signal })).json()) as R;
 
 const NO_LISTS = {
   phases: [],
@@ -105,7 +108,7 @@ export const api = {
   /** All tokens of a run, which the server sends in pages. */
   async allTokens(id: string, signal?: AbortSignal): Promise<T.Tokens> {
     const all = await api.tokens(id, {}, signal);
-    while (all.tokens.length < all.total) {
+    while (!REPORT && all.tokens.length < all.total) {
       const more = await api.tokens(
         id,
         { offset: all.tokens.length, limit: all.total - all.tokens.length },
@@ -119,7 +122,9 @@ export const api = {
   heatmap: (id: string, q: Query, signal?: AbortSignal) =>
     get<T.HeatmapAnswer>(`${run(id)}/heatmap`, q, signal),
   async cube(id: string, q: Query, signal?: AbortSignal): Promise<ArrayBuffer> {
-    return (await request(`${run(id)}/heatmap`, { ...q, format: 'f32' }, { signal })).arrayBuffer();
+    const [path, query] = [`${run(id)}/heatmap`, { ...q, format: 'f32' }];
+    if (REPORT) return bytesOf(inlinedAnswer(path, query));
+    return (await request(path, query, { signal })).arrayBuffer();
   },
   tree: (id: string, q: Query, signal?: AbortSignal) => get<T.Tree>(`${run(id)}/tree`, q, signal),
   operations: (id: string, q: Query, signal?: AbortSignal) =>

@@ -63,6 +63,10 @@ export abstract class CanvasChart<M = number> {
         this.invalidate();
       }),
     );
+    for (const event of ['beforeprint', 'afterprint']) {
+      addEventListener(event, this.reprint);
+      this.stops.push(() => removeEventListener(event, this.reprint));
+    }
     this.resize();
   }
 
@@ -169,6 +173,12 @@ export abstract class CanvasChart<M = number> {
     // Painted at once: a resized canvas is empty, and waiting a frame would flicker.
     if (this.paints) this.frame();
   }
+
+  /** For paper, and then for the screen again: the browser makes no frames around printing. */
+  private readonly reprint = (): void => {
+    this.resize();
+    this.frame();
+  };
 
   private addOverlay(): CanvasRenderingContext2D {
     this.o = this.addCanvas();

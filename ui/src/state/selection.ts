@@ -4,6 +4,7 @@
 // State is encoded in the query (`?view=analysis&run=…`), never in the path, so that the page
 // works from any folder, below any prefix, on any server.
 import { batch, computed, effect, signal } from '@preact/signals';
+import { inlined, REPORT } from '../api/inlined';
 import { STATISTIC_NAMES, type StatisticName } from '../api/statistics';
 import type { EnergyUnit } from '../core/format';
 import { unit } from './settings';
@@ -393,6 +394,7 @@ export const hasSelection = computed(() => {
 
 /** Navigates to another view or run with a history entry. A new run starts with nothing selected. */
 export function go(change: Partial<Selection>): void {
+  if (REPORT) return; // it holds this one view
   if (timer) flush(pending);
   const fresh = change.run !== undefined && change.run !== selection.value.run;
   batch(() => {
@@ -420,27 +422,40 @@ function flush(how: 'push' | 'replace'): void {
   clearTimeout(timer);
   timer = 0;
   pending = 'replace';
-  const query = write(selection.value) + (/[?&]test=1\b/.test(location.search) ? '&test=1' : '');
-  if (query === location.search) return;
-  if (how === 'push') history.pushState(null, '', query);
-  else history.replaceState(null, '', query);
+  const test = !REPORT && /[?&]test=1\b/.test(location.search) ? '&test=1' : '';
+  const query = write(selection.value) + test;
+  if (query === addressed()) return;
+  const to = REPORT ? `#${query.slice(1)}` : query;
+  if (how === 'push') history.pushState(null, '', to);
+  else history.replaceState(null, '', to);
 }
 
 /** Debounce time of URL updates: browsers limit replaceState, and a URL change costs as much as rendering a
  * list. */
 const CALM_MS = 180;
 
+/** The query in the address. A report keeps it in the fragment, since a file has no query of its own. */
+const addressed = (): string => (REPORT ? `?${location.hash.slice(1)}` : location.search);
+
+/** The selection in the address; a report always shows what it is about. */
+function restored(): Selection {
+  const found = parse(addressed());
+  if (!inlined) return found;
+  const { view, ids, experiment } = inlined;
+  return { ...found, view, ids, run: ids[0] ?? null, experiment: experiment ?? '' };
+}
+
 /** Synchronises the selection with the address bar. */
 export function startSelection(): void {
-  selection.value = parse(location.search);
-  if (!/[?&]unit=/.test(location.search)) settle({ unit: unit.peek() });
+  selection.value = restored();
+  if (!/[?&]unit=/.test(addressed())) settle({ unit: unit.peek() });
   addEventListener('popstate', () => {
     clearTimeout(timer);
     timer = 0;
     pending = 'replace';
     lastFields = '';
     cursor.value = null;
-    selection.value = parse(location.search);
+    selection.value = restored();
   });
   if (started) return;
   started = true;

@@ -34,11 +34,15 @@ const systemStill = matchMedia('(prefers-reduced-motion: reduce)');
 /** The effective theme; canvases repaint when it changes. */
 export const dark = signal(false);
 export const still = signal(systemStill.matches);
+/** Laid out for paper: always light. */
+export const printing = signal(false);
 
 export function startSettings(): void {
   const apply = () => {
-    dark.value = theme.value === 'dark' || (theme.value === 'auto' && systemDark.matches);
-    document.documentElement.dataset.theme = dark.value ? 'dark' : 'light';
+    const wanted = theme.value === 'dark' || (theme.value === 'auto' && systemDark.matches);
+    document.documentElement.classList.toggle('printing', printing.value);
+    document.documentElement.dataset.theme = wanted && !printing.value ? 'dark' : 'light';
+    dark.value = wanted && !printing.value;
   };
   systemDark.addEventListener('change', apply);
   systemStill.addEventListener('change', () => {

@@ -3,6 +3,7 @@ import { signal, useComputed } from '@preact/signals';
 import { useEffect, useMemo } from 'preact/hooks';
 import { api } from '../../api/client';
 import { isStored } from '../../api/early';
+import { REPORT } from '../../api/inlined';
 import { follow } from '../../app';
 import { Trouble } from '../../charts/panel';
 import { programs } from '../../charts/theme';
@@ -161,8 +162,22 @@ function Workspace({ data, full }: { data: Data; full: Range }) {
   if (!useDrawn(data.calm)) return <div class="workspace to-come" />;
   return (
     <div class="workspace">
-      <Structure data={data} full={full} />
+      {REPORT ? <Sections data={data} full={full} /> : <Structure data={data} full={full} />}
       <Details data={data} />
+    </div>
+  );
+}
+
+/** The panes of a report, one below the other: it is read and printed as a whole. */
+function Sections({ data, full }: { data: Data; full: Range }) {
+  const panes = PANES.filter((p) => p !== 'treemap' && (p !== 'experts' || isMixture(data)));
+  return (
+    <div class="stack">
+      {panes.map((p) => (
+        <section class="panel section" aria-label={LABEL[p]} key={p}>
+          <LabelledPane data={data} full={full} pane={p} />
+        </section>
+      ))}
     </div>
   );
 }
@@ -219,7 +234,6 @@ function Unfinished({ id, status }: { id: string; status: string }) {
 
 function Structure({ data, full }: { data: Data; full: Range }) {
   const pane = at.pane.value;
-  const narrowed = hasScope();
   const has = (p: Pane) => p !== 'experts' || isMixture(data);
   const panes = PANES.filter((p) => has(p) || p === pane);
   const walk = (e: KeyboardEvent) => {
@@ -249,14 +263,22 @@ function Structure({ data, full }: { data: Data; full: Range }) {
         ))}
       </div>
       <div id="pane" role="tabpanel" aria-labelledby={`tab-${pane}`}>
-        {narrowed && WHOLE.has(pane) && (
-          <p class="whole-run">
-            <span class="badge">whole run</span> This view does not follow the scope.
-          </p>
-        )}
-        <PaneOf data={data} full={full} pane={pane} />
+        <LabelledPane data={data} full={full} pane={pane} />
       </div>
     </section>
+  );
+}
+
+function LabelledPane(props: { data: Data; full: Range; pane: Pane }) {
+  return (
+    <>
+      {hasScope() && WHOLE.has(props.pane) && (
+        <p class="whole-run">
+          <span class="badge">whole run</span> This view does not follow the scope.
+        </p>
+      )}
+      <PaneOf {...props} />
+    </>
   );
 }
 

@@ -2,10 +2,11 @@
 
 import { type Signal, useComputed, useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
-import { chartPoints } from '../../api/address';
+import { chartPoints, runPath } from '../../api/address';
 import { type Cube, decodeCube } from '../../api/binary';
 import { api } from '../../api/client';
 import { isStored } from '../../api/early';
+import { holds } from '../../api/inlined';
 import type { PowerSeries } from '../../api/types';
 import { nextFrame } from '../../core/frame';
 import { type Loaded, useResource } from '../../state/resource';
@@ -54,7 +55,8 @@ export function useRun(id: string) {
     calm.value && s
       ? cells <= 0 || !s.layers.length
         ? 'none'
-        : cells > CUBE_CELLS
+        : cells > CUBE_CELLS ||
+            !holds(`${runPath(id)}/heatmap`, { metric: 'time', outside: 1, format: 'f32' })
           ? 'large'
           : null
       : null;

@@ -1,6 +1,7 @@
 // The head of an analysis: the run and its caveats, its efficiency, and a bar with the energy of
 // the selection.
 import { api } from '../../api/client';
+import { REPORT } from '../../api/inlined';
 import type { Summary } from '../../api/types';
 import { follow } from '../../app';
 import { Panel } from '../../charts/panel';
@@ -72,38 +73,46 @@ export function RunHead({ data }: { data: RunData }) {
   const state = stateOf(data.summary);
   return (
     <header class="run-head">
-      <div class="row">
-        <RunPicker id={data.id} calm={data.calm.value} />
-        <span class="spacer" />
-        {s?.model_name && known(s.input_tokens) && known(s.output_tokens) && (
-          <a
-            class="btn"
-            title="Predict what other batches and lengths would cost"
-            href={href(whatIf(s))}
-            onClick={(e) => follow(e, 'experiments', whatIf(s))}
-          >
-            What if…
-          </a>
-        )}
-        <button
-          type="button"
-          class="btn"
-          onClick={() => {
-            const ids = selection.value.ids;
-            if (!ids.slice(0, COMPARED).includes(data.id))
-              select({ ids: [...ids.slice(0, COMPARED), data.id].slice(-COMPARED) });
-            go({ view: 'compare' });
-          }}
-        >
-          <Icon name="compare" /> Compare
-        </button>
-        <ExportMenu id={data.id} />
-      </div>
+      {!REPORT && <RunActions data={data} />}
       <h1>{s ? clip(promptOf(s), 160) || 'Run without a prompt' : 'Loading…'}</h1>
       {state.kind === 'error' && <Notice bad>{state.text}</Notice>}
       <div class="row run-facts">{s && <Facts s={s} />}</div>
       {s && <Remarks s={s} />}
     </header>
+  );
+}
+
+/** Other runs, and what can be done with this one. */
+function RunActions({ data }: { data: RunData }) {
+  const s = data.summary.value.data;
+  return (
+    <div class="row">
+      <RunPicker id={data.id} calm={data.calm.value} />
+      <span class="spacer" />
+      {s?.model_name && known(s.input_tokens) && known(s.output_tokens) && (
+        <a
+          class="btn"
+          title="Predict what other batches and lengths would cost"
+          href={href(whatIf(s))}
+          onClick={(e) => follow(e, 'experiments', whatIf(s))}
+        >
+          What if…
+        </a>
+      )}
+      <button
+        type="button"
+        class="btn"
+        onClick={() => {
+          const ids = selection.value.ids;
+          if (!ids.slice(0, COMPARED).includes(data.id))
+            select({ ids: [...ids.slice(0, COMPARED), data.id].slice(-COMPARED) });
+          go({ view: 'compare' });
+        }}
+      >
+        <Icon name="compare" /> Compare
+      </button>
+      <ExportMenu id={data.id} />
+    </div>
   );
 }
 
@@ -175,7 +184,7 @@ export function EfficiencyPanel({ data }: { data: RunData }) {
           </>
         ))}
       </dl>
-      <Rates />
+      {!REPORT && <Rates />}
     </Panel>
   );
 }

@@ -3,6 +3,7 @@
 import { signal } from '@preact/signals';
 import { useEffect, useMemo, useRef } from 'preact/hooks';
 import { api } from '../../api/client';
+import { REPORT } from '../../api/inlined';
 import type {
   Anomaly,
   Conditions,
@@ -60,7 +61,8 @@ export function TimelinePanel({ data, full }: { data: RunData; full: Range }) {
   const phases = data.pipeline.value.data?.phases ?? null;
   const tokens = data.tokens.value.data;
   const anomalies = data.summary.value.data?.anomalies;
-  const few = phases !== null && sectionsIn(phases, view) <= SECTIONS;
+  // A report has all sections or only the first ones, whatever is zoomed to.
+  const few = phases !== null && sectionsIn(phases, REPORT ? full : view) <= SECTIONS;
   const sections = useResource(
     few && data.calm.value
       ? `sections ${data.id} ${view[0].toFixed(2)} ${view[1].toFixed(2)}`
@@ -210,7 +212,7 @@ let onPick: (i: number | null) => void = () => {};
 const pickThrough = (i: number | null): void => onPick(i);
 
 const hint = (few: boolean, r: Loaded<unknown>): string | null => {
-  if (!few) return 'zoom in for single sections';
+  if (!few) return REPORT ? 'too many for a report' : 'zoom in for single sections';
   return r.loading ? 'loading…' : r.error;
 };
 

@@ -1,4 +1,5 @@
 // One card per compared run: its settings and the actions on it.
+import { REPORT } from '../../api/inlined';
 import type { RunSummary } from '../../api/types';
 import { follow } from '../../app';
 import { clip, dateTime, promptOf, shortId } from '../../core/format';
@@ -19,7 +20,8 @@ export function Cards({ runs }: { runs: RunSummary[] }) {
               {r.model_name} {r.dtype}
             </strong>
             <span class="spacer" />
-            {i > 0 ? (
+            {i === 0 && <span class="badge">baseline</span>}
+            {i > 0 && !REPORT && (
               <button
                 type="button"
                 class="tool"
@@ -29,24 +31,28 @@ export function Cards({ runs }: { runs: RunSummary[] }) {
               >
                 Make baseline
               </button>
-            ) : (
-              <span class="badge">baseline</span>
             )}
-            <button
-              type="button"
-              class="tool"
-              aria-label={`Remove ${LETTERS[i]} from the comparison`}
-              onClick={() => select({ ids: ids.filter((_, k) => k !== i) })}
-            >
-              <Icon name="close" />
-            </button>
+            {!REPORT && (
+              <button
+                type="button"
+                class="tool"
+                aria-label={`Remove ${LETTERS[i]} from the comparison`}
+                onClick={() => select({ ids: ids.filter((_, k) => k !== i) })}
+              >
+                <Icon name="close" />
+              </button>
+            )}
           </div>
-          <a
-            href={href({ view: 'analysis', run: r.id })}
-            onClick={(e) => follow(e, 'analysis', { run: r.id })}
-          >
-            {clip(promptOf(r) || shortId(r.id), 70)}
-          </a>
+          {REPORT ? (
+            <span>{clip(promptOf(r) || shortId(r.id), 70)}</span>
+          ) : (
+            <a
+              href={href({ view: 'analysis', run: r.id })}
+              onClick={(e) => follow(e, 'analysis', { run: r.id })}
+            >
+              {clip(promptOf(r) || shortId(r.id), 70)}
+            </a>
+          )}
           <div class="row">
             <SourceBadge source={r.energy_source} />
             <PartialBadge run={r} />

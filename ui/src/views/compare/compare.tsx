@@ -1,6 +1,7 @@
 // Compares two to four runs side by side. The first run is the baseline, which can be changed.
 import { useEffect } from 'preact/hooks';
 import { api } from '../../api/client';
+import { REPORT } from '../../api/inlined';
 import { follow } from '../../app';
 import { Trouble } from '../../charts/panel';
 import { phaseLabel, programs } from '../../charts/theme';
@@ -59,7 +60,7 @@ function Comparison({ ids }: { ids: string[] }) {
       <div class="row">
         <h1>Compare</h1>
         <span class="spacer" />
-        <GroupChooser />
+        {!REPORT && <GroupChooser />}
         <label class="check">
           <input
             type="checkbox"
@@ -68,9 +69,11 @@ function Comparison({ ids }: { ids: string[] }) {
           />
           Only differences
         </label>
-        <a class="btn" href={href({ view: 'history' })} onClick={(e) => follow(e, 'history')}>
-          Choose runs
-        </a>
+        {!REPORT && (
+          <a class="btn" href={href({ view: 'history' })} onClick={(e) => follow(e, 'history')}>
+            Choose runs
+          </a>
+        )}
       </div>
       {state.kind === 'error' && <Trouble text={state.text} retry={state.retry} />}
       {state.kind === 'loading' && <div class="panel state skeleton">Loading…</div>}

@@ -1,5 +1,6 @@
 // Table of an experiment's cells: energy, speed, and their runs.
 import { useSignal } from '@preact/signals';
+import { REPORT } from '../../api/inlined';
 import type { Experiment, ExperimentCell } from '../../api/types';
 import { follow } from '../../app';
 import { Panel } from '../../charts/panel';
@@ -201,9 +202,11 @@ export function CellsPanel({ d }: { d: Experiment }) {
                   )}
                 </th>
               ))}
-              <th scope="col" class="wide">
-                Runs
-              </th>
+              {!REPORT && (
+                <th scope="col" class="wide">
+                  Runs
+                </th>
+              )}
             </tr>
           </thead>
           <tbody>
@@ -212,9 +215,11 @@ export function CellsPanel({ d }: { d: Experiment }) {
                 {columns.map((x) => (
                   <Cell key={x.key} d={d} c={c} x={x} knee={knees.has(c.cell)} />
                 ))}
-                <td class="wide">
-                  <RunLinks d={d} c={c} />
-                </td>
+                {!REPORT && (
+                  <td class="wide">
+                    <RunLinks d={d} c={c} />
+                  </td>
+                )}
               </tr>
             ))}
           </tbody>

@@ -2,6 +2,7 @@
 import { signal, useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { api } from '../../api/client';
+import { REPORT } from '../../api/inlined';
 import type { Estimate, Experiment, ExperimentLine } from '../../api/types';
 import { follow } from '../../app';
 import { Trouble } from '../../charts/panel';
@@ -117,7 +118,8 @@ function List({ all }: { all: ExperimentLine[] }) {
   );
 }
 
-function One({ name }: { name: string }) {
+/** One experiment with all of its figures. */
+export function One({ name }: { name: string }) {
   const news = experiment.value?.name === name ? experiment.value : null;
   const res = useResource(`experiment ${name} ${news?.state} ${news?.done} ${asked.value}`, (s) =>
     api.experiment(name, s),
@@ -172,16 +174,20 @@ function Head({ d }: { d: Experiment }) {
             <SourceBadge key={s} source={s} />
           ))}
         <span class="spacer" />
-        <Act d={d} />
-        <RunsLink name={d.name} />
-        <a
-          class="btn"
-          href={api.reportHref({ experiment: d.name })}
-          target="_blank"
-          rel="noreferrer"
-        >
-          Report
-        </a>
+        {!REPORT && (
+          <>
+            <Act d={d} />
+            <RunsLink name={d.name} />
+            <a
+              class="btn"
+              href={api.reportHref({ experiment: d.name })}
+              target="_blank"
+              rel="noreferrer"
+            >
+              Report
+            </a>
+          </>
+        )}
       </div>
       <p class="note">{planWords(d)}</p>
       <Progress d={d} />

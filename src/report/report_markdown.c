@@ -1,0 +1,397 @@
+/* A report as Markdown, for mail and pull requests: verdict, trust, figures, how to repeat. */
+#include "report/report_forms.h"
+
+#include "base/decimal.h"
+#include "base/utf8.h"
+#include "report/report_repeat.h"
+#include "trace/json_member.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST_ROWS = 500, PARTS = 12 }; /* of a table: a document is to be read */
+
+/* Text of a run may hold anything: it is neither HTML nor a table's syntax, and whole characters.
+ */
+__attribute__((format(printf, 2, 3))) static void markdown_put(pj_buffer *out, const char *format,
+                                                               ...)
+{
+    char text[2048];
+    uint32_t c;
+    va_list list;
+    va_start(list, format);
+    int count = vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    size_t bytes = count < (int)sizeof text ? (size_t)count : sizeof text - 1;
+    for (size_t i = 0, n; i < bytes; i += n ? n : 1) {
+        n = pj_utf8_next(text + i, bytes - i, &c);
+        if (n && c == '<')
+            pj_buffer_text(out, "&lt;");
+        else if (n && (c < ' ' || c == '|'))
+            pj_buffer_char(out, c == '|' ? '/' : ' ');
+        else
+            pj_buffer_append(out, text + i, n);
+    }
+}
+
+#define LINE(...)      (markdown_put(out, __VA_ARGS__), pj_buffer_char(out, '\n'))
+#define PARAGRAPH(...) (pj_buffer_char(out, '\n'), LINE(__VA_ARGS__))
+
+/* With as many digits as the interval deserves, "0.2431 ± 0.0021 J"; `reach` NAN: no interval. */
+static void markdown_figure(char text[96], double value, double reach, const char *unit)
+{
+    bool fine = reach >= 1e-5 && reach < 100, large = fabs(value) >= 1000 && fabs(value) < 1e15;
+    int n = fine ? snprintf(text, 96, "%.*f", pj_decimals_for(reach), value)
+                 : snprintf(text, 96, large ? "%.0f" : "%.4g", value);
+    if (isnan(value))
+        snprintf(text, 96, "unavailable");
+    else if (isnan(reach))
+        snprintf(text + n, 96 - (size_t)n, *unit ? " %s" : "%s", unit);
+    else
+        snprintf(text + n, 96 - (size_t)n, fine ? " ± %.2g %s" : " ± %.0f %s", reach, unit);
+}
+
+/* ---- tables --------------------------------------------------------------------------------- */
+
+/* A column of a table whose rows are objects. */
+typedef struct column {
+    const char *head, *key; /* a number, or without a unit a text */
+    const char *unit;
+    double scale;
+    const char *hi, *sd; /* its interval: the upper end, or the standard deviation; NULL: none */
+} column;
+
+static void markdown_head(pj_buffer *out, const column *columns, size_t count)
+{
+    pj_buffer_char(out, '\n');
+    for (size_t i = 0; i < count; i++) pj_buffer_printf(out, "| %s ", columns[i].head);
+    pj_buffer_text(out, "|\n");
+    for (size_t i = 0; i < count; i++) pj_buffer_text(out, i ? "|---:" : "|---");
+    pj_buffer_text(out, "|\n");
+}
+
+static void markdown_cell(pj_buffer *out, const json_t *row, const column *c)
+{
+    char text[96];
+    double value = pj_member_number(row, c->key) * c->scale, reach = NAN;
+    if (c->hi) reach = pj_member_number(row, c->hi) * c->scale - value;
+    if (c->sd) reach = 1.96 * c->scale * pj_member_number(row, c->sd);
+    if (c->unit) markdown_figure(text, value, reach, c->unit);
+    markdown_put(out, "%s", c->unit ? text : pj_member_text(row, c->key));
+}
+
+static void markdown_row(pj_buffer *out, const json_t *row, const column *columns, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        pj_buffer_text(out, "| ");
+        markdown_cell(out, row, &columns[i]);
+        pj_buffer_char(out, ' ');
+    }
+    pj_buffer_text(out, "|\n");
+}
+
+static void markdown_table(pj_buffer *out, const char *title, const json_t *rows, size_t most,
+                           const column *columns, size_t count)
+{
+    size_t i, all = json_array_size(rows);
+    const json_t *row;
+    if (!all) return;
+    pj_buffer_printf(out, "\n## %s\n", title);
+    markdown_head(out, columns, count);
+    json_array_foreach(rows, i, row)
+    {
+        if (i == most) break;
+        markdown_row(out, row, columns, count);
+    }
+    if (all > most) PARAGRAPH("And %zu more, which are in the JSON.", all - most);
+}
+
+#define TABLE(title, rows, most, columns) \
+    markdown_table(out, title, rows, most, columns, sizeof columns / sizeof *columns)
+
+/* ---- a run ---------------------------------------------------------------------------------- */
+
+/* What a device said about itself, in means over the run. */
+static void markdown_device(pj_buffer *out, const char *of, const char *name, const json_t *device)
+{
+    static const struct {
+        const char *key, *unit;
+        double scale;
+    } all[] = {{"temperature_c", "°C", 1},
+               {"clock_mhz", "MHz", 1},
+               {"utilisation", "% busy", 100},
+               {"throttled_share", "% throttled", 100}};
+    markdown_put(out, "- %sConditions of %s", of, name);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        double value = pj_member_number(device, all[i].key) * all[i].scale;
+        if (!isnan(value)) markdown_put(out, ", %.4g %s", value, all[i].unit);
+    }
+    pj_buffer_char(out, '\n');
+}
+
+/* Where the energy comes from. */
+static void markdown_trust(pj_buffer *out, const json_t *run, const char *of)
+{
+    size_t i;
+    const json_t *rail;
+    const char *name, *sources = pj_member_text(run, "power_sources");
+    json_t *device;
+    LINE("- %sEnergy is %s (%s); attribution by %s; recorded on %s, %s.", of,
+         pj_member_text(run, "energy_source"), *sources ? sources : "no sensor",
+         pj_member_text(run, "method"), pj_member_text(run, "machine"),
+         pj_member_text(run, "created_at"));
+    json_array_foreach(json_object_get(run, "partial_rails"), i, rail)
+        LINE("- The total lacks %s.", json_string_value(rail));
+    if (pj_member_number(run, "disturbed_share") > 0.1)
+        LINE("- More than a tenth of the energy is in disturbed tokens.");
+    json_object_foreach(json_object_get(run, "conditions"), name, device)
+        markdown_device(out, of, name, device);
+}
+
+static void markdown_figures(pj_buffer *out, const json_t *run)
+{
+    static const column rows[] = {
+        {"total energy", "total_energy_mj", "J", 1e-3, .sd = "total_energy_sd_mj"},
+        {"request", "request_energy_mj", "J", 1e-3, .sd = "request_energy_sd_mj"},
+        {"net of idle", "net_energy_mj", "J", 1e-3, .sd = "net_energy_sd_mj"},
+        {"prefill", "prefill_energy_mj", "J", 1e-3},
+        {"decode", "decode_energy_mj", "J", 1e-3},
+        {"per output token", "joules_per_token", "J", 1, .sd = "joules_per_token_sd"},
+        {"typical token", "joules_per_token_typical", "J", 1},
+        {"speed", "tokens_per_second", "tokens/s", 1},
+        {"mean power", "mean_power_mw", "W", 1e-3},
+        {"duration", "total_duration_ms", "s", 1e-3},
+        {"cost", "cost_usd", "USD", 1},
+        {"CO2", "co2_grams", "g", 1}};
+    static const column heads[] = {{"figure"}, {"value, 95 %"}};
+    pj_buffer_text(out, "\n## Figures\n");
+    markdown_head(out, heads, 2);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        pj_buffer_printf(out, "| %s ", rows[i].head);
+        markdown_row(out, run, &rows[i], 1);
+    }
+}
+
+static void markdown_run(pj_buffer *out, const json_t *run, const json_t *advice)
+{
+    static const column parts[] = {{"component", "component_name"},
+                                   {"energy, 95 %", "energy_mj", "mJ", 1, .sd = "energy_sd_mj"},
+                                   {"time", "time_ms", "ms", 1}};
+    size_t i;
+    const json_t *finding;
+    char text[96];
+    markdown_figure(text, pj_member_number(run, "joules_per_token"),
+                    1.96 * pj_member_number(run, "joules_per_token_sd"), "J");
+    PARAGRAPH("**Energy per token of %s in %s: %s.**", pj_member_text(run, "model_name"),
+              pj_member_text(run, "dtype"), text);
+    pj_buffer_char(out, '\n');
+    markdown_trust(out, run, "");
+    markdown_figures(out, run);
+    TABLE("Components", json_object_get(run, "components"), PARTS, parts);
+    json_array_foreach(json_object_get(advice, "findings"), i, finding)
+    {
+        if (!i) pj_buffer_text(out, "\n## What to change\n\n");
+        LINE("- **%s.** %s", pj_member_text(finding, "title"), pj_member_text(finding, "text"));
+    }
+}
+
+/* ---- a comparison --------------------------------------------------------------------------- */
+
+static void markdown_differences(pj_buffer *out, const json_t *view)
+{
+    size_t i, k;
+    const json_t *item, *value;
+    pj_buffer_text(out, "\n## What differs\n\n");
+    json_array_foreach(json_object_get(view, "differences"), i, item)
+    {
+        markdown_put(out, "- %s", pj_member_text(item, "setting"));
+        json_array_foreach(json_object_get(item, "values"), k, value)
+            markdown_put(out, "%s%c: %.80s", k ? ", " : ". ", (int)('A' + k),
+                         json_is_string(value) ? json_string_value(value) : "unknown");
+        pj_buffer_char(out, '\n');
+    }
+    json_array_foreach(json_object_get(view, "caveats"), i, item)
+        LINE("- Caveat. %s", pj_member_text(item, "text"));
+}
+
+static double markdown_of_side(const json_t *metric, const char *list, size_t side)
+{
+    const json_t *value = json_array_get(json_object_get(metric, list), side);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static void markdown_metrics(pj_buffer *out, const json_t *view)
+{
+    static const column heads[] = {{"figure"}, {"A"}, {"B"}, {"C"}, {"D"}};
+    size_t i, k, sides = json_array_size(json_object_get(view, "sides"));
+    const json_t *m;
+    pj_buffer_text(out, "\n## Figures\n");
+    markdown_head(out, heads, 1 + sides);
+    json_array_foreach(json_object_get(view, "metrics"), i, m)
+    {
+        pj_buffer_printf(out, "| %s ", pj_member_text(m, "metric"));
+        for (k = 0; k < sides; k++) {
+            char text[96];
+            double value = markdown_of_side(m, "values", k);
+            markdown_figure(text, value, markdown_of_side(m, "hi", k) - value,
+                            pj_member_text(m, "unit"));
+            pj_buffer_printf(out, "| %s ", text);
+        }
+        pj_buffer_text(out, "|\n");
+    }
+}
+
+static void markdown_comparison(pj_buffer *out, const json_t *view)
+{
+    static const column terms[] = {{"phase", "phase"},
+                                   {"part", "component"},
+                                   {"mJ per token", "difference_mj", "", 1},
+                                   {"by time", "by_time_mj", "", 1},
+                                   {"by power", "by_power_mj", "", 1}};
+    size_t i;
+    const json_t *item;
+    char of[64];
+    json_array_foreach(json_object_get(view, "verdicts"), i, item)
+        PARAGRAPH("**%s**", pj_member_text(item, "text"));
+    pj_buffer_char(out, '\n');
+    json_array_foreach(json_object_get(view, "runs"), i, item)
+    {
+        snprintf(of, sizeof of, "%c: ", (int)('A' + i));
+        markdown_trust(out, item, of);
+    }
+    markdown_differences(out, view);
+    markdown_metrics(out, view);
+    json_array_foreach(json_object_get(view, "decomposition"), i, item)
+    {
+        snprintf(of, sizeof of, "From A to %c: %.4g mJ per token",
+                 (int)('A' + pj_member_number(item, "b")), pj_member_number(item, "difference_mj"));
+        TABLE(of, json_object_get(item, "terms"), MOST_ROWS, terms);
+    }
+}
+
+/* ---- an experiment -------------------------------------------------------------------------- */
+
+static const char *markdown_name(const json_t *view, const json_t *index)
+{
+    double i = json_is_number(index) ? json_number_value(index) : 0;
+    return pj_member_text(json_array_get(json_object_get(view, "cells"), (size_t)i), "name");
+}
+
+/* Names of the cells of a list, as one paragraph. */
+static void markdown_names(pj_buffer *out, const json_t *view, const json_t *cells,
+                           const char *what)
+{
+    size_t i;
+    const json_t *cell;
+    json_array_foreach(cells, i, cell)
+    {
+        if (!i) pj_buffer_printf(out, "\n%s: ", what);
+        markdown_put(out, "%s%s", i ? "; " : "", markdown_name(view, cell));
+    }
+    if (json_array_size(cells)) pj_buffer_text(out, ".\n");
+}
+
+/* Cells against others. `of`: the member that is a cell's index, replaced by its name. */
+static void markdown_ratios(pj_buffer *out, const json_t *view, const char *list, const char *of,
+                            const char *title)
+{
+    const column columns[] = {{"cell", "name"},
+                              {"ratio", "ratio", "", 1},
+                              {"95 % from", "ratio_lo", "", 1},
+                              {"to", "ratio_hi", "", 1},
+                              {"p", strcmp(of, "b") ? "p" : "p_adjusted", "", 1},
+                              {"verdict", "verdict"}};
+    size_t i;
+    json_t *c;
+    json_array_foreach(json_object_get(view, list), i, c)
+    {
+        const char *verdict = isnan(pj_member_number(c, columns[4].key)) ? "not judged"
+                              : json_is_true(json_object_get(c, "different"))
+                                  ? "different"
+                                  : "not distinguishable";
+        json_object_set_new(c, "name", json_string(markdown_name(view, json_object_get(c, of))));
+        json_object_set_new(c, "verdict", json_string(verdict));
+    }
+    TABLE(title, json_object_get(view, list), MOST_ROWS, columns);
+}
+
+static void markdown_optimum(pj_buffer *out, const json_t *view)
+{
+    const json_t *optimum = json_object_get(view, "optimum");
+    if (*pj_member_text(view, "refusal"))
+        PARAGRAPH("**No verdict: %s**", pj_member_text(view, "refusal"));
+    else if (!json_is_object(optimum))
+        PARAGRAPH("**No cell has an energy within the limits of the plan.**");
+    else
+        PARAGRAPH("**Least energy per token: %s, %.4g J.**", pj_member_text(optimum, "name"),
+                  pj_member_number(optimum, "joules_per_token"));
+    markdown_names(out, view, json_object_get(optimum, "ties"), "Not distinguishable from it");
+}
+
+static void markdown_experiment(pj_buffer *out, const json_t *view)
+{
+    static const column cells[] = {
+        {"cell", "name"},
+        {"runs", "runs", "", 1},
+        {"per token, 95 %", "joules_per_token", "J", 1, .hi = "joules_per_token_hi"},
+        {"tokens/s", "tokens_per_second", "", 1},
+        {"TTFT", "ttft_ms", "ms", 1},
+        {"power", "mean_power_mw", "W", 1e-3},
+        {"loss", "loss", "", 1},
+        {"energy", "energy_source"}};
+    size_t i;
+    const json_t *item;
+    markdown_optimum(out, view);
+    PARAGRAPH("The experiment is %s: %.0f of %.0f runs in randomised complete blocks.",
+              pj_member_text(view, "state"), pj_member_number(view, "done"),
+              pj_member_number(view, "total"));
+    TABLE("Cells", json_object_get(view, "cells"), MOST_ROWS, cells);
+    json_array_foreach(json_object_get(view, "knees"), i, item)
+        PARAGRAPH("%s", pj_member_text(item, "text"));
+    json_array_foreach(json_object_get(view, "fronts"), i, item)
+        markdown_names(out, view, json_object_get(item, "cells"),
+                       strcmp(pj_member_text(item, "over"), "loss") == 0
+                           ? "On the Pareto front of energy against loss"
+                           : "On the Pareto front of energy against speed");
+    markdown_ratios(out, view, "comparisons", "b", "Against the first cell");
+    markdown_ratios(out, view, "against_former", "cell", "Against the round before");
+    json_array_foreach(json_object_get(view, "ablations"), i, item) PARAGRAPH(
+        "%s: %s", markdown_name(view, json_object_get(item, "cell")), pj_member_text(item, "text"));
+}
+
+/* ---- the document --------------------------------------------------------------------------- */
+
+static void markdown_repeat(pj_buffer *out, const json_t *view)
+{
+    pj_buffer lines;
+    pj_buffer_init(&lines, PJ_REPORT_MAX_BYTES);
+    pj_report_repeat(view, &lines);
+    pj_buffer_text(out, "\n## How to repeat\n\n");
+    for (const char *at = pj_buffer_get(&lines); *at;) {
+        size_t length = strcspn(at, "\n");
+        pj_buffer_text(out, "    ");
+        pj_buffer_append(out, at, length);
+        pj_buffer_char(out, '\n');
+        at += length + (at[length] == '\n');
+    }
+    pj_buffer_fini(&lines);
+}
+
+void pj_report_markdown(const pj_report_subject *s, pj_buffer *out)
+{
+    if (s->experiment)
+        LINE("# Experiment %.200s", s->experiment);
+    else if (s->count > 1)
+        LINE("# Comparison of %u runs", s->count);
+    else
+        LINE("# Energy of %.100s, run %s", pj_member_text(s->view, "model_name"), s->ids[0]);
+    if (s->experiment)
+        markdown_experiment(out, s->view);
+    else if (s->count > 1)
+        markdown_comparison(out, s->view);
+    else
+        markdown_run(out, s->view, s->advice);
+    markdown_repeat(out, s->view);
+}
