@@ -1,6 +1,6 @@
 /* perjoule bench: runs perjoule-bench, the program of the benchmarks (bench/), from the folder of
  * this one. */
-#include "cli/fold.h"
+#include "cli/terminal.h"
 #include "cli/options.h"
 
 #include "base/process.h"

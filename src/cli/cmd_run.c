@@ -2,7 +2,6 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "cli/chat_options.h"
-#include "cli/fold.h"
 #include "cli/ids.h"
 #include "cli/options.h"
 #include "cli/run_live.h"
@@ -264,13 +263,11 @@ static void print_result(run_state *s, const pj_profile_result *result, bool las
     }
     if (g->count && g->sequences[0].text_bytes) putchar('\n');
     print_batch(g);
-    pj_fold_begin(stdout); /* the figures; the text above is wrapped by the terminal */
     if (s->options.depth == PJ_DEPTH_OFF && s->slot.engine)
         print_speed(s, result);
     else if (last || s->args->repeat == 1)
         pj_run_report_print(stdout, &result->data);
     if (last && s->series.runs > 1) pj_series_print(stdout, &s->series);
-    pj_fold_end();
     fflush(stdout);
 }
 
