@@ -48,7 +48,7 @@ typedef struct run_state {
     char first_id[PJ_UUID_BYTES];
     int64_t began_ns, first_token_ns;
     uint32_t streamed;
-    bool printed_newline;
+    bool is_last; /* of a series */
 } run_state;
 
 /* ---- interruption -------------------------------------------------------------------------- */
@@ -257,18 +257,27 @@ static void print_batch(const pj_generate_result *g)
 static void print_result(run_state *s, const pj_profile_result *result, bool last)
 {
     const pj_generate_result *g = &result->generated;
-    if (s->args->json) {
-        if (last) print_json(s, result);
-        return;
-    }
     if (g->count && g->sequences[0].text_bytes) putchar('\n');
     print_batch(g);
     if (s->options.depth == PJ_DEPTH_OFF && s->slot.engine)
         print_speed(s, result);
     else if (last || s->args->repeat == 1)
         pj_run_report_print(stdout, &result->data);
-    if (last && s->series.runs > 1) pj_series_print(stdout, &s->series);
+    if (last && s->series.runs > 1) {
+        pj_series_finish(&s->series);
+        pj_series_print(stdout, &s->series);
+    }
     fflush(stdout);
+}
+
+/* The report is printed before the run is stored, which may take seconds. */
+static void on_result(void *context, const pj_profile_result *result)
+{
+    run_state *s = context;
+    bool last = s->is_last || result->run_status != PJ_RUN_COMPLETED;
+    pj_run_live_end(&s->live);
+    if (result->run_status == PJ_RUN_COMPLETED) pj_series_add(&s->series, &result->data);
+    if (!s->args->json && result->run_status != PJ_RUN_FAILED) print_result(s, result, last);
 }
 
 /* Selects the batch that begins with prompt `first`: each prompt of a file is used once. */
@@ -289,6 +298,8 @@ static pj_status run_once(run_state *s, uint32_t index, bool last, pj_error *err
 {
     pj_profile_result result;
     s->streamed = 0;
+    s->is_last = last;
+    s->options.on_result = on_result;
     s->options.repeat_index = index;
     s->options.repeat_group = s->args->repeat == 1 ? NULL : s->first_id;
     pj_run_live_begin(&s->live);
@@ -298,10 +309,10 @@ static pj_status run_once(run_state *s, uint32_t index, bool last, pj_error *err
     pj_status status = pj_profile_generate(s->session, &s->slot, &s->options, &result, err);
     pj_run_live_end(&s->live);
     if (index == 0) memcpy(s->first_id, result.run_id, sizeof s->first_id);
-    if (result.data.info.id[0]) {
-        if (result.run_status == PJ_RUN_COMPLETED) pj_series_add(&s->series, &result.data);
-        if (last) pj_series_finish(&s->series);
-        if (result.run_status != PJ_RUN_FAILED) print_result(s, &result, last || status != PJ_OK);
+    if (s->args->json && (last || status != PJ_OK) && result.data.info.id[0] &&
+        result.run_status != PJ_RUN_FAILED) {
+        pj_series_finish(&s->series); /* JSON has advice, which needs the stored run */
+        print_json(s, &result);
     }
     pj_profile_result_fini(&result);
     return status;

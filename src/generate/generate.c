@@ -399,6 +399,17 @@ static pj_run_status run_status_of(pj_status status)
                                       : PJ_RUN_FAILED;
 }
 
+typedef struct built_watch {
+    const pj_profile_options *o;
+    const pj_profile_result *result;
+} built_watch;
+
+static void on_built(void *context, const pj_run_data *data)
+{
+    const built_watch *w = context;
+    w->o->on_result(w->o->context, w->result);
+}
+
 pj_status pj_profile_generate(pj_session *session, pj_model_slot *slot, const pj_profile_options *o,
                               pj_profile_result *result, pj_error *err)
 {
@@ -414,6 +425,8 @@ pj_status pj_profile_generate(pj_session *session, pj_model_slot *slot, const pj
     pj_run_set_tokens(run, result->generated.input_tokens, result->generated.output_tokens);
     result->run_status = run_status_of(status);
     if (o->is_private) keep_output_features(run, &result->generated);
+    built_watch watch = {o, result};
+    if (o->on_result) pj_run_on_built(run, on_built, &watch);
     pj_status stored = pj_run_finish(run, result->run_status,
                                      result->run_status == PJ_RUN_FAILED ? failure.text : NULL,
                                      &result->data, &storing);

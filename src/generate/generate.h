@@ -9,6 +9,14 @@
 #include "record/run.h"
 #include "trace/generate_ask.h"
 
+typedef struct pj_profile_result {
+    pj_generate_result generated;
+    pj_run_data data; /* the finished run; empty when it could not be built */
+    char run_id[PJ_UUID_BYTES];
+    pj_run_status run_status;
+    bool stored;
+} pj_profile_result;
+
 typedef struct pj_profile_options {
     pj_engine_options engine;
     const pj_prompt *prompts; /* prompt_count of them; sequence i uses prompt i % count */
@@ -37,17 +45,11 @@ typedef struct pj_profile_options {
     const char *run_id;    /* a UUIDv7 assigned when the run was queued; NULL: a new one */
     void (*on_run)(void *context, const char *run_id);          /* the run has begun; or NULL */
     void (*on_token)(void *context, const pj_generated *token); /* or NULL */
+    /* The figures are known and not yet stored; or NULL. */
+    void (*on_result)(void *context, const pj_profile_result *result);
     void *context;
     const _Atomic bool *cancel; /* or NULL */
 } pj_profile_options;
-
-typedef struct pj_profile_result {
-    pj_generate_result generated;
-    pj_run_data data; /* the finished run; empty when it could not be built */
-    char run_id[PJ_UUID_BYTES];
-    pj_run_status run_status;
-    bool stored;
-} pj_profile_result;
 
 /* Copies everything in a request except its prompt into options. Texts and lists are borrowed from
  * the request, which must outlive the options. The sampling must still pass pj_sampling_check. */
