@@ -204,20 +204,21 @@ void pj_row_encoder_fini(pj_row_encoder *e)
 
 #define AT(type) (*(type const *)(const void *)at)
 
-static pj_value encode_column(pj_row_encoder *e, const pj_column *column, const void *row)
+static void encode_column(pj_row_encoder *e, const pj_column *column, const void *row,
+                          pj_value *value)
 {
     const unsigned char *at = (const unsigned char *)row + column->offset;
-    pj_value v = {0};
     switch (column->type) {
-    case PJ_COLUMN_TEXT: return encode_text(e, AT(const char *));
-    case PJ_COLUMN_EXTRAS: return encode_extras(e, row);
+    case PJ_COLUMN_TEXT: *value = encode_text(e, AT(const char *)); break;
+    case PJ_COLUMN_EXTRAS: *value = encode_extras(e, row); break;
     case PJ_COLUMN_REFERENCE:
-        if (AT(uint32_t) == PJ_NO_PARENT) return (pj_value){.type = PJ_VALUE_NULL};
-        return value_int(e->saving->first[column->kind] + AT(uint32_t));
+        pj_column_get(e->table, column, row, value);
+        if (value->type == PJ_VALUE_INT) value->integer += e->saving->first[column->kind];
+        break;
     default:
-        pj_column_get(e->table, column, row, &v);
-        if (v.type == PJ_VALUE_TEXT && !pj_utf8_valid(v.text, v.bytes)) v.type = PJ_VALUE_BLOB;
-        return v;
+        pj_column_get(e->table, column, row, value);
+        if (value->type == PJ_VALUE_TEXT && !pj_utf8_valid(value->text, value->bytes))
+            value->type = PJ_VALUE_BLOB;
     }
 }
 
@@ -237,9 +238,11 @@ const pj_value *pj_row_encode(pj_row_encoder *e, uint32_t row)
     pj_buffer_clear(&e->text);
     for (uint32_t i = 0; i < e->column_count; i++) {
         const pj_planned_column *planned = &e->plan[i];
-        e->values[i] = planned->column   ? encode_column(e, planned->column, at)
-                       : planned->derive ? planned->derive(e, row)
-                                         : (pj_value){.type = PJ_VALUE_NULL};
+        pj_value *value = &e->values[i];
+        if (planned->column)
+            encode_column(e, planned->column, at, value);
+        else
+            *value = planned->derive ? planned->derive(e, row) : (pj_value){.type = PJ_VALUE_NULL};
     }
     return e->text.failed ? NULL : e->values;
 }
