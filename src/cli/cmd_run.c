@@ -158,12 +158,12 @@ static void set_options(run_state *s)
     if (s->args->ask.draft) o->engine.draft = s->draft_path;
     o->engine.threads = (uint32_t)a->threads;
     o->warmup = (uint32_t)a->warmup;
-    o->chat |= a->messages || a->chat_settings.count;
-    o->chat_variables = s->chat_variables;
-    o->is_private = a->is_private;
-    o->on_token = on_token;
-    o->context = s;
-    o->cancel = &cancelled;
+    o->request.chat |= a->messages || a->chat_settings.count;
+    o->request.chat_variables = s->chat_variables;
+    o->request.is_private = a->is_private;
+    o->request.on_token = on_token;
+    o->request.context = s;
+    o->request.cancel = &cancelled;
 }
 
 /* ---- the runs ----------------------------------------------------------------------------- */
@@ -285,10 +285,10 @@ static void choose_batch(run_state *s, uint32_t first)
 {
     pj_profile_options *o = &s->options;
     uint32_t left = s->prompt_count - first, wanted = (uint32_t)s->args->ask.batch;
-    o->prompts = s->prompts + first;
-    o->prompt_count = wanted && wanted < left ? wanted : left;
-    o->batch = s->prompt_count > 1 ? o->prompt_count : wanted;
-    o->first_stream = first;
+    o->request.prompts = s->prompts + first;
+    o->request.prompt_count = wanted && wanted < left ? wanted : left;
+    o->request.sequences = s->prompt_count > 1 ? o->request.prompt_count : wanted;
+    o->request.first_stream = first;
     s->first_id[0] = 0;
     s->series = (pj_series){0};
 }
@@ -322,7 +322,7 @@ static pj_status warm_up(run_state *s, pj_error *err)
 {
     pj_profile_options silent = s->options;
     pj_status status = PJ_OK;
-    silent.on_token = NULL;
+    silent.request.on_token = NULL;
     for (int64_t i = 0; i < s->args->warmup && status == PJ_OK; i++) {
         pj_generate_result result;
         status = pj_profile_bare(&s->slot, &silent, &result, err);
@@ -353,7 +353,7 @@ static pj_status run_all(run_state *s, pj_error *err)
     pj_recovery_set_say(s->session->recovery, say_recovery, NULL);
     status = warm_up(s, err);
     for (uint32_t first = 0; first < s->prompt_count && status == PJ_OK;
-         first += s->options.prompt_count) {
+         first += s->options.request.prompt_count) {
         choose_batch(s, first);
         for (int64_t i = 0; i < a->repeat && status == PJ_OK; i++)
             status = run_once(s, (uint32_t)i, i + 1 == a->repeat, err);
@@ -392,8 +392,8 @@ static pj_status find_model(const pj_command *command, run_state *s, pj_error *e
 static pj_status check_all(const run_state *s, pj_error *err)
 {
     pj_profile_options all = s->options;
-    all.prompts = s->prompts;
-    all.prompt_count = s->prompt_count;
+    all.request.prompts = s->prompts;
+    all.request.prompt_count = s->prompt_count;
     return pj_profile_preflight(&all, err);
 }
 
@@ -419,7 +419,7 @@ static int execute(const pj_command *command, const run_args *a, const char *pos
     if (status == PJ_OK) status = get_prompts(s, positional, &err);
     if (status == PJ_OK) status = pj_chat_variables(&a->chat_settings, &s->chat_variables, &err);
     set_options(s);
-    if (status == PJ_OK) status = pj_sampling_check(&s->options.sampling, &err);
+    if (status == PJ_OK) status = pj_sampling_check(&s->options.request.sampling, &err);
     if (status == PJ_OK) status = check_all(s, &err);
     if (status == PJ_OK) {
         catch_signals();
