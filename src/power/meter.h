@@ -24,7 +24,6 @@ typedef struct pj_meter pj_meter;
 
 typedef struct pj_meter_options {
     const char *sources;     /* the --power list; NULL: pj_power_default() */
-    int64_t interval_ns;     /* of samples; 0: each source's own update period */
     const pj_power_env *env; /* NULL: from the environment; copied, its strings borrowed */
     bool skip_characterise;  /* trust the sensors' declarations */
 } pj_meter_options;
