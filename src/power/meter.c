@@ -491,8 +491,7 @@ void pj_meter_get_cost(const pj_meter *meter, pj_meter_cost *cost)
     cost->call_us = cost->ticks ? call_ns * 1e-3 / (double)cost->ticks : NAN;
 }
 
-/* ---- simulated sensors ------------------------------------------------------------------------
- */
+/* ---- simulated sensors ---- */
 
 static pj_power_sampler *sim_sampler(const pj_meter *meter)
 {
