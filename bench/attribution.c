@@ -345,11 +345,11 @@ static pj_status record(bench *b, pj_error *err)
                                              .dtype = b->dtype,
                                              .threads = (uint32_t)b->threads,
                                              .no_tokenizer = true},
-                                  .prompts = &prompt,
-                                  .prompt_count = 1,
-                                  .max_tokens = (uint32_t)b->tokens,
-                                  .ignore_eos = true,
-                                  .sampling = PJ_SAMPLING_GREEDY,
+                                  .request.prompts = &prompt,
+                                  .request.prompt_count = 1,
+                                  .request.max_tokens = (uint32_t)b->tokens,
+                                  .request.ignore_eos = true,
+                                  .request.sampling = PJ_SAMPLING_GREEDY,
                                   .depth = PJ_DEPTH_MODULE};
     pj_session_options session_options = {
         .power = "sim", .database = "none", .baseline_seconds = -1};

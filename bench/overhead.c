@@ -192,11 +192,11 @@ static pj_status prepare(overhead *o, int32_t **ids, pj_prompt *prompt, pj_error
                                                  .dtype = o->dtype,
                                                  .threads = (uint32_t)o->threads,
                                                  .no_tokenizer = true},
-                                      .prompts = prompt,
-                                      .prompt_count = 1,
-                                      .max_tokens = (uint32_t)o->tokens,
-                                      .ignore_eos = true,
-                                      .sampling = PJ_SAMPLING_GREEDY};
+                                      .request.prompts = prompt,
+                                      .request.prompt_count = 1,
+                                      .request.max_tokens = (uint32_t)o->tokens,
+                                      .request.ignore_eos = true,
+                                      .request.sampling = PJ_SAMPLING_GREEDY};
     pj_session_options session = {.power = o->power, .database = "none", .baseline_seconds = -1};
     return pj_session_open(&session, &o->session, err);
 }

@@ -94,11 +94,10 @@ static pj_status measure(row *r, const char *folder, int64_t duration_ns, pj_err
         return PJ_OK;
     }
     pj_power_env_get(&env);
+    env.interval_ns = r->interval_ns;
     if (r->stand_in) env.sysfs_root = folder;
-    pj_meter_options options = {.sources = r->sources,
-                                .interval_ns = r->interval_ns,
-                                .env = &env,
-                                .skip_characterise = r->stand_in};
+    pj_meter_options options = {
+        .sources = r->sources, .env = &env, .skip_characterise = r->stand_in};
     pj_status status = pj_meter_open(&options, &meter, err);
     if (status != PJ_OK) return status;
     pj_meter_rails(meter, &r->rails);

@@ -282,14 +282,14 @@ static void *work(void *context)
     b->status = pj_model_find(b->model, NULL, path, sizeof path, &b->err);
     b->options = (pj_profile_options){
         .engine = {.model = path, .threads = 1, .no_tokenizer = true},
-        .prompts = &prompt,
-        .prompt_count = 1,
-        .max_tokens = (uint32_t)b->tokens,
-        .ignore_eos = true,
-        .sampling = PJ_SAMPLING_GREEDY,
+        .request.prompts = &prompt,
+        .request.prompt_count = 1,
+        .request.max_tokens = (uint32_t)b->tokens,
+        .request.ignore_eos = true,
+        .request.sampling = PJ_SAMPLING_GREEDY,
         .depth = PJ_DEPTH_MODULE,
-        .on_token = note_token,
-        .context = b,
+        .request.on_token = note_token,
+        .request.context = b,
     };
     pj_session_options opening = {.power = b->power, .database = "none", .baseline_seconds = -1};
     if (b->status == PJ_OK) b->status = pj_session_open(&opening, &b->session, &b->err);

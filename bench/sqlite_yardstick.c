@@ -38,7 +38,7 @@ pj_status pj_store_measure_inserts(const char *beside, uint64_t rows, double *se
                             " t REAL)",
                             err);
     int64_t begin = pj_clock_thread_cpu_ns();
-    if (status == PJ_OK) status = pj_sql_transaction(store, PJ_WRITE_CACHE, err);
+    if (status == PJ_OK) status = pj_sql_transaction(store, PJ_WRITE, err);
     if (status == PJ_OK) status = fill_yardstick(store, rows, err);
     if (status == PJ_OK) status = pj_sql_commit(store, err);
     *seconds = (double)(pj_clock_thread_cpu_ns() - begin) * 1e-9;

@@ -289,15 +289,15 @@ static pj_status run_really(bench *b, pj_session *session, pj_model_slot *slot, 
     pj_status status = pj_model_find(b->model ? b->model : name, NULL, path, sizeof path, err);
     if (status != PJ_OK) return status;
     pj_profile_options options = {.engine = {.model = path, .no_tokenizer = true},
-                                  .prompts = &prompt,
-                                  .prompt_count = 1,
-                                  .max_tokens = (uint32_t)b->tokens,
-                                  .ignore_eos = true,
-                                  .sampling = PJ_SAMPLING_GREEDY,
+                                  .request.prompts = &prompt,
+                                  .request.prompt_count = 1,
+                                  .request.max_tokens = (uint32_t)b->tokens,
+                                  .request.ignore_eos = true,
+                                  .request.sampling = PJ_SAMPLING_GREEDY,
                                   .depth = PJ_DEPTH_DEEP,
                                   .on_run = note_run,
-                                  .on_token = note_token,
-                                  .context = b};
+                                  .request.on_token = note_token,
+                                  .request.context = b};
     status = pj_profile_generate(session, slot, &options, &result, err);
     if (status == PJ_OK) {
         double seconds = seconds_since(b->last_token_ns);

@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "base/thread.h"
 #include "bench/store_run.h"
-#include "cli/fold.h"
+#include "cli/terminal.h"
 
 #include <math.h>
 #include <string.h>

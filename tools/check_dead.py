@@ -18,7 +18,6 @@ FOR_TESTS = {
     "pj_spool_reader_memory": "a spool without a file, also for the fuzzer",
     "pj_server_add": "a server without a port, also for the fuzzer",
     "pj_server_poll": "the server on the caller's thread, for the fuzzer",
-    "pj_store_bulk_rows": "asserts that rows were inserted as pages",
     "pj_session_settle": "waits for the recovery of leftover spools",
     "pj_tokenizer_find": "the id of a token by its spelling",
     "pj_tokenizer_is_special": "flags that an added token was read with",

@@ -7,7 +7,6 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "cli/attach_report.h"
-#include "cli/fold.h"
 #include "cli/run_report.h"
 #include "cli/terminal.h"
 #include "insight/insight.h"

@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/memory.h"
-#include "cli/fold.h"
 #include "cli/terminal.h"
 #include "net/gate.h"
 #include "requests/requests.h"

@@ -1,7 +1,7 @@
 /* perjoule bench: runs perjoule-bench, the program of the benchmarks (bench/), from the folder of
  * this one. */
-#include "cli/fold.h"
 #include "cli/options.h"
+#include "cli/terminal.h"
 
 #include "base/process.h"
 

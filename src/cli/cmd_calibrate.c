@@ -1,6 +1,5 @@
 /* perjoule calibrate: measures every component of a model in isolation, so that later runs can
  * separate components with any sensor. */
-#include "cli/fold.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
 

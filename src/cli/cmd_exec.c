@@ -6,7 +6,6 @@
  * error or, with --json, to standard output at the end.
  */
 #include "cli/exec_run.h"
-#include "cli/fold.h"
 #include "cli/options.h"
 #include "cli/stored.h"
 #include "cli/terminal.h"
@@ -160,7 +159,6 @@ static bool is_shown(const char *code)
 static void print_table(const execution *e)
 {
     char time[32], cpu[32];
-    pj_fold_begin(stderr);
     const pj_run_info *info = &e->r.data.info;
     pj_format_time(info->total_ms, time, sizeof time);
     pj_format_time(e->r.child.cpu_s * 1e3, cpu, sizeof cpu);
@@ -184,7 +182,6 @@ static void print_table(const execution *e)
         fprintf(stderr, "  not stored: %s\n", e->r.store_problem);
     else if (e->r.session->store)
         fprintf(stderr, "  stored as %s\n", info->id);
-    pj_fold_end();
 }
 
 static void figure_json(pj_json *json, const pj_rail_energy *f, double run_s)

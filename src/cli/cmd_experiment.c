@@ -2,7 +2,6 @@
 #include "base/file.h"
 #include "cli/experiment_engines.h"
 #include "cli/experiment_print.h"
-#include "cli/fold.h"
 #include "cli/stored.h"
 #include "cli/terminal.h"
 #include "experiment/experiment.h"

@@ -1,5 +1,4 @@
 /* perjoule predict: energy and time of a request before it runs. */
-#include "cli/fold.h"
 #include "cli/stored.h"
 #include "cli/terminal.h"
 #include "generate/predict.h"

@@ -2,7 +2,6 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "cli/chat_options.h"
-#include "cli/fold.h"
 #include "cli/ids.h"
 #include "cli/options.h"
 #include "cli/run_live.h"
@@ -49,7 +48,7 @@ typedef struct run_state {
     char first_id[PJ_UUID_BYTES];
     int64_t began_ns, first_token_ns;
     uint32_t streamed;
-    bool printed_newline;
+    bool is_last; /* of a series */
 } run_state;
 
 /* ---- interruption -------------------------------------------------------------------------- */
@@ -159,12 +158,12 @@ static void set_options(run_state *s)
     if (s->args->ask.draft) o->engine.draft = s->draft_path;
     o->engine.threads = (uint32_t)a->threads;
     o->warmup = (uint32_t)a->warmup;
-    o->chat |= a->messages || a->chat_settings.count;
-    o->chat_variables = s->chat_variables;
-    o->is_private = a->is_private;
-    o->on_token = on_token;
-    o->context = s;
-    o->cancel = &cancelled;
+    o->request.chat |= a->messages || a->chat_settings.count;
+    o->request.chat_variables = s->chat_variables;
+    o->request.is_private = a->is_private;
+    o->request.on_token = on_token;
+    o->request.context = s;
+    o->request.cancel = &cancelled;
 }
 
 /* ---- the runs ----------------------------------------------------------------------------- */
@@ -258,20 +257,27 @@ static void print_batch(const pj_generate_result *g)
 static void print_result(run_state *s, const pj_profile_result *result, bool last)
 {
     const pj_generate_result *g = &result->generated;
-    if (s->args->json) {
-        if (last) print_json(s, result);
-        return;
-    }
     if (g->count && g->sequences[0].text_bytes) putchar('\n');
     print_batch(g);
-    pj_fold_begin(stdout); /* the figures; the text above is wrapped by the terminal */
     if (s->options.depth == PJ_DEPTH_OFF && s->slot.engine)
         print_speed(s, result);
     else if (last || s->args->repeat == 1)
         pj_run_report_print(stdout, &result->data);
-    if (last && s->series.runs > 1) pj_series_print(stdout, &s->series);
-    pj_fold_end();
+    if (last && s->series.runs > 1) {
+        pj_series_finish(&s->series);
+        pj_series_print(stdout, &s->series);
+    }
     fflush(stdout);
+}
+
+/* The report is printed before the run is stored, which may take seconds. */
+static void on_result(void *context, const pj_profile_result *result)
+{
+    run_state *s = context;
+    bool last = s->is_last || result->run_status != PJ_RUN_COMPLETED;
+    pj_run_live_end(&s->live);
+    if (result->run_status == PJ_RUN_COMPLETED) pj_series_add(&s->series, &result->data);
+    if (!s->args->json && result->run_status != PJ_RUN_FAILED) print_result(s, result, last);
 }
 
 /* Selects the batch that begins with prompt `first`: each prompt of a file is used once. */
@@ -279,10 +285,10 @@ static void choose_batch(run_state *s, uint32_t first)
 {
     pj_profile_options *o = &s->options;
     uint32_t left = s->prompt_count - first, wanted = (uint32_t)s->args->ask.batch;
-    o->prompts = s->prompts + first;
-    o->prompt_count = wanted && wanted < left ? wanted : left;
-    o->batch = s->prompt_count > 1 ? o->prompt_count : wanted;
-    o->first_stream = first;
+    o->request.prompts = s->prompts + first;
+    o->request.prompt_count = wanted && wanted < left ? wanted : left;
+    o->request.sequences = s->prompt_count > 1 ? o->request.prompt_count : wanted;
+    o->request.first_stream = first;
     s->first_id[0] = 0;
     s->series = (pj_series){0};
 }
@@ -292,6 +298,8 @@ static pj_status run_once(run_state *s, uint32_t index, bool last, pj_error *err
 {
     pj_profile_result result;
     s->streamed = 0;
+    s->is_last = last;
+    s->options.on_result = on_result;
     s->options.repeat_index = index;
     s->options.repeat_group = s->args->repeat == 1 ? NULL : s->first_id;
     pj_run_live_begin(&s->live);
@@ -301,10 +309,10 @@ static pj_status run_once(run_state *s, uint32_t index, bool last, pj_error *err
     pj_status status = pj_profile_generate(s->session, &s->slot, &s->options, &result, err);
     pj_run_live_end(&s->live);
     if (index == 0) memcpy(s->first_id, result.run_id, sizeof s->first_id);
-    if (result.data.info.id[0]) {
-        if (result.run_status == PJ_RUN_COMPLETED) pj_series_add(&s->series, &result.data);
-        if (last) pj_series_finish(&s->series);
-        if (result.run_status != PJ_RUN_FAILED) print_result(s, &result, last || status != PJ_OK);
+    if (s->args->json && (last || status != PJ_OK) && result.data.info.id[0] &&
+        result.run_status != PJ_RUN_FAILED) {
+        pj_series_finish(&s->series); /* JSON has advice, which needs the stored run */
+        print_json(s, &result);
     }
     pj_profile_result_fini(&result);
     return status;
@@ -314,7 +322,7 @@ static pj_status warm_up(run_state *s, pj_error *err)
 {
     pj_profile_options silent = s->options;
     pj_status status = PJ_OK;
-    silent.on_token = NULL;
+    silent.request.on_token = NULL;
     for (int64_t i = 0; i < s->args->warmup && status == PJ_OK; i++) {
         pj_generate_result result;
         status = pj_profile_bare(&s->slot, &silent, &result, err);
@@ -345,7 +353,7 @@ static pj_status run_all(run_state *s, pj_error *err)
     pj_recovery_set_say(s->session->recovery, say_recovery, NULL);
     status = warm_up(s, err);
     for (uint32_t first = 0; first < s->prompt_count && status == PJ_OK;
-         first += s->options.prompt_count) {
+         first += s->options.request.prompt_count) {
         choose_batch(s, first);
         for (int64_t i = 0; i < a->repeat && status == PJ_OK; i++)
             status = run_once(s, (uint32_t)i, i + 1 == a->repeat, err);
@@ -384,8 +392,8 @@ static pj_status find_model(const pj_command *command, run_state *s, pj_error *e
 static pj_status check_all(const run_state *s, pj_error *err)
 {
     pj_profile_options all = s->options;
-    all.prompts = s->prompts;
-    all.prompt_count = s->prompt_count;
+    all.request.prompts = s->prompts;
+    all.request.prompt_count = s->prompt_count;
     return pj_profile_preflight(&all, err);
 }
 
@@ -411,7 +419,7 @@ static int execute(const pj_command *command, const run_args *a, const char *pos
     if (status == PJ_OK) status = get_prompts(s, positional, &err);
     if (status == PJ_OK) status = pj_chat_variables(&a->chat_settings, &s->chat_variables, &err);
     set_options(s);
-    if (status == PJ_OK) status = pj_sampling_check(&s->options.sampling, &err);
+    if (status == PJ_OK) status = pj_sampling_check(&s->options.request.sampling, &err);
     if (status == PJ_OK) status = check_all(s, &err);
     if (status == PJ_OK) {
         catch_signals();

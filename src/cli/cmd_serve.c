@@ -1,6 +1,5 @@
 /* perjoule serve: one process that runs models, streams live events, and serves dashboard and
  * API. */
-#include "cli/fold.h"
 #include "cli/options.h"
 #include "cli/stored.h"
 #include "cli/terminal.h"

@@ -10,8 +10,8 @@
  * Without --write the text is printed, with the path it belongs to. --root is a prefix for the
  * paths.
  */
-#include "cli/fold.h"
 #include "cli/options.h"
+#include "cli/terminal.h"
 
 #include "base/file.h"
 #include "base/nearest.h"

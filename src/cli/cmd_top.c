@@ -2,7 +2,6 @@
  * sparkline, updated in place; a pipe gets one line per second; --json prints one object per row;
  * --record writes a CSV for `--power replay:FILE`. A row is the mean power of the interval that
  * ends at its time, and is written once the slowest sensor has covered that interval. */
-#include "cli/fold.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
 

@@ -2,11 +2,9 @@
 #include "base/nearest.h"
 #include "base/thread.h"
 #include "cli/exec_child.h"
-#include "cli/fold.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
 
-#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,16 +24,12 @@ enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 
 static void print_overview(FILE *out)
 {
-    int width = pj_terminal_is(out) ? pj_terminal_width(out) : INT_MAX; /* one line per command */
     fprintf(out,
             "perjoule %s: shows where every joule of transformer\ninference goes\n\n"
             "Usage: perjoule COMMAND [options]\n\nCommands:\n",
             pj_version());
-    for (int i = 0; i < COMMAND_COUNT; i++) {
-        bool fits = 14 + (int)strlen(commands[i]->summary) <= width;
-        fprintf(out, fits ? "  %-10s  %s\n" : "  %s\n      %s\n", commands[i]->name,
-                commands[i]->summary);
-    }
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        fprintf(out, "  %-10s  %s\n", commands[i]->name, commands[i]->summary);
     fprintf(out, "\nperjoule COMMAND --help: options and examples\n"
                  "perjoule --version:      the version\n");
 }
@@ -88,25 +82,10 @@ const pj_command pj_command_help = {
     .examples = "perjoule help\nperjoule help run\n",
 };
 
-/* Commands without live output, which is folded to the terminal's width. */
-static bool is_printed_whole(int argc, char **argv)
-{
-    static const char *const names[] = {"help",   "ls",      "show",      "compare",
-                                        "models", "sensors", "check",     "predict",
-                                        "eval",   "import",  "calibrate", "experiment"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(argv[0], names[i]) == 0) return true;
-    for (int i = 1; i < argc; i++)
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
-    return false;
-}
-
 static int run_program(int argc, char **argv)
 {
     if (argc < 2) {
-        pj_fold_begin(stderr);
         print_overview(stderr);
-        pj_fold_end();
         return PJ_EXIT_USAGE;
     }
     if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
@@ -114,9 +93,7 @@ static int run_program(int argc, char **argv)
         return PJ_EXIT_OK;
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-        pj_fold_begin(stdout);
         print_overview(stdout);
-        pj_fold_end();
         return PJ_EXIT_OK;
     }
     const pj_command *command = find_command(argv[1]);
@@ -124,15 +101,7 @@ static int run_program(int argc, char **argv)
         print_unknown("perjoule", argv[1]);
         return PJ_EXIT_USAGE;
     }
-    if (is_printed_whole(argc - 1, argv + 1))
-        pj_fold_begin(stdout);
-    else if (strcmp(argv[1], "bench") == 0 && argc > 2)
-        pj_fold_lines_begin(stdout);
-    else if (strcmp(argv[1], "bench") == 0)
-        pj_fold_begin(stderr); /* the list of benchmarks */
-    int code = command->run(command, argc - 1, argv + 1);
-    pj_fold_end();
-    return code;
+    return command->run(command, argc - 1, argv + 1);
 }
 
 /* ---- the stack ------------------------------------------------------------------------------ */

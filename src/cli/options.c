@@ -3,7 +3,6 @@
 
 #include "base/clock.h"
 #include "base/nearest.h"
-#include "cli/fold.h"
 #include "cli/terminal.h"
 
 #include <ctype.h>

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "cli/fold.h"
+#include "cli/terminal.h"
 #include "record/recover.h"
 #include "store/outbox.h"
 

@@ -2,24 +2,15 @@
 #include "cli/terminal.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-static FILE *remembered;
-static int remembered_width;
-
-void pj_terminal_remember(FILE *stream)
-{
-    if (stream) remembered_width = pj_terminal_width(stream);
-    remembered = stream;
-}
-
 bool pj_terminal_is(FILE *stream)
 {
     const char *term = getenv("TERM");
-    if (stream == remembered) return true;
     return isatty(fileno(stream)) && term && strcmp(term, "dumb") != 0;
 }
 
@@ -32,7 +23,6 @@ static bool has_colour(FILE *stream)
 int pj_terminal_width(FILE *stream)
 {
     struct winsize size;
-    if (stream == remembered) return remembered_width;
     if (ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
     return 80;
 }
@@ -48,6 +38,39 @@ const char *pj_style_off(FILE *stream)
 {
     return has_colour(stream) ? "\033[0m" : "";
 }
+
+/* ---- messages ---- */
+
+void pj_say(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    putc('\n', stderr);
+}
+
+/* Bytes of the first `columns` characters of a text of UTF-8. */
+static size_t bytes_of_columns(const char *text, int columns)
+{
+    size_t bytes = 0;
+    for (; text[bytes]; bytes++)
+        if (((unsigned char)text[bytes] & 0xc0) != 0x80 && columns-- == 0) break;
+    return bytes;
+}
+
+void pj_live_line(FILE *out, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    fprintf(out, "\r\033[K%.*s", (int)bytes_of_columns(text, pj_terminal_width(out)), text);
+    fflush(out);
+}
+
+/* ---- figures ---- */
 
 /* Three significant digits in the best-fitting unit; factors ascend. */
 static void format_scaled(double value, const char *const *units, const double *factors, int count,

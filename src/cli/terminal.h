@@ -18,11 +18,14 @@ typedef enum pj_style {
 
 bool pj_terminal_is(FILE *stream);   /* a terminal that understands more than plain text */
 int pj_terminal_width(FILE *stream); /* columns, 80 when unknown */
-/* From now on the stream counts as a terminal, even if it is redirected; NULL: none does. */
-void pj_terminal_remember(FILE *stream);
 /* The escape sequence, or "" where colour is off. */
 const char *pj_style_on(FILE *stream, pj_style style);
 const char *pj_style_off(FILE *stream);
+
+/* A message on standard error, as a line. */
+__attribute__((format(printf, 1, 2))) void pj_say(const char *format, ...);
+/* Rewrites the terminal's current line with one that is live, cut off at its width. */
+__attribute__((format(printf, 2, 3))) void pj_live_line(FILE *terminal, const char *format, ...);
 
 /* Figures for people: three significant digits with a fitting unit; "unavailable" for NAN. */
 void pj_format_energy(double mj, char *text, size_t bytes); /* "12.3 mJ", "4.56 J", "1.20 kJ" */

@@ -152,13 +152,13 @@ static pj_status set_options(experiment *e, uint32_t index, pj_profile_options *
     ask.experiment = e->plan->name;
     *o = (pj_profile_options){.engine = {.threads = cell.threads ? cell.threads : e->o.threads,
                                          .any_tokenizer = !e->plan->prompt},
-                              .prompts = e->prompts,
-                              .prompt_count = e->plan->prompt ? 1 : cell.batch,
-                              .is_private = e->o.is_private,
-                              .cancel = e->o.cancel};
+                              .request.prompts = e->prompts,
+                              .request.prompt_count = e->plan->prompt ? 1 : cell.batch,
+                              .request.is_private = e->o.is_private,
+                              .request.cancel = e->o.cancel};
     pj_profile_options_set(o, &ask);
     if (cell.ablate[0]) o->ablate = cell.ablate;
-    for (uint32_t i = 0; i < o->prompt_count; i++)
+    for (uint32_t i = 0; i < o->request.prompt_count; i++)
         e->prompts[i] = (pj_prompt){.ids = e->ids + i, .id_count = cell.input};
     if (e->plan->prompt)
         e->prompts[0] = (pj_prompt){.text = e->plan->prompt, .bytes = strlen(e->plan->prompt)};
@@ -225,7 +225,7 @@ static pj_status warm(experiment *e, uint32_t index, pj_error *err)
     if (status != PJ_OK || e->last_cell == index) return status;
     status = measure_loss(e, index, err);
     if (status == PJ_OK) status = set_options(e, index, &options, err);
-    if (options.max_tokens > WARM_TOKENS) options.max_tokens = WARM_TOKENS;
+    if (options.request.max_tokens > WARM_TOKENS) options.request.max_tokens = WARM_TOKENS;
     if (status == PJ_OK) status = pj_profile_bare(e->o.slot, &options, &result, err);
     pj_generate_result_fini(&result);
     e->last_cell = index;

@@ -100,9 +100,9 @@ static const char *statistics_name(const pj_profile_options *o)
 {
     static const char *const names[] = {NULL, "off", "sampled", "all"};
     if (o->depth < PJ_DEPTH_MODULE) return "off";
-    if (o->statistics == PJ_STATISTICS_BY_DEPTH)
+    if (o->request.statistics == PJ_STATISTICS_BY_DEPTH)
         return o->depth == PJ_DEPTH_DEEP ? "all" : "sampled";
-    return names[o->statistics];
+    return names[o->request.statistics];
 }
 
 /* The run's settings, with defaults filled in: `engine` is NULL before the model is open, and only
@@ -110,22 +110,24 @@ static const char *statistics_name(const pj_profile_options *o)
 static void write_settings(pj_json *json, const pj_session *session, const pj_profile_options *o,
                            const pj_engine *engine)
 {
-    pj_sampling sampling = o->sampling;
+    pj_sampling sampling = o->request.sampling;
     uint32_t threads = engine ? pj_engine_get_facts(engine)->threads : o->engine.threads;
     if (engine && o->sampling_from_model) pj_engine_sampling_defaults(engine, &sampling);
     char power[2 * PJ_POWER_ARGUMENT_BYTES];
     pj_power_list_public(session->power_asked, power, sizeof power);
     pj_json_object_begin(json);
-    pj_json_kv_uint(json, "max_tokens", o->max_tokens);
-    pj_json_kv_uint(json, "batch", o->batch ? o->batch : o->prompt_count);
-    pj_json_kv_bool(json, "chat", o->chat);
-    if (o->is_private) pj_json_kv_bool(json, "private", true);
-    if (o->system && !o->is_private) pj_json_kv_string(json, "system", o->system);
-    if (o->chat_variables && !o->is_private) {
+    pj_json_kv_uint(json, "max_tokens", o->request.max_tokens);
+    pj_json_kv_uint(json, "batch",
+                    o->request.sequences ? o->request.sequences : o->request.prompt_count);
+    pj_json_kv_bool(json, "chat", o->request.chat);
+    if (o->request.is_private) pj_json_kv_bool(json, "private", true);
+    if (o->request.system && !o->request.is_private)
+        pj_json_kv_string(json, "system", o->request.system);
+    if (o->request.chat_variables && !o->request.is_private) {
         pj_json_key(json, "chat_variables");
-        pj_json_raw(json, o->chat_variables, strlen(o->chat_variables));
+        pj_json_raw(json, o->request.chat_variables, strlen(o->request.chat_variables));
     }
-    pj_json_kv_bool(json, "ignore_eos", o->ignore_eos);
+    pj_json_kv_bool(json, "ignore_eos", o->request.ignore_eos);
     if (o->sampling_from_model) pj_json_kv_string(json, "sampling", "as the model says");
     if (engine || !o->sampling_from_model) write_sampling(json, &sampling);
     pj_json_kv_string(json, "dtype", o->engine.dtype);
@@ -141,7 +143,8 @@ static void write_settings(pj_json *json, const pj_session *session, const pj_pr
     pj_json_kv_uint(json, "warmup", o->warmup);
     pj_json_kv_string(json, "statistics", statistics_name(o));
     if (o->engine.draft) pj_json_kv_string(json, "draft_model", o->engine.draft);
-    if (o->engine.draft && o->draft_tokens) pj_json_kv_uint(json, "draft_tokens", o->draft_tokens);
+    if (o->engine.draft && o->request.draft_tokens)
+        pj_json_kv_uint(json, "draft_tokens", o->request.draft_tokens);
     if (o->ablate) pj_json_kv_string(json, "ablate", o->ablate);
     pj_experiment_cell_write(o->place, json);
     pj_json_object_end(json);
@@ -204,8 +207,8 @@ static bool prompt_text(const pj_profile_options *o, pj_buffer *text)
 {
     pj_buffer_init(text, 64u << 20);
     pj_buffer_text(text, "");
-    for (uint32_t i = 0; i < o->prompt_count; i++) {
-        const pj_prompt *p = &o->prompts[i];
+    for (uint32_t i = 0; i < o->request.prompt_count; i++) {
+        const pj_prompt *p = &o->request.prompts[i];
         if (i) pj_buffer_char(text, '\n');
         if (!p->ids) pj_buffer_append(text, p->text, p->bytes);
         for (uint32_t k = 0; p->ids && k < p->id_count; k++)
@@ -270,17 +273,18 @@ static pj_status begin(pj_session *session, const pj_profile_options *o, pj_run 
     else
         status = pj_run_begin(
             session,
-            &(pj_run_options){.prompt = o->is_private ? NULL : pj_buffer_get(&prompt),
+            &(pj_run_options){.prompt = o->request.is_private ? NULL : pj_buffer_get(&prompt),
                               .model_name = model_name,
                               .model_path = o->engine.model,
                               .engine = "perjoule",
                               .experiment_name = o->experiment_name,
                               .tags = o->tags,
                               .depth = o->depth,
-                              .batch_size = o->batch ? o->batch : o->prompt_count,
+                              .batch_size = o->request.sequences ? o->request.sequences
+                                                                 : o->request.prompt_count,
                               .settings_json = o->settings_json ? o->settings_json : settings.data},
             run, err);
-    if (status == PJ_OK && o->is_private) keep_features(*run, &prompt, NULL);
+    if (status == PJ_OK && o->request.is_private) keep_features(*run, &prompt, NULL);
     pj_buffer_fini(&settings);
     pj_buffer_fini(&prompt);
     return status;
@@ -309,32 +313,18 @@ static void on_token(void *context, const pj_generated *token)
 {
     context_watch *w = context;
     if (w->run) watch_context(w, token);
-    if (w->o->on_token) w->o->on_token(w->o->context, token);
+    if (w->o->request.on_token) w->o->request.on_token(w->o->request.context, token);
 }
 
 static pj_status generate(pj_engine *engine, const pj_profile_options *o, pj_run *run,
                           pj_generate_result *result, pj_error *err)
 {
     context_watch watch = {.o = o, .run = run};
-    pj_generate_request request = {.prompts = o->prompts,
-                                   .prompt_count = o->prompt_count,
-                                   .sequences = o->batch,
-                                   .first_stream = o->first_stream,
-                                   .max_tokens = o->max_tokens,
-                                   .chat = o->chat,
-                                   .system = o->system,
-                                   .chat_variables = o->chat_variables,
-                                   .ignore_eos = o->ignore_eos,
-                                   .sampling = o->sampling,
-                                   .stop = o->stop,
-                                   .on_token = run || o->on_token ? on_token : NULL,
-                                   .context = &watch,
-                                   .cancel = o->cancel,
-                                   .run = run,
-                                   .is_private = o->is_private,
-                                   .statistics = o->statistics,
-                                   .draft_tokens = o->draft_tokens,
-                                   .in_pre_inference = run != NULL};
+    pj_generate_request request = o->request;
+    if (run || request.on_token) request.on_token = on_token;
+    request.context = &watch;
+    request.run = run;
+    request.in_pre_inference = run != NULL;
     if (o->sampling_from_model) pj_engine_sampling_defaults(engine, &request.sampling);
     pj_status status = pj_ablation_parse(o->ablate, &request.without, err);
     return status == PJ_OK ? pj_engine_generate(engine, &request, result, err) : status;
@@ -360,7 +350,7 @@ static pj_status open_model(pj_model_slot *slot, const pj_profile_options *o, pj
                             pj_error *err)
 {
     pj_engine_options options = o->engine;
-    options.cancel = o->cancel;
+    options.cancel = o->request.cancel;
     options.progress = run ? pj_run_load_progress(run) : NULL;
     return pj_model_slot_open(slot, &options, err);
 }
@@ -399,6 +389,17 @@ static pj_run_status run_status_of(pj_status status)
                                       : PJ_RUN_FAILED;
 }
 
+typedef struct built_watch {
+    const pj_profile_options *o;
+    const pj_profile_result *result;
+} built_watch;
+
+static void on_built(void *context, const pj_run_data *data)
+{
+    const built_watch *w = context;
+    w->o->on_result(w->o->request.context, w->result);
+}
+
 pj_status pj_profile_generate(pj_session *session, pj_model_slot *slot, const pj_profile_options *o,
                               pj_profile_result *result, pj_error *err)
 {
@@ -409,11 +410,13 @@ pj_status pj_profile_generate(pj_session *session, pj_model_slot *slot, const pj
     pj_status status = begin(session, o, &run, err);
     if (status != PJ_OK) return status;
     memcpy(result->run_id, pj_run_id(run), sizeof result->run_id);
-    if (o->on_run) o->on_run(o->context, result->run_id);
+    if (o->on_run) o->on_run(o->request.context, result->run_id);
     status = run_inside(session, slot, o, run, &result->generated, &failure);
     pj_run_set_tokens(run, result->generated.input_tokens, result->generated.output_tokens);
     result->run_status = run_status_of(status);
-    if (o->is_private) keep_output_features(run, &result->generated);
+    if (o->request.is_private) keep_output_features(run, &result->generated);
+    built_watch watch = {o, result};
+    if (o->on_result) pj_run_on_built(run, on_built, &watch);
     pj_status stored = pj_run_finish(run, result->run_status,
                                      result->run_status == PJ_RUN_FAILED ? failure.text : NULL,
                                      &result->data, &storing);

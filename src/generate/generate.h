@@ -9,20 +9,21 @@
 #include "record/run.h"
 #include "trace/generate_ask.h"
 
+typedef struct pj_profile_result {
+    pj_generate_result generated;
+    pj_run_data data; /* the finished run; empty when it could not be built */
+    char run_id[PJ_UUID_BYTES];
+    pj_run_status run_status;
+    bool stored;
+} pj_profile_result;
+
 typedef struct pj_profile_options {
     pj_engine_options engine;
-    const pj_prompt *prompts; /* prompt_count of them; sequence i uses prompt i % count */
-    uint32_t prompt_count;
-    uint32_t batch;           /* sequences decoded at once; 0: prompt_count */
+    /* What is generated. Its context is that of all callbacks; `run`, `without` and
+     * `in_pre_inference` are set by the run. */
+    pj_generate_request request;
+    bool sampling_from_model; /* take the model's defaults instead of request.sampling */
     pj_batch_rule batch_rule; /* how the energy of shared steps is split between sequences */
-    uint32_t first_stream;    /* random stream of the first sequence: see pj_generate_request */
-    uint32_t max_tokens;
-    bool chat, ignore_eos;
-    bool is_private; /* store features of prompt and output instead of the texts */
-    const char *system, *chat_variables; /* with `chat`; as in pj_generate_request */
-    pj_sampling sampling;                /* complete: see pj_engine_sampling_defaults */
-    bool sampling_from_model;            /* take the model's defaults instead of `sampling` */
-    const char *const *stop;             /* NULL-terminated, or NULL */
     pj_depth depth;
     const char *const *tags; /* NULL-terminated, or NULL */
     const char *experiment_name;
@@ -31,23 +32,12 @@ typedef struct pj_profile_options {
     uint32_t repeat_index;
     uint32_t warmup;                 /* number of unrecorded runs before this one */
     const pj_experiment_cell *place; /* NULL: not part of an experiment */
-    pj_statistics_rows statistics;
-    uint32_t draft_tokens; /* of engine.draft; 0: the engine's choice */
-    const char *ablate;    /* a part of the model to leave out (engine/model/ablation.h), or NULL */
-    const char *run_id;    /* a UUIDv7 assigned when the run was queued; NULL: a new one */
-    void (*on_run)(void *context, const char *run_id);          /* the run has begun; or NULL */
-    void (*on_token)(void *context, const pj_generated *token); /* or NULL */
-    void *context;
-    const _Atomic bool *cancel; /* or NULL */
+    const char *ablate; /* a part of the model to leave out (engine/model/ablation.h), or NULL */
+    const char *run_id; /* a UUIDv7 assigned when the run was queued; NULL: a new one */
+    void (*on_run)(void *context, const char *run_id); /* the run has begun; or NULL */
+    /* The figures are known and not yet stored; or NULL. */
+    void (*on_result)(void *context, const pj_profile_result *result);
 } pj_profile_options;
-
-typedef struct pj_profile_result {
-    pj_generate_result generated;
-    pj_run_data data; /* the finished run; empty when it could not be built */
-    char run_id[PJ_UUID_BYTES];
-    pj_run_status run_status;
-    bool stored;
-} pj_profile_result;
 
 /* Copies everything in a request except its prompt into options. Texts and lists are borrowed from
  * the request, which must outlive the options. The sampling must still pass pj_sampling_check. */

@@ -58,18 +58,18 @@ void pj_profile_options_set(pj_profile_options *o, const pj_generate_ask *ask)
     o->engine.model = ask->model;
     o->engine.dtype = ask->dtype;
     o->engine.kv = kv_of(ask->kv);
-    o->batch = (uint32_t)ask->batch;
+    o->request.sequences = (uint32_t)ask->batch;
     o->batch_rule =
         ask->batch_rule ? (pj_batch_rule)pj_batch_rule_parse(ask->batch_rule) : PJ_BATCH_BYTES;
-    o->max_tokens = (uint32_t)ask->max_tokens;
-    o->chat = ask->chat || ask->system;
-    o->system = ask->system;
-    o->ignore_eos = ask->ignore_eos;
-    o->sampling = sampling_of(ask);
-    o->stop = ask->stop.count ? ask->stop.items : NULL;
+    o->request.max_tokens = (uint32_t)ask->max_tokens;
+    o->request.chat = ask->chat || ask->system;
+    o->request.system = ask->system;
+    o->request.ignore_eos = ask->ignore_eos;
+    o->request.sampling = sampling_of(ask);
+    o->request.stop = ask->stop.count ? ask->stop.items : NULL;
     o->engine.draft = ask->draft;
-    o->draft_tokens = ask->draft_tokens > 0 ? (uint32_t)ask->draft_tokens : 0;
-    o->statistics = statistics_of(ask->statistics);
+    o->request.draft_tokens = ask->draft_tokens > 0 ? (uint32_t)ask->draft_tokens : 0;
+    o->request.statistics = statistics_of(ask->statistics);
     o->depth = (pj_depth)pj_depth_parse(ask->depth);
     o->tags = ask->tags.count ? ask->tags.items : NULL;
     o->experiment_name = ask->experiment;

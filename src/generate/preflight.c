@@ -65,13 +65,13 @@ static pj_status check_text(const pj_profile_options *o, uint32_t i, uint32_t co
 {
     pj_tokenizer *tokenizer;
     pj_ids ids = {0};
-    const pj_prompt *prompt = &o->prompts[i];
-    if (prompt->bytes + o->max_tokens + FRAME_TOKENS <= context) return PJ_OK;
+    const pj_prompt *prompt = &o->request.prompts[i];
+    if (prompt->bytes + o->request.max_tokens + FRAME_TOKENS <= context) return PJ_OK;
     if (pj_tokenizer_open(o->engine.model, &tokenizer, NULL) != PJ_OK) return PJ_OK;
     pj_status status = PJ_OK;
     if (pj_tokenizer_encode(tokenizer, prompt->text, prompt->bytes, &(pj_encode_options){0}, &ids,
                             NULL) == PJ_OK)
-        status = check_tokens(i, ids.count, o->max_tokens, context, err);
+        status = check_tokens(i, ids.count, o->request.max_tokens, context, err);
     pj_ids_fini(&ids);
     pj_tokenizer_close(tokenizer);
     return status;
@@ -93,9 +93,9 @@ pj_status pj_profile_preflight(const pj_profile_options *o, pj_error *err)
     pj_status status = find_bounds(o->engine.model, &found, err);
     uint32_t context = found.context;
     if (status == PJ_OK) status = check_ablation(o->ablate, found.layers, err);
-    for (uint32_t i = 0; i < o->prompt_count && context && status == PJ_OK; i++)
-        status = o->prompts[i].ids
-                     ? check_tokens(i, o->prompts[i].id_count, o->max_tokens, context, err)
-                     : check_text(o, i, context, err);
+    for (uint32_t i = 0; i < o->request.prompt_count && context && status == PJ_OK; i++)
+        status = o->request.prompts[i].ids ? check_tokens(i, o->request.prompts[i].id_count,
+                                                          o->request.max_tokens, context, err)
+                                           : check_text(o, i, context, err);
     return status;
 }

@@ -18,8 +18,7 @@ static const int64_t SLICE_NS = 50 * PJ_NS_PER_MS;
 /* Busy share of all processors, or of a GPU: a desktop at rest stays below it. */
 static const double QUIET_BUSY = 0.05, QUIET_DRIFT = 0.05;
 
-/* ---- how busy the machine is ------------------------------------------------------------------
- */
+/* ---- how busy the machine is ---- */
 
 void pj_busy_get(const pj_power_env *env, pj_busy *busy)
 {
@@ -47,8 +46,7 @@ double pj_busy_share(const pj_busy *before, const pj_busy *after)
     return share < 0 ? 0 : share > 1 ? 1 : share;
 }
 
-/* ---- median of slices --------------------------------------------------------------------------
- */
+/* ---- median of slices ---- */
 
 static double median(const double *values, int count)
 {
@@ -155,8 +153,7 @@ bool pj_baseline_text(const pj_baseline *baseline, char *text, size_t bytes)
     return true;
 }
 
-/* ---- listening ---------------------------------------------------------------------------------
- */
+/* ---- listening ---- */
 
 static pj_status listen_until(pj_meter *meter, pj_curve **curves, uint32_t rail_count,
                               int64_t until_ns, pj_error *err)

@@ -107,8 +107,7 @@ static int take_thinned(pj_coarsen *c, const pj_reading *r, pj_reading *out)
     return count + 1;
 }
 
-/* ---- power ------------------------------------------------------------------------------------
- */
+/* ---- power ---- */
 
 static int pass_mean(pj_coarsen *c, pj_reading r, pj_reading *out)
 {
@@ -166,8 +165,7 @@ static int take_power(pj_coarsen *c, const pj_reading *r, pj_reading *out)
     return (int)count;
 }
 
-/* ---- both -------------------------------------------------------------------------------------
- */
+/* ---- both ---- */
 
 int pj_coarsen_take(pj_coarsen *c, const pj_reading *reading, pj_reading *out)
 {

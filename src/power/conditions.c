@@ -27,8 +27,7 @@ struct pj_conditions {
     int64_t throttled; /* the CPU's throttle count at the last read; -1: not reported */
 };
 
-/* ---- files -------------------------------------------------------------------------------------
- */
+/* ---- files ---- */
 
 static bool number(const pj_conditions *c, const char *folder, const char *file, int64_t *value)
 {
@@ -72,8 +71,7 @@ static bool says_anything(const pj_condition *row)
            !isnan(row->power_limit_mw) || row->throttle_known;
 }
 
-/* ---- the processor -----------------------------------------------------------------------------
- */
+/* ---- the processor ---- */
 
 static void find_cores(pj_conditions *c)
 {
@@ -197,8 +195,7 @@ static pj_condition processor(pj_conditions *c)
     return row;
 }
 
-/* ---- GPUs of hwmon ------------------------------------------------------------------------------
- */
+/* ---- GPUs of hwmon ---- */
 
 static pj_condition gpu(const pj_conditions *c, const char *folder, const char *name, int order)
 {
@@ -236,8 +233,7 @@ static uint32_t gpus(const pj_conditions *c, pj_condition *rows, uint32_t max)
     return found;
 }
 
-/* ---- all ----------------------------------------------------------------------------------------
- */
+/* ---- all ---- */
 
 pj_conditions *pj_conditions_open(const pj_power_env *env)
 {

@@ -190,8 +190,7 @@ static pj_status estimate_open(void *state, const pj_power_env *env, const char 
     s->stat_fd = open(path, O_RDONLY | O_CLOEXEC);
     if (s->stat_fd < 0)
         return pj_fail(err, PJ_E_UNAVAILABLE,
-                       "estimate: %s cannot be read, so utilisation is "
-                       "unknown; mount procfs",
+                       "estimate: %s cannot be read, so utilisation is unknown; mount procfs",
                        path);
 #endif
     return PJ_OK;

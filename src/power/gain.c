@@ -44,12 +44,9 @@ pj_status pj_gain_parse(const char *text, double *gain, double *sd, pj_error *er
 
 bool pj_gain_path(char *path, size_t bytes)
 {
-    const char *named = getenv("PERJOULE_GAINS"), *folder = getenv("XDG_CONFIG_HOME");
-    const char *home = getenv("HOME");
+    const char *folder = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
     int written = -1;
-    if (named && *named)
-        written = snprintf(path, bytes, "%s", named);
-    else if (folder && *folder == '/')
+    if (folder && *folder == '/')
         written = snprintf(path, bytes, "%s/perjoule/gains", folder);
     else if (home && *home)
         written = snprintf(path, bytes, "%s/.config/perjoule/gains", home);

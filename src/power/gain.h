@@ -10,8 +10,7 @@
 /* "1.02", "1.02+-0.01" or "1.02±0.01"; *sd becomes relative to the gain, 0 where none is given. */
 pj_status pj_gain_parse(const char *text, double *gain, double *sd, pj_error *err);
 
-/* The file: PERJOULE_GAINS, else perjoule/gains in the user's configuration folder. False: there is
- * no such folder. */
+/* The file perjoule/gains in the user's configuration folder. False: there is no such folder. */
 bool pj_gain_path(char *path, size_t bytes);
 /* Stores "SOURCE=GAIN" for later runs, replacing that source's entry; the gain "none" removes
  * it. */

@@ -105,7 +105,7 @@ static void prepare_rails(pj_meter *m, pj_power_sampler *s)
 {
     for (uint32_t i = 0; i < s->rail_count; i++) {
         pj_rail *rail = &s->rails[i];
-        pj_coarsen_init(&s->coarsen[i], rail, !s->unstated[i], m->interval_ns);
+        pj_coarsen_init(&s->coarsen[i], rail, !s->unstated[i], m->env.interval_ns);
         if (s->kept[i] >= 0) {
             m->rails[s->kept[i]].parent = kept_parent(s, rail->parent);
             pj_coarsen_describe(&s->coarsen[i], &m->rails[s->kept[i]]);
@@ -264,7 +264,7 @@ static pj_status open_source(pj_meter *m, const pj_power_choice *choice, pj_erro
         if (choice->by_name && s->rail_count > 0) skip_superfluous(m, choice->source);
         goto fail;
     }
-    s->interval_ns = poll_interval(s, m->interval_ns);
+    s->interval_ns = poll_interval(s, m->env.interval_ns);
     prepare_rails(m, s);
     m->samplers[m->sampler_count++] = s;
     return PJ_OK;
@@ -333,9 +333,7 @@ pj_status pj_meter_open(const pj_meter_options *options, pj_meter **meter, pj_er
         m->env = *options->env;
     else
         pj_power_env_get(&m->env);
-    m->interval_ns = options->interval_ns > 0 ? options->interval_ns : 0;
     m->skip_characterise = options->skip_characterise;
-    if (m->env.interval_ns == 0) m->env.interval_ns = options->interval_ns;
     pj_status status = pj_power_list_parse(options->sources ? options->sources : pj_power_default(),
                                            &m->list, err);
     for (uint32_t i = 0; i < m->list.count && status == PJ_OK; i++)
@@ -493,8 +491,7 @@ void pj_meter_get_cost(const pj_meter *meter, pj_meter_cost *cost)
     cost->call_us = cost->ticks ? call_ns * 1e-3 / (double)cost->ticks : NAN;
 }
 
-/* ---- simulated sensors ------------------------------------------------------------------------
- */
+/* ---- simulated sensors ---- */
 
 static pj_power_sampler *sim_sampler(const pj_meter *meter)
 {

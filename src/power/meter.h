@@ -24,7 +24,6 @@ typedef struct pj_meter pj_meter;
 
 typedef struct pj_meter_options {
     const char *sources;     /* the --power list; NULL: pj_power_default() */
-    int64_t interval_ns;     /* of samples; 0: each source's own update period */
     const pj_power_env *env; /* NULL: from the environment; copied, its strings borrowed */
     bool skip_characterise;  /* trust the sensors' declarations */
 } pj_meter_options;
@@ -149,8 +148,7 @@ typedef struct pj_busy {
 void pj_busy_get(const pj_power_env *env, pj_busy *busy);
 double pj_busy_share(const pj_busy *before, const pj_busy *after); /* NAN: unknown */
 
-/* ---- simulated sensors ------------------------------------------------------------------------
- */
+/* ---- simulated sensors ---- */
 
 /* The specification when `sim` is among the sources, else NULL; see power/sim.h. Rails of source
  * "sim" give provisional readings during the run; pj_sim_read gives the final ones. */

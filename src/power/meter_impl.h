@@ -15,7 +15,6 @@ typedef struct pj_skipped {
 struct pj_meter {
     pj_power_env env;
     pj_power_list list;
-    int64_t interval_ns;
     bool skip_characterise, any_denied;
     pj_power_sampler *samplers[PJ_POWER_LIST_MAX];
     uint32_t sampler_count;

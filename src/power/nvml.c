@@ -311,8 +311,7 @@ static bool choose_rails(nvml *n, uint32_t g)
     return true;
 }
 
-/* ---- the source -------------------------------------------------------------------------------
- */
+/* ---- the source ---- */
 
 static bool open_all(nvml *n, const pj_power_env *env, pj_source_report *report)
 {
@@ -490,8 +489,7 @@ const pj_power_source pj_source_nvml = {
     .counts_for = "gpu",
 };
 
-/* ---- conditions -------------------------------------------------------------------------------
- */
+/* ---- conditions ---- */
 
 struct pj_nvml_watch {
     nvml nvml;

@@ -48,8 +48,7 @@ typedef struct powermetrics {
     double step_mw[PJ_PM_RAILS];
 } powermetrics;
 
-/* ---- the process ------------------------------------------------------------------------------
- */
+/* ---- the process ---- */
 
 static void make_command(const pj_power_env *env, const char *samplers, int64_t interval_ms,
                          char *text, char **words)
@@ -160,8 +159,7 @@ static void stop(powermetrics *p)
     p->length = 0;
 }
 
-/* ---- documents ---------------------------------------------------------------------------------
- */
+/* ---- documents ---- */
 
 /* Length of the first complete document in the stream, with its NUL; 0: none. */
 static size_t document_end(const powermetrics *p)

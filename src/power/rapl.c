@@ -335,11 +335,9 @@ static bool in_virtual_machine(const pj_power_env *env)
 }
 
 static const char REMEDY_DENIED[] =
-    "sudo perjoule setup --write rapl (a udev rule for this machine), or until the next boot: sudo "
-    "chmod "
-    "a+r "
-    "/sys/class/powercap/intel-rapl:*/energy_uj; note that unprivileged access to RAPL allows the "
-    "PLATYPUS side channel";
+    "sudo perjoule setup --write rapl (a udev rule for this machine), or until the next boot: "
+    "sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj; note that unprivileged access to "
+    "RAPL allows the PLATYPUS side channel";
 
 static void explain(const pj_power_env *env, const trouble *t, pj_source_report *report)
 {

@@ -12,8 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- truth --------------------------------------------------------------------------------------
- */
+/* ---- truth ---- */
 
 typedef struct truth {
     const pj_sim_spec *spec;

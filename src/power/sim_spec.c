@@ -45,8 +45,7 @@ static const preset presets[] = {
     {"xe", PJ_RAIL_COUNTER, 1, 0, 0, 0, 0.06103515625, 262143328.911},
 };
 
-/* ---- single values ----------------------------------------------------------------------------
- */
+/* ---- single values ---- */
 
 static bool parse_number(const char *text, double *value)
 {
@@ -143,8 +142,7 @@ static pj_status set_preset(pj_sim_spec *spec, const char *name, pj_error *err)
                      err);
 }
 
-/* ---- lists ------------------------------------------------------------------------------------
- */
+/* ---- lists ---- */
 
 static pj_status set_rails(pj_sim_spec *spec, const char *text, pj_error *err)
 {

@@ -32,7 +32,8 @@ typedef struct pj_power_env {
     const char *powermetrics;    /* command line, NULL: sudo -n /usr/bin/powermetrics */
     const char *visible_devices; /* CUDA_VISIBLE_DEVICES, NULL: all */
     const char *cache_folder;    /* of sensor characterisations; NULL: no cache */
-    int64_t interval_ns;         /* for sources with a fixed interval; 0: 100 ms */
+    /* of samples; 0: each source's own update period, or 100 ms where it has none */
+    int64_t interval_ns;
 } pj_power_env;
 
 /* From PERJOULE_SYSFS, PERJOULE_PROCFS, PERJOULE_NVML, PERJOULE_POWERMETRICS and

@@ -21,6 +21,9 @@ void pj_run_warn(pj_run *run, const char *code, const char *format, ...)
 void pj_run_set_engine(pj_run *run, const char *engine);
 /* Processor time of a program that the run observes, besides that of this process. */
 void pj_run_add_cpu(pj_run *run, double seconds);
+/* Called at the end of the run when its figures are known, before they are stored. */
+typedef void pj_run_built_fn(void *context, const pj_run_data *data);
+void pj_run_on_built(pj_run *run, pj_run_built_fn *built, void *context);
 /* Like pj_run_end, but hands the finished run to the caller, who calls pj_run_data_fini. `data` is
  * empty (count 0, no arena) when the run could not be built. The status is that of storing: `data`
  * may be complete even on failure. `failure` (may be NULL) is the reason of a FAILED run. */

@@ -150,6 +150,12 @@ static void keep_unstored(pj_run *run, pj_error *err)
         pj_error_prefix(err, "run %s is lost: it could be written nowhere", run->info.id);
 }
 
+void pj_run_on_built(pj_run *run, pj_run_built_fn *built, void *context)
+{
+    run->built = built;
+    run->built_context = context;
+}
+
 pj_status pj_run_finish(pj_run *run, pj_run_status run_status, const char *failure,
                         pj_run_data *data, pj_error *err)
 {
@@ -162,6 +168,7 @@ pj_status pj_run_finish(pj_run *run, pj_run_status run_status, const char *failu
     stop_recording(run, run_status);
     pj_status status = build(run, data, err);
     bool built = status == PJ_OK;
+    if (built && run->built) run->built(run->built_context, data);
     if (built && run->session->store) {
         pthread_mutex_lock(&run->session->store_mutex);
         status = pj_store_save(run->session->store, data, err);

@@ -25,7 +25,9 @@ struct pj_run {
     bool metering, said_running;
     uint64_t missed_before; /* ticks and readings that earlier runs of the session missed */
     uint32_t spool_failures;
-    bool model_resident; /* a model stays in memory after this run */
+    bool model_resident;    /* a model stays in memory after this run */
+    pj_run_built_fn *built; /* or NULL */
+    void *built_context;
 };
 
 /* A copy in the run's arena; sets `failed` when memory is out. */

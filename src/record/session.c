@@ -84,10 +84,9 @@ static pj_status open_meter(pj_session *session, const pj_session_options *optio
     pj_power_env_get(&session->power_env);
     session->power_env.interval_ns = options->interval_ns;
     session->conditions = pj_conditions_open(&session->power_env);
-    pj_status status = pj_meter_open(&(pj_meter_options){.sources = session->power_asked,
-                                                         .interval_ns = options->interval_ns,
-                                                         .env = &session->power_env},
-                                     &session->meter, err);
+    pj_status status = pj_meter_open(
+        &(pj_meter_options){.sources = session->power_asked, .env = &session->power_env},
+        &session->meter, err);
     if (status == PJ_OK) pj_meter_rails(session->meter, &rails);
     if (!rails) return status;
     int rule = options->share_rule ? pj_share_rule_parse(options->share_rule) : PJ_SHARE_EQUAL;

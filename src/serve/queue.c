@@ -244,11 +244,11 @@ static void run_job(pj_run_queue *queue, job *j)
     pj_error err = {0};
     pj_profile_options options = {.engine = {.threads = queue->options.threads,
                                              .no_tokenizer = ask->prompt_ids && !ask->stop.count},
-                                  .prompts = &j->prompt,
-                                  .prompt_count = 1,
-                                  .is_private = queue->options.is_private,
+                                  .request.prompts = &j->prompt,
+                                  .request.prompt_count = 1,
+                                  .request.is_private = queue->options.is_private,
                                   .run_id = j->id,
-                                  .cancel = j->cancel};
+                                  .request.cancel = j->cancel};
     pj_profile_options_set(&options, ask);
     bool loads = !pj_model_slot_holds(&queue->slot, &options.engine);
     pj_status status =
@@ -274,7 +274,7 @@ static void run_job(pj_run_queue *queue, job *j)
 static void begin_cell(void *context, pj_profile_options *run, _Atomic bool *cancel)
 {
     pj_run_queue *queue = context;
-    const pj_prompt *prompt = &run->prompts[0];
+    const pj_prompt *prompt = &run->request.prompts[0];
     pj_generate_ask ask;
     pj_generate_ask_init(&ask);
     ask.model = run->engine.model;
@@ -285,8 +285,8 @@ static void begin_cell(void *context, pj_profile_options *run, _Atomic bool *can
     ask.experiment = run->experiment_name;
     ask.dtype = run->engine.dtype;
     ask.depth = pj_depth_name(run->depth);
-    ask.max_tokens = run->max_tokens;
-    ask.batch = run->batch;
+    ask.max_tokens = run->request.max_tokens;
+    ask.batch = run->request.sequences;
     ask.wait = false;
     job *j = job_new(&ask);
     if (!j) return;

@@ -549,9 +549,9 @@ static pj_status generate(void *context, const pj_generate_ask *ask, char id[PJ_
                         .bytes = ask->prompt_bytes,
                         .ids = ask->prompt_ids,
                         .id_count = ask->prompt_id_count};
-    options.prompts = &prompt;
-    options.prompt_count = 1;
-    status = pj_sampling_check(&options.sampling, err);
+    options.request.prompts = &prompt;
+    options.request.prompt_count = 1;
+    status = pj_sampling_check(&options.request.sampling, err);
     /* Requests that cannot run are rejected now instead of being stored as failed runs later. */
     if (status == PJ_OK) status = pj_profile_preflight(&options, err);
     if (status != PJ_OK) return status;

@@ -29,36 +29,28 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
-#include "store/record.h"
 #include "store/value.h"
 #include "trace/run_data.h"
 
 /* Incremented with every change of the table's layout or of a function's contract. */
-enum { PJ_STORE_DRIVER_VERSION = 5 };
+enum { PJ_STORE_DRIVER_VERSION = 6, PJ_TABLE_COLUMNS = 128 /* at most */ };
 
 typedef enum pj_transaction {
     PJ_READ = 0,
-    PJ_WRITE,       /* takes the write lock at the start, so that it cannot fail to get it later */
-    PJ_WRITE_CACHE, /* of recomputable rows: no checkpoint on the caller's time */
-    PJ_WRITE_RUN,   /* of a run's rows: references are known to hold and are not checked */
-    PJ_WRITE_LARGE_RUN /* likewise, of very many rows that are not read again soon */
+    PJ_WRITE,    /* takes the write lock at the start, so that it cannot fail to get it later */
+    PJ_WRITE_RUN /* of a run's rows: references are known to hold and are not checked */
 } pj_transaction;
 
 /* Owner of an existing database, checked before anything is written. */
 typedef enum pj_db_owner { PJ_DB_NEW, PJ_DB_OURS, PJ_DB_FOREIGN } pj_db_owner;
 
-/* The rows of one table of a run in bulk. `write` appends one value per column of the table, in the
- * database's order, the id NULL; it is called for rows in order, possibly on another thread. */
+/* The rows of one table of a run. `encode` gives one value per column of the table, in the
+ * database's order, until its next call; NULL: out of memory. It is called for rows in order. */
 typedef struct pj_bulk_rows {
     const char *table;
     uint32_t rows;
-    int64_t first_id; /* of row 0; the others follow */
-    void (*write)(void *context, uint32_t row, pj_row_record *record);
+    const pj_value *(*encode)(void *context, uint32_t row);
     void *context;
-    /* What the rows are made from: pj_table_id, and the first id of each of the run's tables. */
-    const pj_run_data *data;
-    int table_id;
-    const int64_t *first_ids;
 } pj_bulk_rows;
 
 typedef void pj_column_name_fn(void *context, const char *name);
@@ -140,10 +132,8 @@ typedef struct pj_store_driver {
     void (*finalize)(void *statement); /* NULL is allowed */
 
     /* ---- optional, NULL where the engine has nothing better ---- */
-    /* Inserts rows faster than statements do, inside a PJ_WRITE_LARGE_RUN. `done` false: nothing
-     * was inserted, the caller uses statements. PJ_E_UNSUPPORTED: the caller must roll back and
-     * save the run by statements. */
-    pj_status (*insert_rows)(void *db, const pj_bulk_rows *rows, bool *done, pj_error *err);
+    /* Inserts a run's rows inside a PJ_WRITE_RUN; NULL: by statements, one per row. */
+    pj_status (*insert_rows)(void *db, const pj_bulk_rows *rows, pj_error *err);
     /* Corruption of stored data that the engine itself can detect. */
     pj_status (*check)(void *db, pj_defect_fn *take, void *context, pj_error *err);
     /* Whether the file's content is a database of ours, without opening it as one. */

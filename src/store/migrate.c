@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { MOST_COLUMNS = 2 * PJ_RECORD_COLUMNS, MOST_BYTES = 1 << 20 };
+enum { MOST_COLUMNS = 2 * PJ_TABLE_COLUMNS, MOST_BYTES = 1 << 20 };
 
 static int64_t our_version(const pj_store *store)
 {

@@ -12,7 +12,7 @@
 enum {
     PJ_PG_PLACE_BYTES = 4096,
     PJ_PG_TABLES = 32,
-    PJ_PG_COLUMNS = PJ_RECORD_COLUMNS,
+    PJ_PG_COLUMNS = PJ_TABLE_COLUMNS,
     PJ_PG_MIN_VERSION = 130000
 };
 
@@ -134,7 +134,7 @@ bool pj_pg_write(pj_buffer *out, uint32_t type, const pj_value *value);
 void pj_pg_read(uint32_t type, const char *bytes, size_t count, pj_arena *scratch, pj_value *value);
 
 /* ---- rows (postgres_copy.c) ---- */
-pj_status pj_pg_insert_rows(void *db, const pj_bulk_rows *rows, bool *done, pj_error *err);
+pj_status pj_pg_insert_rows(void *db, const pj_bulk_rows *rows, pj_error *err);
 pj_status pj_pg_table_get(pj_postgres *pg, const char *name, const pj_pg_table **table,
                           pj_error *err);
 

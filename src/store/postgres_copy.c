@@ -12,7 +12,7 @@ enum {
     CHUNK_BYTES = 1 << 16,
     MAX_ROW_BYTES = 1 << 30,
     COPY_TEXT_BYTES = 8192,
-    MOST_ROOM = 2 + 12 * PJ_RECORD_COLUMNS
+    MOST_ROOM = 2 + 12 * PJ_TABLE_COLUMNS
 };
 
 /* ---- columns --------------------------------------------------------------------------------- */
@@ -104,16 +104,13 @@ static void put_32(pj_buffer *out, uint32_t value)
     out->length += sizeof value;
 }
 
-/* A value of the width that COPY announces, without conversion; the buffer has room for it. */
-static void put_number(pj_buffer *out, const void *bytes)
+/* A value in the column's type, with its length. */
+static bool put_value(pj_buffer *out, uint32_t type, const pj_value *value)
 {
-    put_32(out, 8);
-    memcpy(out->data + out->length, bytes, 8);
-    out->length += 8;
-}
-
-static bool put_converted(pj_buffer *out, uint32_t type, const pj_value *value)
-{
+    if (value->type == PJ_VALUE_NULL) {
+        put_32(out, UINT32_MAX);
+        return true;
+    }
     size_t begin = out->length;
     if (!pj_buffer_append(out, "\0\0\0\0", 4) || !pj_pg_write(out, type, value)) return false;
     size_t end = out->length;
@@ -123,48 +120,14 @@ static bool put_converted(pj_buffer *out, uint32_t type, const pj_value *value)
     return pj_buffer_reserve(out, MOST_ROOM);
 }
 
-static void put_integer(pj_buffer *out, uint32_t type, int64_t integer)
-{
-    unsigned char bytes[8];
-    double number = (double)integer;
-    uint64_t bits = (uint64_t)integer;
-    if (type == PJ_PG_FLOAT8) memcpy(&bits, &number, sizeof bits);
-    pj_big_endian_write(bytes, bits);
-    put_number(out, bytes);
-}
-
-/* Records hold their doubles as COPY does, in network byte order. */
-static bool put_value(pj_buffer *out, uint32_t type, const pj_record_value *value)
-{
-    if (value->type == 0) {
-        put_32(out, UINT32_MAX);
-        return true;
-    }
-    if (value->type == 7 && type == PJ_PG_FLOAT8) {
-        put_number(out, value->bytes);
-        return true;
-    }
-    pj_value decoded = pj_record_decode(value);
-    if (decoded.type != PJ_VALUE_INT || (type != PJ_PG_INT8 && type != PJ_PG_FLOAT8))
-        return put_converted(out, type, &decoded);
-    put_integer(out, type, decoded.integer);
-    return true;
-}
-
 static bool put_row(pj_buffer *out, const pj_pg_table *table, const pj_bulk_rows *rows,
-                    uint32_t row, pj_row_record *record)
+                    uint32_t row)
 {
-    pj_record_value value;
-    pj_row_record_begin(record);
-    rows->write(rows->context, row, record);
-    if (record->body.failed || !pj_buffer_reserve(out, MOST_ROOM)) return false;
-    pj_record_reader reader = pj_record_read(record);
+    const pj_value *values = rows->encode(rows->context, row);
+    if (!values || !pj_buffer_reserve(out, MOST_ROOM)) return false;
     put_16(out, table->count);
-    put_integer(out, PJ_PG_INT8, rows->first_id + row);
-    if (!pj_record_next(&reader, &value)) return false;
-    for (int c = 1; c < table->count; c++)
-        if (!pj_record_next(&reader, &value) || !put_value(out, table->columns[c].type, &value))
-            return false;
+    for (int c = 0; c < table->count; c++)
+        if (!put_value(out, table->columns[c].type, &values[c])) return false;
     return true;
 }
 
@@ -172,24 +135,21 @@ static pj_status send_rows(pj_postgres *pg, const pj_pg_table *table, const pj_b
                            pj_buffer *out, pj_error *err)
 {
     static const char header[19] = "PGCOPY\n\xff\r\n"; /* and its zeros */
-    pj_row_record record = {0};
     bool good = pj_buffer_append(out, header, sizeof header), connected = true;
-    pj_buffer_init(&record.body, MAX_ROW_BYTES);
     for (uint32_t row = 0; row < rows->rows && good && connected; row++) {
-        good = put_row(out, table, rows, row, &record);
+        good = put_row(out, table, rows, row);
         if (row + 1 == rows->rows) put_16(out, -1);
         if (out->length < CHUNK_BYTES && row + 1 < rows->rows) continue;
         good = good && !out->failed;
         if (good) connected = pj_pq.PQputCopyData(pg->connection, out->data, (int)out->length) == 1;
         pj_buffer_clear(out);
     }
-    pj_buffer_fini(&record.body);
     if (good) return end_copy(pg, NULL, err);
     end_copy(pg, "a row could not be written", NULL);
     return pj_fail_memory(err, "a run to be stored");
 }
 
-pj_status pj_pg_insert_rows(void *db, const pj_bulk_rows *rows, bool *done, pj_error *err)
+pj_status pj_pg_insert_rows(void *db, const pj_bulk_rows *rows, pj_error *err)
 {
     pj_postgres *pg = db;
     const pj_pg_table *table;
@@ -200,6 +160,5 @@ pj_status pj_pg_insert_rows(void *db, const pj_bulk_rows *rows, bool *done, pj_e
     pj_buffer_init(&out, MAX_ROW_BYTES);
     status = send_rows(pg, table, rows, &out, err);
     pj_buffer_fini(&out);
-    *done = status == PJ_OK;
     return status;
 }

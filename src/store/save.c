@@ -13,15 +13,9 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SQL_BYTES = 1024, LARGE_RUN_ROWS = 20000, MAX_ROW_BYTES = 1 << 28 };
+enum { SQL_BYTES = 1024 };
 
-static bool is_large(const pj_run_data *data)
-{
-    return (uint64_t)data->component_count + data->operation_count + data->samples.count >=
-           LARGE_RUN_ROWS;
-}
-
-/* ---- rows by statement --------------------------------------------------------------------- */
+/* ---- rows ----------------------------------------------------------------------------------- */
 
 static void insert_text(const pj_row_encoder *encoder, char *text)
 {
@@ -31,59 +25,45 @@ static void insert_text(const pj_row_encoder *encoder, char *text)
     snprintf(text + n, SQL_BYTES - (size_t)n, ")");
 }
 
-static pj_status insert_rows(pj_saving *s, pj_row_encoder *encoder, uint32_t rows, pj_error *err)
+static pj_status insert_by_statement(pj_store *store, pj_row_encoder *encoder, uint32_t rows,
+                                     pj_error *err)
 {
     char text[SQL_BYTES];
-    pj_row_record record = {0};
     bool failed = false;
     insert_text(encoder, text);
-    pj_buffer_init(&record.body, MAX_ROW_BYTES);
-    pj_sql *sql = pj_sql_begin(s->store, text, err);
+    pj_sql *sql = pj_sql_begin(store, text, err);
     for (uint32_t i = 0; i < rows && sql && !failed; i++) {
-        pj_row_record_begin(&record);
-        pj_row_encode(encoder, i, &record);
-        failed = record.body.failed;
+        const pj_value *values = pj_row_encode(encoder, i);
+        failed = !values;
         if (failed) break;
-        pj_sql_record(sql, &record);
-        if (encoder->has_id) pj_sql_int(sql, 1, s->first[encoder->id] + i);
+        for (uint32_t c = 0; c < encoder->column_count; c++)
+            pj_sql_value(sql, (int)c + 1, &values[c]);
         pj_sql_step(sql);
         pj_sql_reset(sql);
     }
     pj_status status = pj_sql_end(sql, err);
-    pj_buffer_fini(&record.body);
     return status == PJ_OK && failed ? pj_fail_memory(err, "a run to be stored") : status;
 }
 
-/* ---- rows in bulk -------------------------------------------------------------------------- */
-
-static void write_row(void *context, uint32_t row, pj_row_record *record)
+static const pj_value *encode_row(void *context, uint32_t row)
 {
-    pj_row_encode(context, row, record);
+    return pj_row_encode(context, row);
 }
 
-static pj_status insert_in_bulk(const pj_saving *s, pj_row_encoder *encoder, uint32_t rows,
-                                bool *done, pj_error *err)
+static pj_status insert_rows(pj_saving *s, pj_table_id id, uint32_t rows, pj_error *err)
 {
-    if (!encoder->has_id) return PJ_OK;
-    pj_bulk_rows bulk = {.table = encoder->table->name,
-                         .rows = rows,
-                         .first_id = s->first[encoder->id],
-                         .write = write_row,
-                         .context = encoder,
-                         .data = s->data,
-                         .table_id = (int)encoder->id,
-                         .first_ids = s->first};
-    return pj_store_insert_rows(s->store, &bulk, done, err);
+    pj_store *store = s->store;
+    pj_row_encoder encoder;
+    pj_status status = pj_row_encoder_init(&encoder, s, id, err);
+    const pj_bulk_rows bulk = {encoder.table->name, rows, encode_row, &encoder};
+    if (status == PJ_OK)
+        status = store->driver->insert_rows ? store->driver->insert_rows(store->db, &bulk, err)
+                                            : insert_by_statement(store, &encoder, rows, err);
+    pj_row_encoder_fini(&encoder);
+    return status;
 }
 
 /* ---- the run's own row --------------------------------------------------------------------- */
-
-static pj_status save_run_row(pj_saving *s, pj_error *err)
-{
-    pj_row_encoder encoder;
-    pj_status status = pj_row_encoder_init(&encoder, s, PJ_TABLE_COUNT, err);
-    return status == PJ_OK ? insert_rows(s, &encoder, 1, err) : status;
-}
 
 /* Text that is not valid UTF-8 is stored as a blob, as in every other table. */
 static void bind_text(pj_sql *sql, int index, const char *text)
@@ -176,19 +156,6 @@ static pj_status find_first_ids(pj_saving *s, pj_error *err)
     return status;
 }
 
-static pj_status save_table(pj_saving *s, pj_table_id id, pj_error *err)
-{
-    uint32_t rows = pj_table_rows(s->data, id);
-    pj_row_encoder encoder;
-    bool done = false;
-    if (rows == 0) return PJ_OK;
-    pj_status status = pj_row_encoder_init(&encoder, s, id, err);
-    bool in_bulk = is_large(s->data) || s->store->driver->is_remote;
-    if (status == PJ_OK && in_bulk && !s->by_statements)
-        status = insert_in_bulk(s, &encoder, rows, &done, err);
-    return status == PJ_OK && !done ? insert_rows(s, &encoder, rows, err) : status;
-}
-
 /* Before any table: a page that changes again after it was evicted to SQLite's write-ahead log
  * makes the commit read the log from that page on and compute all its checksums anew. */
 static pj_status save_ranges(const pj_saving *s, pj_error *err)
@@ -233,7 +200,7 @@ typedef struct chart {
     unsigned char data[];
 } chart;
 
-/* Sums for charts, computed on a separate thread while the rows of a large run are inserted. */
+/* Sums for charts, computed on a separate thread while rows are inserted. */
 typedef struct charts {
     const pj_run_data *data;
     chart *first, **last;
@@ -264,12 +231,11 @@ static void *make_charts(void *context)
     return NULL;
 }
 
-static void charts_begin(charts *c, const pj_run_data *data, bool beside)
+static void charts_begin(charts *c, const pj_run_data *data)
 {
     *c = (charts){.data = data};
     c->last = &c->first;
-    c->has_thread =
-        beside && pj_thread_start(&c->thread, "pj-charts", make_charts, c, NULL) == PJ_OK;
+    c->has_thread = pj_thread_start(&c->thread, "pj-charts", make_charts, c, NULL) == PJ_OK;
     if (!c->has_thread) make_charts(c);
 }
 
@@ -313,15 +279,16 @@ static pj_status save_all(pj_saving *s, pj_error *err)
 {
     const pj_run_info *info = &s->data->info;
     charts sums;
-    charts_begin(&sums, s->data, is_large(s->data));
+    charts_begin(&sums, s->data);
     pj_status status = pj_store_remove_run(s->store, info->id, err);
     if (status == PJ_OK) status = find_first_ids(s, err);
-    if (status == PJ_OK) status = save_run_row(s, err);
+    if (status == PJ_OK) status = insert_rows(s, PJ_TABLE_COUNT, 1, err);
     if (status == PJ_OK) status = save_texts(s->store, info, err);
     if (status == PJ_OK) status = sort_operations(s, err);
     if (status == PJ_OK) status = save_ranges(s, err);
     for (int t = 0; t < PJ_TABLE_COUNT && status == PJ_OK; t++) {
-        status = save_table(s, t, err);
+        uint32_t rows = pj_table_rows(s->data, t);
+        if (rows) status = insert_rows(s, t, rows, err);
         if (status == PJ_OK && t == PJ_TABLE_RAILS) status = save_rail_series(s, err);
     }
     if (status == PJ_OK) status = save_charts(s, &sums, err);
@@ -329,30 +296,19 @@ static pj_status save_all(pj_saving *s, pj_error *err)
     return status;
 }
 
-static pj_status save_in_transaction(pj_saving *s, pj_error *err)
+pj_status pj_store_save_here(pj_store *store, const pj_run_data *data, pj_error *err)
 {
-    pj_store *store = s->store;
-    pj_transaction kind = is_large(s->data) ? PJ_WRITE_LARGE_RUN : PJ_WRITE_RUN;
-    int64_t machine_id = pj_machine_id(s->data->info.machine);
-    pj_status status = pj_store_enter_run(store, s->data->info.id, &machine_id, err);
-    if (status == PJ_OK) status = pj_sql_transaction(store, kind, err);
+    pj_saving s = {.store = store, .data = data};
+    int64_t machine_id = pj_machine_id(data->info.machine);
+    pj_status status = pj_store_enter_run(store, data->info.id, &machine_id, err);
+    if (status == PJ_OK) status = pj_sql_transaction(store, PJ_WRITE_RUN, err);
     if (status != PJ_OK) return status;
-    status = save_all(s, err);
+    status = save_all(&s, err);
     if (status == PJ_OK)
         status = pj_sql_commit(store, err);
     else
         pj_sql_rollback(store);
-    pj_free(s->begins);
-    pj_free(s->order);
-    s->begins = s->order = NULL;
+    pj_free(s.begins);
+    pj_free(s.order);
     return status;
-}
-
-pj_status pj_store_save_here(pj_store *store, const pj_run_data *data, pj_error *err)
-{
-    pj_saving s = {.store = store, .data = data};
-    pj_status status = save_in_transaction(&s, err);
-    if (status != PJ_E_UNSUPPORTED) return status;
-    s.by_statements = true;
-    return save_in_transaction(&s, err);
 }

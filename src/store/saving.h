@@ -12,7 +12,6 @@ typedef struct pj_saving {
     /* Operations of component c are begins[c] to begins[c + 1] in storage order; order[i] is the
      * index in memory of the i-th, NULL: the identity. */
     uint32_t *begins, *order;
-    bool by_statements; /* never in bulk */
     int64_t run_number; /* of the run's own row, where the engine does not count by itself */
 } pj_saving;
 

@@ -2,7 +2,6 @@
 #include "store/sql.h"
 
 #include "base/memory.h"
-#include "store/row_encoder.h"
 #include "store/store_impl.h"
 
 #include <math.h>
@@ -85,20 +84,21 @@ pj_status pj_sql_end(pj_sql *sql, pj_error *err)
 
 /* ---- parameters ------------------------------------------------------------------------------ */
 
-static void bind(pj_sql *sql, int index, const pj_value *value)
+void pj_sql_value(pj_sql *sql, int index, const pj_value *value)
 {
     if (sql) note(sql, sql->driver->bind(sql->statement, index, value));
 }
 
 void pj_sql_int(pj_sql *sql, int index, int64_t value)
 {
-    bind(sql, index, &(pj_value){.type = PJ_VALUE_INT, .integer = value});
+    pj_sql_value(sql, index, &(pj_value){.type = PJ_VALUE_INT, .integer = value});
 }
 
 void pj_sql_double(pj_sql *sql, int index, double value)
 {
-    bind(sql, index,
-         &(pj_value){.type = isnan(value) ? PJ_VALUE_NULL : PJ_VALUE_DOUBLE, .number = value});
+    pj_sql_value(
+        sql, index,
+        &(pj_value){.type = isnan(value) ? PJ_VALUE_NULL : PJ_VALUE_DOUBLE, .number = value});
 }
 
 void pj_sql_text(pj_sql *sql, int index, const char *text)
@@ -108,22 +108,16 @@ void pj_sql_text(pj_sql *sql, int index, const char *text)
 
 void pj_sql_text_n(pj_sql *sql, int index, const char *text, size_t bytes)
 {
-    bind(sql, index,
-         &(pj_value){.type = text ? PJ_VALUE_TEXT : PJ_VALUE_NULL, .text = text, .bytes = bytes});
+    pj_sql_value(
+        sql, index,
+        &(pj_value){.type = text ? PJ_VALUE_TEXT : PJ_VALUE_NULL, .text = text, .bytes = bytes});
 }
 
 void pj_sql_blob(pj_sql *sql, int index, const void *bytes, size_t count)
 {
-    bind(sql, index,
-         &(pj_value){.type = bytes ? PJ_VALUE_BLOB : PJ_VALUE_NULL, .text = bytes, .bytes = count});
-}
-
-void pj_sql_record(pj_sql *sql, const pj_row_record *record)
-{
-    pj_record_reader reader = pj_record_read(record);
-    pj_value value;
-    for (int index = 1; sql && pj_record_next_value(&reader, &value); index++)
-        bind(sql, index, &value);
+    pj_sql_value(
+        sql, index,
+        &(pj_value){.type = bytes ? PJ_VALUE_BLOB : PJ_VALUE_NULL, .text = bytes, .bytes = count});
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -254,15 +248,6 @@ pj_status pj_store_columns(pj_store *store, const char *table, pj_column_name_fn
     return store->driver->columns(store->db, table, take, context, err);
 }
 
-pj_status pj_store_insert_rows(pj_store *store, const pj_bulk_rows *rows, bool *done, pj_error *err)
-{
-    *done = false;
-    if (store->by_statements || !store->driver->insert_rows) return PJ_OK;
-    pj_status status = store->driver->insert_rows(store->db, rows, done, err);
-    if (*done) store->bulk_rows += rows->rows;
-    return status;
-}
-
 pj_status pj_store_enter_run(pj_store *store, const char *run_id, const int64_t *machine_id,
                              pj_error *err)
 {
@@ -270,11 +255,6 @@ pj_status pj_store_enter_run(pj_store *store, const char *run_id, const int64_t 
     pj_status status = pj_store_connect(store, err);
     if (status != PJ_OK || !driver->enter_run) return status;
     return driver->enter_run(store->db, run_id, machine_id, err);
-}
-
-uint64_t pj_store_bulk_rows(const pj_store *store)
-{
-    return store->bulk_rows;
 }
 
 pj_status pj_store_find_defects(pj_store *store, pj_defect_fn *take, void *context, pj_error *err)

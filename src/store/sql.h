@@ -24,15 +24,13 @@ typedef struct pj_sql pj_sql;
 pj_sql *pj_sql_begin(pj_store *store, const char *text, pj_error *err);
 pj_status pj_sql_end(pj_sql *sql, pj_error *err);
 
+void pj_sql_value(pj_sql *sql, int index, const pj_value *value);
 void pj_sql_int(pj_sql *sql, int index, int64_t value);
 void pj_sql_double(pj_sql *sql, int index, double value); /* NAN: NULL */
 /* Texts and blobs are borrowed until the next binding or pj_sql_end. NULL: NULL. */
 void pj_sql_text(pj_sql *sql, int index, const char *text);
 void pj_sql_text_n(pj_sql *sql, int index, const char *text, size_t bytes);
 void pj_sql_blob(pj_sql *sql, int index, const void *bytes, size_t count);
-/* Every value of an encoded row, from parameter 1 on. */
-struct pj_row_record;
-void pj_sql_record(pj_sql *sql, const struct pj_row_record *record);
 /* The next row; false at the end and on failure. */
 bool pj_sql_step(pj_sql *sql);
 void pj_sql_reset(pj_sql *sql); /* for the next execution; bindings stay */
@@ -65,13 +63,9 @@ pj_status pj_store_remove_run(pj_store *store, const char *id, pj_error *err);
 /* Names of a table's columns in the database's order. */
 pj_status pj_store_columns(pj_store *store, const char *table, pj_column_name_fn *take,
                            void *context, pj_error *err);
-/* Inserts rows by the engine's fastest method; see pj_store_driver.insert_rows. */
-pj_status pj_store_insert_rows(pj_store *store, const pj_bulk_rows *rows, bool *done,
-                               pj_error *err);
 /* Called before rows of a run are written; machine_id NULL: the stored run's machine. */
 pj_status pj_store_enter_run(pj_store *store, const char *run_id, const int64_t *machine_id,
                              pj_error *err);
-uint64_t pj_store_bulk_rows(const pj_store *store); /* rows inserted in bulk since opening */
 /* Corruption that the engine detects in its own storage, if it has such a check. */
 pj_status pj_store_find_defects(pj_store *store, pj_defect_fn *take, void *context, pj_error *err);
 

@@ -17,7 +17,9 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { BUSY_TIMEOUT_MS = 120000, HEADER_BYTES = 72 };
+/* CHECKPOINT_PAGES: 512 MB. A large run's commit would otherwise checkpoint the whole log at once,
+ * on the caller's time, and so would a small commit after it. Closing the database checkpoints. */
+enum { BUSY_TIMEOUT_MS = 120000, HEADER_BYTES = 72, CHECKPOINT_PAGES = 1 << 14 };
 
 /* ---- errors -------------------------------------------------------------------------------- */
 
@@ -126,8 +128,7 @@ static bool is_immutable(const char *path)
     return access(slash ? beside : ".", W_OK) != 0;
 }
 
-/* URIs are for what sqlite_bulk.c attaches, and for immutable files: a path that looks like a URI
- * stays a path. */
+/* URIs are for immutable files: a path that looks like a URI stays a path. */
 static int open_file(pj_sqlite *sqlite)
 {
     char path[3 * sizeof sqlite->path + 32];
@@ -169,9 +170,10 @@ static pj_status set_up_connection(pj_sqlite *sqlite, pj_error *err)
         status = pj_sqlite_run(sqlite, "PRAGMA page_size=32768", err);
         if (status == PJ_OK) status = switch_to_wal(sqlite, err);
         if (status == PJ_OK) status = pj_sqlite_run(sqlite, "PRAGMA synchronous=FULL", err);
+        sqlite3_wal_autocheckpoint(sqlite->db, CHECKPOINT_PAGES);
     }
     /* After the page size: a cache is counted in pages of the size known when it is set. */
-    return status == PJ_OK ? pj_sqlite_run(sqlite, PJ_SQLITE_USUAL_CACHE, err) : status;
+    return status == PJ_OK ? pj_sqlite_run(sqlite, "PRAGMA cache_size=-65536", err) : status;
 }
 
 void pj_sqlite_close(void *db)

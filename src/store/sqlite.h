@@ -11,11 +11,8 @@ typedef struct pj_sqlite {
     sqlite3 *db;
     bool read_only;
     pj_transaction kind; /* of the open transaction; PJ_READ outside one */
-    uint32_t attached;   /* databases of pages (sqlite_bulk.c), detached after the transaction */
     char path[4096];
 } pj_sqlite;
-
-#define PJ_SQLITE_USUAL_CACHE "PRAGMA cache_size=-65536"
 
 /* Functions of the driver's table (driver.h). */
 pj_status pj_sqlite_open(const char *place, bool read_only, void **db, pj_error *err);
@@ -24,10 +21,6 @@ bool pj_sqlite_recognise(const char *path);
 pj_status pj_sqlite_status(int code);
 pj_status pj_sqlite_fail(void *db, int code, pj_error *err);
 pj_status pj_sqlite_run(void *db, const char *text, pj_error *err);
-
-/* Rows of layers, components and operations as pages: pj_store_driver.insert_rows. */
-pj_status pj_sqlite_insert_rows(void *db, const pj_bulk_rows *rows, bool *done, pj_error *err);
-void pj_sqlite_detach_pages(pj_sqlite *sqlite); /* after the transaction has ended */
 
 /* ---- the schema (sqlite_schema.c) ---- */
 

@@ -5,11 +5,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { CHECKPOINT_PAGES = 1000 };
-
-#define BULK_CACHE    "PRAGMA cache_size=-4096"
-#define MAX_LOG_BYTES (1LL << 30)
-
 /* ---- schema -------------------------------------------------------------------------------- */
 
 static pj_status ask_int(pj_sqlite *sqlite, const char *text, int64_t *value, pj_error *err)
@@ -77,52 +72,20 @@ static pj_status list_columns(void *db, const char *table, pj_column_name_fn *ta
 
 /* ---- transactions -------------------------------------------------------------------------- */
 
-static int64_t log_bytes(const pj_sqlite *sqlite)
-{
-    char path[sizeof sqlite->path + 8];
-    struct stat info;
-    snprintf(path, sizeof path, "%s-wal", sqlite->path);
-    return stat(path, &info) == 0 ? (int64_t)info.st_size : 0;
-}
-
-static bool is_of_a_run(pj_transaction kind)
-{
-    return kind == PJ_WRITE_RUN || kind == PJ_WRITE_LARGE_RUN;
-}
-
-/* A large run's commit would checkpoint the whole log at once, on the caller's time, and so would a
- * small commit after it. The pages stay in the log instead until the database is closed, a small
- * transaction commits, or the log exceeds a limit. */
-static bool holds_checkpoints(pj_transaction kind)
-{
-    return kind == PJ_WRITE_LARGE_RUN || kind == PJ_WRITE_CACHE;
-}
-
 static void restore_settings(pj_sqlite *sqlite)
 {
-    pj_transaction kind = sqlite->kind;
+    if (sqlite->kind == PJ_WRITE_RUN) pj_sqlite_run(sqlite, "PRAGMA foreign_keys=ON", NULL);
     sqlite->kind = PJ_READ;
-    if (kind == PJ_WRITE_LARGE_RUN) {
-        pj_sqlite_run(sqlite, PJ_SQLITE_USUAL_CACHE, NULL);
-        pj_sqlite_detach_pages(sqlite);
-    }
-    if (is_of_a_run(kind)) pj_sqlite_run(sqlite, "PRAGMA foreign_keys=ON", NULL);
-    if (holds_checkpoints(kind)) sqlite3_wal_autocheckpoint(sqlite->db, CHECKPOINT_PAGES);
 }
 
 static pj_status begin(void *db, pj_transaction kind, pj_error *err)
 {
     pj_sqlite *sqlite = db;
     pj_status status = PJ_OK;
-    if (kind == PJ_WRITE_LARGE_RUN && log_bytes(sqlite) > MAX_LOG_BYTES)
-        pj_sqlite_run(sqlite, "PRAGMA wal_checkpoint(PASSIVE)", NULL);
     sqlite->kind = kind;
-    if (holds_checkpoints(kind)) sqlite3_wal_autocheckpoint(sqlite->db, 0);
-    if (is_of_a_run(kind)) status = pj_sqlite_run(sqlite, "PRAGMA foreign_keys=OFF", err);
+    if (kind == PJ_WRITE_RUN) status = pj_sqlite_run(sqlite, "PRAGMA foreign_keys=OFF", err);
     if (status == PJ_OK)
         status = pj_sqlite_run(sqlite, kind == PJ_READ ? "BEGIN" : "BEGIN IMMEDIATE", err);
-    /* A small page cache evicts pages while they are still in the processor's cache. */
-    if (status == PJ_OK && kind == PJ_WRITE_LARGE_RUN) pj_sqlite_run(sqlite, BULK_CACHE, NULL);
     if (status != PJ_OK) restore_settings(sqlite);
     return status;
 }
@@ -284,6 +247,5 @@ const pj_store_driver pj_sqlite_driver = {.version = PJ_STORE_DRIVER_VERSION,
                                           .reset = reset,
                                           .clear = clear,
                                           .finalize = finalize,
-                                          .insert_rows = pj_sqlite_insert_rows,
                                           .check = check,
                                           .recognise = pj_sqlite_recognise};

@@ -71,9 +71,7 @@ static pj_status connect_again(pj_store *store, pj_error *err)
 
 static pj_status open_place(pj_store *store, const pj_store_options *options, pj_error *err)
 {
-    const char *pages = getenv("PERJOULE_STORE_PAGES");
     store->read_only = options->read_only;
-    store->by_statements = options->by_statements || (pages && strcmp(pages, "0") == 0);
     pj_status status = choose_place(options->path, store->place, sizeof store->place, err);
     if (status == PJ_OK) status = choose_driver(store, options, err);
     if (status != PJ_OK) return status;

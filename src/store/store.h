@@ -13,9 +13,6 @@ typedef struct pj_store pj_store;
 typedef struct pj_store_options {
     const char *path; /* NULL: $PERJOULE_DB, else perjoule.db in the user's data folder */
     bool read_only;   /* the file must exist; nothing is migrated */
-    /* Never insert rows in bulk. PERJOULE_STORE_PAGES=0 in the environment does the same. The
-     * database is equal, saving a large run is slower. */
-    bool by_statements;
     const struct pj_store_driver *driver; /* NULL: the one that serves the path (driver.h) */
     /* An unreachable server is not an error at opening: runs go to the local outbox (outbox.h),
      * everything else fails until the server is reachable. */

@@ -27,8 +27,6 @@ struct pj_store {
     int64_t pause_ns;
     pj_error away; /* why it is unreachable */
     pj_status (*connect)(pj_store *store, pj_error *err);
-    bool by_statements; /* rows are never inserted in bulk */
-    uint64_t bulk_rows; /* rows inserted in bulk since opening */
     char place[PJ_PLACE_BYTES];
     pj_sql kept[PJ_STATEMENTS_KEPT];
 };

@@ -151,12 +151,11 @@ static bool read_kept(pj_store *store, const char *id, const char *chart, pj_jso
     return found;
 }
 
-/* On failure the result is merely recomputed next time. Not worth checkpointing a large run's log,
- * which a small commit would trigger. */
+/* On failure the result is merely recomputed next time. */
 static void keep(pj_store *store, const char *id, const char *chart, const pj_buffer *made)
 {
     if (pj_store_enter_run(store, id, NULL, NULL) != PJ_OK ||
-        pj_sql_transaction(store, PJ_WRITE_CACHE, NULL) != PJ_OK)
+        pj_sql_transaction(store, PJ_WRITE_RUN, NULL) != PJ_OK)
         return;
     pj_sql *sql = pj_sql_begin(store,
                                "INSERT INTO run_charts (run_id, chart, data) VALUES (?, ?, ?)"

@@ -53,11 +53,11 @@ static pj_status write_facet_rows(pj_sql *sql, pj_json *json, const char *const 
 static pj_sql *begin_run_facets(pj_store *store, pj_error *err)
 {
 #define FACETS "model_name, experiment_name, engine, dtype, machine, status"
-#define FACET(number, column)                                             \
-    "SELECT " number ", " column ", CAST(sum(runs) AS bigint) FROM kinds" \
-    " WHERE " column " IS NOT NULL GROUP BY " column
+    enum { FACET_COUNT = 6 };
+    static const char *const facets[FACET_COUNT] = {"model_name", "experiment_name", "engine",
+                                                    "dtype",      "machine",         "status"};
     const char *listed = store->driver->listed_runs;
-    char from[2048], text[4096];
+    char from[2048], text[8192];
     if (listed)
         snprintf(from, sizeof from,
                  "(SELECT " FACETS " FROM profiling_runs WHERE %s UNION ALL SELECT " FACETS
@@ -65,21 +65,15 @@ static pj_sql *begin_run_facets(pj_store *store, pj_error *err)
                  listed, listed);
     else
         snprintf(from, sizeof from, "profiling_runs");
-    snprintf(
+    int n = snprintf(
         text, sizeof text,
-        "WITH kinds AS (SELECT " FACETS ", count(*) AS runs FROM %s GROUP BY " FACETS
-        ") " FACET("0", "model_name") " UNION ALL " FACET(
-            "1",
-            "experiment_name") " UNION ALL " FACET("2",
-                                                   "engine") " UNION ALL " FACET("3",
-                                                                                 "dtype") " UNION "
-                                                                                          "ALL"
-                                                                                          " " FACET("4", "machine") " UNION ALL " FACET(
-                                                                                              "5",
-                                                                                              "stat"
-                                                                                              "us") " ORDER BY 1, 3 DESC, 2",
-        from);
-#undef FACET
+        "WITH kinds AS (SELECT " FACETS ", count(*) AS runs FROM %s GROUP BY " FACETS ") ", from);
+    for (int i = 0; i < FACET_COUNT; i++)
+        n += snprintf(text + n, sizeof text - (size_t)n,
+                      "%sSELECT %d, %s, CAST(sum(runs) AS bigint) FROM kinds WHERE %s IS NOT NULL"
+                      " GROUP BY %s",
+                      i ? " UNION ALL " : "", i, facets[i], facets[i], facets[i]);
+    snprintf(text + n, sizeof text - (size_t)n, " ORDER BY 1, 3 DESC, 2");
 #undef FACETS
     return pj_sql_begin(store, text, err);
 }

@@ -96,8 +96,7 @@ static pj_status fill_typical(pj_run_data *d, pj_error *err)
     return PJ_OK;
 }
 
-/* ---- disturbed steps ---------------------------------------------------------------------------
- */
+/* ---- disturbed steps ---- */
 
 /* A decode step: its duration and its recorded work (0: none recorded). */
 typedef struct step {

@@ -249,8 +249,7 @@ static bool walk_hub(walk *w, const char *cache)
     return go_on;
 }
 
-/* ---- Ollama: manifests/REGISTRY/OWNER/MODEL/TAG name blobs by digest ---------------------------
- */
+/* ---- Ollama: manifests/REGISTRY/OWNER/MODEL/TAG name blobs by digest ---- */
 
 /* A manifest's description of the model layer. */
 typedef struct manifest {

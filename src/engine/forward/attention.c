@@ -45,7 +45,6 @@ typedef struct attention {
     uint32_t begin, end;
     const struct stage_row *stage;
     uint32_t number; /* of this component among all that were run apart */
-    bool later;      /* its stages are recorded in the next dispatch */
 } attention;
 
 /* ---- units -------------------------------------------------------------------------------- */
@@ -563,32 +562,17 @@ static void run_stages_in_turn(attention *a, const extent *e, pj_value_sums *att
     }
 }
 
-/* Fetches what other threads wrote all at once, instead of line by line when it is read. */
-static void fetch_parts(const attention *a)
-{
-    const pj_state *state = a->s->state;
-    size_t heads = a->layer->heads;
-    for (unsigned t = 1; t < pj_team_threads(a->s->team); t++) {
-        const char *part = (const char *)&state->attention_parts[t];
-        const char *figures = (const char *)&state->figures[t * heads];
-        for (size_t at = 0; at < sizeof state->attention_parts[t]; at += 64)
-            __builtin_prefetch(part + at);
-        for (size_t at = 0; at < heads * sizeof *state->figures; at += 64)
-            __builtin_prefetch(figures + at);
-    }
-}
-
-/* Each stage with its share of the time that the dispatch took, in proportion to the time that all
- * threads spent in it. */
-static void record_together(const attention *a, const extent *e, int64_t begun_ns, int64_t took_ns,
-                            pj_value_sums *attended)
+/* Stages shorter than a dispatch: one for all of them. Each stage is recorded with its share of the
+ * dispatch, in proportion to the time that all threads spent in it. */
+static void run_stages_together(attention *a, const extent *e, pj_value_sums *attended)
 {
     const pj_steps *s = a->s;
     pj_seam *r = s->seam;
     pj_attention_part all = {0};
     const pj_value_sums none = {0};
-    int64_t spent_ns = 0, passed_ns = 0;
-    fetch_parts(a);
+    int64_t begun_ns = r->ended_ns, spent_ns = 0, passed_ns = 0;
+    pj_team_offer(s->team, run_units_apart, a);
+    int64_t took_ns = pj_clock_ns() - begun_ns;
     for (unsigned t = 0; t < pj_team_threads(s->team); t++) {
         const pj_attention_part *part = &s->state->attention_parts[t];
         if (part->number != a->number) continue;
@@ -611,41 +595,12 @@ static void record_together(const attention *a, const extent *e, int64_t begun_n
     pj_value_sums_add(attended, &all.sums[stages[PJ_ATTENTION_STAGES - 1].sums]);
 }
 
-typedef struct together {
-    attention a;
-    extent e;
-    int64_t begun_ns, took_ns;
-} together;
-
-static void record_together_later(void *context)
-{
-    const together *t = context;
-    pj_value_sums attended = {0};
-    t->a.s->seam->ended_ns = t->begun_ns;
-    record_together(&t->a, &t->e, t->begun_ns, t->took_ns, &attended);
-}
-
-/* Stages shorter than a dispatch: one for all of them. */
-static void run_stages_together(attention *a, const extent *e, pj_value_sums *attended)
-{
-    const pj_steps *s = a->s;
-    int64_t begun_ns = s->seam->ended_ns;
-    pj_team_offer(s->team, run_units_apart, a);
-    int64_t took_ns = pj_clock_ns() - begun_ns;
-    bool all = a->begin == 0 && a->end == a->units;
-    together t = {*a, *e, begun_ns, took_ns};
-    a->later =
-        all && pj_seam_call_later(s->seam, record_together_later, &t, sizeof t, begun_ns + took_ns);
-    if (!a->later) record_together(a, e, begun_ns, took_ns, attended);
-}
-
 /* `of_all`: of all units. */
 static void run_stages_apart(attention *a, const extent *of_all, pj_value_sums *attended)
 {
     const pj_steps *s = a->s;
     size_t wave = a->unit_floats > WAVE_FLOATS ? a->unit_floats : WAVE_FLOATS;
     size_t fit = pj_team_threads(s->team) * wave / a->unit_floats;
-    if (s->seam->call) pj_seam_flush(s->seam); /* it reads what threads are about to write */
     a->number = ++s->state->attention_number;
     for (a->begin = 0; a->begin < a->units; a->begin = a->end) {
         a->end = a->units - a->begin < fit ? a->units : a->begin + (uint32_t)fit;
@@ -805,7 +760,7 @@ static void run(attention *a, const extent *e, const pj_done *output)
         if (!a->sums_units) return; /* computed at the component's end */
         pj_seam_take_sums(s->seam, 0, &attended);
     }
-    if (s->seam->statistics && !a->later) pj_seam_keep(s->seam, output, &attended);
+    if (s->seam->statistics) pj_seam_keep(s->seam, output, &attended);
 }
 
 void pj_steps_attention(const pj_steps *s, const pj_layer *l)
@@ -819,8 +774,7 @@ void pj_steps_attention(const pj_steps *s, const pj_layer *l)
     extent e = {0};
     cut_units(&a);
     if (s->seam->module) e = extent_of_all(&a);
-    pj_seam_will_write(s->seam, s->state->attended, s->rows * l->heads * dim);
-    pj_seam_next_component(s->seam, PJ_N_ATTENTION);
+    pj_seam_component(s->seam, PJ_N_ATTENTION);
     rotate(&a);
     scale_queries(&a);
     append(&a);
@@ -834,9 +788,7 @@ void pj_steps_attention(const pj_steps *s, const pj_layer *l)
                     .x = s->state->attended,
                     .rows = s->rows,
                     .cols = l->heads * dim,
-                    .stride = l->heads * dim,
-                    .stays = !s->seam->deep};
+                    .stride = l->heads * dim};
     run(&a, &e, &done);
-    done.stays |= a.later;
     pj_seam_module_end_with_last(s->seam, &done);
 }

@@ -282,7 +282,7 @@ static void project_output(const pj_steps *s, const pj_layer *l)
     size_t floats = (size_t)l->heads * l->head_dim;
     pj_rows attended = {t->attended, s->rows, floats};
     bool normed = l->attention_out_norm.w != NULL;
-    pj_steps_output(s, &attended, &l->o, t->y, s->model->config.hidden, normed ? NULL : t->x);
+    pj_steps_product(s, &attended, &l->o, t->y, s->model->config.hidden, normed ? NULL : t->x);
     norm_output(s, &l->attention_out_norm);
 }
 
@@ -363,13 +363,10 @@ static void run_layer(const pj_steps *s, const pj_layer *l)
     }
     scale_output(s, l);
 
-    pj_seam_module_end(s->seam, &(pj_done){.flops = NAN,
-                                           .bytes = NAN,
-                                           .x = x,
-                                           .rows = s->rows,
-                                           .cols = hidden,
-                                           .stride = hidden,
-                                           .stays = true});
+    pj_seam_module_end(
+        s->seam,
+        &(pj_done){
+            .flops = NAN, .bytes = NAN, .x = x, .rows = s->rows, .cols = hidden, .stride = hidden});
 }
 
 static pj_status run_layers(const pj_steps *s)

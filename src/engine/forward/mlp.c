@@ -148,11 +148,9 @@ static void activate(const activation *a, size_t rows, pj_seam_name component)
                     .x = a->act,
                     .rows = rows,
                     .cols = a->f,
-                    .stride = a->f,
-                    .stays = true};
+                    .stride = a->f};
     if (!pj_steps_want(s, component)) return;
-    pj_seam_will_write(r, a->act, rows * a->f);
-    if (component) pj_seam_next_component(r, component);
+    if (component) pj_seam_component(r, component);
     if (!r->deep) {
         if (component)
             pj_steps_rows_summed(s, rows, work, activate_and_multiply_row, (void *)(uintptr_t)a,
@@ -163,14 +161,12 @@ static void activate(const activation *a, size_t rows, pj_seam_name component)
         pj_done half = done;
         half.flops = 4 * values;
         half.bytes = 8 * values;
-        half.stays = false;
         pj_seam_operation(r, PJ_N_OP_ACTIVATION);
         activate_and_count(a, rows, &half);
         pj_seam_operation_end(r, &half);
         if (a->up) {
             half.flops = values;
             half.bytes = 12 * values;
-            half.stays = true;
             pj_seam_operation(r, PJ_N_OP_GATE_MUL);
             pj_steps_rows_summed(s, rows, work, multiply_row, (void *)(uintptr_t)a, &half);
             pj_seam_operation_end(r, &half);
@@ -190,9 +186,9 @@ void pj_steps_mlp(const pj_steps *s, const pj_mlp *mlp, const pj_rows *x, float 
     float *gate = state->gate_up, *up = plain ? NULL : gate + f;
     size_t stride = (plain ? f : 2 * f) + PJ_GATE_GAP;
     const pj_product inputs[] = {
-        {&mlp->gate_up, gate, stride, NULL, true}, /* fused, or separate */
-        {&mlp->gate, gate, stride, NULL, true},
-        {&mlp->up, plain ? gate : up, stride, NULL, true},
+        {&mlp->gate_up, gate, stride, NULL}, /* fused, or separate */
+        {&mlp->gate, gate, stride, NULL},
+        {&mlp->up, plain ? gate : up, stride, NULL},
     };
     pj_steps_products(s, x, inputs, 3);
     activation a = {.s = s,
@@ -207,7 +203,7 @@ void pj_steps_mlp(const pj_steps *s, const pj_mlp *mlp, const pj_rows *x, float 
                     .limit = (float)s->model->config.swiglu_limit};
     activate(&a, x->count, mlp->down.name ? PJ_N_ACT : PJ_N_NONE);
     pj_rows act = {state->act, x->count, f};
-    pj_steps_output(s, &act, &mlp->down, y, hidden, residual);
+    pj_steps_product(s, &act, &mlp->down, y, hidden, residual);
 }
 
 /* The layer's part of each token vector, gated by the residual stream. */

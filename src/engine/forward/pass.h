@@ -68,7 +68,6 @@ typedef struct pj_product {
     float *y;                        /* [rows][y_stride] */
     size_t y_stride;
     float *residual; /* [rows][out] to which y is added, or NULL */
-    bool stays;      /* y is written next by a step that announces it */
 } pj_product;
 
 enum { PJ_MAX_PRODUCTS = 4 };
@@ -77,9 +76,6 @@ void pj_steps_products(const pj_steps *s, const pj_rows *rows, const pj_product 
                        size_t count);
 void pj_steps_product(const pj_steps *s, const pj_rows *rows, const pj_projection *projection,
                       float *y, size_t y_stride, float *residual);
-/* The same; y stays as it is until a step that announces it. */
-void pj_steps_output(const pj_steps *s, const pj_rows *rows, const pj_projection *projection,
-                     float *y, size_t y_stride, float *residual);
 /* y += x times the model's residual scale, as an operation; both [rows][n], contiguous. */
 void pj_steps_add(const pj_steps *s, float *y, const float *x, size_t rows, size_t n);
 

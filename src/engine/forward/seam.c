@@ -5,23 +5,10 @@
 #include "base/memory.h"
 #include "engine/kernels/look.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* Below this many values one thread is faster than a dispatch. */
 enum { TEAM_VALUES = 32768 };
-
-static void flush_first(void *context)
-{
-    pj_seam_flush(context);
-}
-
-/* PERJOULE_RECORD=at_once: spans are recorded where they begin and end. */
-static bool records_later(const pj_team *team)
-{
-    const char *wanted = getenv("PERJOULE_RECORD");
-    return pj_team_threads(team) > 1 && !(wanted && strcmp(wanted, "at_once") == 0);
-}
 
 pj_status pj_seam_init(pj_seam *r, pj_run *run, const pj_kernels *kernels, pj_team *team,
                        pj_statistics_rows rows, pj_error *err)
@@ -41,17 +28,12 @@ pj_status pj_seam_init(pj_seam *r, pj_run *run, const pj_kernels *kernels, pj_te
     r->statistics = r->module && rows != PJ_STATISTICS_OFF;
     r->all_rows = rows == PJ_STATISTICS_ALL || (rows == PJ_STATISTICS_BY_DEPTH && r->deep);
     r->sums = pj_alloc_aligned(64, (size_t)PJ_SEAM_JOBS * pj_team_threads(team), sizeof *r->sums);
-    r->queues = r->module && records_later(team);
-    if (r->queues) pj_team_set_first(team, flush_first, r);
     if (r->statistics) pj_look_start();
     return r->sums ? PJ_OK : pj_fail_memory(err, "the statistics");
 }
 
 void pj_seam_fini(pj_seam *r)
 {
-    pj_seam_flush(r);
-    if (r->queues) pj_team_set_first(r->team, NULL, NULL);
-    r->queues = false;
     /* The rest of the team does an equal share in the meantime, or spins. */
     if (r->statistics)
         pj_statistics_time(r->lane, pj_look_stop() * (int64_t)pj_team_threads(r->team));
@@ -110,154 +92,15 @@ pj_stats pj_stats_of_sums(const pj_value_sums *s)
 {
     double finite = (double)(s->count - s->skipped);
     if (finite <= 0) return (pj_stats){NAN, NAN, NAN, NAN, NAN, (uint32_t)s->nan, (uint32_t)s->inf};
-    double each = 1 / finite, mean = s->sum * each;
-    double variance = fmax(s->sum_square * each - mean * mean, 0);
-    return (pj_stats){.mean_abs = (float)(s->sum_abs * each),
+    double mean = s->sum / finite;
+    double variance = fmax(s->sum_square / finite - mean * mean, 0);
+    return (pj_stats){.mean_abs = (float)(s->sum_abs / finite),
                       .mean = (float)mean,
                       .std = (float)sqrt(variance),
                       .max_abs = s->max_abs,
-                      .sparsity = (float)((double)s->below * each),
+                      .sparsity = (float)((double)s->below / finite),
                       .nan_count = (uint32_t)s->nan,
                       .inf_count = (uint32_t)s->inf};
-}
-
-/* ---- the queue ------------------------------------------------------------------------------ */
-
-static void record_end(pj_seam *r, pj_queued *q)
-{
-    if (q->sums) {
-        pj_value_sums sums = {0};
-        pj_seam_look(r, &q->done, 0, q->done.rows, &sums);
-        q->stats = pj_stats_of_sums(&sums);
-    } else if (q->same >= 0) {
-        q->stats = r->queue[q->same].stats;
-    }
-    pj_work work = {.flops = q->done.flops,
-                    .bytes = q->done.bytes,
-                    .stats = q->has_stats ? &q->stats : NULL,
-                    .extras = r->extras + q->extra_begin,
-                    .extra_count = q->extra_count};
-    pj_span_end_at(r->lane, &work, q->now_ns);
-}
-
-/* The call records at once, with extras beyond those of the open span. */
-static void run_call(pj_seam *r)
-{
-    uint32_t begin = r->extra_begin, count = r->extra_count;
-    int64_t ended_ns = r->ended_ns;
-    bool operation_open = r->operation_open;
-    r->extra_begin = count;
-    r->queues = false;
-    r->call(r->call_context);
-    r->queues = true;
-    r->call = NULL;
-    r->operation_open = operation_open;
-    r->ended_ns = ended_ns;
-    r->extra_begin = begin;
-    r->extra_count = count;
-}
-
-void pj_seam_flush(pj_seam *r)
-{
-    if (r->queued == 0) return;
-    for (uint32_t i = 0; i < r->queued; i++) {
-        pj_queued *q = &r->queue[i];
-        if (q->calls)
-            run_call(r);
-        else if (q->ends)
-            record_end(r, q);
-        else
-            pj_span_begin_at(r->lane, (pj_span_kind)q->kind, q->id, q->now_ns);
-    }
-    r->queued = r->queued_sums = r->component_at = 0;
-    r->extra_count -= r->extra_begin;
-    memmove(r->extras, r->extras + r->extra_begin, r->extra_count * sizeof *r->extras);
-    r->extra_begin = 0;
-}
-
-void pj_seam_before_write(pj_seam *r, const float *y, size_t floats)
-{
-    for (uint32_t i = 0; i < r->queued; i++) {
-        const pj_done *d = &r->queue[i].done;
-        if (!r->queue[i].sums) continue;
-        if (d->x < y + floats && y < d->x + (d->rows - 1) * d->stride + d->cols) {
-            pj_seam_flush(r);
-            return;
-        }
-    }
-}
-
-static pj_queued *next_queued(pj_seam *r)
-{
-    if (r->queued == PJ_SEAM_QUEUE) pj_seam_flush(r);
-    r->queue[r->queued].calls = r->queue[r->queued].sums = false;
-    return &r->queue[r->queued++];
-}
-
-bool pj_seam_call_later(pj_seam *r, void (*call)(void *context), const void *context, size_t bytes,
-                        int64_t end_ns)
-{
-    if (!r->queues || bytes > sizeof r->call_context) return false;
-    if (r->call) pj_seam_flush(r);
-    next_queued(r)->calls = true;
-    r->call = call;
-    memcpy(r->call_context, context, bytes);
-    r->ended_ns = end_ns;
-    return true;
-}
-
-void pj_seam_begin(pj_seam *r, pj_span_kind kind, uint32_t id, int64_t now_ns)
-{
-    if (!r->queues) {
-        pj_span_begin_at(r->lane, kind, id, now_ns);
-        return;
-    }
-    pj_queued *q = next_queued(r);
-    q->now_ns = now_ns;
-    q->kind = (uint8_t)kind;
-    q->id = id;
-    q->ends = false;
-}
-
-/* The open span's extras become those of its queued end. */
-static pj_queued *queue_end(pj_seam *r, int64_t now_ns)
-{
-    pj_queued *q = next_queued(r);
-    q->now_ns = now_ns;
-    q->ends = true;
-    q->has_stats = false;
-    q->same = -1;
-    q->extra_begin = r->extra_begin;
-    q->extra_count = r->extra_count - r->extra_begin;
-    r->extra_begin = r->extra_count;
-    return q;
-}
-
-/* A component or layer has the statistics of its last operation's output. */
-static int find_queued(const pj_seam *r, const pj_done *done)
-{
-    for (uint32_t i = r->queued; i-- > r->component_at;) {
-        const pj_queued *q = &r->queue[i];
-        if (q->sums && q->done.x == done->x && q->done.rows == done->rows &&
-            q->done.cols == done->cols)
-            return (int)i;
-    }
-    return -1;
-}
-
-static void end_later(pj_seam *r, double flops, double bytes, const pj_done *done, int64_t now_ns)
-{
-    if (r->queued == PJ_SEAM_QUEUE) pj_seam_flush(r);
-    int same = r->operation_open ? -1 : find_queued(r, done);
-    pj_queued *q = queue_end(r, now_ns);
-    q->done = *done;
-    q->done.flops = flops;
-    q->done.bytes = bytes;
-    q->has_stats = true;
-    q->same = same;
-    q->sums = same < 0;
-    r->queued_sums += q->sums;
-    if (r->extra_begin >= PJ_SEAM_EXTRAS) pj_seam_flush(r);
 }
 
 void pj_seam_begin_component(pj_seam *r, pj_seam_name name, int64_t now_ns)
@@ -265,8 +108,7 @@ void pj_seam_begin_component(pj_seam *r, pj_seam_name name, int64_t now_ns)
     for (uint32_t i = 0; i < PJ_SEAM_KEPT; i++) r->kept[i].x = NULL;
     if (now_ns) r->ended_ns = now_ns;
     if (!r->ended_ns) r->ended_ns = pj_clock_ns();
-    pj_seam_begin(r, PJ_SPAN_COMPONENT, r->names[name], r->ended_ns);
-    r->component_at = r->queued;
+    pj_span_begin_at(r->lane, PJ_SPAN_COMPONENT, r->names[name], r->ended_ns);
 }
 
 static pj_kept_stats *find_kept(pj_seam *r, const float *x)
@@ -316,33 +158,16 @@ static const pj_stats *stats_of(pj_seam *r, const pj_done *done)
 void pj_seam_end_done(pj_seam *r, double flops, double bytes, const pj_done *done, int64_t now_ns)
 {
     pj_work work = {.flops = flops, .bytes = bytes};
-    if (r->statistics && done->x && done->rows > 0) {
-        if (pj_seam_is_later(r, done)) {
-            r->ended_ns = now_ns ? now_ns : pj_clock_ns();
-            end_later(r, flops, bytes, done, r->ended_ns);
-            r->operation_open = false;
-            return;
-        }
-        work.stats = stats_of(r, done);
-    }
+    if (r->statistics && done->x && done->rows > 0) work.stats = stats_of(r, done);
     pj_seam_end_work(r, &work, now_ns);
 }
 
 void pj_seam_end_work(pj_seam *r, pj_work *work, int64_t now_ns)
 {
+    work->extras = r->extras;
+    work->extra_count = r->extra_count;
     r->ended_ns = now_ns ? now_ns : pj_clock_ns();
-    r->operation_open = false;
-    if (r->queues) {
-        pj_queued *q = queue_end(r, r->ended_ns);
-        q->done.flops = work->flops;
-        q->done.bytes = work->bytes;
-        q->has_stats = work->stats != NULL;
-        if (work->stats) q->stats = *work->stats;
-        if (r->extra_begin >= PJ_SEAM_EXTRAS) pj_seam_flush(r);
-        return;
-    }
-    work->extras = r->extras + r->extra_begin;
-    work->extra_count = r->extra_count - r->extra_begin;
     pj_span_end_at(r->lane, work, r->ended_ns);
-    r->extra_count = r->extra_begin;
+    r->extra_count = 0;
+    r->operation_open = false;
 }

@@ -4,12 +4,6 @@
  * Without a run, or below the required depth, each call only tests a flag.
  *
  * Only the thread that drives the forward pass records; the team computes statistics for it.
- *
- * With several threads, spans are not recorded at once: while the driving thread records, the
- * others would wait. Begins and ends are queued with their times, and recorded by the driving
- * thread in the next dispatch, while the others already work on that. Statistics of an output that
- * stays unchanged until then are computed there as well. A step that writes a buffer announces it
- * (pj_seam_will_write); a component whose step does not ends the queue first.
  */
 #ifndef PJ_FORWARD_SEAM_H
 #define PJ_FORWARD_SEAM_H
@@ -37,13 +31,7 @@ static inline bool pj_look_at(size_t row, size_t rows, size_t step)
 /* Threshold of sparsity, and of dead activations, as documented for these figures. */
 #define PJ_SPARSITY_TAU 0.01f
 
-enum {
-    PJ_SEAM_EXTRAS = 1024,
-    PJ_SEAM_KEPT = 4,
-    PJ_SEAM_JOBS = 4,
-    PJ_SEAM_QUEUE = 48,
-    PJ_SEAM_CONTEXT = 256
-};
+enum { PJ_SEAM_EXTRAS = 1024, PJ_SEAM_KEPT = 4, PJ_SEAM_JOBS = 4 };
 
 /* Statistics of one buffer, computed at the end of an operation. */
 typedef struct pj_kept_stats {
@@ -54,28 +42,6 @@ typedef struct pj_kept_stats {
     pj_stats stats;
 } pj_kept_stats;
 
-/* Work of a span, until it ends. */
-typedef struct pj_done {
-    double flops, bytes;
-    const float *x; /* output for statistics, or NULL; [rows][stride], cols used */
-    size_t rows, cols, stride;
-    bool stays; /* written next by a step that announces it */
-} pj_done;
-
-/* A begin or an end that is still to be recorded. */
-typedef struct pj_queued {
-    int64_t now_ns;
-    pj_done done; /* an end's work */
-    pj_stats stats;
-    uint32_t id;                       /* of a begin */
-    uint32_t extra_begin, extra_count; /* in the seam's extras */
-    uint8_t kind;                      /* of a begin */
-    bool ends, has_stats;
-    bool calls; /* the seam's call, instead of a begin or end */
-    bool sums;  /* the statistics of done.x are still to be computed */
-    int same;   /* the queued end that has the statistics; -1: none */
-} pj_queued;
-
 typedef struct pj_seam {
     pj_lane *lane;     /* NULL: nothing is recorded */
     bool module, deep; /* components and their statistics; operations and their extras */
@@ -84,16 +50,8 @@ typedef struct pj_seam {
     const pj_kernels *kernels;
     pj_team *team;
     uint32_t names[PJ_N_COUNT]; /* interned */
-    /* of queued ends, then from extra_begin on of the open span */
-    uint32_t extra_begin, extra_count;
-    pj_extra extras[3 * PJ_SEAM_EXTRAS]; /* and of spans that the queue's call records */
-    bool queues;                         /* spans are recorded later */
-    uint32_t queued;                     /* entries of the queue */
-    uint32_t component_at;               /* the first since the component began */
-    uint32_t queued_sums;                /* those whose output must not change yet */
-    pj_queued queue[PJ_SEAM_QUEUE];
-    void (*call)(void *context); /* queued; NULL: none */
-    _Alignas(16) unsigned char call_context[PJ_SEAM_CONTEXT];
+    uint32_t extra_count;
+    pj_extra extras[PJ_SEAM_EXTRAS];
     pj_thread_sums *sums; /* [PJ_SEAM_JOBS][threads], zero between dispatches */
     /* Statistics from operations of the current component: the last one's output is often the
      * component's own, so they can be reused. */
@@ -109,56 +67,40 @@ pj_status pj_seam_init(pj_seam *seam, pj_run *run, const pj_kernels *kernels, pj
                        pj_statistics_rows rows, pj_error *err);
 void pj_seam_fini(pj_seam *seam); /* may run twice */
 
-/* Records everything that is queued. */
-void pj_seam_flush(pj_seam *r);
-/* Queues a function that records spans, one at a time, and copies its context; they end at
- * `end_ns`. False: spans are recorded at once. */
-bool pj_seam_call_later(pj_seam *r, void (*call)(void *context), const void *context, size_t bytes,
-                        int64_t end_ns);
-/* The step is about to write [y, y + floats). */
-void pj_seam_before_write(pj_seam *r, const float *y, size_t floats);
-static inline void pj_seam_will_write(pj_seam *r, const float *y, size_t floats)
-{
-    if (r->queued_sums) pj_seam_before_write(r, y, floats);
-}
+/* Work of a span, until it ends. */
+typedef struct pj_done {
+    double flops, bytes;
+    const float *x; /* output for statistics, or NULL; [rows][stride], cols used */
+    size_t rows, cols, stride;
+} pj_done;
+
 static inline void pj_seam_section(pj_seam *r, pj_seam_name name)
 {
     r->ended_ns = 0;
-    if (!r->lane) return;
-    pj_seam_flush(r);
-    pj_span_begin(r->lane, PJ_SPAN_SECTION, r->names[name]);
+    if (r->lane) pj_span_begin(r->lane, PJ_SPAN_SECTION, r->names[name]);
 }
 static inline void pj_seam_end(pj_seam *r)
 {
     r->ended_ns = 0;
-    if (!r->lane) return;
-    pj_seam_flush(r);
-    pj_span_end(r->lane, NULL);
+    if (r->lane) pj_span_end(r->lane, NULL);
 }
-void pj_seam_begin(pj_seam *r, pj_span_kind kind, uint32_t id, int64_t now_ns);
 static inline void pj_seam_layer(pj_seam *r, uint32_t layer)
 {
     if (!r->module) return;
     if (!r->ended_ns) r->ended_ns = pj_clock_ns();
-    pj_seam_begin(r, PJ_SPAN_LAYER, layer, r->ended_ns);
+    pj_span_begin_at(r->lane, PJ_SPAN_LAYER, layer, r->ended_ns);
 }
 /* `now_ns` 0: where the previous span ended. */
 void pj_seam_begin_component(pj_seam *r, pj_seam_name name, int64_t now_ns);
-/* A component whose step announces what it writes. */
-static inline void pj_seam_next_component(pj_seam *r, pj_seam_name name)
-{
-    if (r->module) pj_seam_begin_component(r, name, 0);
-}
 static inline void pj_seam_component(pj_seam *r, pj_seam_name name)
 {
-    if (!r->module) return;
-    pj_seam_flush(r);
-    pj_seam_begin_component(r, name, 0);
+    if (r->module) pj_seam_begin_component(r, name, 0);
 }
 static inline void pj_seam_operation(pj_seam *r, pj_seam_name name)
 {
     if (!r->deep) return;
-    pj_seam_begin(r, PJ_SPAN_OPERATION, r->names[name], r->ended_ns ? r->ended_ns : pj_clock_ns());
+    pj_span_begin_at(r->lane, PJ_SPAN_OPERATION, r->names[name],
+                     r->ended_ns ? r->ended_ns : pj_clock_ns());
     r->operation_open = true;
 }
 /* `now_ns`: the end, 0: the present time. */
@@ -182,7 +124,7 @@ static inline void pj_seam_operation_end(pj_seam *r, const pj_done *done)
 /* Records an extra for the next end; index PJ_EXTRA_SCALAR for a scalar. NAN is ignored. */
 static inline void pj_seam_extra(pj_seam *r, pj_seam_name name, uint32_t index, double value)
 {
-    if (isnan(value) || r->extra_count - r->extra_begin == PJ_SEAM_EXTRAS) return;
+    if (isnan(value) || r->extra_count == PJ_SEAM_EXTRAS) return;
     r->extras[r->extra_count++] = (pj_extra){r->names[name], index, value};
 }
 
@@ -213,12 +155,6 @@ static inline bool pj_seam_short(size_t rows, size_t cols)
 {
     enum { ALONE = 4096 };
     return rows * cols <= ALONE;
-}
-/* Whether the statistics of the output are computed later. */
-static inline bool pj_seam_is_later(const pj_seam *r, const pj_done *done)
-{
-    return r->queues && done->stays && pj_seam_short(done->rows, done->cols) &&
-           pj_seam_step(r, done->rows) == 1;
 }
 void pj_seam_keep(pj_seam *r, const pj_done *done, const pj_value_sums *sums);
 static inline void pj_seam_keep_sums(pj_seam *r, size_t job, const pj_done *done)

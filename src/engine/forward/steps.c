@@ -62,7 +62,6 @@ void pj_steps_rows(const pj_steps *s, size_t rows, size_t work, pj_row_fn *run, 
 /* Statistics of an output whose dispatch has ended. */
 static void keep_summed(const pj_steps *s, size_t job, const pj_done *done)
 {
-    if (pj_seam_is_later(s->seam, done)) return;
     if (pj_seam_short(done->rows, done->cols))
         pj_seam_keep_output(s->seam, done);
     else
@@ -206,17 +205,15 @@ void pj_steps_norm(const pj_steps *s, const pj_norm_step *step)
     norm_task task = {s, step, (float)s->model->config.norm_eps, NULL};
     pj_value_sums sums = {0};
     size_t values = step->rows * step->n;
-    bool ratios = s->seam->deep && s->seam->statistics;
     pj_done done = {.flops = 7.0 * (double)values,
                     .bytes = 8.0 * (double)values + 4.0 * (double)step->n,
                     .x = step->y,
                     .rows = step->rows / step->per_token,
                     .cols = step->n * step->per_token,
-                    .stride = step->y_stride,
-                    .stays = !ratios && !step->residual && step->y != step->x};
-    pj_seam_will_write(s->seam, step->y, (done.rows - 1) * done.stride + done.cols);
-    pj_seam_next_component(s->seam, step->norm->name);
+                    .stride = step->y_stride};
+    pj_seam_component(s->seam, step->norm->name);
     pj_seam_operation(s->seam, PJ_N_OP_NORM);
+    bool ratios = s->seam->deep && s->seam->statistics;
     /* the ratios need sums of the rows they look at: of all, if they are few, on this thread */
     if (ratios && pj_seam_short(step->rows, step->n) && pj_look_step(done.rows) == 1) {
         task.sums = &sums;
@@ -293,15 +290,13 @@ static void product_apart(const pj_steps *s, const pj_product *p, const pj_packe
                     .x = p->y,
                     .rows = rows,
                     .cols = w->w.rows,
-                    .stride = p->y_stride,
-                    .stays = p->stays && !w->bias};
+                    .stride = p->y_stride};
     pj_seam_operation(s->seam, PJ_N_OP_MATMUL);
     product_alone(s, p, NULL, packed, &done);
     pj_seam_operation_end(s->seam, &done);
     if (!w->bias) return;
     done.flops = (double)rows * (double)w->w.rows;
     done.bytes = 4.0 * (2 * done.flops + (double)w->w.rows);
-    done.stays = p->stays;
     pj_seam_operation(s->seam, PJ_N_OP_BIAS_ADD);
     pj_steps_rows_summed(s, rows, rows * w->w.rows, add_bias_row, &(bias_task){s->kernels, p},
                          &done);
@@ -326,8 +321,7 @@ static pj_done product_done(const pj_product *p, size_t rows)
                      .x = p->y,
                      .rows = rows,
                      .cols = w->w.rows,
-                     .stride = p->y_stride,
-                     .stays = p->stays};
+                     .stride = p->y_stride};
 }
 
 static void add_residual(const pj_steps *s, const pj_product *p, size_t rows)
@@ -358,10 +352,7 @@ static bool products_together(const pj_steps *s, const pj_rows *rows, const pj_p
                               size_t count, bool recorded)
 {
     pj_linear_job jobs[PJ_MAX_PRODUCTS];
-    /* written by any thread: on no line that threads read meanwhile */
-    struct {
-        _Alignas(64) int64_t ns[PJ_MAX_PRODUCTS + 1];
-    } begun;
+    int64_t begun[PJ_MAX_PRODUCTS + 1];
     pj_packed packed;
     const pj_matrix *first = &products[0].projection->w;
     for (size_t i = 0; i < count; i++) {
@@ -370,15 +361,15 @@ static bool products_together(const pj_steps *s, const pj_rows *rows, const pj_p
             pj_linear_form(s->kernels, first->type, rows->count))
             return false;
         jobs[i] = job_of(s, &products[i], rows->count, i, recorded && s->seam->statistics);
-        if (recorded && i > 0) jobs[i].begun_ns = &begun.ns[i];
+        if (recorded && i > 0) jobs[i].begun_ns = &begun[i];
     }
     if (recorded) pj_seam_begin_component(s->seam, products[0].projection->name, 0);
     pack(s, first->type, rows->x, rows->stride, rows->count, first->cols, &packed);
     pj_linear_run(s->kernels, s->team, &packed, jobs, count);
     for (size_t i = 0; i < count; i++) add_residual(s, &products[i], rows->count);
     if (!recorded) return true;
-    begun.ns[count] = pj_clock_ns();
-    record_together(s, rows, products, count, begun.ns);
+    begun[count] = pj_clock_ns();
+    record_together(s, rows, products, count, begun);
     return true;
 }
 
@@ -392,7 +383,7 @@ static void products_in_turn(const pj_steps *s, const pj_rows *rows, const pj_pr
         const pj_product *p = &products[i];
         const pj_projection *w = p->projection;
         pj_done done = product_done(p, rows->count);
-        if (w->name) pj_seam_next_component(r, w->name);
+        if (w->name) pj_seam_component(r, w->name);
         if (i == 0 || pj_linear_form(s->kernels, w->w.type, rows->count) != packed.form)
             pack(s, w->w.type, rows->x, rows->stride, rows->count, w->w.cols, &packed);
         if (r->deep)
@@ -417,9 +408,6 @@ void pj_steps_products(const pj_steps *s, const pj_rows *rows, const pj_product 
         present[n++] = products[i];
     }
     if (n == 0) return;
-    for (size_t i = 0; i < n && rows->count > 0; i++)
-        pj_seam_will_write(s->seam, present[i].y,
-                           (rows->count - 1) * present[i].y_stride + present[i].projection->w.rows);
     bool recorded = s->seam->module && present[0].projection->name;
     /* a component includes the addition to the residual stream; at depth `deep` a bias is an
      * operation of its own, and so is each product outside components */
@@ -432,14 +420,7 @@ void pj_steps_products(const pj_steps *s, const pj_rows *rows, const pj_product 
 void pj_steps_product(const pj_steps *s, const pj_rows *rows, const pj_projection *projection,
                       float *y, size_t y_stride, float *residual)
 {
-    pj_product product = {projection, y, y_stride, residual, false};
-    pj_steps_products(s, rows, &product, 1);
-}
-
-void pj_steps_output(const pj_steps *s, const pj_rows *rows, const pj_projection *projection,
-                     float *y, size_t y_stride, float *residual)
-{
-    pj_product product = {projection, y, y_stride, residual, true};
+    pj_product product = {projection, y, y_stride, residual};
     pj_steps_products(s, rows, &product, 1);
 }
 
@@ -471,9 +452,7 @@ void pj_steps_add(const pj_steps *s, float *y, const float *x, size_t rows, size
                     .x = y,
                     .rows = rows,
                     .cols = n,
-                    .stride = n,
-                    .stays = true};
-    pj_seam_will_write(s->seam, y, rows * n);
+                    .stride = n};
     add_task task = {s->kernels, y, x, n, scale};
     pj_seam_operation(s->seam, PJ_N_OP_RESIDUAL_ADD);
     /* At depth `module` only the statistics of a layer's last addition are needed: of many rows

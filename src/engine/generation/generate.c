@@ -26,9 +26,11 @@ typedef struct speaker {
 } speaker;
 
 /* A token of the current step: its text as a range of the reply. */
-typedef struct kept_token {
+typedef struct fresh_token {
+    uint32_t sequence, position;
+    pj_stop_reason stop;
     size_t at, bytes;
-} kept_token;
+} fresh_token;
 
 typedef struct generation {
     pj_engine *engine;
@@ -42,7 +44,8 @@ typedef struct generation {
     uint64_t prompt_tokens;
     pj_speculation speculation;
     uint32_t draft_tokens; /* tokens proposed per step; 0: no draft model */
-    kept_token kept[PJ_DRAFT_TOKENS + 1];
+    fresh_token *fresh;    /* [rows of logits] of the step, not announced yet */
+    uint32_t fresh_count;
     /* for a pass */
     int32_t *ids;              /* [max_tokens] */
     pj_pass_segment *segments; /* [count] */
@@ -201,7 +204,9 @@ static pj_status prepare(generation *g)
     g->segments = pj_alloc(g->count, sizeof *g->segments);
     g->logit_rows = pj_alloc(rows, sizeof *g->logit_rows);
     g->who = pj_alloc(g->count, sizeof *g->who);
-    if (!status && (!g->speakers || !g->ids || !g->segments || !g->logit_rows || !g->who))
+    g->fresh = pj_alloc(rows, sizeof *g->fresh);
+    if (!status &&
+        (!g->speakers || !g->ids || !g->segments || !g->logit_rows || !g->who || !g->fresh))
         status = pj_fail_memory(g->err, "the batch");
     for (uint32_t i = 0; i < g->count && !status; i++) status = prepare_speaker(g, i);
     if (!status && g->draft_tokens)
@@ -267,7 +272,23 @@ static pj_status draw(generation *g, uint32_t index, float *logits)
     return status;
 }
 
-/* Samples for each of the `count` rows of logits of a pass. */
+/* Records the sequence's new token, while its span is open, and keeps it for `announce`. */
+static void record_token(generation *g, uint32_t index)
+{
+    speaker *s = &g->speakers[index];
+    const pj_sequence_result *r = s->result;
+    pj_lane *lane = g->engine->seam.lane;
+    fresh_token *t = &g->fresh[g->fresh_count++];
+    *t = (fresh_token){
+        .sequence = index, .position = r->count - 1, .stop = r->stop, .at = s->reply.given};
+    const char *text = pj_reply_take(&s->reply, r->stop != PJ_STOP_NONE, &t->bytes);
+    if (lane && g->request->is_private) /* reveals only which sequence the step belongs to */
+        pj_token_text(lane, index, -1, NULL, 0);
+    else if (lane)
+        pj_token_text(lane, index, r->ids[t->position], text, t->bytes);
+}
+
+/* Samples for each of the `count` rows of logits of a pass, and records the tokens. */
 static pj_status draw_all(generation *g, uint32_t count)
 {
     pj_status status = PJ_OK;
@@ -276,72 +297,27 @@ static pj_status draw_all(generation *g, uint32_t count)
     for (uint32_t i = 0; i < count && !status; i++)
         status = draw(g, g->who[i], g->compute.logits + i * vocab);
     end_span(g);
+    for (uint32_t i = 0; i < count && !status; i++) record_token(g, g->who[i]);
     return status;
 }
 
-/* Reports a new token to the run's record, while its span is open, and to the caller. */
-static void announce(generation *g, uint32_t index, bool record)
+/* Passes the step's tokens on to the caller, outside their span. */
+static void announce(generation *g)
 {
-    speaker *s = &g->speakers[index];
-    const pj_sequence_result *r = s->result;
-    pj_lane *lane = g->engine->seam.lane;
-    pj_generated t = {.sequence = index,
-                      .position = r->count - 1,
-                      .id = r->ids[r->count - 1],
-                      .stop = r->stop,
-                      .context = r->prompt_count + r->count,
-                      .context_limit = g->engine->context};
-    if (record) {
-        size_t given = s->reply.given;
-        t.text = pj_reply_take(&s->reply, r->stop != PJ_STOP_NONE, &t.bytes);
-        s->reply.given = given;             /* reported below, after the span */
-        if (lane && g->request->is_private) /* reveals only which sequence the step belongs to */
-            pj_token_text(lane, index, -1, NULL, 0);
-        else if (lane)
-            pj_token_text(lane, index, t.id, t.text, t.bytes);
-        return;
+    for (uint32_t i = 0; i < g->fresh_count && g->request->on_token; i++) {
+        const fresh_token *t = &g->fresh[i];
+        const speaker *s = &g->speakers[t->sequence];
+        g->request->on_token(g->request->context,
+                             &(pj_generated){.sequence = t->sequence,
+                                             .position = t->position,
+                                             .id = s->result->ids[t->position],
+                                             .text = pj_buffer_get(&s->reply.text) + t->at,
+                                             .bytes = t->bytes,
+                                             .stop = t->stop,
+                                             .context = s->result->prompt_count + t->position + 1,
+                                             .context_limit = g->engine->context});
     }
-    t.text = pj_reply_take(&s->reply, r->stop != PJ_STOP_NONE, &t.bytes);
-    if (g->request->on_token) g->request->on_token(g->request->context, &t);
-}
-
-static void announce_all(generation *g, uint32_t count, bool record)
-{
-    for (uint32_t i = 0; i < count; i++) announce(g, g->who[i], record);
-}
-
-/* Records a token of a step that has several, and keeps it for the caller. */
-static void keep_token(generation *g, uint32_t index)
-{
-    speaker *s = &g->speakers[0];
-    const pj_sequence_result *r = s->result;
-    pj_lane *lane = g->engine->seam.lane;
-    kept_token *t = &g->kept[index];
-    size_t bytes;
-    t->at = s->reply.given;
-    const char *text = pj_reply_take(&s->reply, r->stop != PJ_STOP_NONE, &bytes);
-    t->bytes = bytes;
-    if (lane && g->request->is_private)
-        pj_token_text(lane, 0, -1, NULL, 0);
-    else if (lane)
-        pj_token_text(lane, 0, r->ids[r->count - 1], text, bytes);
-}
-
-static void announce_kept(generation *g, uint32_t count)
-{
-    const speaker *s = &g->speakers[0];
-    const pj_sequence_result *r = s->result;
-    for (uint32_t i = 0; i < count && g->request->on_token; i++) {
-        uint32_t position = r->count - count + i;
-        pj_generated t = {.position = position,
-                          .id = r->ids[position],
-                          .text = pj_buffer_get(&s->reply.text) + g->kept[i].at,
-                          .bytes = g->kept[i].bytes,
-                          .stop = i + 1 == count ? r->stop : PJ_STOP_NONE,
-                          .context = r->prompt_count + position + 1,
-                          .context_limit = g->engine->context};
-        g->request->on_token(g->request->context, &t);
-    }
+    g->fresh_count = 0;
 }
 
 /* ---- prefill ------------------------------------------------------------------------------ */
@@ -402,19 +378,15 @@ static pj_status prefill(generation *g)
     for (uint32_t next = 0, done = 0, ended; next < g->count && !status;) {
         status = prefill_pass(g, &next, &done, &ended);
         if (!status && wanted && ended) status = draw_all(g, ended);
-        if (!status && wanted) announce_all(g, ended, true);
     }
     if (!status && wanted) status = prefill_draft(g);
     end_span(g);
     end_span(g);
     g->result->prefill_ns = pj_clock_ns() - begin;
     g->result->prefill_cpu_ns = pj_clock_process_cpu_ns() - cpu_begin;
-    for (uint32_t i = 0; i < g->count && !status; i++) {
-        if (wanted)
-            announce(g, i, false);
-        else
-            g->result->sequences[i].stop = PJ_STOP_LENGTH;
-    }
+    for (uint32_t i = 0; i < g->count && !status && !wanted; i++)
+        g->result->sequences[i].stop = PJ_STOP_LENGTH;
+    if (!status) announce(g);
     return status;
 }
 
@@ -501,7 +473,7 @@ static pj_status draw_checked(generation *g, uint32_t *accepted)
     for (uint32_t i = 0; i <= p->count && !status; i++) {
         status = draw(g, 0, g->compute.logits + i * vocab);
         if (status) break;
-        keep_token(g, i);
+        record_token(g, 0);
         bool same = i < p->count && r->ids[r->count - 1] == p->proposed[i];
         *accepted += same;
         if (!same || r->stop) break;
@@ -561,15 +533,11 @@ static pj_status decode(generation *g)
         int64_t begin = pj_clock_ns();
         begin_token(g, position);
         status = g->draft_tokens ? speculative_step(g, &live) : decode_step(g, &live);
-        if (!status && !g->draft_tokens) announce_all(g, live, true);
         end_span(g);
         if (status) break;
         g->result->decode_ns += pj_clock_ns() - begin;
         g->result->decode_steps++;
-        if (g->draft_tokens)
-            announce_kept(g, live);
-        else
-            announce_all(g, live, false);
+        announce(g);
     }
     end_span(g);
     g->result->decode_cpu_ns = pj_clock_process_cpu_ns() - cpu_begin;
@@ -609,6 +577,7 @@ static void release(generation *g)
     pj_free(g->segments);
     pj_free(g->logit_rows);
     pj_free(g->who);
+    pj_free(g->fresh);
 }
 
 static pj_status finish(generation *g, pj_status status)

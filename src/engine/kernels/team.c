@@ -40,8 +40,6 @@ struct pj_team {
     _Alignas(LINE) atomic_size_t next;       /* next item for pj_team_take */
     _Alignas(LINE) pj_team_fn *run;
     void *context;
-    void (*first)(void *context); /* the caller's, in every dispatch; NULL: none */
-    void *first_context;
     atomic_bool stop;
     bool pinned;
     unsigned threads, started, spin_rounds;
@@ -175,29 +173,16 @@ static void dispatch(pj_team *team, pj_team_fn *run, void *context)
     gate_add(&team->start);
 }
 
-void pj_team_set_first(pj_team *team, void (*first)(void *context), void *context)
-{
-    team->first = first;
-    team->first_context = context;
-}
-
-/* The caller's part of a dispatch. */
-static void run_own(pj_team *team, pj_team_fn *run, void *context)
-{
-    if (team->first) team->first(team->first_context);
-    run(context, 0);
-}
-
 void pj_team_run(pj_team *team, pj_team_fn *run, void *context)
 {
     atomic_store_explicit(&team->next, 0, memory_order_relaxed);
     if (team->threads == 1) {
-        run_own(team, run, context);
+        run(context, 0);
         return;
     }
     unsigned done = atomic_load(&team->arrived.value) + team->threads - 1;
     dispatch(team, run, context);
-    run_own(team, run, context);
+    run(context, 0);
     gate_wait(&team->arrived, done, team->spin_rounds);
 }
 
@@ -205,12 +190,12 @@ void pj_team_offer(pj_team *team, pj_team_fn *run, void *context)
 {
     atomic_store_explicit(&team->next, 0, memory_order_relaxed);
     if (team->threads == 1) {
-        run_own(team, run, context);
+        run(context, 0);
         return;
     }
     unsigned done = atomic_load(&team->arrived.value);
     dispatch(team, run, context);
-    run_own(team, run, context);
+    run(context, 0);
     done += (unsigned)(atomic_fetch_or(&team->present, CLOSED) & (CLOSED - 1));
     gate_wait(&team->arrived, done, team->spin_rounds);
 }

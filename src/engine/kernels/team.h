@@ -24,9 +24,6 @@ void pj_team_run(pj_team *team, pj_team_fn *run, void *context);
  * thread that did not arrive before all work was done, because its CPU was busy, is not waited for
  * and does not run. */
 void pj_team_offer(pj_team *team, pj_team_fn *run, void *context);
-/* What the calling thread does first in every dispatch, while the others have begun; NULL: nothing.
- * It must not dispatch. */
-void pj_team_set_first(pj_team *team, void (*first)(void *context), void *context);
 /* Inside a run: takes up to `grain` of the `count` items (dynamic scheduling); false when none are
  * left. Restarts at 0 with every run. */
 bool pj_team_take(pj_team *team, size_t count, size_t grain, size_t *begin, size_t *end);

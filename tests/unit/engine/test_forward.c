@@ -404,63 +404,6 @@ static void same_figures(const pj_run_data *a, const pj_operation_row *x, const 
                 y->extra_count);
 }
 
-static void same_component(const pj_run_data *a, const pj_component_row *x, const pj_run_data *b,
-                           const pj_component_row *y)
-{
-    assert_string_equal(y->name, x->name);
-    assert_int_equal(y->layer, x->layer);
-    assert_true(y->flops == x->flops && y->bytes == x->bytes);
-    same_stats(x->has_stats, &x->stats, y->has_stats, &y->stats);
-    same_extras(a->extras + x->extra_begin, x->extra_count, b->extras + y->extra_begin,
-                y->extra_count);
-}
-
-static void same_run(const pj_run_data *a, const pj_run_data *b)
-{
-    assert_int_equal(a->layer_count, b->layer_count);
-    assert_int_equal(a->component_count, b->component_count);
-    assert_int_equal(a->operation_count, b->operation_count);
-    for (uint32_t c = 0; c < a->component_count; c++)
-        same_component(a, &a->components[c], b, &b->components[c]);
-    for (uint32_t o = 0; o < a->operation_count; o++) {
-        assert_int_equal(a->operations[o].component, b->operations[o].component);
-        same_figures(a, &a->operations[o], b, &b->operations[o]);
-    }
-}
-
-/* Several threads record spans later, in the next dispatch: the same spans in the same order, with
- * statistics of outputs as they were when the span ended, as one thread does and where that is
- * switched off. */
-static void later_records_are_the_same(void **state)
-{
-    int32_t ids[TOKENS];
-    for (size_t i = 0; i < tiny_shape_count; i++) {
-        tiny_model m;
-        tiny_make(&m, &tiny_shapes[i], 5);
-        tiny_write(&m, TINY_F32);
-        make_ids(ids, TOKENS, m.shape.vocab);
-        for (pj_depth depth = PJ_DEPTH_MODULE; depth <= PJ_DEPTH_DEEP; depth++) {
-            pj_run_data later, other;
-            uint64_t hash;
-            pj_engine *engine = open_tiny(&m, &(pj_engine_options){.threads = 2});
-            record(engine, ids, 13, 6, depth, &later, &hash);
-            setenv("PERJOULE_RECORD", "at_once", 1);
-            record(engine, ids, 13, 6, depth, &other, &hash);
-            unsetenv("PERJOULE_RECORD");
-            pj_engine_close(engine);
-            same_run(&other, &later);
-            pj_run_data_fini(&other);
-            engine = open_tiny(&m, &(pj_engine_options){.threads = 1});
-            record(engine, ids, 13, 6, depth, &other, &hash);
-            pj_engine_close(engine);
-            same_run(&other, &later);
-            pj_run_data_fini(&other);
-            pj_run_data_fini(&later);
-        }
-        tiny_free(&m);
-    }
-}
-
 /* In decode, each thread runs the stages of attention unit by unit and times them: they are
  * recorded one after another all the same, within their component, and the figures do not depend
  * on which thread ran what. */
@@ -641,7 +584,6 @@ int main(void)
         cmocka_unit_test(statistics_of_quantised_weights),
         cmocka_unit_test(work),
         cmocka_unit_test(recording_changes_nothing),
-        cmocka_unit_test(later_records_are_the_same),
         cmocka_unit_test(stages_of_attention),
         cmocka_unit_test(sections_of_a_run),
         cmocka_unit_test(wrong_tensors),

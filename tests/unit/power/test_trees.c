@@ -138,11 +138,10 @@ static machine listen_once(const char *sources, int64_t interval_ns, int64_t ms)
     machine m = {0};
     pj_error err;
     pj_power_env env = env_here();
+    env.interval_ns = interval_ns;
     /* to wait for the updates of values that stand still would take 3 s each time */
-    pj_meter_options options = {.sources = sources,
-                                .env = &env,
-                                .interval_ns = interval_ns,
-                                .skip_characterise = interval_ns == 0};
+    pj_meter_options options = {
+        .sources = sources, .env = &env, .skip_characterise = interval_ns == 0};
     pj_curve *curves[PJ_MAX_RAILS] = {0};
     if (pj_meter_open(&options, &m.meter, &err) != PJ_OK) fail_msg("%s: %s", sources, err.text);
     m.rails = pj_meter_rails(m.meter, &m.count);
