@@ -1,7 +1,7 @@
 /* Conditions of a run: rows from the spool, and a summary per device. */
 #include "attribution/build.h"
 
-#include "base/json.h"
+#include "trace/device_conditions.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -104,8 +104,8 @@ static double mean_mw(const pj_run_data *d, const char *device)
 static void device_json(pj_json *json, const pj_run_data *d, const char *device, double tdp_mw)
 {
     spread temperature = {0}, clock = {0}, memory = {0}, use = {0}, limit = {0};
+    pj_device_conditions all = {.tdp_mw = tdp_mw, .tdp_share = mean_mw(d, device) / tdp_mw};
     uint32_t known = 0, throttled = 0;
-    char reasons[64] = "";
     for (uint32_t i = 0; i < d->condition_count; i++) {
         const pj_condition_row *row = &d->conditions[i];
         if (strcmp(row->device, device) != 0) continue;
@@ -117,26 +117,24 @@ static void device_json(pj_json *json, const pj_run_data *d, const char *device,
         known += row->throttle != NULL;
         if (!row->throttle || !row->throttle[0]) continue;
         throttled++;
-        if (!strstr(reasons, row->throttle))
-            snprintf(reasons + strlen(reasons), sizeof reasons - strlen(reasons), "%s%s",
-                     reasons[0] ? "," : "", row->throttle);
+        size_t used = strlen(all.throttle);
+        if (!strstr(all.throttle, row->throttle))
+            snprintf(all.throttle + used, sizeof all.throttle - used, "%s%s", used ? "," : "",
+                     row->throttle);
     }
-    pj_json_key(json, device);
-    pj_json_object_begin(json);
-    pj_json_kv_double(json, "temperature_c", spread_mean(&temperature));
-    pj_json_kv_double(json, "temperature_max_c", spread_most(&temperature));
-    pj_json_kv_double(json, "clock_mhz", spread_mean(&clock));
-    pj_json_kv_double(json, "clock_min_mhz", clock.count ? clock.least : NAN);
-    pj_json_kv_double(json, "clock_max_mhz", spread_most(&clock));
-    pj_json_kv_double(json, "memory_clock_mhz", spread_mean(&memory));
-    pj_json_kv_double(json, "utilisation", spread_mean(&use));
-    pj_json_kv_double(json, "power_limit_mw", spread_most(&limit));
-    pj_json_kv_bool(json, "power_limit_changed", limit.count && limit.most > limit.least * 1.001);
-    pj_json_kv_double(json, "throttled_share", known ? (double)throttled / known : NAN);
-    pj_json_kv_string(json, "throttle", known ? reasons : NULL);
-    pj_json_kv_double(json, "tdp_mw", tdp_mw);
-    pj_json_kv_double(json, "tdp_share", mean_mw(d, device) / tdp_mw);
-    pj_json_object_end(json);
+    snprintf(all.device, sizeof all.device, "%s", device);
+    all.temperature_c = spread_mean(&temperature);
+    all.temperature_max_c = spread_most(&temperature);
+    all.clock_mhz = spread_mean(&clock);
+    all.clock_min_mhz = clock.count ? clock.least : NAN;
+    all.clock_max_mhz = spread_most(&clock);
+    all.memory_clock_mhz = spread_mean(&memory);
+    all.utilisation = spread_mean(&use);
+    all.power_limit_mw = spread_most(&limit);
+    all.power_limit_changed = limit.count && limit.most > limit.least * 1.001;
+    all.throttled_share = known ? (double)throttled / known : NAN;
+    all.throttle_known = known > 0;
+    pj_device_conditions_write(&all, json);
 }
 
 static bool seen_before(const pj_run_data *d, uint32_t row)
@@ -164,7 +162,7 @@ static pj_status summarise(const pj_tree *tree, pj_run_data *d, pj_error *err)
     pj_buffer_init(&text, 1 << 20);
     pj_json_init(&json, &text);
     pj_json_object_begin(&json);
-    for (uint32_t i = 0; i < d->condition_count && i < 4 * PJ_CONDITION_DEVICES; i++)
+    for (uint32_t i = 0; i < d->condition_count && i < PJ_DEVICES_MAX; i++)
         if (!seen_before(d, i))
             device_json(&json, d, d->conditions[i].device, tdp_of(tree, d->conditions[i].device));
     pj_json_object_end(&json);

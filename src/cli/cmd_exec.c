@@ -70,23 +70,14 @@ static pj_rail_energy total_figure(const execution *e)
 
 static void print_figure(const char *name, const pj_rail_energy *f, double run_s)
 {
-    char gross[32], sd[32], net[32], net_sd[32], power[32];
-    pj_format_energy(f->gross_mj, gross, sizeof gross);
-    pj_format_energy(1.96 * f->sd_mj, sd, sizeof sd);
-    pj_format_energy(f->net_mj, net, sizeof net);
-    pj_format_energy(1.96 * f->net_sd_mj, net_sd, sizeof net_sd);
+    char gross[64], net[64] = "", power[32];
+    pj_format_interval(f->gross_mj, f->sd_mj, gross, sizeof gross);
+    if (!isnan(f->net_mj)) pj_format_interval(f->net_mj, f->net_sd_mj, net, sizeof net);
     pj_format_power(f->gross_mj / run_s, power, sizeof power);
-    fprintf(stderr, "  %-20s %12s", name, gross);
-    if (isnan(f->gross_mj)) {
-        fputc('\n', stderr);
-        return;
-    }
-    fprintf(stderr, " ± %-10s", sd);
-    if (isnan(f->net_mj))
-        fprintf(stderr, " %12s   %-10s", "", "");
-    else
-        fprintf(stderr, " %12s ± %-10s", net, net_sd);
-    fprintf(stderr, " %10s\n", power);
+    fprintf(stderr, "  %-20s %*s", name, pj_width_of(gross, 20), gross);
+    if (!isnan(f->gross_mj))
+        fprintf(stderr, " %*s %*s", pj_width_of(net, 20), net, pj_width_of(power, 10), power);
+    fputc('\n', stderr);
 }
 
 static bool has_total_rail(const execution *e)
@@ -100,8 +91,7 @@ static void print_rails(const execution *e)
 {
     const pj_run_info *info = &e->r.data.info;
     double run_s = run_seconds(e);
-    fprintf(stderr, "  %-20s %12s   %-10s %12s   %-10s %10s\n", "rail", "gross", "(95 %)", "net",
-            "(95 %)", "mean");
+    fprintf(stderr, "  %-20s %20s %20s %10s\n", "rail", "gross, 95 %", "net, 95 %", "mean");
     for (uint32_t i = 0; i < e->r.data.rail_count; i++) {
         const pj_rail_energy *f = rail_figure(e, i);
         if (f) print_figure(e->r.data.rails[i].name, f, run_s);
@@ -136,7 +126,8 @@ static void print_phases(const execution *e)
         if (!found) continue;
         pj_format_time(ms, time, sizeof time);
         pj_format_energy(mj, energy, sizeof energy);
-        fprintf(stderr, "  %-20s %12s %12s\n", pj_phase_name(p), time, energy);
+        fprintf(stderr, "  %-20s %*s %*s\n", pj_phase_name(p), pj_width_of(time, 12), time,
+                pj_width_of(energy, 12), energy);
     }
 }
 

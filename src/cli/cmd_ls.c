@@ -120,8 +120,8 @@ static void print_run(const pj_run_info *run, int prompt_width)
     pj_format_time(run->total_ms, time, sizeof time);
     shorten(run->prompt_private ? "(private)" : run->prompt, prompt_width, prompt, sizeof prompt);
     shorten(run->model_name ? run->model_name : "", 16, model, sizeof model);
-    printf("%.18s  %s  %-11s %-16s %9s %10s%s", run->id, created, pj_run_status_name(run->status),
-           model, time, energy, mark_of(run));
+    printf("%.18s  %s  %-11s %-16s %*s %*s%s", run->id, created, pj_run_status_name(run->status),
+           model, pj_width_of(time, 9), time, pj_width_of(energy, 10), energy, mark_of(run));
     print_figure(r.tokens_per_second, 8, "%.1f");
     print_figure(r.joules_per_token, 8, "%.3g");
     printf("  %s\n", prompt);

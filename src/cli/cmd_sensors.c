@@ -27,10 +27,10 @@ static void print_rail(const pj_survey_source *s, const pj_survey_rail *r)
     else
         snprintf(period, sizeof period, "unknown");
     snprintf(label, sizeof label, "%s%s", r->rail.parent >= 0 ? "  " : "", r->rail.name);
-    printf("    %-16s %12s   %-8s %-8s %-8s every %-8s %s%s%s\n", label, power,
-           pj_rail_kind_name(r->rail.kind), pj_rail_scope_name(r->rail.scope),
-           pj_quality_name(r->rail.quality), period, pj_style_on(stdout, PJ_STYLE_DIM),
-           r->rail.field, pj_style_off(stdout));
+    printf("    %-16s %*s   %-8s %-8s %-8s every %-*s %s%s%s\n", label, pj_width_of(power, 12),
+           power, pj_rail_kind_name(r->rail.kind), pj_rail_scope_name(r->rail.scope),
+           pj_quality_name(r->rail.quality), pj_width_of(period, 8), period,
+           pj_style_on(stdout, PJ_STYLE_DIM), r->rail.field, pj_style_off(stdout));
     (void)s;
 }
 

@@ -2,8 +2,7 @@
 #include "cli/show.h"
 #include "cli/stored.h"
 #include "cli/terminal.h"
-#include "insight/advice.h"
-#include "insight/insight.h"
+#include "store/rows.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -17,27 +16,12 @@ typedef struct show_args {
     pj_depth depth; /* of the run */
 } show_args;
 
-typedef pj_status view_fn(pj_store *store, const char *id, const show_args *args,
-                          const pj_cost_rates *rates, pj_json *json, pj_error *err);
-
-static pj_status view_summary(pj_store *store, const char *id, const show_args *args,
-                              const pj_cost_rates *rates, pj_json *json, pj_error *err)
-{
-    return pj_insight_summary(store, id, rates, json, err);
-}
-
-static pj_status view_run(pj_store *store, const char *id, const show_args *args,
-                          const pj_cost_rates *rates, pj_json *json, pj_error *err)
-{
-    return pj_view_run(store, id, &(pj_view_page){.limit = (uint32_t)args->limit}, rates, json,
-                       err);
-}
-
-static pj_status view_tokens(pj_store *store, const char *id, const show_args *args,
-                             const pj_cost_rates *rates, pj_json *json, pj_error *err)
-{
-    return pj_view_tokens(store, id, 0, (uint32_t)args->limit, json, err);
-}
+typedef struct showing {
+    pj_store *store;
+    const char *id;
+    const show_args *args;
+    pj_cost_rates rates;
+} showing;
 
 static pj_view_choice choice_of(const show_args *args)
 {
@@ -47,110 +31,247 @@ static pj_view_choice choice_of(const show_args *args)
                             .component = args->component};
 }
 
-static pj_status view_heatmap(pj_store *store, const char *id, const show_args *args,
-                              const pj_cost_rates *rates, pj_json *json, pj_error *err)
+static pj_view_choice heatmap_choice(const show_args *args)
 {
     pj_view_choice choice = choice_of(args);
     choice.layer = PJ_ANY;
-    return pj_view_heatmap(store, id, &choice, json, err);
+    return choice;
 }
 
-static pj_status view_advice(pj_store *store, const char *id, const show_args *args,
-                             const pj_cost_rates *rates, pj_json *json, pj_error *err)
+static pj_advice_options advice_options(const showing *s)
 {
-    bool asked = args->prices.region || !isnan(args->prices.g_per_kwh);
-    pj_advice_options options = {asked ? rates->co2_g_per_kwh : NAN};
-    return pj_insight_advice(store, id, &options, json, err);
+    bool asked = s->args->prices.region || !isnan(s->args->prices.g_per_kwh);
+    return (pj_advice_options){asked ? s->rates.co2_g_per_kwh : NAN};
 }
 
-static pj_status view_all_tokens(pj_store *store, const char *id, const show_args *args,
-                                 const pj_cost_rates *rates, pj_json *json, pj_error *err)
+/* ---- JSON ----------------------------------------------------------------------------------- */
+
+typedef pj_status json_fn(const showing *s, pj_json *json, pj_error *err);
+
+static pj_status json_summary(const showing *s, pj_json *json, pj_error *err)
 {
-    return pj_view_tokens(store, id, 0, 0, json, err);
+    return pj_insight_summary(s->store, s->id, &s->rates, json, err);
 }
 
-static pj_status view_operations(pj_store *store, const char *id, const show_args *args,
-                                 const pj_cost_rates *rates, pj_json *json, pj_error *err)
+static pj_status json_run(const showing *s, pj_json *json, pj_error *err)
 {
-    pj_view_choice choice = choice_of(args);
-    return pj_view_operations(store, id, &choice, json, err);
+    pj_view_page page = {.limit = (uint32_t)s->args->limit};
+    return pj_view_run(s->store, s->id, &page, &s->rates, json, err);
 }
 
-/* Removes all but the first `limit` rows of a table; returns how many rows are hidden. */
-static size_t cut_table(json_t *view, const char *table, size_t limit)
+static pj_status json_tokens(const showing *s, pj_json *json, pj_error *err)
 {
-    json_t *rows = json_object_get(view, table);
-    double all = pj_member_number(view, "total"); /* of a view that is truncated already */
-    size_t shown = json_array_size(rows), count = isnan(all) ? shown : (size_t)all;
-    for (; shown > limit; shown--) json_array_remove(rows, shown - 1);
-    return count > shown ? count - shown : 0;
+    return pj_view_tokens(s->store, s->id, 0, (uint32_t)s->args->limit, json, err);
 }
 
-/* Shows the view as a tree, or writes it to standard output. `table` is the one that --limit
- * applies to, or NULL. */
-static pj_status show(pj_store *store, const char *id, const show_args *args,
-                      const pj_cost_rates *rates, view_fn *view, void (*print)(const json_t *),
-                      const char *table, pj_error *err)
+static pj_status json_heatmap(const showing *s, pj_json *json, pj_error *err)
+{
+    pj_view_choice choice = heatmap_choice(s->args);
+    return pj_view_heatmap(s->store, s->id, &choice, json, err);
+}
+
+static pj_status json_advice(const showing *s, pj_json *json, pj_error *err)
+{
+    pj_advice_options options = advice_options(s);
+    return pj_insight_advice(s->store, s->id, &options, json, err);
+}
+
+static pj_status json_parts(const showing *s, pj_json *json, pj_error *err)
+{
+    pj_view_choice choice = choice_of(s->args);
+    return pj_view_operations(s->store, s->id, &choice, json, err);
+}
+
+static pj_status write_json(const showing *s, json_fn *write, pj_error *err)
 {
     pj_buffer out;
     pj_json json;
     pj_buffer_init(&out, 1u << 31);
     pj_json_init(&json, &out);
-    pj_status status = view(store, id, args, rates, &json, err);
-    if (status == PJ_OK && !print) {
-        if (pj_print_json(&out) != PJ_EXIT_OK)
-            status = pj_fail(err, PJ_E_IO, "can't write to standard output");
-    } else if (status == PJ_OK) {
-        json_t *tree = pj_parse_view(&out, err);
-        size_t hidden = tree && table ? cut_table(tree, table, (size_t)args->limit) : 0;
-        if (tree)
-            print(tree);
-        else
-            status = err->status;
-        if (hidden) printf("%zu more row%s with --limit\n", hidden, hidden == 1 ? "" : "s");
-        json_decref(tree);
-    }
+    pj_status status = write(s, &json, err);
+    if (status == PJ_OK && pj_print_json(&out) != PJ_EXIT_OK)
+        status = pj_fail(err, PJ_E_IO, "can't write to standard output");
     pj_buffer_fini(&out);
     return status;
 }
 
-static pj_status show_parts(pj_store *store, const char *id, const show_args *args,
-                            const pj_cost_rates *rates, pj_error *err)
+/* ---- text ----------------------------------------------------------------------------------- */
+
+enum {
+    PHASE_ROWS = 1 << PJ_TABLE_PHASES | 1 << PJ_TABLE_SECTIONS,
+    TOKEN_ROWS = 1 << PJ_TABLE_PHASES | 1 << PJ_TABLE_TOKENS,
+    MOST_TOKENS = 10000 /* of a sparkline */
+};
+
+typedef pj_status print_fn(const showing *s, pj_error *err);
+
+static void print_hidden(uint32_t hidden)
 {
+    if (hidden) printf("%u more row%s with --limit\n", hidden, hidden == 1 ? "" : "s");
+}
+
+static pj_status print_overview(const showing *s, pj_error *err)
+{
+    pj_show_run run = {0};
+    pj_status status = pj_store_load_tables(s->store, s->id, PHASE_ROWS | 1 << PJ_TABLE_WARNINGS,
+                                            UINT32_MAX, &run.data, err);
+    if (status == PJ_OK)
+        status = pj_run_insight_get(s->store, &run.data.info, &run.data.arena, &run.insight, err);
+    if (status == PJ_OK)
+        status = pj_view_component_sums(s->store, s->id, &run.data.arena, &run.components,
+                                        &run.component_count, err);
+    if (status == PJ_OK) pj_show_overview(&run, &s->rates);
+    pj_run_data_fini(&run.data);
+    return status;
+}
+
+static pj_status print_phases(const showing *s, pj_error *err)
+{
+    pj_run_data run = {0};
+    pj_status status = pj_store_load_tables(s->store, s->id, PHASE_ROWS, UINT32_MAX, &run, err);
+    if (status == PJ_OK) pj_show_phases(&run);
+    pj_run_data_fini(&run);
+    return status;
+}
+
+static pj_status print_layers(const showing *s, pj_error *err)
+{
+    pj_arena arena;
+    pj_layer_sum *sums;
+    uint32_t count;
+    pj_arena_init(&arena, 0);
+    pj_status status = pj_view_layer_sums(s->store, s->id, &arena, &sums, &count, err);
+    if (status == PJ_OK) print_hidden(pj_show_layers(sums, count, (uint32_t)s->args->limit));
+    pj_arena_fini(&arena);
+    return status;
+}
+
+static pj_status print_components(const showing *s, pj_error *err)
+{
+    pj_arena arena;
+    pj_component_sum *sums;
+    uint32_t count;
+    pj_arena_init(&arena, 0);
+    pj_status status = pj_view_component_sums(s->store, s->id, &arena, &sums, &count, err);
+    if (status == PJ_OK) print_hidden(pj_show_components(sums, count, (uint32_t)s->args->limit));
+    pj_arena_fini(&arena);
+    return status;
+}
+
+static pj_status print_parts(const showing *s, bool operations, pj_error *err)
+{
+    pj_view_choice choice = choice_of(s->args);
+    bool some = choice.token != PJ_ANY || choice.layer != PJ_ANY || choice.component;
+    pj_show_parts parts = {.choice = &choice, .limit = (uint32_t)s->args->limit};
+    pj_status status =
+        pj_view_each_part(s->store, s->id, &choice, operations, pj_show_part, &parts, err);
+    if (status != PJ_OK) return status;
+    const char *kind = operations ? "operations" : "components";
+    if (!parts.count && some)
+        printf("\nthe run has no %s there\n", kind);
+    else if (!parts.count)
+        printf("\nno %s: only runs of depth %sdeep record them\n", kind,
+               operations ? "" : "module and ");
+    print_hidden(parts.count > parts.limit ? parts.count - parts.limit : 0);
+    return PJ_OK;
+}
+
+static pj_status print_some_components(const showing *s, pj_error *err)
+{
+    return print_parts(s, false, err);
+}
+
+static pj_status print_operations(const showing *s, pj_error *err)
+{
+    return print_parts(s, true, err);
+}
+
+static pj_status print_tokens(const showing *s, pj_error *err)
+{
+    pj_run_data run = {0};
+    pj_status status = pj_store_load_tables(s->store, s->id, TOKEN_ROWS, UINT32_MAX, &run, err);
+    if (status == PJ_OK) print_hidden(pj_show_tokens(&run, (uint32_t)s->args->limit));
+    pj_run_data_fini(&run);
+    return status;
+}
+
+static pj_status print_sparkline(const showing *s, pj_error *err)
+{
+    pj_run_data run = {0};
+    pj_status status = pj_store_load_tables(s->store, s->id, TOKEN_ROWS, MOST_TOKENS, &run, err);
+    if (status == PJ_OK) pj_show_sparkline(&run);
+    pj_run_data_fini(&run);
+    return status;
+}
+
+static pj_status print_heatmap(const showing *s, pj_error *err)
+{
+    pj_heatmap map;
+    pj_view_choice choice = heatmap_choice(s->args);
+    pj_status status = pj_heatmap_get(s->store, s->id, &choice, &map, err);
+    if (status == PJ_OK) pj_show_heatmap(&map, choice.metric);
+    pj_heatmap_fini(&map);
+    return status;
+}
+
+static pj_status print_list(const showing *s, void (*print)(const pj_advice_list *list),
+                            pj_error *err)
+{
+    pj_advice_list list;
+    pj_advice_options options = advice_options(s);
+    pj_status status = pj_advice_list_get(s->store, s->id, &options, &list, err);
+    if (status == PJ_OK) print(&list);
+    pj_advice_list_fini(&list);
+    return status;
+}
+
+static pj_status print_advice(const showing *s, pj_error *err)
+{
+    return print_list(s, pj_show_advice, err);
+}
+
+static pj_status print_all(const showing *s, pj_error *err)
+{
+    pj_status status = print_overview(s, err);
+    if (status == PJ_OK) status = print_sparkline(s, err);
+    if (status == PJ_OK && s->args->depth != PJ_DEPTH_OFF) status = print_heatmap(s, err);
+    if (status == PJ_OK) status = print_list(s, pj_show_findings, err);
+    return status;
+}
+
+/* ---- which parts ---------------------------------------------------------------------------- */
+
+static pj_status show_part(const showing *s, print_fn *print, json_fn *write, pj_error *err)
+{
+    return s->args->json ? write_json(s, write, err) : print(s, err);
+}
+
+static pj_status show_parts(const showing *s, pj_error *err)
+{
+    const show_args *args = s->args;
     bool some = args->token != PJ_ANY || args->layer != PJ_ANY || args->component;
     const struct {
         bool wanted;
-        view_fn *view;
-        void (*print)(const json_t *);
-        const char *table;
+        print_fn *print;
+        json_fn *write;
     } parts[] = {
-        {args->phases, view_summary, pj_show_phases, NULL},
-        {args->layers, view_summary, pj_show_layers, "layers"},
-        {args->components && !some, view_summary, pj_show_components, "components"},
-        {args->components && some, view_operations, pj_show_some_components, "components"},
-        {args->tokens, view_tokens, pj_show_tokens, "tokens"},
-        {args->operations, view_operations, pj_show_operations, "operations"},
-        {args->heatmap, view_heatmap, pj_show_heatmap, NULL},
-        {args->advice, view_advice, pj_show_advice, NULL},
+        {args->phases, print_phases, json_summary},
+        {args->layers, print_layers, json_summary},
+        {args->components && !some, print_components, json_summary},
+        {args->components && some, print_some_components, json_parts},
+        {args->tokens, print_tokens, json_tokens},
+        {args->operations, print_operations, json_parts},
+        {args->heatmap, print_heatmap, json_heatmap},
+        {args->advice, print_advice, json_advice},
     };
     bool any = false;
     pj_status status = PJ_OK;
     for (size_t i = 0; i < sizeof parts / sizeof *parts && status == PJ_OK; i++) {
         if (!parts[i].wanted) continue;
         any = true;
-        status = show(store, id, args, rates, parts[i].view, args->json ? NULL : parts[i].print,
-                      parts[i].table, err);
+        status = show_part(s, parts[i].print, parts[i].write, err);
     }
-    if (any || status != PJ_OK) return status;
-    if (args->json) return show(store, id, args, rates, view_run, NULL, NULL, err);
-    status = show(store, id, args, rates, view_summary, pj_show_overview, NULL, err);
-    if (status == PJ_OK)
-        status = show(store, id, args, rates, view_all_tokens, pj_show_sparkline, NULL, err);
-    if (status == PJ_OK && args->depth != PJ_DEPTH_OFF)
-        status = show(store, id, args, rates, view_heatmap, pj_show_heatmap, NULL, err);
-    if (status == PJ_OK)
-        status = show(store, id, args, rates, view_advice, pj_show_findings, NULL, err);
-    return status;
+    return any || status != PJ_OK ? status : show_part(s, print_all, json_run, err);
 }
 
 /* Facts that the default views depend on: without energy, time is shown. */
@@ -202,14 +323,15 @@ static int run_show(const pj_command *command, int argc, char **argv)
         return pj_command_usage(command, "--token, --layer and --component apply to "
                                          "--components and --operations, --token to --heatmap too");
     pj_store *store = NULL;
-    pj_cost_rates rates;
     pj_error err = {0};
     char id[PJ_UUID_BYTES];
-    pj_status status = pj_prices_get(&args.prices, &rates, &err);
+    showing s = {.id = id, .args = &args};
+    pj_status status = pj_prices_get(&args.prices, &s.rates, &err);
     if (status == PJ_OK) status = pj_stored_open(args.db, &store, &err);
     if (status == PJ_OK) status = pj_store_resolve(store, positional ? argv[1] : "last", id, &err);
     if (status == PJ_OK) status = look_at_run(store, id, &args, &err);
-    if (status == PJ_OK) status = show_parts(store, id, &args, &rates, &err);
+    s.store = store;
+    if (status == PJ_OK) status = show_parts(&s, &err);
     pj_store_close(store);
     return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
 }

@@ -171,9 +171,9 @@ static void draw_rail(const top *t, uint32_t i, int width)
     int free_columns = width - 16 - 12 - 12 - 4;
     int bar = free_columns > 60 ? 30 : free_columns / 2;
     int spark = free_columns - bar > HISTORY ? HISTORY : free_columns - bar - 2;
-    printf("\033[K%s%-16.16s%s %11s", pj_style_on(stdout, colour_of(t->rails[i].rail_class)),
-           t->rails[i].name, pj_style_off(stdout), power);
-    if (free_columns >= 0) printf(" %11s  ", energy);
+    printf("\033[K%s%-16.16s%s %*s", pj_style_on(stdout, colour_of(t->rails[i].rail_class)),
+           t->rails[i].name, pj_style_off(stdout), pj_width_of(power, 11), power);
+    if (free_columns >= 0) printf(" %*s  ", pj_width_of(energy, 11), energy);
     if (bar > 0) draw_bar(t->mw[i] / t->peak[i], bar);
     if (spark > 0) {
         fputs("  ", stdout);

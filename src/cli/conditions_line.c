@@ -1,9 +1,8 @@
 /* "cpu 61 °C, 3.90 GHz, 41 % busy; gpu0 72 °C, throttled by power 12 % of the time". */
 #include "cli/conditions_line.h"
 
-#include "trace/json_member.h"
+#include "trace/device_conditions.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -29,42 +28,32 @@ static void add(line *l, const char *format, ...)
     va_end(args);
 }
 
-static void add_device(line *l, const json_t *device)
+static void add_device(line *l, const pj_device_conditions *d)
 {
-    double celsius = pj_member_number(device, "temperature_max_c"),
-           mhz = pj_member_number(device, "clock_mhz");
-    double use = pj_member_number(device, "utilisation"),
-           limit = pj_member_number(device, "power_limit_mw");
-    double throttled = pj_member_number(device, "throttled_share"),
-           tdp = pj_member_number(device, "tdp_share");
-    const char *why = json_string_value(json_object_get(device, "throttle"));
-    if (!isnan(celsius)) add(l, "%.0f °C", celsius);
-    if (!isnan(mhz)) add(l, "%.2f GHz", mhz * 1e-3);
-    if (!isnan(use)) add(l, "%.0f %% busy", use * 100);
-    if (!isnan(limit)) add(l, "limit %.4g W", limit * 1e-3);
-    if (!isnan(tdp))
-        add(l, "%.0f %% of its TDP of %.4g W", tdp * 100,
-            pj_member_number(device, "tdp_mw") * 1e-3);
-    if (throttled > 0)
-        add(l, "throttled (%s) %.0f %% of the time", why ? why : "unknown", throttled * 100);
+    if (!isnan(d->temperature_max_c)) add(l, "%.0f °C", d->temperature_max_c);
+    if (!isnan(d->clock_mhz)) add(l, "%.2f GHz", d->clock_mhz * 1e-3);
+    if (!isnan(d->utilisation)) add(l, "%.0f %% busy", d->utilisation * 100);
+    if (!isnan(d->power_limit_mw)) add(l, "limit %.4g W", d->power_limit_mw * 1e-3);
+    if (!isnan(d->tdp_share))
+        add(l, "%.0f %% of its TDP of %.4g W", d->tdp_share * 100, d->tdp_mw * 1e-3);
+    if (d->throttled_share > 0)
+        add(l, "throttled (%s) %.0f %% of the time", d->throttle_known ? d->throttle : "unknown",
+            d->throttled_share * 100);
 }
 
 void pj_conditions_line(const char *conditions_json, const char *between, char *text, size_t bytes)
 {
     line l = {.text = text, .bytes = bytes};
-    json_t *root = conditions_json ? json_loads(conditions_json, 0, NULL) : NULL;
-    const char *name;
-    const json_t *device;
+    pj_device_conditions devices[PJ_DEVICES_MAX];
+    uint32_t count = pj_device_conditions_read(conditions_json, devices);
     text[0] = 0;
-    json_object_foreach(root, name, device)
-    {
+    for (uint32_t i = 0; i < count; i++) {
         size_t before = l.used;
         if (l.used < bytes)
             l.used += (size_t)snprintf(text + l.used, bytes - l.used, "%s%s", l.used ? between : "",
-                                       name);
+                                       devices[i].device);
         l.first = true;
-        add_device(&l, device);
+        add_device(&l, &devices[i]);
         if (l.first && before < bytes) text[l.used = before] = 0; /* nothing reported */
     }
-    json_decref(root);
 }

@@ -1,6 +1,11 @@
 #include "cli/run_parts.h"
 
+#include "cli/terminal.h"
+#include "trace/model_figures.h"
+#include "trace/phases.h"
+
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static uint32_t index_of(const pj_run_parts *parts, const char *name)
@@ -53,4 +58,41 @@ void pj_run_parts_components(pj_run_parts *parts, const pj_run_data *run)
         pj_run_part *part = add(parts, row->name, row->duration_ms, &row->energy);
         if (part) part->sd_mj += (double)row->energy.sd_mj;
     }
+}
+
+void pj_run_draft_get(const pj_run_data *run, pj_run_draft *d)
+{
+    pj_model_figures model;
+    double passes_mj = 0, all_mj = 0;
+    bool any = false;
+    pj_model_figures_read(run->info.model_json, &model);
+    *d = (pj_run_draft){.proposed = model.draft_proposed, .accepted = model.draft_accepted};
+    memcpy(d->name, model.draft_name, sizeof d->name);
+    for (uint32_t i = 0; i < run->section_count; i++) {
+        const pj_section_row *row = &run->sections[i];
+        if (!row->name || strcmp(row->name, "draft") != 0) continue;
+        d->ms += row->duration_ms;
+        passes_mj += pj_mj_of_nj(row->energy.gross_nj);
+        any = true;
+    }
+    for (uint32_t i = 0; i < run->phase_count; i++) {
+        const pj_phase_row *row = &run->phases[i];
+        if (row->phase == PJ_PHASE_PREFILL || row->phase == PJ_PHASE_DECODE)
+            all_mj += pj_mj_of_nj(row->energy.gross_nj);
+    }
+    d->mj = any ? passes_mj : NAN;
+    d->target_mj = all_mj - d->mj;
+}
+
+void pj_run_draft_text(const pj_run_draft *d, char *text, size_t bytes)
+{
+    char time[32], draft[40] = "", target[56] = "", figure[32];
+    pj_format_time(d->ms, time, sizeof time);
+    pj_format_energy(d->mj, figure, sizeof figure);
+    if (!isnan(d->mj)) snprintf(draft, sizeof draft, ", %s", figure);
+    pj_format_energy(d->target_mj, figure, sizeof figure);
+    if (!isnan(d->target_mj)) snprintf(target, sizeof target, ", and the model %s", figure);
+    snprintf(text, bytes, "%s: %.0f of %.0f proposed tokens accepted (%.0f %%); it took %s%s%s",
+             d->name, d->accepted, d->proposed,
+             d->proposed > 0 ? 100 * d->accepted / d->proposed : 0, time, draft, target);
 }

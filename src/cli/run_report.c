@@ -8,7 +8,6 @@
 #include "cli/terminal.h"
 #include "trace/summary.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,24 +16,10 @@ enum { HOTTEST = 8 };
 
 static void energy_text(double mj, double sd_mj, char *text, size_t bytes)
 {
-    char figure[32], half[32];
-    pj_format_energy(mj, figure, sizeof figure);
-    if (isnan(mj) || isnan(sd_mj)) {
-        snprintf(text, bytes, "%s", isnan(mj) ? "-" : figure);
-        return;
-    }
-    pj_format_energy(1.96 * sd_mj, half, sizeof half);
-    snprintf(text, bytes, "%s ± %s", figure, half);
-}
-
-/* Pads to a width in characters, not bytes. */
-static void print_padded(FILE *out, const char *text, int width, bool right)
-{
-    int length = 0;
-    for (const char *p = text; *p; p++) length += (*p & 0xc0) != 0x80;
-    if (right) fprintf(out, "%*s", width > length ? width - length : 0, "");
-    fputs(text, out);
-    if (!right) fprintf(out, "%*s", width > length ? width - length : 0, "");
+    if (isnan(mj))
+        snprintf(text, bytes, "-");
+    else
+        pj_format_interval(mj, sd_mj, text, bytes);
 }
 
 /* ---- phases -------------------------------------------------------------------------------- */
@@ -48,10 +33,10 @@ static void print_line(FILE *out, const pj_run_part *line)
     pj_format_power(line->gross_mj / line->ms * 1e3, power, sizeof power);
     if (isnan(line->gross_mj)) snprintf(power, sizeof power, "-");
     fprintf(out, "  %-15s", line->name);
-    print_padded(out, time, 10, true);
-    print_padded(out, gross, 24, true);
-    print_padded(out, net, 12, true);
-    print_padded(out, power, 11, true);
+    fprintf(out, "%*s", pj_width_of(time, 10), time);
+    fprintf(out, "%*s", pj_width_of(gross, 24), gross);
+    fprintf(out, "%*s", pj_width_of(net, 12), net);
+    fprintf(out, "%*s", pj_width_of(power, 11), power);
     fputc('\n', out);
 }
 
@@ -103,9 +88,9 @@ static void print_hottest(FILE *out, const pj_run_data *d)
         snprintf(share, sizeof share, "%.1f %%",
                  100 * (isnan(whole_mj) ? list[i].ms / whole_ms : list[i].gross_mj / whole_mj));
         fprintf(out, "  %-15.32s", list[i].name);
-        print_padded(out, time, 10, true);
-        print_padded(out, energy, 24, true);
-        print_padded(out, share, 12, true);
+        fprintf(out, "%*s", pj_width_of(time, 10), time);
+        fprintf(out, "%*s", pj_width_of(energy, 24), energy);
+        fprintf(out, "%*s", pj_width_of(share, 12), share);
         fputc('\n', out);
     }
 }
@@ -161,69 +146,30 @@ static void print_rates(FILE *out, const pj_run_info *info)
     print_disturbed(out, info);
 }
 
-/* Time and energy of the draft model's passes; energy is NAN where it is unknown. */
-static pj_run_part draft_part(const pj_run_data *d)
-{
-    pj_run_part part = {"draft", 0, 0, NAN, NAN};
-    double known_mj = 0;
-    for (uint32_t i = 0; i < d->section_count; i++) {
-        if (strcmp(d->sections[i].name, "draft") != 0) continue;
-        int64_t nj = d->sections[i].energy.gross_nj;
-        part.ms += d->sections[i].duration_ms;
-        known_mj += nj == PJ_NJ_UNKNOWN ? (double)NAN : pj_mj_of_nj(nj);
-        part.gross_mj = known_mj;
-    }
-    return part;
-}
-
-/* Energy of prefill and decode without the draft's passes. */
-static double target_mj(const pj_run_data *d, const pj_run_part *draft)
-{
-    double mj = 0;
-    for (uint32_t i = 0; i < d->phase_count; i++) {
-        int64_t nj = d->phases[i].energy.gross_nj;
-        if (d->phases[i].phase != PJ_PHASE_PREFILL && d->phases[i].phase != PJ_PHASE_DECODE)
-            continue;
-        mj += nj == PJ_NJ_UNKNOWN ? (double)NAN : pj_mj_of_nj(nj);
-    }
-    return mj - draft->gross_mj;
-}
-
 /* Acceptance rate and cost of speculative decoding's draft model. */
 static void print_draft(FILE *out, const pj_run_data *d)
 {
-    json_t *model = d->info.model_json ? json_loads(d->info.model_json, 0, NULL) : NULL;
-    const json_t *draft = json_object_get(model, "draft");
-    double proposed = json_number_value(json_object_get(draft, "proposed"));
-    double accepted = json_number_value(json_object_get(draft, "accepted"));
-    pj_run_part part = draft_part(d);
-    if (draft) {
-        char time[32], energy[32];
-        pj_format_time(part.ms, time, sizeof time);
-        pj_format_energy(part.gross_mj, energy, sizeof energy);
-        fprintf(out,
-                "  draft model %s: %.0f of %.0f proposed tokens accepted (%.0f %%); it took %s",
-                json_string_value(json_object_get(draft, "model_name")), accepted, proposed,
-                proposed > 0 ? 100 * accepted / proposed : 0, time);
-        if (!isnan(part.gross_mj)) fprintf(out, ", %s", energy);
-        pj_format_energy(target_mj(d, &part), energy, sizeof energy);
-        fprintf(out, isnan(target_mj(d, &part)) ? "\n" : ", and the model %s\n", energy);
-    }
-    json_decref(model);
+    char text[400];
+    pj_run_draft draft;
+    pj_run_draft_get(d, &draft);
+    if (!draft.name[0]) return;
+    pj_run_draft_text(&draft, text, sizeof text);
+    fprintf(out, "  draft model %s\n", text);
 }
 
 void pj_run_report_write_draft(pj_json *json, const pj_run_data *d)
 {
-    pj_run_part part = draft_part(d);
+    pj_run_draft draft;
+    pj_run_draft_get(d, &draft);
     pj_json_key(json, "draft");
-    if (part.ms <= 0) {
+    if (draft.ms <= 0) {
         pj_json_null(json);
         return;
     }
     pj_json_object_begin(json);
-    pj_json_kv_double(json, "duration_ms", part.ms);
-    pj_json_kv_double(json, "energy_mj", part.gross_mj);
-    pj_json_kv_double(json, "target_energy_mj", target_mj(d, &part));
+    pj_json_kv_double(json, "duration_ms", draft.ms);
+    pj_json_kv_double(json, "energy_mj", draft.mj);
+    pj_json_kv_double(json, "target_energy_mj", draft.target_mj);
     pj_json_object_end(json);
 }
 
@@ -362,8 +308,12 @@ static double ms_of(int64_t ns)
 
 void pj_run_report_start(FILE *out, const pj_run_start *s)
 {
-    fprintf(out, "  first token after %.1f ms: model %.1f, tokenizer %.1f, prefill %.1f\n",
-            ms_of(s->first_token_ns - s->began_ns), ms_of(s->model_ns), ms_of(s->tokenizer_ns),
+    int64_t all = s->first_token_ns - s->began_ns;
+    int64_t rest = all - s->model_ns - s->tokenizer_ns - s->prefill_ns;
+    fprintf(out,
+            "  first token after %.1f ms: sensors and idle baseline %.1f, model %.1f, "
+            "tokenizer %.1f, prefill %.1f\n",
+            ms_of(all), ms_of(rest), ms_of(s->model_ns), ms_of(s->tokenizer_ns),
             ms_of(s->prefill_ns));
 }
 

@@ -1,19 +1,35 @@
-/* Prints views of a run for people, from the views' JSON (docs/api.md). */
+/* Prints a stored run for people. */
 #ifndef PJ_CLI_SHOW_H
 #define PJ_CLI_SHOW_H
 
-#include <jansson.h>
+#include "profile/advice.h"
+#include "insight/insight.h"
 
-void pj_show_overview(const json_t *summary);
-void pj_show_phases(const json_t *summary);
-void pj_show_layers(const json_t *summary);
-void pj_show_components(const json_t *summary);
-void pj_show_tokens(const json_t *tokens);
-void pj_show_sparkline(const json_t *tokens);
-void pj_show_operations(const json_t *operations);
-void pj_show_some_components(const json_t *operations); /* of a layer, a token, ... */
-void pj_show_heatmap(const json_t *heatmap);
-void pj_show_advice(const json_t *advice);   /* every recommendation in full */
-void pj_show_findings(const json_t *advice); /* the three most important, one line each */
+/* A run with everything that an overview shows; the phases with their sections and the warnings
+ * are loaded. */
+typedef struct pj_show_run {
+    pj_run_data data;
+    pj_run_insight insight;
+    pj_component_sum *components;
+    uint32_t component_count;
+} pj_show_run;
+
+/* `limit`: of rows. They return how many rows are hidden. */
+void pj_show_overview(const pj_show_run *run, const pj_cost_rates *rates);
+void pj_show_phases(const pj_run_data *run);
+uint32_t pj_show_layers(const pj_layer_sum *layers, uint32_t count, uint32_t limit);
+uint32_t pj_show_components(const pj_component_sum *components, uint32_t count, uint32_t limit);
+uint32_t pj_show_tokens(const pj_run_data *run, uint32_t limit);
+void pj_show_sparkline(const pj_run_data *run);
+void pj_show_heatmap(const pj_heatmap *map, pj_metric metric);
+void pj_show_advice(const pj_advice_list *advice);   /* every recommendation in full */
+void pj_show_findings(const pj_advice_list *advice); /* the three most important, one line each */
+
+/* Components or operations one by one. Start from a choice and a limit. */
+typedef struct pj_show_parts {
+    const pj_view_choice *choice;
+    uint32_t limit, count;
+} pj_show_parts;
+void pj_show_part(void *parts, const pj_part_figures *part);
 
 #endif

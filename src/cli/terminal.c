@@ -72,7 +72,15 @@ void pj_live_line(FILE *out, const char *format, ...)
 
 /* ---- figures ---- */
 
-/* Three significant digits in the best-fitting unit; factors ascend. */
+/* The best-fitting unit; factors ascend. */
+static int unit_of(double value, const double *factors, int count)
+{
+    int i = 0;
+    while (i + 1 < count && fabs(value) >= factors[i + 1] * 0.9995) i++;
+    return i;
+}
+
+/* Three significant digits. */
 static void format_scaled(double value, const char *const *units, const double *factors, int count,
                           char *text, size_t bytes)
 {
@@ -80,8 +88,7 @@ static void format_scaled(double value, const char *const *units, const double *
         snprintf(text, bytes, "unavailable");
         return;
     }
-    int i = 0;
-    while (i + 1 < count && fabs(value) >= factors[i + 1] * 0.9995) i++;
+    int i = unit_of(value, factors, count);
     double scaled = value / factors[i];
     double size = fabs(scaled);
     if (size < 0.005) scaled = 0; /* not "-0.00" */
@@ -89,23 +96,48 @@ static void format_scaled(double value, const char *const *units, const double *
     snprintf(text, bytes, "%.*f %s", scaled == 0 ? 0 : digits, scaled, units[i]);
 }
 
+static const char *const joules[] = {"nJ", "µJ", "mJ", "J", "kJ", "MJ"};
+static const double joule_factors[] = {1e-6, 1e-3, 1, 1e3, 1e6, 1e9};
+
 void pj_format_energy(double mj, char *text, size_t bytes)
 {
-    static const char *const units[] = {"nJ", "uJ", "mJ", "J", "kJ", "MJ"};
-    static const double factors[] = {1e-6, 1e-3, 1, 1e3, 1e6, 1e9};
-    format_scaled(mj, units, factors, 6, text, bytes);
+    format_scaled(mj, joules, joule_factors, 6, text, bytes);
+}
+
+/* Places that show a half width to one significant digit, two if the first is 1. */
+static int places_of(double half)
+{
+    double exponent = floor(log10(half));
+    bool small = half / pow(10, exponent) < 1.95;
+    return (int)fmin(fmax(-exponent + small, 0), 6);
+}
+
+void pj_format_interval(double mj, double sd_mj, char *text, size_t bytes)
+{
+    double half = 1.96 * sd_mj;
+    if (!isfinite(mj) || !(half > 0) || isinf(half)) {
+        pj_format_energy(mj, text, bytes);
+        return;
+    }
+    int unit = unit_of(fmax(fabs(mj), half), joule_factors, 6);
+    double value = mj / joule_factors[unit];
+    half /= joule_factors[unit];
+    int places = places_of(half);
+    double least = pow(10, -places);
+    snprintf(text, bytes, "%.*f ± %s%.*f %s", places, value, half < least / 2 ? "<" : "", places,
+             fmax(half, least / 2), joules[unit]);
 }
 
 void pj_format_power(double mw, char *text, size_t bytes)
 {
-    static const char *const units[] = {"uW", "mW", "W", "kW"};
+    static const char *const units[] = {"µW", "mW", "W", "kW"};
     static const double factors[] = {1e-3, 1, 1e3, 1e6};
     format_scaled(mw, units, factors, 4, text, bytes);
 }
 
 void pj_format_time(double ms, char *text, size_t bytes)
 {
-    static const char *const units[] = {"ns", "us", "ms", "s", "min"};
+    static const char *const units[] = {"ns", "µs", "ms", "s", "min"};
     static const double factors[] = {1e-6, 1e-3, 1, 1e3, 60e3};
     format_scaled(ms, units, factors, 5, text, bytes);
 }
@@ -117,4 +149,10 @@ void pj_format_count(double value, char *text, size_t bytes)
     format_scaled(value, units, factors, 5, text, bytes);
     size_t length = strlen(text);
     if (length && text[length - 1] == ' ') text[length - 1] = 0;
+}
+
+int pj_width_of(const char *text, int columns)
+{
+    for (; *text; text++) columns += (*text & 0xc0) == 0x80;
+    return columns;
 }

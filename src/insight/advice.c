@@ -1,7 +1,6 @@
 /* Writes the advice about a stored run as JSON. */
 #include "insight/advice.h"
 
-#include "analysis/advice.h"
 #include "analysis/cost.h"
 #include "insight/advice_facts.h"
 
@@ -60,56 +59,70 @@ static void write_finding(pj_json *json, const pj_advice *a)
     pj_json_object_end(json);
 }
 
-static void write_all(pj_json *json, const pj_run_info *info, const pj_advice *all, size_t count,
-                      size_t speaking)
+static void write_all(pj_json *json, const pj_advice_list *list)
 {
+    const pj_run_info *info = list->run.runs;
     pj_json_object_begin(json);
     pj_json_kv_string(json, "run_id", info->id);
     pj_json_kv_string(json, "energy_source", pj_quality_name(info->quality));
     pj_json_key(json, "findings");
     pj_json_array_begin(json);
-    for (size_t i = 0; i < speaking; i++) write_finding(json, &all[i]);
+    for (size_t i = 0; i < list->speaking; i++) write_finding(json, &list->all[i]);
     pj_json_array_end(json);
     pj_json_key(json, "silent");
     pj_json_array_begin(json);
-    for (size_t i = speaking; i < count; i++) {
+    for (size_t i = list->speaking; i < list->count; i++) {
         pj_json_object_begin(json);
-        pj_json_kv_string(json, "rule", all[i].rule);
-        pj_json_kv_string(json, "reason", all[i].text);
+        pj_json_kv_string(json, "rule", list->all[i].rule);
+        pj_json_kv_string(json, "reason", list->all[i].text);
         pj_json_object_end(json);
     }
     pj_json_array_end(json);
     pj_json_object_end(json);
 }
 
-static pj_status advise(pj_store *store, const pj_run_info *info, const pj_advice_options *options,
-                        pj_arena *arena, pj_json *json, pj_error *err)
+static pj_status advise(pj_store *store, const pj_advice_options *options, pj_advice_list *list,
+                        pj_error *err)
 {
+    pj_arena *arena = &list->run.arena;
     pj_advice *all = pj_arena_alloc(arena, pj_advice_rules(), sizeof *all);
     pj_advice_facts *facts = pj_arena_alloc(arena, 1, sizeof *facts);
     if (!all || !facts) return pj_fail_memory(err, "advice");
-    pj_status status = pj_advice_facts_get(store, info, arena, facts, err);
+    pj_status status = pj_advice_facts_get(store, list->run.runs, arena, facts, err);
     if (status != PJ_OK) return status;
     const pj_cost_region *lowest = pj_cost_lowest_region();
     facts->g_per_kwh = options ? options->g_per_kwh : NAN;
     facts->lowest_g_per_kwh = lowest->g_per_kwh;
     facts->lowest_region = lowest->name;
-    size_t speaking, count = pj_advise(facts, all, &speaking);
-    write_all(json, info, all, count, speaking);
+    list->all = all;
+    list->count = pj_advise(facts, all, &list->speaking);
     return PJ_OK;
+}
+
+pj_status pj_advice_list_get(pj_store *store, const char *id, const pj_advice_options *options,
+                             pj_advice_list *list, pj_error *err)
+{
+    char full[PJ_UUID_BYTES];
+    *list = (pj_advice_list){0};
+    pj_status status = pj_store_resolve(store, id, full, err);
+    if (status == PJ_OK) status = pj_store_info(store, full, &list->run, err);
+    if (status == PJ_OK) status = advise(store, options, list, err);
+    if (status != PJ_OK) pj_advice_list_fini(list);
+    return status;
+}
+
+void pj_advice_list_fini(pj_advice_list *list)
+{
+    pj_run_list_fini(&list->run);
+    *list = (pj_advice_list){0};
 }
 
 pj_status pj_insight_advice(pj_store *store, const char *id, const pj_advice_options *options,
                             pj_json *json, pj_error *err)
 {
-    char full[PJ_UUID_BYTES];
-    pj_run_list one = {0};
-    pj_arena arena;
-    pj_arena_init(&arena, 0);
-    pj_status status = pj_store_resolve(store, id, full, err);
-    if (status == PJ_OK) status = pj_store_info(store, full, &one, err);
-    if (status == PJ_OK) status = advise(store, one.runs, options, &arena, json, err);
-    pj_run_list_fini(&one);
-    pj_arena_fini(&arena);
+    pj_advice_list list;
+    pj_status status = pj_advice_list_get(store, id, options, &list, err);
+    if (status == PJ_OK) write_all(json, &list);
+    pj_advice_list_fini(&list);
     return status;
 }

@@ -3,11 +3,24 @@
 #ifndef PJ_INSIGHT_ADVICE_H
 #define PJ_INSIGHT_ADVICE_H
 
+#include "analysis/advice.h"
 #include "store/views.h"
 
 typedef struct pj_advice_options {
     double g_per_kwh; /* NAN: no CO2 */
 } pj_advice_options;
+
+/* The advice about a run. */
+typedef struct pj_advice_list {
+    pj_run_list run;      /* the run; owns everything here */
+    const pj_advice *all; /* [count]; the first `speaking` have a recommendation */
+    size_t count, speaking;
+} pj_advice_list;
+
+/* `options` NULL: no CO2. */
+pj_status pj_advice_list_get(pj_store *store, const char *id, const pj_advice_options *options,
+                             pj_advice_list *list, pj_error *err);
+void pj_advice_list_fini(pj_advice_list *list); /* may run twice */
 
 /* The answer of /run/{id}/advice. */
 pj_status pj_insight_advice(pj_store *store, const char *id, const pj_advice_options *options,

@@ -3,7 +3,9 @@
 
 #include "base/shell.h"
 #include "store/class_sums.h"
+#include "trace/device_conditions.h"
 #include "trace/json_member.h"
+#include "trace/model_figures.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -69,13 +71,13 @@ static pj_status read_classes(pj_store *store, const pj_run_info *info, pj_arena
 
 static void read_model(const pj_run_info *info, pj_arena *arena, pj_advice_facts *f)
 {
-    json_t *model = info->model_json ? json_loads(info->model_json, 0, NULL) : NULL;
-    const char *kv = json_string_value(json_object_get(model, "kv_type"));
-    f->model_bytes = pj_member_number(model, "weight_bytes");
-    f->kv_bytes_per_token = pj_member_number(model, "kv_bytes_per_token");
-    f->context = pj_member_number(model, "context");
-    f->kv_type = kv ? pj_arena_strndup(arena, kv, strlen(kv)) : NULL;
-    json_decref(model);
+    pj_model_figures model;
+    pj_model_figures_read(info->model_json, &model);
+    f->model_bytes = model.weight_bytes;
+    f->kv_bytes_per_token = model.kv_bytes_per_token;
+    f->context = model.context;
+    f->kv_type =
+        model.kv_type[0] ? pj_arena_strndup(arena, model.kv_type, strlen(model.kv_type)) : NULL;
     json_t *machine = info->machine_json ? json_loads(info->machine_json, 0, NULL) : NULL;
     f->memory_bytes = pj_member_number(machine, "memory_bytes");
     json_decref(machine);
@@ -84,24 +86,17 @@ static void read_model(const pj_run_info *info, pj_arena *arena, pj_advice_facts
 /* A device's power limit can be compared with the total only if it is the only device. */
 static void read_conditions(const pj_run_info *info, pj_advice_facts *f)
 {
-    json_t *devices = info->conditions_json ? json_loads(info->conditions_json, 0, NULL) : NULL;
-    json_t *device;
-    const char *name;
-    uint32_t limits = 0;
+    pj_device_conditions devices[PJ_DEVICES_MAX];
+    uint32_t limits = 0, count = pj_device_conditions_read(info->conditions_json, devices);
     f->throttled_share = f->power_limit_mw = NAN;
-    json_object_foreach(devices, name, device)
-    {
-        double share = pj_member_number(device, "throttled_share"),
-               limit = pj_member_number(device, "power_limit_mw");
-        if (!isnan(share))
-            f->throttled_share = fmax(isnan(f->throttled_share) ? 0 : f->throttled_share, share);
-        if (isnan(limit)) continue;
-        f->power_limit_mw = limit;
+    for (uint32_t i = 0; i < count; i++) {
+        f->throttled_share = fmax(f->throttled_share, devices[i].throttled_share);
+        if (isnan(devices[i].power_limit_mw)) continue;
+        f->power_limit_mw = devices[i].power_limit_mw;
         limits++;
     }
     if (limits != 1) f->power_limit_mw = NAN;
     f->power_mw = info->decode_mj / info->decode_ms * 1000;
-    json_decref(devices);
 }
 
 /* ---- the run -------------------------------------------------------------------------------- */

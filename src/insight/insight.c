@@ -3,8 +3,6 @@
 
 #include "analysis/anomalies.h"
 #include "analysis/token_anomalies.h"
-#include "insight/model_use.h"
-#include "insight/outlook.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,55 +14,42 @@ enum { MAX_ANOMALIES = 20 }; /* of tokens, and of each phase's power */
 /* Threshold in robust standard deviations: none is expected among 1000 normal values. */
 static const double threshold = 5;
 
-typedef struct finding {
-    pj_anomaly anomaly;
-    bool is_token;
-    uint32_t token;
-    double t_ms;
-    const char *figure; /* of a token: what is unusual */
-    bool by_forest;
-    const char *cause; /* the first that fits, by rule */
-} finding;
-
 static int by_score(const void *x, const void *y)
 {
-    double a = fabs(((const finding *)x)->anomaly.score);
-    double b = fabs(((const finding *)y)->anomaly.score);
+    double a = ((const pj_run_anomaly *)x)->score, b = ((const pj_run_anomaly *)y)->score;
     return (a < b) - (a > b);
 }
 
-static void write_reason(const finding *f, char *reason, size_t bytes)
+void pj_run_anomaly_reason(const pj_run_anomaly *a, char *reason, size_t bytes)
 {
-    const pj_anomaly *a = &f->anomaly;
-    if (!f->is_token)
+    if (!a->is_token)
         snprintf(reason, bytes, "total power %.1f robust deviations %s the median of its phase",
-                 fabs(a->score), a->score > 0 ? "above" : "below");
-    else if (f->by_forest)
+                 a->score, a->value > a->expected ? "above" : "below");
+    else if (a->by_forest)
         snprintf(reason, bytes, "its figures are unusual together; %s by %.1f robust deviations",
-                 f->figure, fabs(a->score));
+                 a->figure, a->score);
     else
-        snprintf(reason, bytes, "%s %.1f robust deviations from the tokens around it", f->figure,
-                 fabs(a->score));
+        snprintf(reason, bytes, "%s %.1f robust deviations from the tokens around it", a->figure,
+                 a->score);
 }
 
-static void write_finding(pj_json *json, const finding *f)
+static void write_anomaly(pj_json *json, const pj_run_anomaly *a)
 {
     char reason[128];
-    const pj_anomaly *a = &f->anomaly;
-    write_reason(f, reason, sizeof reason);
+    pj_run_anomaly_reason(a, reason, sizeof reason);
     pj_json_object_begin(json);
-    pj_json_kv_string(json, "kind", f->is_token ? "token" : "power");
+    pj_json_kv_string(json, "kind", a->is_token ? "token" : "power");
     pj_json_key(json, "token");
-    if (f->is_token)
-        pj_json_uint(json, f->token);
+    if (a->is_token)
+        pj_json_uint(json, a->token);
     else
         pj_json_null(json);
-    pj_json_kv_double(json, "t_ms", f->t_ms);
+    pj_json_kv_double(json, "t_ms", a->t_ms);
     pj_json_kv_double(json, "value", a->value);
     pj_json_kv_double(json, "expected", a->expected);
-    pj_json_kv_double(json, "score", fabs(a->score));
+    pj_json_kv_double(json, "score", a->score);
     pj_json_kv_string(json, "reason", reason);
-    pj_json_kv_string(json, "cause", f->cause);
+    pj_json_kv_string(json, "cause", pj_anomaly_cause_name((pj_anomaly_cause)a->cause));
     pj_json_object_end(json);
 }
 
@@ -72,7 +57,7 @@ typedef struct search {
     pj_arena arena;
     pj_token_series tokens;
     pj_power_series power;
-    finding found[(PJ_PHASE_COUNT + 1) * MAX_ANOMALIES];
+    pj_run_anomaly found[(PJ_PHASE_COUNT + 1) * MAX_ANOMALIES];
     uint32_t count;
     pj_anomaly some[MAX_ANOMALIES];
     double *clock_share; /* of each token; NULL: no device reports its clock */
@@ -108,13 +93,16 @@ static void search_tokens(search *s)
     size_t n = pj_token_anomalies_find(&figures, 1, found, PJ_TOKEN_ANOMALIES_MAX);
     for (size_t i = 0; i < n; i++) {
         const pj_token_anomaly *a = &found[i];
-        s->found[s->count++] = (finding){.anomaly = {a->index, a->value, a->expected, a->score},
-                                         .is_token = true,
-                                         .token = s->tokens.token[a->index],
-                                         .t_ms = s->tokens.start_ms[a->index],
-                                         .figure = a->figure,
-                                         .by_forest = a->by_forest,
-                                         .cause = pj_anomaly_cause_name(a->cause)};
+        pj_run_anomaly *put = &s->found[s->count++];
+        *put = (pj_run_anomaly){.t_ms = s->tokens.start_ms[a->index],
+                                .value = a->value,
+                                .expected = a->expected,
+                                .score = fabs(a->score),
+                                .token = s->tokens.token[a->index],
+                                .is_token = true,
+                                .by_forest = a->by_forest,
+                                .cause = a->cause};
+        snprintf(put->figure, sizeof put->figure, "%s", a->figure);
     }
 }
 
@@ -129,8 +117,10 @@ static void search_phase(search *s, int phase, double *values, uint32_t *of, dou
     }
     size_t many = pj_anomalies_find(values, n, threshold, 0, work, s->some, MAX_ANOMALIES);
     for (size_t i = 0; i < many; i++)
-        s->found[s->count++] = (finding){
-            .anomaly = s->some[i], .t_ms = s->power.t_ms[of[s->some[i].index]], .cause = "unknown"};
+        s->found[s->count++] = (pj_run_anomaly){.t_ms = s->power.t_ms[of[s->some[i].index]],
+                                                .value = s->some[i].value,
+                                                .expected = s->some[i].expected,
+                                                .score = fabs(s->some[i].score)};
 }
 
 static pj_status find_anomalies(search *s, pj_store *store, const char *id, pj_error *err)
@@ -156,39 +146,75 @@ typedef struct question {
     const char *id;
 } question;
 
-static pj_status make_anomalies(void *context, pj_json *json, pj_error *err)
+static pj_status make_anomalies(void *context, pj_buffer *items, pj_error *err)
 {
     const question *q = context;
     search *s = pj_alloc(1, sizeof *s);
     if (!s) return pj_fail_memory(err, "the search for anomalies");
     pj_arena_init(&s->arena, 0);
     pj_status status = find_anomalies(s, q->store, q->id, err);
-    pj_json_array_begin(json);
-    for (uint32_t i = 0; i < s->count && i < 2 * MAX_ANOMALIES; i++)
-        write_finding(json, &s->found[i]);
-    pj_json_array_end(json);
+    uint32_t count = s->count < 2 * MAX_ANOMALIES ? s->count : 2 * MAX_ANOMALIES;
+    pj_buffer_append(items, s->found, count * sizeof *s->found);
     pj_arena_fini(&s->arena);
     pj_free(s);
     return status;
+}
+
+static pj_status get_anomalies(pj_store *store, const char *id, pj_arena *arena,
+                               pj_run_insight *insight, pj_error *err)
+{
+    static const pj_view_chart chart = {"anomalies-4", sizeof(pj_run_anomaly), make_anomalies};
+    void *items = NULL;
+    question q = {store, id};
+    pj_status status =
+        pj_view_kept(store, id, &chart, &q, arena, &items, &insight->anomaly_count, err);
+    insight->anomalies = items;
+    for (uint32_t i = 0; i < insight->anomaly_count && status == PJ_OK; i++) {
+        pj_run_anomaly *a = &insight->anomalies[i];
+        a->figure[sizeof a->figure - 1] = 0; /* what a database holds is not trusted */
+        if (a->cause > PJ_CAUSE_REAL) a->cause = PJ_CAUSE_UNKNOWN;
+    }
+    return status;
+}
+
+pj_status pj_run_insight_get(pj_store *store, const pj_run_info *info, pj_arena *arena,
+                             pj_run_insight *insight, pj_error *err)
+{
+    *insight = (pj_run_insight){0};
+    pj_status status = get_anomalies(store, info->id, arena, insight, err);
+    if (status == PJ_OK) status = pj_model_use_get(store, info, arena, &insight->use, err);
+    if (status == PJ_OK) status = pj_outlook_get(store, info, arena, &insight->outlook, err);
+    return status;
+}
+
+static void write_insight(const pj_run_insight *insight, pj_json *json)
+{
+    pj_json_key(json, "anomalies");
+    pj_json_array_begin(json);
+    for (uint32_t i = 0; i < insight->anomaly_count; i++)
+        write_anomaly(json, &insight->anomalies[i]);
+    pj_json_array_end(json);
+    pj_json_key(json, "model_use");
+    pj_model_use_write(&insight->use, json);
+    pj_outlook_write(&insight->outlook, json);
 }
 
 pj_status pj_insight_summary(pj_store *store, const char *id, const pj_cost_rates *rates,
                              pj_json *json, pj_error *err)
 {
     char full[PJ_UUID_BYTES];
+    pj_run_list one = {0};
+    pj_run_insight insight;
     pj_status status = pj_store_resolve(store, id, full, err);
-    if (status != PJ_OK) return status;
-    pj_json_object_begin(json);
-    status = pj_view_summary_members(store, full, rates, json, err);
-    pj_json_key(json, "anomalies");
-    if (status == PJ_OK)
-        status = pj_view_kept(store, full, "anomalies-3", make_anomalies, &(question){store, full},
-                              json, err);
-    else
-        pj_json_null(json);
-    if (status == PJ_OK) status = pj_model_use_write(store, full, json, err);
-    if (status == PJ_OK) status = pj_outlook_write(store, full, json, err);
-    pj_json_object_end(json);
+    if (status == PJ_OK) status = pj_store_info(store, full, &one, err);
+    if (status == PJ_OK) status = pj_run_insight_get(store, one.runs, &one.arena, &insight, err);
+    if (status == PJ_OK) {
+        pj_json_object_begin(json);
+        status = pj_view_summary_members(store, full, rates, json, err);
+        write_insight(&insight, json);
+        pj_json_object_end(json);
+    }
+    pj_run_list_fini(&one);
     return status;
 }
 

@@ -5,9 +5,32 @@
 #ifndef PJ_INSIGHT_INSIGHT_H
 #define PJ_INSIGHT_INSIGHT_H
 
+#include "profile/model_use.h"
+#include "insight/outlook.h"
 #include "store/views.h"
 
 enum { PJ_COMPARE_MAX = 4 };
+
+/* A token or a sample of power that is out of line. */
+typedef struct pj_run_anomaly {
+    double t_ms, value, expected, score;
+    uint32_t token, is_token, by_forest; /* by_forest: its figures are unusual only together */
+    uint32_t cause;                      /* pj_anomaly_cause: the first that fits, by rule */
+    char figure[24];                     /* of a token: which figure is unusual */
+} pj_run_anomaly;
+
+void pj_run_anomaly_reason(const pj_run_anomaly *anomaly, char *reason, size_t bytes);
+
+/* What analysis finds out about a stored run, in the arena. */
+typedef struct pj_run_insight {
+    pj_run_anomaly *anomalies; /* the strongest first */
+    uint32_t anomaly_count;
+    pj_model_use use;
+    pj_outlook outlook;
+} pj_run_insight;
+
+pj_status pj_run_insight_get(pj_store *store, const pj_run_info *info, pj_arena *arena,
+                             pj_run_insight *insight, pj_error *err);
 
 /* The complete answer of /summary. */
 pj_status pj_insight_summary(pj_store *store, const char *id, const pj_cost_rates *rates,

@@ -2,10 +2,9 @@
 #include "insight/known_runs.h"
 
 #include "insight/sides.h"
-#include "trace/json_member.h"
+#include "trace/model_figures.h"
 #include "trace/summary.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <string.h>
 
@@ -14,13 +13,13 @@ enum { MOST_RUNS = 400, LOOK_AT = 2000 };
 bool pj_known_run_of(const pj_run_info *info, pj_known_run *run)
 {
     if (pj_run_is_ablated(info)) return false; /* an ablated run */
-    json_t *model = info->model_json ? json_loads(info->model_json, 0, NULL) : NULL;
+    pj_model_figures model;
+    pj_model_figures_read(info->model_json, &model);
     double batch = info->batch_size ? info->batch_size : 1;
-    double attention = 4 * pj_member_number(model, "layers") * pj_member_number(model, "heads") *
-                       pj_member_number(model, "head_dim");
-    run->work = (pj_request_work){pj_member_number(model, "decode_weight_bytes"),
-                                  pj_member_number(model, "flops_per_token"),
-                                  pj_member_number(model, "kv_bytes_per_token"),
+    double attention = 4 * model.layers * model.heads * model.head_dim;
+    run->work = (pj_request_work){model.decode_weight_bytes,
+                                  model.flops_per_token,
+                                  model.kv_bytes_per_token,
                                   attention,
                                   (double)info->input_tokens / batch,
                                   (double)info->output_tokens / batch,
@@ -28,7 +27,6 @@ bool pj_known_run_of(const pj_run_info *info, pj_known_run *run)
     memcpy(run->id, info->id, sizeof run->id);
     run->joules = info->request_mj / 1e3;
     run->seconds = info->request_ms / 1e3;
-    json_decref(model);
     return run->joules > 0 && run->seconds > 0 && run->work.weight_bytes > 0 &&
            run->work.flops_per_token > 0 && isfinite(run->work.kv_bytes_per_token) &&
            isfinite(attention) && run->work.output >= 1;

@@ -3,11 +3,11 @@
 
 #include "analysis/law.h"
 #include "base/ids.h"
+#include "profile/machine.h"
 #include "insight/sides.h"
-#include "record/machine.h"
+#include "trace/model_figures.h"
 #include "trace/summary.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,16 +28,14 @@ typedef enum figure {
     FIGURES
 } figure;
 
-static const struct {
-    const char *name, *member; /* member of the model; NULL: of the run */
-} figures[FIGURES] = {{"parameters", "parameters"},
-                      {"active_parameters", "active_parameters"},
-                      {"layers", "layers"},
-                      {"hidden_size", "hidden_size"},
-                      {"intermediate_size", "intermediate_size"},
-                      {"batch", NULL},
-                      {"input", NULL},
-                      {"output", NULL}};
+static const char *const figures[FIGURES] = {"parameters",
+                                             "active_parameters",
+                                             "layers",
+                                             "hidden_size",
+                                             "intermediate_size",
+                                             "batch",
+                                             "input",
+                                             "output"};
 
 typedef struct row {
     const pj_run_info *info;
@@ -54,20 +52,16 @@ static uint64_t hash_text(uint64_t hash, const char *text)
 static bool read_row(const pj_run_info *info, row *r)
 {
     pj_run_ratios ratios;
-    json_t *model = info->model_json ? json_loads(info->model_json, 0, NULL) : NULL;
+    pj_model_figures model;
     double batch = info->batch_size ? info->batch_size : 1;
     pj_run_ratios_get(info, &ratios);
-    *r = (row){.info = info, .joules = ratios.joules_per_token};
-    for (int f = 0; f < FIGURES; f++) {
-        const json_t *value = figures[f].member ? json_object_get(model, figures[f].member) : NULL;
-        r->x[f] = json_is_number(value) ? json_number_value(value) : NAN;
-    }
-    r->x[BATCH] = batch;
-    r->x[INPUT] = (double)info->input_tokens / batch;
-    r->x[OUTPUT] = (double)info->output_tokens / batch;
-    const char *attention = json_string_value(json_object_get(model, "attention"));
-    snprintf(r->attention, sizeof r->attention, "%s", attention ? attention : "");
-    json_decref(model);
+    pj_model_figures_read(info->model_json, &model);
+    *r = (row){.info = info,
+               .x = {model.parameters, model.active_parameters, model.layers, model.hidden_size,
+                     model.intermediate_size, batch, (double)info->input_tokens / batch,
+                     (double)info->output_tokens / batch},
+               .joules = ratios.joules_per_token};
+    memcpy(r->attention, model.attention, sizeof r->attention);
     r->settings = hash_text(info->threads * 8u + info->quality, info->dtype);
     r->settings = hash_text(r->settings, info->scope ? info->scope : "machine");
     r->settings = hash_text(r->settings, info->total_rails);
@@ -157,7 +151,7 @@ static void write_held(pj_json *json, const set *s, figure over)
     pj_json_kv_uint(json, "threads", r->info->threads);
     pj_json_kv_string(json, "energy_source", pj_quality_name(r->info->quality));
     for (int f = BATCH; f < FIGURES; f++)
-        if (f != (int)over) pj_json_kv_double(json, figures[f].name, r->x[f]);
+        if (f != (int)over) pj_json_kv_double(json, figures[f], r->x[f]);
     pj_json_object_end(json);
 }
 
@@ -181,7 +175,7 @@ static void write_law(pj_json *json, const set *s, figure over)
     pj_law law;
     pj_law_fit(s->points, s->count, &law);
     pj_json_object_begin(json);
-    pj_json_kv_string(json, "over", figures[over].name);
+    pj_json_kv_string(json, "over", figures[over]);
     pj_json_kv_string(json, "refusal", law.refusal);
     pj_json_kv_double(json, "factor", law.factor);
     pj_json_kv_double(json, "exponent", law.exponent);

@@ -2,20 +2,13 @@
 #include "insight/model_use.h"
 
 #include "store/aggregate.h"
-#include "store/model_use.h"
 #include "store/views.h"
-#include "trace/json_member.h"
+#include "trace/model_figures.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <string.h>
 
 enum { MOST_SEQUENCES = 4096, MOST_EXPERTS = 65536 };
-
-static json_t *model_of(const pj_run_info *info)
-{
-    return info->model_json ? json_loads(info->model_json, 0, NULL) : NULL;
-}
 
 /* ---- context -------------------------------------------------------------------------------- */
 
@@ -33,19 +26,18 @@ static pj_status read_positions(pj_store *store, const pj_run_info *info, uint32
 }
 
 /* Layers with a sliding window keep that window only. */
-static double cached_bytes(const json_t *model, double positions)
+static double cached_bytes(const pj_model_figures *model, double positions)
 {
-    double all = pj_member_number(model, "kv_bytes_per_token"),
-           window = pj_member_number(model, "window");
-    double windowed = window > 0 ? pj_member_number(model, "kv_window_bytes_per_token") : 0;
+    double all = model->kv_bytes_per_token, window = model->window;
+    double windowed = window > 0 ? model->kv_window_bytes_per_token : 0;
     return (all - windowed) * positions + (window > 0 ? windowed * fmin(positions, window) : 0);
 }
 
-static void use_context(const json_t *model, const uint32_t *positions, uint32_t count,
+static void use_context(const pj_model_figures *model, const uint32_t *positions, uint32_t count,
                         pj_context_use *use)
 {
-    use->limit = pj_member_number(model, "context");
-    use->kv_bytes_per_token = pj_member_number(model, "kv_bytes_per_token");
+    use->limit = model->context;
+    use->kv_bytes_per_token = model->kv_bytes_per_token;
     if (!count) return;
     use->longest = use->kv_bytes = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -59,36 +51,16 @@ pj_status pj_context_use_get(pj_store *store, const pj_run_info *info, pj_contex
                              pj_error *err)
 {
     uint32_t count = 0, *positions = pj_alloc(MOST_SEQUENCES, sizeof *positions);
-    json_t *model = model_of(info);
+    pj_model_figures model;
+    pj_model_figures_read(info->model_json, &model);
     *use = (pj_context_use){NAN, NAN, NAN, NAN, NAN};
     pj_status status = PJ_OK;
     if (!positions) status = pj_fail_memory(err, "the context of a run");
-    if (status == PJ_OK && model) status = read_positions(store, info, positions, &count, err);
-    if (status == PJ_OK) use_context(model, positions, count, use);
-    json_decref(model);
+    if (status == PJ_OK && info->model_json)
+        status = read_positions(store, info, positions, &count, err);
+    if (status == PJ_OK) use_context(&model, positions, count, use);
     pj_free(positions);
     return status;
-}
-
-static pj_status write_context(pj_store *store, const pj_run_info *info, pj_json *json,
-                               pj_error *err)
-{
-    pj_context_use use;
-    pj_status status = pj_context_use_get(store, info, &use, err);
-    pj_json_key(json, "context");
-    if (status != PJ_OK || !(use.limit > 0)) {
-        pj_json_null(json);
-        return status;
-    }
-    pj_json_object_begin(json);
-    pj_json_kv_double(json, "limit", use.limit);
-    pj_json_kv_double(json, "longest", use.longest);
-    pj_json_kv_double(json, "share", use.share);
-    pj_json_kv_double(json, "kv_megabytes", use.kv_bytes / 1e6);
-    pj_json_kv_double(json, "kv_bytes_per_token", use.kv_bytes_per_token);
-    pj_json_kv_bool(json, "nearly_full", use.share >= PJ_CONTEXT_NEARLY_FULL);
-    pj_json_object_end(json);
-    return PJ_OK;
 }
 
 /* ---- experts -------------------------------------------------------------------------------- */
@@ -116,15 +88,9 @@ pj_status pj_expert_use_get(pj_store *store, const pj_run_info *info, pj_expert_
 {
     pj_arena arena;
     pj_sum_nodes nodes = {0};
-    json_t *model = model_of(info);
-    *use = (pj_expert_use){pj_member_number(model, "experts"),
-                           pj_member_number(model, "experts_per_token"),
-                           NAN,
-                           NAN,
-                           NAN,
-                           NAN,
-                           NAN};
-    json_decref(model);
+    pj_model_figures model;
+    pj_model_figures_read(info->model_json, &model);
+    *use = (pj_expert_use){model.experts, model.experts_per_token, NAN, NAN, NAN, NAN, NAN};
     if (!(use->experts > 0)) return PJ_OK;
     pj_arena_init(&arena, 0);
     pj_status status = pj_store_nodes(store, info->id, &arena, &nodes, err);
@@ -148,83 +114,125 @@ static double variation_of(const double *share, uint32_t experts)
     return sqrt(squares / experts) / mean;
 }
 
-static void write_load(pj_json *json, const pj_expert_load *load)
+static void judge_load(pj_model_use *use)
 {
+    const pj_expert_load *load = &use->load;
     double variation = 0, unused = 0, layers = 0;
-    pj_json_key(json, "load");
-    pj_json_array_begin(json);
     for (uint32_t l = 0; l < load->layers; l++) {
         const double *share = load->share + (size_t)l * load->experts;
-        bool known = load->experts > 0 && !isnan(share[0]);
-        if (known) {
-            variation += variation_of(share, load->experts);
-            layers++;
-        }
-        pj_json_array_begin(json);
-        for (uint32_t e = 0; known && e < load->experts; e++) {
-            unused += share[e] == 0;
-            pj_json_float(json, (float)share[e]);
-        }
-        pj_json_array_end(json);
+        if (isnan(share[0])) continue;
+        variation += variation_of(share, load->experts);
+        layers++;
+        for (uint32_t e = 0; e < load->experts; e++) unused += share[e] == 0;
     }
-    pj_json_array_end(json);
-    pj_json_kv_double(json, "load_variation", layers > 0 ? variation / layers : NAN);
-    pj_json_kv_double(json, "unused_share", layers > 0 ? unused / (layers * load->experts) : NAN);
+    use->variation = layers > 0 ? variation / layers : NAN;
+    use->unused = layers > 0 ? unused / (layers * load->experts) : NAN;
 }
-
-static pj_status write_experts(pj_store *store, const pj_run_info *info, pj_json *json,
-                               pj_error *err)
-{
-    pj_expert_use use;
-    pj_expert_load load;
-    pj_arena arena;
-    pj_status status = pj_expert_use_get(store, info, &use, err);
-    pj_json_key(json, "experts");
-    if (status != PJ_OK || !(use.experts > 0) || use.experts > MOST_EXPERTS) {
-        pj_json_null(json);
-        return status;
-    }
-    pj_arena_init(&arena, 0);
-    status = pj_store_expert_load(store, info->id, (uint32_t)use.experts, &arena, &load, err);
-    pj_json_object_begin(json);
-    pj_json_kv_double(json, "experts", use.experts);
-    pj_json_kv_double(json, "per_token", use.per_token);
-    pj_json_kv_double(json, "per_step", use.per_step);
-    pj_json_kv_double(json, "per_step_even", use.per_step_even);
-    pj_json_kv_double(json, "per_prefill", use.per_prefill);
-    pj_json_kv_double(json, "routing_entropy_normalised", use.entropy);
-    pj_json_kv_double(json, "load_balance", use.balance);
-    if (status == PJ_OK) write_load(json, &load);
-    pj_json_object_end(json);
-    pj_arena_fini(&arena);
-    return status;
-}
-
-/* ---- both ----------------------------------------------------------------------------------- */
 
 typedef struct question {
     pj_store *store;
     const pj_run_info *info;
+    uint32_t experts;
 } question;
 
-static pj_status make_use(void *context, pj_json *json, pj_error *err)
+static pj_status make_load(void *context, pj_buffer *items, pj_error *err)
 {
     const question *q = context;
-    pj_json_object_begin(json);
-    pj_status status = write_experts(q->store, q->info, json, err);
-    if (status == PJ_OK) status = write_context(q->store, q->info, json, err);
-    pj_json_object_end(json);
+    pj_expert_load load;
+    pj_arena arena;
+    pj_arena_init(&arena, 0);
+    pj_status status = pj_store_expert_load(q->store, q->info->id, q->experts, &arena, &load, err);
+    if (status == PJ_OK)
+        pj_buffer_append(items, load.share, (size_t)load.layers * load.experts * sizeof(double));
+    pj_arena_fini(&arena);
     return status;
 }
 
-pj_status pj_model_use_write(pj_store *store, const char *id, pj_json *json, pj_error *err)
+/* Reading the rows of every router takes a while. */
+static pj_status get_load(pj_store *store, const pj_run_info *info, pj_arena *arena,
+                          pj_model_use *use, pj_error *err)
 {
-    pj_run_list one = {0};
-    pj_status status = pj_store_info(store, id, &one, err);
-    pj_json_key(json, "model_use");
-    if (status == PJ_OK)
-        status = pj_view_kept(store, id, "model_use-1", make_use, &(question){store, &one.runs[0]},
-                              json, err);
-    pj_run_list_fini(&one);
+    static const pj_view_chart chart = {"expert_load-1", sizeof(double), make_load};
+    void *shares;
+    uint32_t count, experts = (uint32_t)use->experts.experts;
+    question q = {store, info, experts};
+    pj_status status = pj_view_kept(store, info->id, &chart, &q, arena, &shares, &count, err);
+    if (status == PJ_OK) use->load = (pj_expert_load){count / experts, experts, shares};
     return status;
+}
+
+pj_status pj_model_use_get(pj_store *store, const pj_run_info *info, pj_arena *arena,
+                           pj_model_use *use, pj_error *err)
+{
+    *use = (pj_model_use){0};
+    pj_status status = pj_context_use_get(store, info, &use->context, err);
+    if (status == PJ_OK) status = pj_expert_use_get(store, info, &use->experts, err);
+    if (use->experts.experts > MOST_EXPERTS) use->experts.experts = NAN;
+    if (status == PJ_OK && pj_model_use_has_experts(use))
+        status = get_load(store, info, arena, use, err);
+    judge_load(use);
+    return status;
+}
+
+/* ---- JSON ----------------------------------------------------------------------------------- */
+
+static void write_context(pj_json *json, const pj_context_use *use)
+{
+    pj_json_key(json, "context");
+    if (!(use->limit > 0)) {
+        pj_json_null(json);
+        return;
+    }
+    pj_json_object_begin(json);
+    pj_json_kv_double(json, "limit", use->limit);
+    pj_json_kv_double(json, "longest", use->longest);
+    pj_json_kv_double(json, "share", use->share);
+    pj_json_kv_double(json, "kv_megabytes", use->kv_bytes / 1e6);
+    pj_json_kv_double(json, "kv_bytes_per_token", use->kv_bytes_per_token);
+    pj_json_kv_bool(json, "nearly_full", use->share >= PJ_CONTEXT_NEARLY_FULL);
+    pj_json_object_end(json);
+}
+
+static void write_load(pj_json *json, const pj_expert_load *load)
+{
+    pj_json_key(json, "load");
+    pj_json_array_begin(json);
+    for (uint32_t l = 0; l < load->layers; l++) {
+        const double *share = load->share + (size_t)l * load->experts;
+        pj_json_array_begin(json);
+        for (uint32_t e = 0; e < load->experts && !isnan(share[0]); e++)
+            pj_json_float(json, (float)share[e]);
+        pj_json_array_end(json);
+    }
+    pj_json_array_end(json);
+}
+
+static void write_experts(pj_json *json, const pj_model_use *use)
+{
+    const pj_expert_use *e = &use->experts;
+    pj_json_key(json, "experts");
+    if (!pj_model_use_has_experts(use)) {
+        pj_json_null(json);
+        return;
+    }
+    pj_json_object_begin(json);
+    pj_json_kv_double(json, "experts", e->experts);
+    pj_json_kv_double(json, "per_token", e->per_token);
+    pj_json_kv_double(json, "per_step", e->per_step);
+    pj_json_kv_double(json, "per_step_even", e->per_step_even);
+    pj_json_kv_double(json, "per_prefill", e->per_prefill);
+    pj_json_kv_double(json, "routing_entropy_normalised", e->entropy);
+    pj_json_kv_double(json, "load_balance", e->balance);
+    write_load(json, &use->load);
+    pj_json_kv_double(json, "load_variation", use->variation);
+    pj_json_kv_double(json, "unused_share", use->unused);
+    pj_json_object_end(json);
+}
+
+void pj_model_use_write(const pj_model_use *use, pj_json *json)
+{
+    pj_json_object_begin(json);
+    write_experts(json, use);
+    write_context(json, &use->context);
+    pj_json_object_end(json);
 }

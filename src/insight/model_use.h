@@ -4,6 +4,7 @@
 #define PJ_INSIGHT_MODEL_USE_H
 
 #include "base/json.h"
+#include "store/model_use.h"
 #include "store/store.h"
 
 /* Share of the context from which on a run is warned about its limit. */
@@ -32,8 +33,21 @@ pj_status pj_context_use_get(pj_store *store, const pj_run_info *info, pj_contex
 pj_status pj_expert_use_get(pj_store *store, const pj_run_info *info, pj_expert_use *use,
                             pj_error *err);
 
-/* The member `model_use` of an open object: `experts` (null: the model has none) and `context`
- * (null: unknown). */
-pj_status pj_model_use_write(pj_store *store, const char *id, pj_json *json, pj_error *err);
+typedef struct pj_model_use {
+    pj_context_use context;
+    pj_expert_use experts;
+    pj_expert_load load;      /* in the arena */
+    double variation, unused; /* of the load: deviation over mean, share of unused experts */
+} pj_model_use;
+
+static inline bool pj_model_use_has_experts(const pj_model_use *use)
+{
+    return use->experts.experts > 0;
+}
+
+pj_status pj_model_use_get(pj_store *store, const pj_run_info *info, pj_arena *arena,
+                           pj_model_use *use, pj_error *err);
+/* An object: `experts` (null: the model has none) and `context` (null: unknown). */
+void pj_model_use_write(const pj_model_use *use, pj_json *json);
 
 #endif

@@ -1,10 +1,10 @@
 /* Settings and conditions that differ between the sides of a comparison. */
 #include "insight/sides.h"
 
+#include "trace/device_conditions.h"
 #include "trace/request.h"
 
 #include <ctype.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -179,42 +179,44 @@ static double cold_share(const pj_sides *s, const pj_side *side)
     return (double)cold / looked;
 }
 
-/* Mean of a condition over the devices that report it and up to LOOK_AT runs. */
-static double mean_condition(const pj_side *side, const char *name)
+typedef struct side_conditions {
+    double temperature_c, clock_mhz; /* NAN: not reported */
+} side_conditions;
+
+/* Means over the devices that report them and up to LOOK_AT runs. */
+static side_conditions conditions_of(const pj_side *side)
 {
-    double sum = 0;
-    uint32_t n = 0;
+    pj_device_conditions devices[PJ_DEVICES_MAX];
+    side_conditions sum = {0, 0};
+    uint32_t warm = 0, clocked = 0;
     for (uint32_t i = 0; i < side->run_count && i < LOOK_AT; i++) {
-        const char *text = side->runs[i]->conditions_json, *key;
-        json_t *devices = text ? json_loads(text, 0, NULL) : NULL, *device;
-        json_object_foreach(devices, key, device)
-        {
-            const json_t *value = json_object_get(device, name);
-            if (!json_is_number(value)) continue;
-            sum += json_number_value(value);
-            n++;
+        uint32_t count = pj_device_conditions_read(side->runs[i]->conditions_json, devices);
+        for (uint32_t k = 0; k < count; k++) {
+            const pj_device_conditions *d = &devices[k];
+            warm += !isnan(d->temperature_c);
+            clocked += !isnan(d->clock_mhz);
+            sum.temperature_c += isnan(d->temperature_c) ? 0 : d->temperature_c;
+            sum.clock_mhz += isnan(d->clock_mhz) ? 0 : d->clock_mhz;
         }
-        json_decref(devices);
     }
-    return n ? sum / n : NAN;
+    return (side_conditions){warm ? sum.temperature_c / warm : NAN,
+                             clocked ? sum.clock_mhz / clocked : NAN};
 }
 
 static void write_condition_caveats(const pj_sides *s, pj_json *json)
 {
     char text[256];
-    double t0 = mean_condition(&s->sides[0], "temperature_c");
-    double c0 = mean_condition(&s->sides[0], "clock_mhz");
+    side_conditions first = conditions_of(&s->sides[0]);
     for (uint32_t i = 1; i < s->count; i++) {
-        double t = mean_condition(&s->sides[i], "temperature_c");
-        double c = mean_condition(&s->sides[i], "clock_mhz");
-        if (fabs(t - t0) > 8) {
+        side_conditions other = conditions_of(&s->sides[i]);
+        if (fabs(other.temperature_c - first.temperature_c) > 8) {
             snprintf(text, sizeof text, "%s ran at %.0f °C, %s at %.0f °C: hot silicon leaks more.",
-                     s->sides[0].name, t0, s->sides[i].name, t);
+                     s->sides[0].name, first.temperature_c, s->sides[i].name, other.temperature_c);
             write_caveat(json, "conditions_differ", text);
         }
-        if (fabs(c - c0) > 0.05 * c0) {
+        if (fabs(other.clock_mhz - first.clock_mhz) > 0.05 * first.clock_mhz) {
             snprintf(text, sizeof text, "The clocks differ: %s %.0f MHz, %s %.0f MHz.",
-                     s->sides[0].name, c0, s->sides[i].name, c);
+                     s->sides[0].name, first.clock_mhz, s->sides[i].name, other.clock_mhz);
             write_caveat(json, "conditions_differ", text);
         }
     }

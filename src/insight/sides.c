@@ -1,7 +1,8 @@
 /* Sides of a comparison: their runs and figures. */
 #include "insight/sides.h"
 
-#include <jansson.h>
+#include "trace/device_conditions.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -77,20 +78,15 @@ uint32_t pj_side_values(const pj_side *side, uint32_t figure, double *values)
 
 static bool is_throttled(const char *conditions)
 {
+    pj_device_conditions devices[PJ_DEVICES_MAX];
     /* A cheap search first, because most runs report no throttling. */
-    if (!conditions || !strstr(conditions, "\"throttled_share\":0.")) {
-        if (!conditions || !strstr(conditions, "\"throttled_share\":1")) return false;
-    }
-    json_t *devices = json_loads(conditions, 0, NULL), *device;
-    const char *name;
-    bool found = false;
-    json_object_foreach(devices, name, device)
-    {
-        const json_t *share = json_object_get(device, "throttled_share");
-        found |= json_is_number(share) && json_number_value(share) > throttled_limit;
-    }
-    json_decref(devices);
-    return found;
+    if (!conditions || (!strstr(conditions, "\"throttled_share\":0.") &&
+                        !strstr(conditions, "\"throttled_share\":1")))
+        return false;
+    uint32_t count = pj_device_conditions_read(conditions, devices);
+    for (uint32_t i = 0; i < count; i++)
+        if (devices[i].throttled_share > throttled_limit) return true;
+    return false;
 }
 
 bool pj_run_is_disturbed(const pj_run_info *info)

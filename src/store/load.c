@@ -104,6 +104,7 @@ pj_status pj_info_load(pj_store *store, const char *id, pj_run_info *info, pj_ar
 typedef struct loading {
     pj_store *store;
     pj_run_data *data;
+    uint32_t limit; /* rows of a table */
     pj_row_range ranges[PJ_TABLE_COUNT];
     pj_extra_list extras;
 } loading;
@@ -176,6 +177,7 @@ static pj_status load_table(loading *l, pj_table_id id, pj_error *err)
 {
     const pj_row_table *table = &pj_tables[id];
     pj_row_range range = l->ranges[id];
+    if (range.count > l->limit) range.count = l->limit;
     char text[SQL_BYTES], scratch[PJ_ROW_SCRATCH_BYTES] __attribute__((aligned(16)));
     pj_status status = PJ_OK;
     uint32_t i = 0;
@@ -234,29 +236,48 @@ static pj_status take_extras(loading *l, pj_error *err)
     return PJ_OK;
 }
 
-static pj_status load_all(loading *l, const char *id, pj_error *err)
+static pj_status load_chosen(loading *l, const char *id, uint32_t tables, pj_error *err)
 {
     pj_status status = pj_info_load(l->store, id, &l->data->info, &l->data->arena, err);
     if (status == PJ_OK) status = pj_store_ranges(l->store, id, l->ranges, err);
-    for (int t = 0; t < PJ_TABLE_COUNT && status == PJ_OK; t++) status = load_table(l, t, err);
-    if (status == PJ_OK) status = load_rail_series(l, err);
+    for (int t = 0; t < PJ_TABLE_COUNT && status == PJ_OK; t++)
+        if (tables >> t & 1) status = load_table(l, t, err);
+    return status;
+}
+
+static pj_status complete(loading *l, pj_error *err)
+{
+    pj_status status = load_rail_series(l, err);
     if (status == PJ_OK) status = take_extras(l, err);
     if (status == PJ_OK) pj_rows_complete(l->data);
     if (status == PJ_OK) status = pj_rows_check(l->data, err);
     return status;
 }
 
-pj_status pj_store_load(pj_store *store, const char *id, pj_run_data *data, pj_error *err)
+static pj_status load(pj_store *store, const char *id, uint32_t tables, uint32_t limit,
+                      pj_run_data *data, pj_error *err)
 {
     pj_run_data_fini(data);
     pj_arena_init(&data->arena, 0);
-    loading l = {.store = store, .data = data};
+    loading l = {.store = store, .data = data, .limit = limit};
     pj_status status = pj_sql_transaction(store, PJ_READ, err);
     if (status == PJ_OK) {
-        status = load_all(&l, id, err);
+        status = load_chosen(&l, id, tables, err);
+        if (status == PJ_OK && tables == UINT32_MAX) status = complete(&l, err);
         pj_sql_rollback(store);
     }
     pj_free(l.extras.rows);
     if (status != PJ_OK) pj_run_data_fini(data);
     return status;
+}
+
+pj_status pj_store_load(pj_store *store, const char *id, pj_run_data *data, pj_error *err)
+{
+    return load(store, id, UINT32_MAX, UINT32_MAX, data, err);
+}
+
+pj_status pj_store_load_tables(pj_store *store, const char *id, uint32_t tables, uint32_t limit,
+                               pj_run_data *data, pj_error *err)
+{
+    return load(store, id, tables, limit, data, err);
 }

@@ -34,6 +34,10 @@ const char *pj_store_path(const pj_store *store);
 pj_status pj_store_save(pj_store *store, const pj_run_data *data, pj_error *err);
 /* `data` must be zeroed or finished; free it with pj_run_data_fini. */
 pj_status pj_store_load(pj_store *store, const char *id, pj_run_data *data, pj_error *err);
+/* The same with only the first `limit` rows of some tables (bits of pj_table_id): what a screen
+ * shows. Rows may refer to rows that were not loaded. */
+pj_status pj_store_load_tables(pj_store *store, const char *id, uint32_t tables, uint32_t limit,
+                               pj_run_data *data, pj_error *err);
 pj_status pj_store_delete(pj_store *store, const char *id, pj_error *err);
 /* Retention: deletes the runs created before a time, except the newest `keep` of all runs, runs
  * with a tag and runs that have not ended. */

@@ -134,18 +134,39 @@ void pj_row_write_members(pj_json *json, pj_sql *sql, pj_table_id id, const pj_r
 
 /* ---- cached results --------------------------------------------------------------------- */
 
-static bool read_kept(pj_store *store, const char *id, const char *chart, pj_json *json)
+/* Ahead of the items, so that no items are told from a chart that is missing, and other structs
+ * from these. */
+typedef struct kept_header {
+    char magic[4];
+    uint32_t item_bytes;
+} kept_header;
+
+static const char kept_magic[4] = "PJK1";
+
+static bool read_kept(pj_store *store, const char *id, const pj_view_chart *chart, pj_arena *arena,
+                      void **items, uint32_t *count)
 {
     bool found = false;
     pj_sql *sql =
         pj_sql_begin(store, "SELECT data FROM run_charts WHERE run_id = ? AND chart = ?", NULL);
     pj_sql_text(sql, 1, id);
-    pj_sql_text(sql, 2, chart);
+    pj_sql_text(sql, 2, chart->name);
     if (pj_sql_step(sql)) {
-        size_t bytes = 0;
-        const char *text = pj_sql_get_blob(sql, 0, &bytes);
-        found = text && bytes > 0;
-        if (found) pj_json_raw(json, text, bytes);
+        kept_header header;
+        size_t bytes = 0, item = chart->item_bytes;
+        const char *data = pj_sql_get_blob(sql, 0, &bytes);
+        if (data && bytes >= sizeof header) {
+            memcpy(&header, data, sizeof header);
+            bytes -= sizeof header;
+            found = memcmp(header.magic, kept_magic, sizeof header.magic) == 0 &&
+                    header.item_bytes == item && bytes % item == 0 && bytes / item < UINT32_MAX;
+        }
+        if (found) {
+            *count = (uint32_t)(bytes / item);
+            *items = pj_arena_alloc(arena, *count + 1, item);
+            found = *items != NULL;
+        }
+        if (found) memcpy(*items, data + sizeof header, bytes);
     }
     pj_sql_end(sql, NULL);
     return found;
@@ -169,22 +190,26 @@ static void keep(pj_store *store, const char *id, const char *chart, const pj_bu
         pj_sql_rollback(store);
 }
 
-pj_status pj_view_kept(pj_store *store, const char *id, const char *chart, pj_view_make *make,
-                       void *context, pj_json *json, pj_error *err)
+pj_status pj_view_kept(pj_store *store, const char *id, const pj_view_chart *chart, void *context,
+                       pj_arena *arena, void **items, uint32_t *count, pj_error *err)
 {
+    kept_header header = {.item_bytes = (uint32_t)chart->item_bytes};
     pj_buffer made;
-    pj_json text;
-    if (read_kept(store, id, chart, json)) return PJ_OK;
+    if (read_kept(store, id, chart, arena, items, count)) return PJ_OK;
+    memcpy(header.magic, kept_magic, sizeof kept_magic);
     pj_buffer_init(&made, 64 << 20);
-    pj_json_init(&text, &made);
-    pj_status status = make(context, &text, err);
-    if (status == PJ_OK && !pj_json_finish(&text))
-        status = pj_fail_memory(err, "the statistics of a run");
+    pj_buffer_append(&made, &header, sizeof header);
+    pj_status status = chart->make(context, &made, err);
+    if (status == PJ_OK) status = pj_buffer_status(&made, "the statistics of a run", err);
     if (status == PJ_OK) {
-        pj_json_raw(json, pj_buffer_get(&made), made.length);
-        keep(store, id, chart, &made);
-    } else {
-        pj_json_null(json);
+        size_t bytes = made.length - sizeof header;
+        *count = (uint32_t)(bytes / chart->item_bytes);
+        *items = pj_arena_alloc(arena, *count + 1, chart->item_bytes);
+        if (*items)
+            memcpy(*items, made.data + sizeof header, bytes);
+        else
+            status = pj_fail_memory(err, "the statistics of a run");
+        if (status == PJ_OK) keep(store, id, chart->name, &made);
     }
     pj_buffer_fini(&made);
     return status;

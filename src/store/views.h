@@ -23,13 +23,18 @@ typedef struct pj_view_page {
 pj_status pj_view_run(pj_store *store, const char *id, const pj_view_page *page,
                       const pj_cost_rates *rates, pj_json *json, pj_error *err);
 
-/* A JSON value about a run that is expensive to compute: computed on first request by `make`,
- * stored with the run's other charts as `chart`, and read from then on. Valid because stored
- * runs never change. If it cannot be stored (read-only database, full disk) it is recomputed
- * each time. */
-typedef pj_status pj_view_make(void *context, pj_json *json, pj_error *err);
-pj_status pj_view_kept(pj_store *store, const char *id, const char *chart, pj_view_make *make,
-                       void *context, pj_json *json, pj_error *err);
+/* Figures of a run that are expensive to compute: an array of structs that `make` appends on the
+ * first request, stored with the run's other charts as `chart` and read into the arena from then
+ * on. Valid because stored runs never change; a struct that changes needs another name. What cannot
+ * be stored (read-only database, full disk) is recomputed each time. */
+typedef pj_status pj_view_make(void *context, pj_buffer *items, pj_error *err);
+typedef struct pj_view_chart {
+    const char *name;
+    size_t item_bytes;
+    pj_view_make *make;
+} pj_view_chart;
+pj_status pj_view_kept(pj_store *store, const char *id, const pj_view_chart *chart, void *context,
+                       pj_arena *arena, void **items, uint32_t *count, pj_error *err);
 
 /* Writes the members of /summary except `anomalies` into the caller's object. */
 pj_status pj_view_summary_members(pj_store *store, const char *id, const pj_cost_rates *rates,
@@ -65,6 +70,19 @@ typedef struct pj_view_choice {
 
 pj_status pj_view_heatmap(pj_store *store, const char *id, const pj_view_choice *choice,
                           pj_json *json, pj_error *err);
+/* The same as a matrix. */
+typedef struct pj_heatmap {
+    pj_run_list run; /* owns everything here */
+    uint32_t tokens, layers, components;
+    const char **names; /* [components] */
+    bool *inside;       /* [components]: some layer has it */
+    double *values;     /* [layers + 1][components], the last row for what lies outside the layers;
+                           NULL: not recorded */
+    double min, max;    /* of components inside layers; NAN: unavailable */
+} pj_heatmap;
+pj_status pj_heatmap_get(pj_store *store, const char *id, const pj_view_choice *choice,
+                         pj_heatmap *map, pj_error *err);
+void pj_heatmap_fini(pj_heatmap *map); /* may run twice */
 /* The binary cube of all tokens, appended to `out`. `outside`: with a last layer for what lies
  * outside the layers, and then with all components as columns. */
 pj_status pj_view_cube(pj_store *store, const char *id, pj_metric metric, bool outside,
@@ -74,6 +92,17 @@ pj_status pj_view_tree(pj_store *store, const char *id, pj_metric metric, uint32
                        pj_json *json, pj_error *err);
 pj_status pj_view_operations(pj_store *store, const char *id, const pj_view_choice *choice,
                              pj_json *json, pj_error *err);
+
+/* The components of a choice, or their operations: rows of one token, sums over all tokens. */
+typedef struct pj_part_figures {
+    const char *component, *operation; /* operation: NULL for a component */
+    int32_t layer;                     /* PJ_ANY: a sum; -1: outside the layers */
+    uint32_t count;
+    double time_ms, energy_mj, energy_sd_mj;
+} pj_part_figures;
+typedef void pj_part_fn(void *context, const pj_part_figures *part);
+pj_status pj_view_each_part(pj_store *store, const char *id, const pj_view_choice *choice,
+                            bool operations, pj_part_fn *each, void *context, pj_error *err);
 
 /* ---- samples for statistics, not JSON ---------------------------------------------------------
  */
@@ -108,8 +137,19 @@ typedef struct pj_component_sum {
     const char *name;
     uint32_t count;
     double time_ms, energy_mj, energy_sd_mj, flops, bytes;
+    double share; /* of the run's energy; of its time where energy is unavailable */
 } pj_component_sum;
 
 pj_status pj_view_component_sums(pj_store *store, const char *id, pj_arena *arena,
                                  pj_component_sum **sums, uint32_t *count, pj_error *err);
+
+/* Sums per layer over a whole run, by index. */
+typedef struct pj_layer_sum {
+    double time_ms, attention_ms, mlp_ms;
+    double energy_mj, attention_mj, mlp_mj, other_mj;
+} pj_layer_sum;
+
+pj_status pj_view_layer_sums(pj_store *store, const char *id, pj_arena *arena, pj_layer_sum **sums,
+                             uint32_t *count, pj_error *err);
+
 #endif

@@ -204,18 +204,27 @@ static void write_row(pj_json *json, pj_sql *sql, bool operation)
     pj_json_object_end(json);
 }
 
-static pj_status write_rows(pj_run_view *view, const pj_view_choice *choice, pj_error *err)
+static pj_status select_rows(pj_run_view *view, const pj_view_choice *choice, bool operations,
+                             pj_sql **sql, pj_error *err)
 {
     pj_row_range tokens = view->ranges[PJ_TABLE_TOKENS];
     if (choice->token < 0 || choice->token >= tokens.count)
         return pj_fail(err, PJ_E_NOT_FOUND, "the run has no token %lld", (long long)choice->token);
+    *sql = pj_sql_begin(view->store, operations ? operation_rows : component_rows, err);
+    pj_sql_int(*sql, 1, tokens.first + choice->token);
+    if (choice->layer != PJ_ANY) pj_sql_int(*sql, 2, choice->layer);
+    pj_sql_text(*sql, 3, choice->component);
+    pj_sql_text(*sql, 4, view->info->id);
+    return PJ_OK;
+}
+
+static pj_status write_rows(pj_run_view *view, const pj_view_choice *choice, pj_error *err)
+{
     pj_status status = PJ_OK;
     for (int operations = 0; operations < 2 && status == PJ_OK; operations++) {
-        pj_sql *sql = pj_sql_begin(view->store, operations ? operation_rows : component_rows, err);
-        pj_sql_int(sql, 1, tokens.first + choice->token);
-        if (choice->layer != PJ_ANY) pj_sql_int(sql, 2, choice->layer);
-        pj_sql_text(sql, 3, choice->component);
-        pj_sql_text(sql, 4, view->info->id);
+        pj_sql *sql;
+        status = select_rows(view, choice, operations, &sql, err);
+        if (status != PJ_OK) return status;
         pj_json_key(view->json, operations ? "operations" : "components");
         pj_json_array_begin(view->json);
         while (pj_sql_step(sql)) write_row(view->json, sql, operations);
@@ -259,6 +268,57 @@ pj_status pj_view_operations(pj_store *store, const char *id, const pj_view_choi
     return status;
 }
 
+/* ---- one by one ------------------------------------------------------------------------------
+ */
+
+static pj_status each_sum(pj_run_view *view, const pj_view_choice *choice, bool operations,
+                          pj_part_fn *each, void *context, pj_error *err)
+{
+    pj_sum_nodes nodes;
+    part_list list = {0};
+    int phase;
+    pj_status status = pj_view_choose_phase(choice, &phase, err);
+    if (status == PJ_OK) status = pj_view_load_nodes(view, &nodes, err);
+    if (status == PJ_OK)
+        status = gather(&view->one.arena, &nodes, choice, phase, operations, &list, err);
+    for (uint32_t i = 0; i < list.count && status == PJ_OK; i++) {
+        const part *p = &list.parts[i];
+        each(context,
+             &(pj_part_figures){p->component, p->operation, PJ_ANY, p->sum.count, p->sum.time_ms,
+                                pj_mj_of_nj(p->sum.gross_nj), p->sum.sd_mj});
+    }
+    return status;
+}
+
+static pj_status each_row(pj_run_view *view, const pj_view_choice *choice, bool operations,
+                          pj_part_fn *each, void *context, pj_error *err)
+{
+    pj_sql *sql;
+    pj_status status = select_rows(view, choice, operations, &sql, err);
+    if (status != PJ_OK) return status;
+    while (pj_sql_step(sql)) {
+        bool outside = pj_sql_get_type(sql, 2) == PJ_VALUE_NULL;
+        each(context, &(pj_part_figures){pj_sql_get_text(sql, 0, NULL),
+                                         operations ? pj_sql_get_text(sql, 1, NULL) : NULL,
+                                         outside ? -1 : (int32_t)pj_sql_get_int(sql, 2), 1,
+                                         pj_sql_get_double(sql, 3), pj_sql_get_double(sql, 4),
+                                         pj_sql_get_double(sql, 6)});
+    }
+    return pj_sql_end(sql, err);
+}
+
+pj_status pj_view_each_part(pj_store *store, const char *id, const pj_view_choice *choice,
+                            bool operations, pj_part_fn *each, void *context, pj_error *err)
+{
+    pj_run_view view;
+    pj_status status = pj_view_open(&view, store, id, NULL, err);
+    if (status == PJ_OK)
+        status = choice->token == PJ_ANY ? each_sum(&view, choice, operations, each, context, err)
+                                         : each_row(&view, choice, operations, each, context, err);
+    pj_view_close(&view);
+    return status;
+}
+
 /* ---- components of a run ----------------------------------------------------------------------
  */
 
@@ -277,6 +337,7 @@ pj_status pj_view_component_sums(pj_store *store, const char *id, pj_arena *aren
     pj_run_view view;
     pj_sum_nodes nodes;
     part_list list = {0};
+    double whole = NAN;
     *sums = NULL;
     *count = 0;
     pj_status status = pj_view_open(&view, store, id, NULL, err);
@@ -285,14 +346,18 @@ pj_status pj_view_component_sums(pj_store *store, const char *id, pj_arena *aren
     if (status == PJ_OK) {
         *sums = pj_arena_alloc(arena, list.count + 1, sizeof **sums);
         if (!*sums) status = pj_fail_memory(err, "the components of a run");
+        whole = isnan(view.info->total_mj) || view.info->quality == PJ_UNAVAILABLE
+                    ? view.info->total_ms
+                    : view.info->total_mj;
     }
     for (uint32_t i = 0; i < list.count && status == PJ_OK; i++) {
         const part *p = &list.parts[i];
         const char *name = pj_arena_strndup(arena, p->component, strlen(p->component));
         if (!name) status = pj_fail_memory(err, "the components of a run");
+        double mj = pj_mj_of_nj(p->sum.gross_nj), heat = isnan(mj) ? p->sum.time_ms : mj;
         (*sums)[i] = (pj_component_sum){
-            name,         p->sum.count, p->sum.time_ms, pj_mj_of_nj(p->sum.gross_nj),
-            p->sum.sd_mj, p->sum.flops, p->sum.bytes};
+            name,         p->sum.count, p->sum.time_ms, mj,
+            p->sum.sd_mj, p->sum.flops, p->sum.bytes,   whole > 0 ? heat / whole : NAN};
         *count = i + 1;
     }
     if (status == PJ_OK && *count) qsort(*sums, *count, sizeof **sums, by_heat);

@@ -256,38 +256,49 @@ static double quantile(const double *sorted, uint32_t n, double q)
     return low + 1 < n ? sorted[low] + (at - low) * (sorted[low + 1] - sorted[low]) : sorted[low];
 }
 
+enum { POINTS = 7 };
+
+static const struct {
+    const char *name;
+    double q;
+} points[POINTS] = {{"min", 0},   {"p5", 0.05},  {"q1", 0.25}, {"median", 0.5},
+                    {"q3", 0.75}, {"p95", 0.95}, {"max", 1}};
+
+/* Statistics of one figure of the tokens, or of one column of power in one phase. */
+typedef struct value_statistics {
+    uint32_t phase, column; /* of power */
+    uint32_t count, reserved;
+    double mean, sd, points[POINTS];
+} value_statistics;
+
 /* Sorts the values; ignores NANs. */
-static void write_statistics(pj_json *json, double *values, uint32_t count)
+static void add_statistics(pj_buffer *items, uint32_t phase, uint32_t column, double *values,
+                           uint32_t count)
 {
-    static const struct {
-        const char *name;
-        double q;
-    } points[] = {{"min", 0},   {"p5", 0.05},  {"q1", 0.25}, {"median", 0.5},
-                  {"q3", 0.75}, {"p95", 0.95}, {"max", 1}};
-    uint32_t n = 0;
+    value_statistics s = {.phase = phase, .column = column, .sd = NAN};
     double sum = 0, squares = 0;
+    uint32_t n = 0;
     for (uint32_t i = 0; i < count; i++)
         if (!isnan(values[i])) values[n++] = values[i];
     for (uint32_t i = 0; i < n; i++) sum += values[i];
-    double mean = n ? sum / n : NAN;
-    for (uint32_t i = 0; i < n; i++) squares += (values[i] - mean) * (values[i] - mean);
+    s.count = n;
+    s.mean = n ? sum / n : NAN;
+    for (uint32_t i = 0; i < n; i++) squares += (values[i] - s.mean) * (values[i] - s.mean);
+    if (n > 1) s.sd = sqrt(squares / (n - 1));
     if (n) pj_sort_doubles(values, n);
-    pj_json_kv_uint(json, "n", n);
-    pj_json_kv_double(json, "mean", mean);
-    pj_json_kv_double(json, "sd", n > 1 ? sqrt(squares / (n - 1)) : NAN);
-    for (size_t i = 0; i < sizeof points / sizeof *points; i++)
-        pj_json_kv_double(json, points[i].name, n ? quantile(values, n, points[i].q) : NAN);
+    for (int i = 0; i < POINTS; i++) s.points[i] = n ? quantile(values, n, points[i].q) : NAN;
+    pj_buffer_append(items, &s, sizeof s);
 }
 
-static void write_named_statistics(pj_json *json, const char *key, double *values, uint32_t count)
+static void write_statistics(pj_json *json, const value_statistics *s)
 {
-    pj_json_key(json, key);
-    pj_json_object_begin(json);
-    write_statistics(json, values, count);
-    pj_json_object_end(json);
+    pj_json_kv_uint(json, "n", s->count);
+    pj_json_kv_double(json, "mean", s->mean);
+    pj_json_kv_double(json, "sd", s->sd);
+    for (int i = 0; i < POINTS; i++) pj_json_kv_double(json, points[i].name, s->points[i]);
 }
 
-static pj_status make_token_statistics(void *context, pj_json *json, pj_error *err)
+static pj_status make_token_statistics(void *context, pj_buffer *items, pj_error *err)
 {
     pj_run_view *view = context;
     pj_token_series s;
@@ -297,15 +308,13 @@ static pj_status make_token_statistics(void *context, pj_json *json, pj_error *e
     if (!power) return pj_fail_memory(err, "statistics of tokens");
     for (uint32_t i = 0; i < s.count; i++)
         power[i] = s.duration_ms[i] > 0 ? s.energy_mj[i] * 1000 / s.duration_ms[i] : NAN;
-    pj_json_object_begin(json);
-    write_named_statistics(json, "duration_ms", s.duration_ms, s.count);
-    write_named_statistics(json, "energy_mj", s.energy_mj, s.count);
-    write_named_statistics(json, "power_mw", power, s.count);
-    pj_json_object_end(json);
+    add_statistics(items, 0, 0, s.duration_ms, s.count);
+    add_statistics(items, 0, 0, s.energy_mj, s.count);
+    add_statistics(items, 0, 0, power, s.count);
     return PJ_OK;
 }
 
-static pj_status make_power_statistics(void *context, pj_json *json, pj_error *err)
+static pj_status make_power_statistics(void *context, pj_buffer *items, pj_error *err)
 {
     pj_run_view *view = context;
     pj_power_series s;
@@ -313,28 +322,68 @@ static pj_status make_power_statistics(void *context, pj_json *json, pj_error *e
     if (status != PJ_OK) return status;
     double *values = pj_arena_alloc(&view->one.arena, s.count + 1, sizeof *values);
     if (!values) return pj_fail_memory(err, "statistics of power");
-    pj_json_array_begin(json);
-    for (int p = 0; p < PJ_PHASE_COUNT; p++)
-        for (int c = 0; c <= PJ_RAIL_TOTAL && s.count; c++) {
+    for (uint32_t p = 0; p < PJ_PHASE_COUNT; p++)
+        for (uint32_t c = 0; c <= PJ_RAIL_TOTAL && s.count; c++) {
             uint32_t n = 0;
             for (uint32_t i = 0; i < s.count; i++)
                 if (s.phase[i] == p && !isnan(s.columns[c][i])) values[n++] = s.columns[c][i];
-            if (n == 0) continue;
-            pj_json_object_begin(json);
-            pj_json_kv_string(json, "phase", pj_phase_name((pj_phase)p));
-            pj_json_kv_string(json, "column", pj_rail_class_column((pj_rail_class)c));
-            write_statistics(json, values, n);
-            pj_json_object_end(json);
+            if (n) add_statistics(items, p, c, values, n);
         }
-    pj_json_array_end(json);
     return PJ_OK;
 }
 
-static pj_status write_statistics_of(pj_run_view *view, const char *key, pj_view_make *make,
-                                     pj_error *err)
+static pj_status keep_statistics(pj_run_view *view, const char *name, pj_view_make *make,
+                                 value_statistics **items, uint32_t *count, pj_error *err)
 {
-    pj_json_key(view->json, key);
-    return pj_view_kept(view->store, view->info->id, key, make, view, view->json, err);
+    void *found = NULL;
+    pj_view_chart chart = {name, sizeof **items, make};
+    pj_status status = pj_view_kept(view->store, view->info->id, &chart, view, &view->one.arena,
+                                    &found, count, err);
+    *items = found;
+    return status;
+}
+
+static pj_status write_token_statistics(pj_run_view *view, pj_error *err)
+{
+    static const char *const names[] = {"duration_ms", "energy_mj", "power_mw"};
+    pj_json *json = view->json;
+    value_statistics *items;
+    uint32_t count;
+    pj_status status =
+        keep_statistics(view, "token_statistics-2", make_token_statistics, &items, &count, err);
+    if (status != PJ_OK) return status;
+    pj_json_key(json, "token_statistics");
+    pj_json_object_begin(json);
+    for (uint32_t i = 0; i < count && i < 3; i++) {
+        pj_json_key(json, names[i]);
+        pj_json_object_begin(json);
+        write_statistics(json, &items[i]);
+        pj_json_object_end(json);
+    }
+    pj_json_object_end(json);
+    return PJ_OK;
+}
+
+static pj_status write_power_statistics(pj_run_view *view, pj_error *err)
+{
+    pj_json *json = view->json;
+    value_statistics *items;
+    uint32_t count;
+    pj_status status =
+        keep_statistics(view, "power_statistics-2", make_power_statistics, &items, &count, err);
+    if (status != PJ_OK) return status;
+    pj_json_key(json, "power_statistics");
+    pj_json_array_begin(json);
+    for (uint32_t i = 0; i < count; i++) {
+        if (items[i].phase >= PJ_PHASE_COUNT || items[i].column > PJ_RAIL_TOTAL) continue;
+        pj_json_object_begin(json);
+        pj_json_kv_string(json, "phase", pj_phase_name((pj_phase)items[i].phase));
+        pj_json_kv_string(json, "column", pj_rail_class_column((pj_rail_class)items[i].column));
+        write_statistics(json, &items[i]);
+        pj_json_object_end(json);
+    }
+    pj_json_array_end(json);
+    return PJ_OK;
 }
 
 /* ---- layers and components --------------------------------------------------------------------
@@ -351,23 +400,24 @@ static const char *part_name(const char *component)
     return "other";
 }
 
-typedef struct layer_sum {
+typedef struct layer_nodes {
     pj_sum_node whole, parts[3]; /* attention, mlp, other */
-} layer_sum;
+} layer_nodes;
 
 static double joules_or_nan(const pj_sum_node *n)
 {
     return n->count ? pj_mj_of_nj(n->gross_nj) : NAN;
 }
 
-static pj_status write_layers(pj_run_view *view, pj_error *err)
+static pj_status sum_layers(pj_run_view *view, pj_arena *arena, pj_layer_sum **sums,
+                            uint32_t *count, pj_error *err)
 {
     pj_sum_nodes nodes;
-    pj_json *json = view->json;
     pj_status status = pj_view_load_nodes(view, &nodes, err);
     if (status != PJ_OK) return status;
-    layer_sum *layers = pj_arena_alloc(&view->one.arena, nodes.layer_count + 1, sizeof *layers);
-    if (!layers) return pj_fail_memory(err, "the layers of a run");
+    layer_nodes *layers = pj_arena_alloc(&view->one.arena, nodes.layer_count + 1, sizeof *layers);
+    *sums = pj_arena_alloc(arena, nodes.layer_count + 1, sizeof **sums);
+    if (!layers || !*sums) return pj_fail_memory(err, "the layers of a run");
     for (uint32_t i = 0; i < nodes.node_count; i++) {
         const pj_sum_node *n = &nodes.nodes[i];
         if (n->layer < 0 || n->operation != PJ_NO_NAME) continue;
@@ -378,34 +428,62 @@ static pj_status write_layers(pj_run_view *view, pj_error *err)
         char first = *part_name(nodes.names[n->component]);
         pj_node_merge(&layers[n->layer].parts[first == 'a' ? 0 : first == 'm' ? 1 : 2], n);
     }
+    *count = nodes.layer_count;
+    for (uint32_t l = 0; l < nodes.layer_count; l++) {
+        const pj_sum_node *whole = &layers[l].whole, *parts = layers[l].parts;
+        (*sums)[l] = (pj_layer_sum){
+            whole->time_ms,          whole->attention_ms,      whole->mlp_ms,
+            joules_or_nan(whole),    joules_or_nan(&parts[0]), joules_or_nan(&parts[1]),
+            joules_or_nan(&parts[2])};
+    }
+    return PJ_OK;
+}
+
+pj_status pj_view_layer_sums(pj_store *store, const char *id, pj_arena *arena, pj_layer_sum **sums,
+                             uint32_t *count, pj_error *err)
+{
+    pj_run_view view;
+    pj_status status = pj_view_open(&view, store, id, NULL, err);
+    if (status == PJ_OK) status = sum_layers(&view, arena, sums, count, err);
+    pj_view_close(&view);
+    return status;
+}
+
+static pj_status write_layers(pj_run_view *view, pj_error *err)
+{
+    pj_json *json = view->json;
+    pj_layer_sum *layers;
+    uint32_t count;
+    pj_status status = sum_layers(view, &view->one.arena, &layers, &count, err);
+    if (status != PJ_OK) return status;
     pj_json_key(json, "layers");
     pj_json_array_begin(json);
-    for (uint32_t l = 0; l < nodes.layer_count; l++) {
+    for (uint32_t l = 0; l < count; l++) {
         pj_json_object_begin(json);
         pj_json_kv_uint(json, "layer", l);
-        pj_json_kv_double(json, "time_ms", layers[l].whole.time_ms);
-        pj_json_kv_double(json, "attention_ms", layers[l].whole.attention_ms);
-        pj_json_kv_double(json, "mlp_ms", layers[l].whole.mlp_ms);
-        pj_json_kv_double(json, "energy_mj", joules_or_nan(&layers[l].whole));
-        pj_json_kv_double(json, "attention_energy_mj", joules_or_nan(&layers[l].parts[0]));
-        pj_json_kv_double(json, "mlp_energy_mj", joules_or_nan(&layers[l].parts[1]));
-        pj_json_kv_double(json, "other_energy_mj", joules_or_nan(&layers[l].parts[2]));
+        pj_json_kv_double(json, "time_ms", layers[l].time_ms);
+        pj_json_kv_double(json, "attention_ms", layers[l].attention_ms);
+        pj_json_kv_double(json, "mlp_ms", layers[l].mlp_ms);
+        pj_json_kv_double(json, "energy_mj", layers[l].energy_mj);
+        pj_json_kv_double(json, "attention_energy_mj", layers[l].attention_mj);
+        pj_json_kv_double(json, "mlp_energy_mj", layers[l].mlp_mj);
+        pj_json_kv_double(json, "other_energy_mj", layers[l].other_mj);
         pj_json_object_end(json);
     }
     pj_json_array_end(json);
     return PJ_OK;
 }
 
-static void write_component(pj_json *json, const pj_component_sum *c, double whole)
+static void write_component(pj_json *json, const pj_component_sum *c)
 {
-    double seconds = c->time_ms / 1e3, heat = isnan(c->energy_mj) ? c->time_ms : c->energy_mj;
+    double seconds = c->time_ms / 1e3;
     pj_json_object_begin(json);
     pj_json_kv_string(json, "component_name", c->name);
     pj_json_kv_uint(json, "count", c->count);
     pj_json_kv_double(json, "time_ms", c->time_ms);
     pj_json_kv_double(json, "energy_mj", c->energy_mj);
     pj_json_kv_double(json, "energy_sd_mj", c->energy_sd_mj);
-    pj_json_kv_double(json, "share", whole > 0 ? heat / whole : NAN);
+    pj_json_kv_double(json, "share", c->share);
     pj_json_kv_double(json, "power_mw", seconds > 0 ? c->energy_mj / seconds : NAN);
     pj_json_kv_double(json, "flops", c->flops);
     pj_json_kv_double(json, "bytes", c->bytes);
@@ -425,11 +503,9 @@ static pj_status write_components(pj_run_view *view, pj_error *err)
     pj_status status =
         pj_view_component_sums(view->store, view->info->id, &view->one.arena, &sums, &count, err);
     if (status != PJ_OK) return status;
-    bool joules = view->info->quality != PJ_UNAVAILABLE && !isnan(view->info->total_mj);
     pj_json_key(view->json, "components");
     pj_json_array_begin(view->json);
-    for (uint32_t i = 0; i < count; i++)
-        write_component(view->json, &sums[i], joules ? view->info->total_mj : view->info->total_ms);
+    for (uint32_t i = 0; i < count; i++) write_component(view->json, &sums[i]);
     pj_json_array_end(view->json);
     return PJ_OK;
 }
@@ -443,10 +519,8 @@ pj_status pj_view_summary_members(pj_store *store, const char *id, const pj_cost
         pj_summary_write_members(json, view.info, rates);
         status = write_common(&view, err);
     }
-    if (status == PJ_OK)
-        status = write_statistics_of(&view, "token_statistics", make_token_statistics, err);
-    if (status == PJ_OK)
-        status = write_statistics_of(&view, "power_statistics", make_power_statistics, err);
+    if (status == PJ_OK) status = write_token_statistics(&view, err);
+    if (status == PJ_OK) status = write_power_statistics(&view, err);
     if (status == PJ_OK) status = write_layers(&view, err);
     if (status == PJ_OK) status = write_components(&view, err);
     pj_view_close(&view);

@@ -238,14 +238,7 @@ pj_status pj_view_cube(pj_store *store, const char *id, pj_metric metric, bool o
 /* ---- heatmap ----------------------------------------------------------------------------------
  */
 
-/* layers + 1 rows of components, the last for those outside layers. */
-typedef struct matrix {
-    uint32_t layers, components;
-    const char **names;
-    double *values;
-} matrix;
-
-static pj_status matrix_of_token(pj_run_view *view, const pj_view_choice *choice, matrix *m,
+static pj_status matrix_of_token(pj_run_view *view, const pj_view_choice *choice, pj_heatmap *m,
                                  pj_error *err)
 {
     plane_view plane = {.names = m->names, .components = m->components};
@@ -259,7 +252,7 @@ static pj_status matrix_of_token(pj_run_view *view, const pj_view_choice *choice
     return PJ_OK;
 }
 
-static pj_status matrix_of_sums(pj_run_view *view, const pj_view_choice *choice, matrix *m,
+static pj_status matrix_of_sums(pj_run_view *view, const pj_view_choice *choice, pj_heatmap *m,
                                 pj_error *err)
 {
     pj_sum_nodes nodes;
@@ -296,27 +289,37 @@ static pj_status matrix_of_sums(pj_run_view *view, const pj_view_choice *choice,
     return PJ_OK;
 }
 
-static void write_values(pj_json *json, const matrix *m, const bool *inside)
+static double heatmap_value(const pj_heatmap *m, uint32_t layer, uint32_t component)
 {
-    double low = INFINITY, high = -INFINITY;
+    return m->values ? m->values[(size_t)layer * m->components + component] : NAN;
+}
+
+static void find_extremes(pj_heatmap *m)
+{
+    m->min = m->max = NAN;
+    for (uint32_t l = 0; l < m->layers; l++)
+        for (uint32_t c = 0; c < m->components; c++) {
+            if (!m->inside[c]) continue;
+            m->min = fmin(m->min, heatmap_value(m, l, c));
+            m->max = fmax(m->max, heatmap_value(m, l, c));
+        }
+}
+
+static void write_values(pj_json *json, const pj_heatmap *m)
+{
     pj_json_key(json, "values");
     pj_json_array_begin(json);
     for (uint32_t l = 0; l < m->layers; l++) {
         pj_json_array_begin(json);
-        for (uint32_t c = 0; c < m->components; c++) {
-            double value = m->values ? m->values[(size_t)l * m->components + c] : NAN;
-            if (!inside[c]) continue;
-            pj_json_float(json, (float)value);
-            if (value < low) low = value;
-            if (value > high) high = value;
-        }
+        for (uint32_t c = 0; c < m->components; c++)
+            if (m->inside[c]) pj_json_float(json, (float)heatmap_value(m, l, c));
         pj_json_array_end(json);
     }
     pj_json_array_end(json);
     pj_json_key(json, "outside");
     pj_json_array_begin(json);
     for (uint32_t c = 0; c < m->components; c++) {
-        double value = m->values ? m->values[(size_t)m->layers * m->components + c] : NAN;
+        double value = heatmap_value(m, m->layers, c);
         if (isnan(value)) continue;
         pj_json_object_begin(json);
         pj_json_kv_string(json, "component", m->names[c]);
@@ -324,16 +327,14 @@ static void write_values(pj_json *json, const matrix *m, const bool *inside)
         pj_json_object_end(json);
     }
     pj_json_array_end(json);
-    pj_json_kv_double(json, "min", isfinite(low) ? low : NAN);
-    pj_json_kv_double(json, "max", isfinite(high) ? high : NAN);
+    pj_json_kv_double(json, "min", m->min);
+    pj_json_kv_double(json, "max", m->max);
 }
 
-static void write_heatmap(pj_run_view *view, const pj_view_choice *choice, const matrix *m,
-                          const bool *inside)
+static void write_heatmap(const pj_heatmap *m, const pj_view_choice *choice, pj_json *json)
 {
-    pj_json *json = view->json;
     pj_json_object_begin(json);
-    pj_view_head(view, true);
+    pj_view_head(&(pj_run_view){.json = json, .info = m->run.runs}, true);
     pj_json_kv_string(json, "metric", pj_metric_table[choice->metric].name);
     pj_json_kv_string(json, "unit", pj_metric_table[choice->metric].unit);
     pj_json_kv_string(json, "aggregate", pj_metric_table[choice->metric].aggregate);
@@ -343,7 +344,7 @@ static void write_heatmap(pj_run_view *view, const pj_view_choice *choice, const
     else
         pj_json_int(json, choice->token);
     pj_json_kv_string(json, "phase", choice->phase);
-    pj_json_kv_uint(json, "tokens", view->ranges[PJ_TABLE_TOKENS].count);
+    pj_json_kv_uint(json, "tokens", m->tokens);
     pj_json_key(json, "layers");
     pj_json_array_begin(json);
     for (uint32_t l = 0; l < m->layers; l++) pj_json_uint(json, l);
@@ -351,38 +352,53 @@ static void write_heatmap(pj_run_view *view, const pj_view_choice *choice, const
     pj_json_key(json, "components");
     pj_json_array_begin(json);
     for (uint32_t c = 0; c < m->components; c++)
-        if (inside[c]) pj_json_string(json, m->names[c]);
+        if (m->inside[c]) pj_json_string(json, m->names[c]);
     pj_json_array_end(json);
     pj_json_key(json, "all_components");
     pj_json_array_begin(json);
     for (uint32_t c = 0; c < m->components; c++) pj_json_string(json, m->names[c]);
     pj_json_array_end(json);
-    write_values(json, m, inside);
+    write_values(json, m);
     pj_json_object_end(json);
+}
+
+pj_status pj_heatmap_get(pj_store *store, const char *id, const pj_view_choice *choice,
+                         pj_heatmap *m, pj_error *err)
+{
+    pj_run_view view;
+    plane_view names = {0};
+    *m = (pj_heatmap){.min = NAN, .max = NAN};
+    pj_status status = pj_view_open(&view, store, id, NULL, err);
+    if (status == PJ_OK && !pj_metric_table[choice->metric].in_heatmap)
+        status = pj_fail(err, PJ_E_INVALID, "there is no heatmap of %s",
+                         pj_metric_table[choice->metric].name);
+    if (status == PJ_OK) status = read_component_names(&view, &names, err);
+    m->names = names.names;
+    m->components = names.components;
+    m->tokens = view.ranges[PJ_TABLE_TOKENS].count;
+    if (status == PJ_OK)
+        status = find_inside(&view, m->names, m->components, &m->inside, &m->layers, err);
+    if (status == PJ_OK)
+        status = choice->token == PJ_ANY ? matrix_of_sums(&view, choice, m, err)
+                                         : matrix_of_token(&view, choice, m, err);
+    if (status == PJ_OK) find_extremes(m);
+    m->run = view.one;
+    if (status != PJ_OK) pj_heatmap_fini(m);
+    return status;
+}
+
+void pj_heatmap_fini(pj_heatmap *m)
+{
+    pj_run_list_fini(&m->run);
 }
 
 pj_status pj_view_heatmap(pj_store *store, const char *id, const pj_view_choice *choice,
                           pj_json *json, pj_error *err)
 {
-    pj_run_view view;
-    plane_view names = {0};
-    matrix m = {0};
-    bool *inside = NULL;
-    uint32_t layers = 0;
-    pj_status status = pj_view_open(&view, store, id, json, err);
-    if (status == PJ_OK && !pj_metric_table[choice->metric].in_heatmap)
-        status = pj_fail(err, PJ_E_INVALID, "there is no heatmap of %s",
-                         pj_metric_table[choice->metric].name);
-    if (status == PJ_OK) status = read_component_names(&view, &names, err);
-    m.names = names.names;
-    m.components = names.components;
-    if (status == PJ_OK) status = find_inside(&view, m.names, m.components, &inside, &layers, err);
-    m.layers = layers;
-    if (status == PJ_OK)
-        status = choice->token == PJ_ANY ? matrix_of_sums(&view, choice, &m, err)
-                                         : matrix_of_token(&view, choice, &m, err);
-    if (status == PJ_OK) write_heatmap(&view, choice, &m, inside);
-    pj_view_close(&view);
+    pj_heatmap map;
+    pj_status status = pj_heatmap_get(store, id, choice, &map, err);
+    if (status == PJ_OK) write_heatmap(&map, choice, json);
+    pj_heatmap_fini(&map);
     return status;
 }
 
