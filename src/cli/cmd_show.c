@@ -23,19 +23,24 @@ typedef struct showing {
     pj_cost_rates rates;
 } showing;
 
-static pj_view_choice choice_of(const show_args *args)
+typedef enum part {
+    PHASES,
+    LAYERS,
+    COMPONENTS,
+    SOME,
+    TOKENS,
+    OPERATIONS,
+    HEATMAP,
+    ADVICE,
+    ALL
+} part;
+
+static pj_view_choice choice_of(const show_args *args, part what)
 {
     return (pj_view_choice){.metric = (pj_metric)pj_metric_parse(args->metric),
                             .token = args->token,
-                            .layer = (int32_t)args->layer,
+                            .layer = what == HEATMAP ? PJ_ANY : (int32_t)args->layer,
                             .component = args->component};
-}
-
-static pj_view_choice heatmap_choice(const show_args *args)
-{
-    pj_view_choice choice = choice_of(args);
-    choice.layer = PJ_ANY;
-    return choice;
 }
 
 static pj_advice_options advice_options(const showing *s)
@@ -46,49 +51,30 @@ static pj_advice_options advice_options(const showing *s)
 
 /* ---- JSON ----------------------------------------------------------------------------------- */
 
-typedef pj_status json_fn(const showing *s, pj_json *json, pj_error *err);
-
-static pj_status json_summary(const showing *s, pj_json *json, pj_error *err)
+static pj_status write_part(const showing *s, part what, pj_json *json, pj_error *err)
 {
-    return pj_insight_summary(s->store, s->id, &s->rates, json, err);
-}
-
-static pj_status json_run(const showing *s, pj_json *json, pj_error *err)
-{
-    pj_view_page page = {.limit = (uint32_t)s->args->limit};
-    return pj_view_run(s->store, s->id, &page, &s->rates, json, err);
-}
-
-static pj_status json_tokens(const showing *s, pj_json *json, pj_error *err)
-{
-    return pj_view_tokens(s->store, s->id, 0, (uint32_t)s->args->limit, json, err);
-}
-
-static pj_status json_heatmap(const showing *s, pj_json *json, pj_error *err)
-{
-    pj_view_choice choice = heatmap_choice(s->args);
-    return pj_view_heatmap(s->store, s->id, &choice, json, err);
-}
-
-static pj_status json_advice(const showing *s, pj_json *json, pj_error *err)
-{
+    uint32_t limit = (uint32_t)s->args->limit;
+    pj_view_choice choice = choice_of(s->args, what);
     pj_advice_options options = advice_options(s);
-    return pj_insight_advice(s->store, s->id, &options, json, err);
+    switch (what) {
+    case SOME:
+    case OPERATIONS: return pj_view_operations(s->store, s->id, &choice, json, err);
+    case TOKENS: return pj_view_tokens(s->store, s->id, 0, limit, json, err);
+    case HEATMAP: return pj_view_heatmap(s->store, s->id, &choice, json, err);
+    case ADVICE: return pj_insight_advice(s->store, s->id, &options, json, err);
+    case ALL:
+        return pj_view_run(s->store, s->id, &(pj_view_page){.limit = limit}, &s->rates, json, err);
+    default: return pj_insight_summary(s->store, s->id, &s->rates, json, err);
+    }
 }
 
-static pj_status json_parts(const showing *s, pj_json *json, pj_error *err)
-{
-    pj_view_choice choice = choice_of(s->args);
-    return pj_view_operations(s->store, s->id, &choice, json, err);
-}
-
-static pj_status write_json(const showing *s, json_fn *write, pj_error *err)
+static pj_status write_json(const showing *s, part what, pj_error *err)
 {
     pj_buffer out;
     pj_json json;
     pj_buffer_init(&out, 1u << 31);
     pj_json_init(&json, &out);
-    pj_status status = write(s, &json, err);
+    pj_status status = write_part(s, what, &json, err);
     if (status == PJ_OK && pj_print_json(&out) != PJ_EXIT_OK)
         status = pj_fail(err, PJ_E_IO, "can't write to standard output");
     pj_buffer_fini(&out);
@@ -100,67 +86,18 @@ static pj_status write_json(const showing *s, json_fn *write, pj_error *err)
 enum {
     PHASE_ROWS = 1 << PJ_TABLE_PHASES | 1 << PJ_TABLE_SECTIONS,
     TOKEN_ROWS = 1 << PJ_TABLE_PHASES | 1 << PJ_TABLE_TOKENS,
+    OVERVIEW_ROWS = PHASE_ROWS | 1 << PJ_TABLE_WARNINGS,
     MOST_TOKENS = 10000 /* of a sparkline */
 };
-
-typedef pj_status print_fn(const showing *s, pj_error *err);
 
 static void print_hidden(uint32_t hidden)
 {
     if (hidden) printf("%u more row%s with --limit\n", hidden, hidden == 1 ? "" : "s");
 }
 
-static pj_status print_overview(const showing *s, pj_error *err)
-{
-    pj_show_run run = {0};
-    pj_status status = pj_store_load_tables(s->store, s->id, PHASE_ROWS | 1 << PJ_TABLE_WARNINGS,
-                                            UINT32_MAX, &run.data, err);
-    if (status == PJ_OK)
-        status = pj_run_insight_get(s->store, &run.data.info, &run.data.arena, &run.insight, err);
-    if (status == PJ_OK)
-        status = pj_view_component_sums(s->store, s->id, &run.data.arena, &run.components,
-                                        &run.component_count, err);
-    if (status == PJ_OK) pj_show_overview(&run, &s->rates);
-    pj_run_data_fini(&run.data);
-    return status;
-}
-
-static pj_status print_phases(const showing *s, pj_error *err)
-{
-    pj_run_data run = {0};
-    pj_status status = pj_store_load_tables(s->store, s->id, PHASE_ROWS, UINT32_MAX, &run, err);
-    if (status == PJ_OK) pj_show_phases(&run);
-    pj_run_data_fini(&run);
-    return status;
-}
-
-static pj_status print_layers(const showing *s, pj_error *err)
-{
-    pj_arena arena;
-    pj_layer_sum *sums;
-    uint32_t count;
-    pj_arena_init(&arena, 0);
-    pj_status status = pj_view_layer_sums(s->store, s->id, &arena, &sums, &count, err);
-    if (status == PJ_OK) print_hidden(pj_show_layers(sums, count, (uint32_t)s->args->limit));
-    pj_arena_fini(&arena);
-    return status;
-}
-
-static pj_status print_components(const showing *s, pj_error *err)
-{
-    pj_arena arena;
-    pj_component_sum *sums;
-    uint32_t count;
-    pj_arena_init(&arena, 0);
-    pj_status status = pj_view_component_sums(s->store, s->id, &arena, &sums, &count, err);
-    if (status == PJ_OK) print_hidden(pj_show_components(sums, count, (uint32_t)s->args->limit));
-    pj_arena_fini(&arena);
-    return status;
-}
-
 static pj_status print_parts(const showing *s, bool operations, pj_error *err)
 {
-    pj_view_choice choice = choice_of(s->args);
+    pj_view_choice choice = choice_of(s->args, OPERATIONS);
     bool some = choice.token != PJ_ANY || choice.layer != PJ_ANY || choice.component;
     pj_show_parts parts = {.choice = &choice, .limit = (uint32_t)s->args->limit};
     pj_status status =
@@ -176,46 +113,18 @@ static pj_status print_parts(const showing *s, bool operations, pj_error *err)
     return PJ_OK;
 }
 
-static pj_status print_some_components(const showing *s, pj_error *err)
-{
-    return print_parts(s, false, err);
-}
-
-static pj_status print_operations(const showing *s, pj_error *err)
-{
-    return print_parts(s, true, err);
-}
-
-static pj_status print_tokens(const showing *s, pj_error *err)
-{
-    pj_run_data run = {0};
-    pj_status status = pj_store_load_tables(s->store, s->id, TOKEN_ROWS, UINT32_MAX, &run, err);
-    if (status == PJ_OK) print_hidden(pj_show_tokens(&run, (uint32_t)s->args->limit));
-    pj_run_data_fini(&run);
-    return status;
-}
-
-static pj_status print_sparkline(const showing *s, pj_error *err)
-{
-    pj_run_data run = {0};
-    pj_status status = pj_store_load_tables(s->store, s->id, TOKEN_ROWS, MOST_TOKENS, &run, err);
-    if (status == PJ_OK) pj_show_sparkline(&run);
-    pj_run_data_fini(&run);
-    return status;
-}
-
 static pj_status print_heatmap(const showing *s, pj_error *err)
 {
     pj_heatmap map;
-    pj_view_choice choice = heatmap_choice(s->args);
+    pj_view_choice choice = choice_of(s->args, HEATMAP);
     pj_status status = pj_heatmap_get(s->store, s->id, &choice, &map, err);
     if (status == PJ_OK) pj_show_heatmap(&map, choice.metric);
     pj_heatmap_fini(&map);
     return status;
 }
 
-static pj_status print_list(const showing *s, void (*print)(const pj_advice_list *list),
-                            pj_error *err)
+static pj_status print_advice(const showing *s, void (*print)(const pj_advice_list *list),
+                              pj_error *err)
 {
     pj_advice_list list;
     pj_advice_options options = advice_options(s);
@@ -225,53 +134,85 @@ static pj_status print_list(const showing *s, void (*print)(const pj_advice_list
     return status;
 }
 
-static pj_status print_advice(const showing *s, pj_error *err)
+static pj_status print_tables(const showing *s, part what, pj_show_run *run, pj_error *err)
 {
-    return print_list(s, pj_show_advice, err);
+    static const uint32_t rows[ALL + 1] = {
+        [PHASES] = PHASE_ROWS, [TOKENS] = TOKEN_ROWS, [ALL] = OVERVIEW_ROWS};
+    uint32_t limit = (uint32_t)s->args->limit;
+    pj_arena *arena = &run->data.arena;
+    pj_status status =
+        pj_store_load_tables(s->store, s->id, rows[what], UINT32_MAX, &run->data, err);
+    if (status == PJ_OK && what == LAYERS)
+        status = pj_view_layer_sums(s->store, s->id, arena, &run->layers, &run->layer_count, err);
+    if (status == PJ_OK && (what == COMPONENTS || what == ALL))
+        status = pj_view_component_sums(s->store, s->id, arena, &run->components,
+                                        &run->component_count, err);
+    if (status == PJ_OK && what == ALL)
+        status = pj_run_insight_get(s->store, &run->data.info, arena, &run->insight, err);
+    if (status != PJ_OK) return status;
+    if (what == ALL) pj_show_overview(run, &s->rates);
+    if (what == PHASES) pj_show_phases(&run->data);
+    if (what == LAYERS) print_hidden(pj_show_layers(run, limit));
+    if (what == COMPONENTS) print_hidden(pj_show_components(run, limit));
+    if (what == TOKENS) print_hidden(pj_show_tokens(&run->data, limit));
+    return PJ_OK;
+}
+
+static pj_status print_table(const showing *s, part what, pj_error *err)
+{
+    pj_show_run run = {0};
+    pj_status status = print_tables(s, what, &run, err);
+    pj_run_data_fini(&run.data);
+    return status;
 }
 
 static pj_status print_all(const showing *s, pj_error *err)
 {
-    pj_status status = print_overview(s, err);
-    if (status == PJ_OK) status = print_sparkline(s, err);
+    pj_run_data run = {0};
+    pj_status status = print_table(s, ALL, err);
+    if (status == PJ_OK)
+        status = pj_store_load_tables(s->store, s->id, TOKEN_ROWS, MOST_TOKENS, &run, err);
+    if (status == PJ_OK) pj_show_sparkline(&run);
+    pj_run_data_fini(&run);
     if (status == PJ_OK && s->args->depth != PJ_DEPTH_OFF) status = print_heatmap(s, err);
-    if (status == PJ_OK) status = print_list(s, pj_show_findings, err);
+    if (status == PJ_OK) status = print_advice(s, pj_show_findings, err);
     return status;
 }
 
-/* ---- which parts ---------------------------------------------------------------------------- */
-
-static pj_status show_part(const showing *s, print_fn *print, json_fn *write, pj_error *err)
+static pj_status print_part(const showing *s, part what, pj_error *err)
 {
-    return s->args->json ? write_json(s, write, err) : print(s, err);
+    switch (what) {
+    case SOME: return print_parts(s, false, err);
+    case OPERATIONS: return print_parts(s, true, err);
+    case HEATMAP: return print_heatmap(s, err);
+    case ADVICE: return print_advice(s, pj_show_advice, err);
+    case ALL: return print_all(s, err);
+    default: return print_table(s, what, err);
+    }
 }
+
+/* ---- which parts ---------------------------------------------------------------------------- */
 
 static pj_status show_parts(const showing *s, pj_error *err)
 {
     const show_args *args = s->args;
     bool some = args->token != PJ_ANY || args->layer != PJ_ANY || args->component;
-    const struct {
-        bool wanted;
-        print_fn *print;
-        json_fn *write;
-    } parts[] = {
-        {args->phases, print_phases, json_summary},
-        {args->layers, print_layers, json_summary},
-        {args->components && !some, print_components, json_summary},
-        {args->components && some, print_some_components, json_parts},
-        {args->tokens, print_tokens, json_tokens},
-        {args->operations, print_operations, json_parts},
-        {args->heatmap, print_heatmap, json_heatmap},
-        {args->advice, print_advice, json_advice},
-    };
-    bool any = false;
+    bool wanted[ALL + 1] = {[PHASES] = args->phases,
+                            [LAYERS] = args->layers,
+                            [COMPONENTS] = args->components && !some,
+                            [SOME] = args->components && some,
+                            [TOKENS] = args->tokens,
+                            [OPERATIONS] = args->operations,
+                            [HEATMAP] = args->heatmap,
+                            [ADVICE] = args->advice,
+                            [ALL] = true};
     pj_status status = PJ_OK;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts && status == PJ_OK; i++) {
-        if (!parts[i].wanted) continue;
-        any = true;
-        status = show_part(s, parts[i].print, parts[i].write, err);
+    for (part p = PHASES; p <= ALL && status == PJ_OK; p++) {
+        if (!wanted[p]) continue;
+        wanted[ALL] = false;
+        status = args->json ? write_json(s, p, err) : print_part(s, p, err);
     }
-    return any || status != PJ_OK ? status : show_part(s, print_all, json_run, err);
+    return status;
 }
 
 /* Facts that the default views depend on: without energy, time is shown. */

@@ -278,7 +278,7 @@ void pj_show_overview(const pj_show_run *run, const pj_cost_rates *rates)
     print_warnings(&run->data);
     print_anomalies(&run->insight);
     pj_show_phases(&run->data);
-    if (run->component_count) pj_show_components(run->components, run->component_count, UINT32_MAX);
+    if (run->component_count) pj_show_components(run, UINT32_MAX);
 }
 
 /* ---- tables -----------------------------------------------------------------------------------
@@ -352,9 +352,10 @@ void pj_show_phases(const pj_run_data *run)
     if (idle) print_phase("idle", idle_ms, idle_mj, sqrt(variance), idle->energy.method);
 }
 
-uint32_t pj_show_layers(const pj_layer_sum *layers, uint32_t count, uint32_t limit)
+uint32_t pj_show_layers(const pj_show_run *run, uint32_t limit)
 {
-    uint32_t shown = count < limit ? count : limit;
+    const pj_layer_sum *layers = run->layers;
+    uint32_t count = run->layer_count, shown = count < limit ? count : limit;
     if (!count) {
         printf("\nno layers: only runs of depth module and deep record them\n");
         return 0;
@@ -373,16 +374,16 @@ uint32_t pj_show_layers(const pj_layer_sum *layers, uint32_t count, uint32_t lim
     return count - shown;
 }
 
-uint32_t pj_show_components(const pj_component_sum *components, uint32_t count, uint32_t limit)
+uint32_t pj_show_components(const pj_show_run *run, uint32_t limit)
 {
-    uint32_t shown = count < limit ? count : limit;
+    uint32_t count = run->component_count, shown = count < limit ? count : limit;
     if (!count) {
         printf("\nno components: only runs of depth module and deep record them\n");
         return 0;
     }
     print_head("component                  count   duration               energy   share    GB/s");
     for (uint32_t i = 0; i < shown; i++) {
-        const pj_component_sum *c = &components[i];
+        const pj_component_sum *c = &run->components[i];
         double speed = c->time_ms > 0 ? c->bytes / c->time_ms / 1e6 : NAN;
         char share[16] = "-", gb[16] = "-";
         if (!isnan(c->share)) snprintf(share, sizeof share, "%.1f %%", c->share * 100);

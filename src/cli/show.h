@@ -5,20 +5,20 @@
 #include "profile/advice.h"
 #include "insight/insight.h"
 
-/* A run with everything that an overview shows; the phases with their sections and the warnings
- * are loaded. */
+/* A run with what is shown of it; an overview shows everything but the layers. */
 typedef struct pj_show_run {
-    pj_run_data data;
+    pj_run_data data; /* phases with their sections, warnings, or tokens */
     pj_run_insight insight;
     pj_component_sum *components;
-    uint32_t component_count;
+    pj_layer_sum *layers;
+    uint32_t component_count, layer_count;
 } pj_show_run;
 
 /* `limit`: of rows. They return how many rows are hidden. */
 void pj_show_overview(const pj_show_run *run, const pj_cost_rates *rates);
 void pj_show_phases(const pj_run_data *run);
-uint32_t pj_show_layers(const pj_layer_sum *layers, uint32_t count, uint32_t limit);
-uint32_t pj_show_components(const pj_component_sum *components, uint32_t count, uint32_t limit);
+uint32_t pj_show_layers(const pj_show_run *run, uint32_t limit);
+uint32_t pj_show_components(const pj_show_run *run, uint32_t limit);
 uint32_t pj_show_tokens(const pj_run_data *run, uint32_t limit);
 void pj_show_sparkline(const pj_run_data *run);
 void pj_show_heatmap(const pj_heatmap *map, pj_metric metric);

@@ -98,7 +98,11 @@ typedef struct pj_part_figures {
     const char *component, *operation; /* operation: NULL for a component */
     int32_t layer;                     /* PJ_ANY: a sum; -1: outside the layers */
     uint32_t count;
-    double time_ms, energy_mj, energy_sd_mj;
+    double time_ms, energy_mj, net_energy_mj, self_energy_mj, energy_sd_mj, planted_mj;
+    double flops, bytes;
+    double statistics[PJ_STATISTIC_SHOWN];
+    const char *extras; /* scalars as a JSON object */
+    size_t extras_bytes;
 } pj_part_figures;
 typedef void pj_part_fn(void *context, const pj_part_figures *part);
 pj_status pj_view_each_part(pj_store *store, const char *id, const pj_view_choice *choice,

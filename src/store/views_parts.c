@@ -54,9 +54,10 @@ static pj_status gather(pj_arena *arena, const pj_sum_nodes *nodes, const pj_vie
 }
 
 /* Scalar extras, averaged over the rows that have them. */
-static void write_mean_extras(pj_json *json, const pj_sum_nodes *nodes, const part_list *list,
+static void write_mean_extras(pj_buffer *text, const pj_sum_nodes *nodes, const part_list *list,
                               uint32_t which)
 {
+    pj_json json;
     struct {
         uint32_t name, count;
         double sum;
@@ -79,55 +80,56 @@ static void write_mean_extras(pj_json *json, const pj_sum_nodes *nodes, const pa
             means[m].sum += extra->sum;
         }
     }
-    pj_json_key(json, "extra_metrics");
-    pj_json_object_begin(json);
+    pj_buffer_clear(text);
+    pj_json_init(&json, text);
+    pj_json_object_begin(&json);
     for (uint32_t m = count; m-- > 0;) {
-        pj_json_key(json, nodes->names[means[m].name]);
-        pj_json_float(json, (float)(means[m].sum / means[m].count));
+        pj_json_key(&json, nodes->names[means[m].name]);
+        pj_json_float(&json, (float)(means[m].sum / means[m].count));
     }
-    pj_json_object_end(json);
+    pj_json_object_end(&json);
 }
 
-static void write_sum(pj_json *json, const pj_sum_nodes *nodes, const part_list *list,
-                      uint32_t which)
+static pj_part_figures figures_of_sum(const part *p, const pj_buffer *extras)
 {
-    const part *p = &list->parts[which];
     const pj_sum_node *n = &p->sum;
-    bool operation = p->operation != NULL;
-    pj_json_object_begin(json);
-    pj_json_kv_string(json, "component_name", p->component);
-    if (operation) pj_json_kv_string(json, "operation_name", p->operation);
-    pj_json_kv_uint(json, "count", n->count);
-    pj_json_kv_double(json, "time_ms", n->time_ms);
-    pj_json_kv_double(json, "energy_mj", pj_mj_of_nj(n->gross_nj));
-    pj_json_kv_double(json, "net_energy_mj", pj_mj_of_nj(n->net_nj));
-    if (!operation) pj_json_kv_double(json, "self_energy_mj", pj_mj_of_nj(n->self_nj));
-    pj_json_kv_double(json, "energy_sd_mj", n->sd_mj);
-    pj_json_kv_double(json, "planted_mj", pj_mj_of_nj(n->planted_nj));
-    pj_json_kv_double(json, "flops", n->flops);
-    pj_json_kv_double(json, "bytes", n->bytes);
+    pj_part_figures f = {.component = p->component,
+                         .operation = p->operation,
+                         .layer = PJ_ANY,
+                         .count = n->count,
+                         .time_ms = n->time_ms,
+                         .energy_mj = pj_mj_of_nj(n->gross_nj),
+                         .net_energy_mj = pj_mj_of_nj(n->net_nj),
+                         .self_energy_mj = pj_mj_of_nj(n->self_nj),
+                         .energy_sd_mj = n->sd_mj,
+                         .planted_mj = pj_mj_of_nj(n->planted_nj),
+                         .flops = n->flops,
+                         .bytes = n->bytes,
+                         .extras = pj_buffer_get(extras),
+                         .extras_bytes = extras->length};
     for (int s = 0; s < PJ_STATISTIC_SHOWN; s++)
-        pj_json_kv_double(json, operation ? pj_statistics[s].tensor : pj_statistics[s].activation,
-                          pj_node_statistic(n, (pj_statistic)s));
-    write_mean_extras(json, nodes, list, which);
-    pj_json_object_end(json);
+        f.statistics[s] = pj_node_statistic(n, (pj_statistic)s);
+    return f;
 }
 
-static pj_status write_sums(pj_run_view *view, const pj_view_choice *choice, pj_error *err)
+static pj_status each_sum(pj_run_view *view, const pj_view_choice *choice, bool operations,
+                          pj_part_fn *each, void *context, pj_error *err)
 {
     pj_sum_nodes nodes;
+    part_list list = {0};
+    pj_buffer extras;
     int phase;
     pj_status status = pj_view_choose_phase(choice, &phase, err);
     if (status == PJ_OK) status = pj_view_load_nodes(view, &nodes, err);
-    for (int operations = 0; operations < 2 && status == PJ_OK; operations++) {
-        part_list list;
+    if (status == PJ_OK)
         status = gather(&view->one.arena, &nodes, choice, phase, operations, &list, err);
-        if (status != PJ_OK) break;
-        pj_json_key(view->json, operations ? "operations" : "components");
-        pj_json_array_begin(view->json);
-        for (uint32_t i = 0; i < list.count; i++) write_sum(view->json, &nodes, &list, i);
-        pj_json_array_end(view->json);
+    pj_buffer_init(&extras, 1 << 20);
+    for (uint32_t i = 0; i < list.count && status == PJ_OK; i++) {
+        write_mean_extras(&extras, &nodes, &list, i);
+        pj_part_figures figures = figures_of_sum(&list.parts[i], &extras);
+        each(context, &figures);
     }
+    pj_buffer_fini(&extras);
     return status;
 }
 
@@ -162,7 +164,7 @@ static pj_status write_sums(pj_run_view *view, const pj_view_choice *choice, pj_
 #define SELECTED(ID, member, type, name, aggregate, unit, label, table, prefix) \
     ", " table PJ_STATISTIC_NAME_##type(prefix, name)
 
-/* Columns as read by write_row: FIRST_STATISTIC and later ones come from the table. */
+/* Columns as read by figures_of_row: FIRST_STATISTIC and later ones come from the table. */
 enum { EXTRAS = 10, SELF_ENERGY, FIRST_STATISTIC };
 static const char component_rows[] = COMPONENTS_OF_TOKEN
     "SELECT component_name, NULL, layer_index, time_ms, energy_mj * " RATIO("") ","
@@ -178,60 +180,93 @@ static const char operation_rows[] = COMPONENTS_OF_TOKEN
     " c.first_operation_id + c.operation_count - 1/*RUN o=c*/ ORDER BY o.id";
 /* clang-format on */
 
-static void write_row(pj_json *json, pj_sql *sql, bool operation)
+static pj_part_figures figures_of_row(pj_sql *sql, bool operation)
 {
-    static const char *const figures[] = {
-        "time_ms", "energy_mj", "net_energy_mj", "energy_sd_mj", "planted_mj", "flops", "bytes"};
-    size_t bytes;
-    pj_json_object_begin(json);
-    pj_json_kv_string(json, "component_name", pj_sql_get_text(sql, 0, NULL));
-    if (operation) pj_json_kv_string(json, "operation_name", pj_sql_get_text(sql, 1, NULL));
-    pj_json_key(json, "layer_index");
-    if (pj_sql_get_type(sql, 2) == PJ_VALUE_NULL)
-        pj_json_null(json);
-    else
-        pj_json_int(json, pj_sql_get_int(sql, 2));
-    pj_json_kv_int(json, "count", 1);
-    for (int i = 0; i < 7; i++) pj_json_kv_double(json, figures[i], pj_sql_get_double(sql, 3 + i));
-    if (!operation) pj_json_kv_double(json, "self_energy_mj", pj_sql_get_double(sql, SELF_ENERGY));
-    for (int s = 0; s < PJ_STATISTIC_SHOWN; s++) {
-        pj_json_key(json, operation ? pj_statistics[s].tensor : pj_statistics[s].activation);
-        pj_json_float(json, (float)pj_sql_get_double(sql, FIRST_STATISTIC + s));
-    }
-    const char *extras = pj_sql_get_text(sql, EXTRAS, &bytes);
-    pj_json_key(json, "extra_metrics");
-    pj_json_raw(json, extras ? extras : "{}", extras ? bytes : 2);
-    pj_json_object_end(json);
+    pj_part_figures f = {.component = pj_sql_get_text(sql, 0, NULL),
+                         .operation = operation ? pj_sql_get_text(sql, 1, NULL) : NULL,
+                         .layer = -1,
+                         .count = 1,
+                         .time_ms = pj_sql_get_double(sql, 3),
+                         .energy_mj = pj_sql_get_double(sql, 4),
+                         .net_energy_mj = pj_sql_get_double(sql, 5),
+                         .energy_sd_mj = pj_sql_get_double(sql, 6),
+                         .planted_mj = pj_sql_get_double(sql, 7),
+                         .flops = pj_sql_get_double(sql, 8),
+                         .bytes = pj_sql_get_double(sql, 9),
+                         .self_energy_mj = pj_sql_get_double(sql, SELF_ENERGY)};
+    if (pj_sql_get_type(sql, 2) != PJ_VALUE_NULL) f.layer = (int32_t)pj_sql_get_int(sql, 2);
+    for (int s = 0; s < PJ_STATISTIC_SHOWN; s++)
+        f.statistics[s] = pj_sql_get_double(sql, FIRST_STATISTIC + s);
+    f.extras = pj_sql_get_text(sql, EXTRAS, &f.extras_bytes);
+    return f;
 }
 
-static pj_status select_rows(pj_run_view *view, const pj_view_choice *choice, bool operations,
-                             pj_sql **sql, pj_error *err)
+static pj_status each_row(pj_run_view *view, const pj_view_choice *choice, bool operations,
+                          pj_part_fn *each, void *context, pj_error *err)
 {
     pj_row_range tokens = view->ranges[PJ_TABLE_TOKENS];
     if (choice->token < 0 || choice->token >= tokens.count)
         return pj_fail(err, PJ_E_NOT_FOUND, "the run has no token %lld", (long long)choice->token);
-    *sql = pj_sql_begin(view->store, operations ? operation_rows : component_rows, err);
-    pj_sql_int(*sql, 1, tokens.first + choice->token);
-    if (choice->layer != PJ_ANY) pj_sql_int(*sql, 2, choice->layer);
-    pj_sql_text(*sql, 3, choice->component);
-    pj_sql_text(*sql, 4, view->info->id);
-    return PJ_OK;
+    pj_sql *sql = pj_sql_begin(view->store, operations ? operation_rows : component_rows, err);
+    pj_sql_int(sql, 1, tokens.first + choice->token);
+    if (choice->layer != PJ_ANY) pj_sql_int(sql, 2, choice->layer);
+    pj_sql_text(sql, 3, choice->component);
+    pj_sql_text(sql, 4, view->info->id);
+    while (pj_sql_step(sql)) {
+        pj_part_figures figures = figures_of_row(sql, operations);
+        each(context, &figures);
+    }
+    return pj_sql_end(sql, err);
 }
 
-static pj_status write_rows(pj_run_view *view, const pj_view_choice *choice, pj_error *err)
+/* ---- the views --------------------------------------------------------------------------------
+ */
+
+static pj_status each_part(pj_run_view *view, const pj_view_choice *choice, bool operations,
+                           pj_part_fn *each, void *context, pj_error *err)
 {
-    pj_status status = PJ_OK;
-    for (int operations = 0; operations < 2 && status == PJ_OK; operations++) {
-        pj_sql *sql;
-        status = select_rows(view, choice, operations, &sql, err);
-        if (status != PJ_OK) return status;
-        pj_json_key(view->json, operations ? "operations" : "components");
-        pj_json_array_begin(view->json);
-        while (pj_sql_step(sql)) write_row(view->json, sql, operations);
-        pj_json_array_end(view->json);
-        status = pj_sql_end(sql, err);
-    }
+    return choice->token == PJ_ANY ? each_sum(view, choice, operations, each, context, err)
+                                   : each_row(view, choice, operations, each, context, err);
+}
+
+pj_status pj_view_each_part(pj_store *store, const char *id, const pj_view_choice *choice,
+                            bool operations, pj_part_fn *each, void *context, pj_error *err)
+{
+    pj_run_view view;
+    pj_status status = pj_view_open(&view, store, id, NULL, err);
+    if (status == PJ_OK) status = each_part(&view, choice, operations, each, context, err);
+    pj_view_close(&view);
     return status;
+}
+
+static void write_part(void *context, const pj_part_figures *f)
+{
+    pj_json *json = context;
+    bool sum = f->layer == PJ_ANY;
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "component_name", f->component);
+    if (f->operation) pj_json_kv_string(json, "operation_name", f->operation);
+    if (f->layer == -1) pj_json_kv_null(json, "layer_index");
+    if (f->layer >= 0) pj_json_kv_int(json, "layer_index", f->layer);
+    pj_json_kv_uint(json, "count", f->count);
+    pj_json_kv_double(json, "time_ms", f->time_ms);
+    pj_json_kv_double(json, "energy_mj", f->energy_mj);
+    pj_json_kv_double(json, "net_energy_mj", f->net_energy_mj);
+    pj_json_kv_double(json, "energy_sd_mj", f->energy_sd_mj);
+    pj_json_kv_double(json, "planted_mj", f->planted_mj);
+    pj_json_kv_double(json, "flops", f->flops);
+    pj_json_kv_double(json, "bytes", f->bytes);
+    if (!f->operation) pj_json_kv_double(json, "self_energy_mj", f->self_energy_mj);
+    for (int s = 0; s < PJ_STATISTIC_SHOWN; s++) {
+        pj_json_key(json, f->operation ? pj_statistics[s].tensor : pj_statistics[s].activation);
+        if (sum)
+            pj_json_double(json, f->statistics[s]);
+        else
+            pj_json_float(json, (float)f->statistics[s]); /* as it is stored */
+    }
+    pj_json_key(json, "extra_metrics");
+    pj_json_raw(json, f->extras ? f->extras : "{}", f->extras ? f->extras_bytes : 2);
+    pj_json_object_end(json);
 }
 
 static void write_choice(pj_run_view *view, const pj_view_choice *choice)
@@ -260,61 +295,14 @@ pj_status pj_view_operations(pj_store *store, const char *id, const pj_view_choi
         pj_json_object_begin(json);
         pj_view_head(&view, true);
         write_choice(&view, choice);
-        status = choice->token == PJ_ANY ? write_sums(&view, choice, err)
-                                         : write_rows(&view, choice, err);
+        for (int operations = 0; operations < 2 && status == PJ_OK; operations++) {
+            pj_json_key(json, operations ? "operations" : "components");
+            pj_json_array_begin(json);
+            status = each_part(&view, choice, operations, write_part, json, err);
+            pj_json_array_end(json);
+        }
         pj_json_object_end(json);
     }
-    pj_view_close(&view);
-    return status;
-}
-
-/* ---- one by one ------------------------------------------------------------------------------
- */
-
-static pj_status each_sum(pj_run_view *view, const pj_view_choice *choice, bool operations,
-                          pj_part_fn *each, void *context, pj_error *err)
-{
-    pj_sum_nodes nodes;
-    part_list list = {0};
-    int phase;
-    pj_status status = pj_view_choose_phase(choice, &phase, err);
-    if (status == PJ_OK) status = pj_view_load_nodes(view, &nodes, err);
-    if (status == PJ_OK)
-        status = gather(&view->one.arena, &nodes, choice, phase, operations, &list, err);
-    for (uint32_t i = 0; i < list.count && status == PJ_OK; i++) {
-        const part *p = &list.parts[i];
-        each(context,
-             &(pj_part_figures){p->component, p->operation, PJ_ANY, p->sum.count, p->sum.time_ms,
-                                pj_mj_of_nj(p->sum.gross_nj), p->sum.sd_mj});
-    }
-    return status;
-}
-
-static pj_status each_row(pj_run_view *view, const pj_view_choice *choice, bool operations,
-                          pj_part_fn *each, void *context, pj_error *err)
-{
-    pj_sql *sql;
-    pj_status status = select_rows(view, choice, operations, &sql, err);
-    if (status != PJ_OK) return status;
-    while (pj_sql_step(sql)) {
-        bool outside = pj_sql_get_type(sql, 2) == PJ_VALUE_NULL;
-        each(context, &(pj_part_figures){pj_sql_get_text(sql, 0, NULL),
-                                         operations ? pj_sql_get_text(sql, 1, NULL) : NULL,
-                                         outside ? -1 : (int32_t)pj_sql_get_int(sql, 2), 1,
-                                         pj_sql_get_double(sql, 3), pj_sql_get_double(sql, 4),
-                                         pj_sql_get_double(sql, 6)});
-    }
-    return pj_sql_end(sql, err);
-}
-
-pj_status pj_view_each_part(pj_store *store, const char *id, const pj_view_choice *choice,
-                            bool operations, pj_part_fn *each, void *context, pj_error *err)
-{
-    pj_run_view view;
-    pj_status status = pj_view_open(&view, store, id, NULL, err);
-    if (status == PJ_OK)
-        status = choice->token == PJ_ANY ? each_sum(&view, choice, operations, each, context, err)
-                                         : each_row(&view, choice, operations, each, context, err);
     pj_view_close(&view);
     return status;
 }

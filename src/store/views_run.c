@@ -256,51 +256,39 @@ static double quantile(const double *sorted, uint32_t n, double q)
     return low + 1 < n ? sorted[low] + (at - low) * (sorted[low + 1] - sorted[low]) : sorted[low];
 }
 
-enum { POINTS = 7 };
-
-static const struct {
-    const char *name;
-    double q;
-} points[POINTS] = {{"min", 0},   {"p5", 0.05},  {"q1", 0.25}, {"median", 0.5},
-                    {"q3", 0.75}, {"p95", 0.95}, {"max", 1}};
-
-/* Statistics of one figure of the tokens, or of one column of power in one phase. */
-typedef struct value_statistics {
-    uint32_t phase, column; /* of power */
-    uint32_t count, reserved;
-    double mean, sd, points[POINTS];
-} value_statistics;
-
 /* Sorts the values; ignores NANs. */
-static void add_statistics(pj_buffer *items, uint32_t phase, uint32_t column, double *values,
-                           uint32_t count)
+static void write_statistics(pj_json *json, double *values, uint32_t count)
 {
-    value_statistics s = {.phase = phase, .column = column, .sd = NAN};
-    double sum = 0, squares = 0;
+    static const struct {
+        const char *name;
+        double q;
+    } points[] = {{"min", 0},   {"p5", 0.05},  {"q1", 0.25}, {"median", 0.5},
+                  {"q3", 0.75}, {"p95", 0.95}, {"max", 1}};
     uint32_t n = 0;
+    double sum = 0, squares = 0;
     for (uint32_t i = 0; i < count; i++)
         if (!isnan(values[i])) values[n++] = values[i];
     for (uint32_t i = 0; i < n; i++) sum += values[i];
-    s.count = n;
-    s.mean = n ? sum / n : NAN;
-    for (uint32_t i = 0; i < n; i++) squares += (values[i] - s.mean) * (values[i] - s.mean);
-    if (n > 1) s.sd = sqrt(squares / (n - 1));
+    double mean = n ? sum / n : NAN;
+    for (uint32_t i = 0; i < n; i++) squares += (values[i] - mean) * (values[i] - mean);
     if (n) pj_sort_doubles(values, n);
-    for (int i = 0; i < POINTS; i++) s.points[i] = n ? quantile(values, n, points[i].q) : NAN;
-    pj_buffer_append(items, &s, sizeof s);
+    pj_json_kv_uint(json, "n", n);
+    pj_json_kv_double(json, "mean", mean);
+    pj_json_kv_double(json, "sd", n > 1 ? sqrt(squares / (n - 1)) : NAN);
+    for (size_t i = 0; i < sizeof points / sizeof *points; i++)
+        pj_json_kv_double(json, points[i].name, n ? quantile(values, n, points[i].q) : NAN);
 }
 
-static void write_statistics(pj_json *json, const value_statistics *s)
+static void write_named_statistics(pj_json *json, const char *key, double *values, uint32_t count)
 {
-    pj_json_kv_uint(json, "n", s->count);
-    pj_json_kv_double(json, "mean", s->mean);
-    pj_json_kv_double(json, "sd", s->sd);
-    for (int i = 0; i < POINTS; i++) pj_json_kv_double(json, points[i].name, s->points[i]);
+    pj_json_key(json, key);
+    pj_json_object_begin(json);
+    write_statistics(json, values, count);
+    pj_json_object_end(json);
 }
 
-static pj_status make_token_statistics(void *context, pj_buffer *items, pj_error *err)
+static pj_status write_token_statistics(pj_run_view *view, pj_json *json, pj_error *err)
 {
-    pj_run_view *view = context;
     pj_token_series s;
     pj_status status = pj_view_token_series(view->store, view->info->id, &view->one.arena, &s, err);
     if (status != PJ_OK) return status;
@@ -308,81 +296,62 @@ static pj_status make_token_statistics(void *context, pj_buffer *items, pj_error
     if (!power) return pj_fail_memory(err, "statistics of tokens");
     for (uint32_t i = 0; i < s.count; i++)
         power[i] = s.duration_ms[i] > 0 ? s.energy_mj[i] * 1000 / s.duration_ms[i] : NAN;
-    add_statistics(items, 0, 0, s.duration_ms, s.count);
-    add_statistics(items, 0, 0, s.energy_mj, s.count);
-    add_statistics(items, 0, 0, power, s.count);
+    pj_json_object_begin(json);
+    write_named_statistics(json, "duration_ms", s.duration_ms, s.count);
+    write_named_statistics(json, "energy_mj", s.energy_mj, s.count);
+    write_named_statistics(json, "power_mw", power, s.count);
+    pj_json_object_end(json);
     return PJ_OK;
 }
 
-static pj_status make_power_statistics(void *context, pj_buffer *items, pj_error *err)
+static pj_status write_power_statistics(pj_run_view *view, pj_json *json, pj_error *err)
 {
-    pj_run_view *view = context;
     pj_power_series s;
     pj_status status = pj_view_power_series(view->store, view->info->id, &view->one.arena, &s, err);
     if (status != PJ_OK) return status;
     double *values = pj_arena_alloc(&view->one.arena, s.count + 1, sizeof *values);
     if (!values) return pj_fail_memory(err, "statistics of power");
-    for (uint32_t p = 0; p < PJ_PHASE_COUNT; p++)
-        for (uint32_t c = 0; c <= PJ_RAIL_TOTAL && s.count; c++) {
+    pj_json_array_begin(json);
+    for (int p = 0; p < PJ_PHASE_COUNT; p++)
+        for (int c = 0; c <= PJ_RAIL_TOTAL && s.count; c++) {
             uint32_t n = 0;
             for (uint32_t i = 0; i < s.count; i++)
                 if (s.phase[i] == p && !isnan(s.columns[c][i])) values[n++] = s.columns[c][i];
-            if (n) add_statistics(items, p, c, values, n);
+            if (n == 0) continue;
+            pj_json_object_begin(json);
+            pj_json_kv_string(json, "phase", pj_phase_name((pj_phase)p));
+            pj_json_kv_string(json, "column", pj_rail_class_column((pj_rail_class)c));
+            write_statistics(json, values, n);
+            pj_json_object_end(json);
         }
-    return PJ_OK;
-}
-
-static pj_status keep_statistics(pj_run_view *view, const char *name, pj_view_make *make,
-                                 value_statistics **items, uint32_t *count, pj_error *err)
-{
-    void *found = NULL;
-    pj_view_chart chart = {name, sizeof **items, make};
-    pj_status status = pj_view_kept(view->store, view->info->id, &chart, view, &view->one.arena,
-                                    &found, count, err);
-    *items = found;
-    return status;
-}
-
-static pj_status write_token_statistics(pj_run_view *view, pj_error *err)
-{
-    static const char *const names[] = {"duration_ms", "energy_mj", "power_mw"};
-    pj_json *json = view->json;
-    value_statistics *items;
-    uint32_t count;
-    pj_status status =
-        keep_statistics(view, "token_statistics-2", make_token_statistics, &items, &count, err);
-    if (status != PJ_OK) return status;
-    pj_json_key(json, "token_statistics");
-    pj_json_object_begin(json);
-    for (uint32_t i = 0; i < count && i < 3; i++) {
-        pj_json_key(json, names[i]);
-        pj_json_object_begin(json);
-        write_statistics(json, &items[i]);
-        pj_json_object_end(json);
-    }
-    pj_json_object_end(json);
-    return PJ_OK;
-}
-
-static pj_status write_power_statistics(pj_run_view *view, pj_error *err)
-{
-    pj_json *json = view->json;
-    value_statistics *items;
-    uint32_t count;
-    pj_status status =
-        keep_statistics(view, "power_statistics-2", make_power_statistics, &items, &count, err);
-    if (status != PJ_OK) return status;
-    pj_json_key(json, "power_statistics");
-    pj_json_array_begin(json);
-    for (uint32_t i = 0; i < count; i++) {
-        if (items[i].phase >= PJ_PHASE_COUNT || items[i].column > PJ_RAIL_TOTAL) continue;
-        pj_json_object_begin(json);
-        pj_json_kv_string(json, "phase", pj_phase_name((pj_phase)items[i].phase));
-        pj_json_kv_string(json, "column", pj_rail_class_column((pj_rail_class)items[i].column));
-        write_statistics(json, &items[i]);
-        pj_json_object_end(json);
-    }
     pj_json_array_end(json);
+    return PJ_OK;
+}
+
+typedef struct statistics {
+    pj_run_view *view;
+    pj_status (*write)(pj_run_view *view, pj_json *json, pj_error *err);
+} statistics;
+
+static pj_status make_statistics(void *context, pj_buffer *text, pj_error *err)
+{
+    const statistics *s = context;
+    pj_json json;
+    pj_json_init(&json, text);
+    return s->write(s->view, &json, err);
+}
+
+/* Nothing but this answer needs them, so the text itself is kept. */
+static pj_status write_kept(pj_run_view *view, const char *key, statistics s, pj_error *err)
+{
+    void *text;
+    uint32_t bytes;
+    pj_view_chart chart = {key, 1, make_statistics};
+    pj_status status =
+        pj_view_kept(view->store, view->info->id, &chart, &s, &view->one.arena, &text, &bytes, err);
+    if (status != PJ_OK) return status;
+    pj_json_key(view->json, key);
+    pj_json_raw(view->json, text, bytes);
     return PJ_OK;
 }
 
@@ -519,8 +488,12 @@ pj_status pj_view_summary_members(pj_store *store, const char *id, const pj_cost
         pj_summary_write_members(json, view.info, rates);
         status = write_common(&view, err);
     }
-    if (status == PJ_OK) status = write_token_statistics(&view, err);
-    if (status == PJ_OK) status = write_power_statistics(&view, err);
+    if (status == PJ_OK)
+        status =
+            write_kept(&view, "token_statistics", (statistics){&view, write_token_statistics}, err);
+    if (status == PJ_OK)
+        status =
+            write_kept(&view, "power_statistics", (statistics){&view, write_power_statistics}, err);
     if (status == PJ_OK) status = write_layers(&view, err);
     if (status == PJ_OK) status = write_components(&view, err);
     pj_view_close(&view);

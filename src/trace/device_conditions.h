@@ -9,12 +9,17 @@
 
 enum { PJ_DEVICES_MAX = 96 };
 
-/* NAN: not reported. */
+#define PJ_CONDITION_NUMBERS(X)                                                             \
+    X(temperature_c)                                                                        \
+    X(temperature_max_c) X(clock_mhz) X(clock_min_mhz) X(clock_max_mhz) X(memory_clock_mhz) \
+        X(utilisation) X(power_limit_mw) X(throttled_share) X(tdp_mw) X(tdp_share)
+
+/* NAN: not reported. tdp_share: mean power / thermal design power. */
 typedef struct pj_device_conditions {
     char device[32];
-    double temperature_c, temperature_max_c, clock_mhz, clock_min_mhz, clock_max_mhz;
-    double memory_clock_mhz, utilisation, power_limit_mw;
-    double throttled_share, tdp_mw, tdp_share; /* tdp_share: mean power / TDP */
+#define MEMBER(name) double name;
+    PJ_CONDITION_NUMBERS(MEMBER)
+#undef MEMBER
     bool power_limit_changed, throttle_known;
     char throttle[64]; /* reasons that occurred, "power,thermal"; "": none */
 } pj_device_conditions;

@@ -3,12 +3,18 @@
 #ifndef PJ_TRACE_MODEL_FIGURES_H
 #define PJ_TRACE_MODEL_FIGURES_H
 
+#define PJ_MODEL_NUMBERS(X)                                                                 \
+    X(parameters)                                                                           \
+    X(active_parameters) X(layers) X(hidden_size) X(intermediate_size) X(heads) X(head_dim) \
+        X(experts) X(experts_per_token) X(context) X(window) X(weight_bytes)                \
+            X(decode_weight_bytes) X(flops_per_token) X(kv_bytes_per_token)                 \
+                X(kv_window_bytes_per_token)
+
 /* NAN, "": unknown. */
 typedef struct pj_model_figures {
-    double parameters, active_parameters, layers, hidden_size, intermediate_size, heads, head_dim;
-    double experts, experts_per_token, context, window;
-    double weight_bytes, decode_weight_bytes, flops_per_token;
-    double kv_bytes_per_token, kv_window_bytes_per_token;
+#define MEMBER(name) double name;
+    PJ_MODEL_NUMBERS(MEMBER)
+#undef MEMBER
     char attention[16], kv_type[16];
     char draft_name[128]; /* of speculative decoding; "": none */
     double draft_proposed, draft_accepted;
