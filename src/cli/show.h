@@ -2,7 +2,7 @@
 #ifndef PJ_CLI_SHOW_H
 #define PJ_CLI_SHOW_H
 
-#include "profile/advice.h"
+#include "insight/advice.h"
 #include "insight/insight.h"
 
 /* A run with what is shown of it; an overview shows everything but the layers. */

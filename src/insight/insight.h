@@ -5,7 +5,7 @@
 #ifndef PJ_INSIGHT_INSIGHT_H
 #define PJ_INSIGHT_INSIGHT_H
 
-#include "profile/model_use.h"
+#include "insight/model_use.h"
 #include "insight/outlook.h"
 #include "store/views.h"
 

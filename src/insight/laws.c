@@ -3,8 +3,8 @@
 
 #include "analysis/law.h"
 #include "base/ids.h"
-#include "profile/machine.h"
 #include "insight/sides.h"
+#include "record/machine.h"
 #include "trace/model_figures.h"
 #include "trace/summary.h"
 
