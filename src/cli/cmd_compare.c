@@ -1,7 +1,6 @@
 /* perjoule compare: runs, or groups of runs, side by side, with tests of their differences. */
 #include "cli/compare_print.h"
 #include "cli/stored.h"
-#include "insight/insight.h"
 
 #include <string.h>
 
@@ -12,12 +11,10 @@ typedef struct compare_args {
     pj_price_options prices;
 } compare_args;
 
-static pj_status make(pj_store *store, const compare_args *a, char **ids, int count,
-                      const pj_cost_rates *rates, pj_json *json, pj_error *err)
+static pj_status compare(pj_store *store, const compare_args *a, char **ids, int count,
+                         pj_compared **c, pj_error *err)
 {
-    if (!a->by)
-        return pj_insight_compare(store, (const char *const *)ids, (uint32_t)count, rates, json,
-                                  err);
+    if (!a->by) return pj_compared_runs(store, (const char *const *)ids, (uint32_t)count, c, err);
     pj_group_query query = {.runs = {.experiment = a->experiment,
                                      .model = a->model,
                                      .dtype = a->dtype,
@@ -28,20 +25,19 @@ static pj_status make(pj_store *store, const compare_args *a, char **ids, int co
                                      .tag_count = (uint32_t)a->tags.count},
                             .by = a->by,
                             .with_disturbed = a->with_disturbed};
-    return pj_insight_groups(store, &query, json, err);
+    return pj_compared_groups(store, &query, c, err);
 }
 
-static pj_status show(const compare_args *a, pj_buffer *out, pj_error *err)
+static pj_status write_json(const pj_compared *c, const pj_cost_rates *rates, pj_error *err)
 {
-    if (a->json)
-        return pj_print_json(out) == PJ_EXIT_OK
-                   ? PJ_OK
-                   : pj_fail(err, PJ_E_IO, "can't write to standard output");
-    json_t *view = pj_parse_view(out, err);
-    if (!view) return err->status;
-    pj_compare_print(view);
-    json_decref(view);
-    return PJ_OK;
+    pj_buffer out;
+    pj_json json;
+    pj_buffer_init(&out, 1u << 28);
+    pj_json_init(&json, &out);
+    pj_compared_write(c, rates, &json);
+    int code = pj_print_json(&out);
+    pj_buffer_fini(&out);
+    return code == PJ_EXIT_OK ? PJ_OK : pj_fail(err, PJ_E_IO, "can't write to standard output");
 }
 
 static int run_compare(const pj_command *command, int argc, char **argv)
@@ -73,22 +69,21 @@ static int run_compare(const pj_command *command, int argc, char **argv)
     bool filters = a.experiment || a.tags.count || a.model || a.dtype || a.engine || a.from || a.to;
     if (a.by && positional)
         return pj_command_usage(command, "name runs, or say --by FIELD, not both");
-    if (!a.by && filters)
-        return pj_command_usage(command, "say --by FIELD too: into which groups they are divided");
+    if (!a.by && filters) return pj_command_usage(command, "--by FIELD is required to form groups");
     if (!a.by && (positional < 2 || positional > PJ_COMPARE_MAX))
         return pj_command_usage(command, "name 2 to %d runs, or say --by FIELD", PJ_COMPARE_MAX);
     pj_store *store = NULL;
     pj_cost_rates rates;
     pj_error err = {0};
-    pj_buffer out;
-    pj_json json;
-    pj_buffer_init(&out, 1u << 28);
-    pj_json_init(&json, &out);
+    pj_compared *c = NULL;
     pj_status status = pj_prices_get(&a.prices, &rates, &err);
     if (status == PJ_OK) status = pj_stored_open(a.db, &store, &err);
-    if (status == PJ_OK) status = make(store, &a, argv + 1, positional, &rates, &json, &err);
-    if (status == PJ_OK) status = show(&a, &out, &err);
-    pj_buffer_fini(&out);
+    if (status == PJ_OK) status = compare(store, &a, argv + 1, positional, &c, &err);
+    if (status == PJ_OK && a.json)
+        status = write_json(c, &rates, &err);
+    else if (status == PJ_OK)
+        pj_compare_print(c);
+    pj_compared_free(c);
     pj_store_close(store);
     return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
 }

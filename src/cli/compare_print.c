@@ -2,7 +2,6 @@
  * visible above the prompt. */
 #include "cli/compare_print.h"
 
-#include "cli/stored.h"
 #include "cli/terminal.h"
 
 #include <math.h>
@@ -11,16 +10,6 @@
 
 enum { COLUMNS_MAX = 6, TERMS_SHOWN = 10 }; /* sides that a table shows */
 
-static size_t side_count(const json_t *view)
-{
-    return json_array_size(json_object_get(view, "sides"));
-}
-
-static const char *side_name(const json_t *view, double index)
-{
-    return pj_member_text(json_array_get(json_object_get(view, "sides"), (size_t)index), "name");
-}
-
 static void print_title(const char *title)
 {
     printf("\n%s%s%s\n", pj_style_on(stdout, PJ_STYLE_BOLD), title, pj_style_off(stdout));
@@ -28,52 +17,38 @@ static void print_title(const char *title)
 
 /* ---- heads and settings --------------------------------------------------------------------- */
 
-static void print_heads(const json_t *view)
+static void print_head(const pj_side *side, const pj_run_info *run)
 {
-    size_t i;
-    json_t *side;
-    json_t *runs = json_object_get(view, "runs");
-    json_array_foreach(json_object_get(view, "sides"), i, side)
-    {
-        double count = pj_member_number(side, "runs"), out = pj_member_number(side, "left_out");
-        printf("%s", pj_member_text(side, "name"));
-        if (json_is_array(runs)) {
-            const json_t *run = json_array_get(runs, i);
-            printf("  %.18s  %s, %s, %s, energy %s", pj_member_text(run, "id"),
-                   pj_member_text(run, "model_name"), pj_member_text(run, "dtype"),
-                   pj_member_text(run, "status"), pj_member_text(run, "energy_source"));
+    bool one = run && side->run_count == 1 && !side->left_out;
+    printf("%s", side->name);
+    if (run)
+        printf("  %.18s  %s, %s, %s, energy %s", run->id, run->model_name ? run->model_name : "",
+               run->dtype ? run->dtype : "", pj_run_status_name(run->status),
+               pj_quality_name(run->quality));
+    if (!one)
+        printf("%s%u run%s", run ? ", " : "  ", side->run_count, side->run_count == 1 ? "" : "s");
+    if (side->left_out) printf(" (%u left out)", side->left_out);
+    putchar('\n');
+}
+
+static void print_differences(const pj_sides *s)
+{
+    if (s->difference_count) print_title("settings that differ");
+    for (uint32_t d = 0; d < s->difference_count; d++) {
+        printf("%-20s", s->differences[d].setting);
+        for (uint32_t i = 0; i < s->count; i++) {
+            const char *value = s->differences[d].values[i];
+            printf("  %s: %.40s", s->sides[i].name, value ? value : "unknown");
         }
-        if (!json_is_array(runs) || count > 1 || out > 0)
-            printf("%s%.0f run%s", json_is_array(runs) ? ", " : "  ", count, count == 1 ? "" : "s");
-        if (out > 0) printf(" (%.0f left out)", out);
         putchar('\n');
     }
 }
 
-static void print_differences(const json_t *view)
+static void print_caveats(const pj_sides *s)
 {
-    size_t i, k;
-    json_t *d, *value;
-    const json_t *list = json_object_get(view, "differences");
-    if (!json_array_size(list)) return;
-    print_title("settings that differ");
-    json_array_foreach(list, i, d)
-    {
-        printf("%-20s", pj_member_text(d, "setting"));
-        json_array_foreach(json_object_get(d, "values"), k, value)
-            printf("  %s: %.40s", side_name(view, (double)k),
-                   json_is_string(value) ? json_string_value(value) : "unknown");
-        putchar('\n');
-    }
-}
-
-static void print_caveats(const json_t *view)
-{
-    size_t i;
-    json_t *c;
-    json_array_foreach(json_object_get(view, "caveats"), i, c)
+    for (uint32_t i = 0; i < s->caveat_count; i++)
         printf("%s%scaveat%s  %s\n", i ? "" : "\n", pj_style_on(stdout, PJ_STYLE_YELLOW),
-               pj_style_off(stdout), pj_member_text(c, "text"));
+               pj_style_off(stdout), s->caveats[i].text);
 }
 
 /* ---- the table ------------------------------------------------------------------------------ */
@@ -92,147 +67,121 @@ static void print_change(double percent, bool lower)
     fputs(pj_style_off(stdout), stdout);
 }
 
-static void print_metric(const json_t *m, size_t sides, int width)
+static void print_metric(const pj_sides *s, uint32_t figure, uint32_t sides, int width)
 {
-    bool lower = strcmp(pj_member_text(m, "better"), "lower") == 0;
-    const json_t *values = json_object_get(m, "values");
-    const json_t *percents = json_object_get(m, "difference_percent");
-    printf("%-*s %-4s", width, pj_member_text(m, "metric"), pj_member_text(m, "unit"));
-    for (size_t i = 0; i < sides; i++) {
-        const json_t *value = json_array_get(values, i);
-        if (json_is_number(value))
-            printf(" %11.5g", json_number_value(value));
-        else
+    const pj_figure *f = &pj_figures[figure];
+    double values[COLUMNS_MAX];
+    printf("%-*s %-4s", width, f->name, f->unit);
+    for (uint32_t i = 0; i < sides; i++) {
+        values[i] = pj_side_mean_of(&s->sides[i], figure).value;
+        if (isnan(values[i]))
             printf(" %11s", "-");
+        else
+            printf(" %11.5g", values[i]);
     }
-    for (size_t i = 1; i < sides; i++) {
-        const json_t *p = json_array_get(percents, i);
-        print_change(json_is_number(p) ? json_number_value(p) : NAN, lower);
-    }
+    for (uint32_t i = 1; i < sides; i++)
+        print_change(values[0] != 0 ? (values[i] / values[0] - 1) * 100 : NAN,
+                     strcmp(f->better, "lower") == 0);
     putchar('\n');
 }
 
-static void print_metrics(const json_t *view)
+static void print_metrics(const pj_sides *s)
 {
-    size_t i, sides = side_count(view);
-    json_t *m, *metrics = json_object_get(view, "metrics");
+    uint32_t sides = s->count < COLUMNS_MAX ? s->count : COLUMNS_MAX;
     int width = 0;
-    if (sides > COLUMNS_MAX) sides = COLUMNS_MAX;
-    json_array_foreach(metrics, i, m)
-    {
-        int length = (int)strlen(pj_member_text(m, "metric"));
+    for (uint32_t f = 0; f < pj_figure_count; f++) {
+        int length = (int)strlen(pj_figures[f].name);
         if (length > width) width = length;
     }
     printf("\n%s%-*s %-4s", pj_style_on(stdout, PJ_STYLE_BOLD), width, "metric (mean)", "unit");
-    for (i = 0; i < sides; i++) printf(" %11.11s", side_name(view, (double)i));
-    for (i = 1; i < sides; i++) printf("  %9.9s", side_name(view, (double)i));
+    for (uint32_t i = 0; i < sides; i++) printf(" %11.11s", s->sides[i].name);
+    for (uint32_t i = 1; i < sides; i++) printf("  %9.9s", s->sides[i].name);
     printf("%s\n", pj_style_off(stdout));
-    json_array_foreach(metrics, i, m) print_metric(m, sides, width);
-    if (side_count(view) > COLUMNS_MAX) printf("the first %d groups; all: --json\n", COLUMNS_MAX);
+    for (uint32_t f = 0; f < pj_figure_count; f++) print_metric(s, f, sides, width);
+    if (s->count > COLUMNS_MAX) printf("the first %d groups; all: --json\n", COLUMNS_MAX);
 }
 
 /* ---- tests ---------------------------------------------------------------------------------- */
 
-static void print_tests(const json_t *view)
+static void print_tests(const pj_sides *s)
 {
-    size_t i;
-    json_t *t, *tests = json_object_get(view, "tests");
-    if (json_array_size(tests) == 0) return;
-    print_title("tests: ratio with 95 % interval, Hedges' g, p by Holm");
-    json_array_foreach(tests, i, t)
-    {
+    if (s->test_count) print_title("tests: ratio with 95 % interval, Hedges' g, p by Holm");
+    for (uint32_t i = 0; i < s->test_count; i++) {
+        const pj_side_test *t = &s->tests[i];
         char pair[40], decision[40];
-        double p = pj_member_number(t, "p_adjusted");
-        snprintf(pair, sizeof pair, "%.10s, %.10s", side_name(view, pj_member_number(t, "a")),
-                 side_name(view, pj_member_number(t, "b")));
-        if (isnan(p))
+        snprintf(pair, sizeof pair, "%.10s, %.10s", s->sides[t->a].name, s->sides[t->b].name);
+        if (isnan(t->adjusted))
             snprintf(decision, sizeof decision, "not judged");
         else
-            snprintf(decision, sizeof decision, "p %.2g%s", p, p < 0.05 ? "  different" : "");
-        printf("%-24s %s  %.0f+%.0f %ss  %.4g (%.4g to %.4g)  g %.2f  %s\n",
-               pj_member_text(t, "metric"), pair, pj_member_number(t, "n_a"),
-               pj_member_number(t, "n_b"), pj_member_text(t, "sample"),
-               pj_member_number(t, "ratio"), pj_member_number(t, "ratio_lo"),
-               pj_member_number(t, "ratio_hi"), pj_member_number(t, "hedges_g"), decision);
+            snprintf(decision, sizeof decision, "p %.2g%s", t->adjusted,
+                     t->adjusted < PJ_LEVEL ? "  different" : "");
+        printf("%-24s %s  %zu+%zu %ss  %.4g (%.4g to %.4g)  g %.2f  %s\n", t->metric, pair,
+               (size_t)t->result.n_a, (size_t)t->result.n_b, t->sample, t->ratio.ratio, t->ratio.lo,
+               t->ratio.hi, t->result.hedges_g, decision);
     }
 }
 
 /* ---- where the difference comes from --------------------------------------------------------- */
 
-static void print_decomposition(const json_t *view)
+static void print_term(const pj_term *t)
 {
-    size_t i, k;
-    json_t *d, *t;
-    char total[32], part[32], time[32], power[32], name[64];
-    json_array_foreach(json_object_get(view, "decomposition"), i, d)
-    {
-        pj_format_energy(pj_member_number(d, "difference_mj"), total, sizeof total);
-        printf("\n%sfrom %s to %s: %s per token%s, by time and by power of the parts\n",
-               pj_style_on(stdout, PJ_STYLE_BOLD), side_name(view, pj_member_number(d, "a")),
-               side_name(view, pj_member_number(d, "b")), total, pj_style_off(stdout));
-        json_array_foreach(json_object_get(d, "terms"), k, t)
-        {
-            if (k == TERMS_SHOWN) {
-                printf("  and %zu smaller ones: --json\n",
-                       json_array_size(json_object_get(d, "terms")) - k);
-                break;
-            }
-            pj_format_energy(pj_member_number(t, "difference_mj"), part, sizeof part);
-            pj_format_energy(pj_member_number(t, "by_time_mj"), time, sizeof time);
-            pj_format_energy(pj_member_number(t, "by_power_mj"), power, sizeof power);
-            snprintf(name, sizeof name, "%s %s", pj_member_text(t, "phase"),
-                     pj_member_text(t, "component"));
-            printf("  %-34s %11s  %11s time %11s power\n", name, part, time, power);
-        }
-    }
+    char part[32], time[32], power[32], name[64];
+    pj_format_energy(t->difference, part, sizeof part);
+    pj_format_energy(t->by_time, time, sizeof time);
+    pj_format_energy(t->by_power, power, sizeof power);
+    snprintf(name, sizeof name, "%s %s", t->phase, t->name);
+    printf("  %-34s %*s  %*s time %*s power\n", name, pj_width_of(part, 11), part,
+           pj_width_of(time, 11), time, pj_width_of(power, 11), power);
+}
+
+static void print_terms(const pj_sides *s, const pj_side_terms *d)
+{
+    char total[32];
+    pj_format_energy(d->mj_b - d->mj_a, total, sizeof total);
+    printf("\n%sfrom %s to %s: %s per token%s, by time and by power of the parts\n",
+           pj_style_on(stdout, PJ_STYLE_BOLD), s->sides[0].name, s->sides[d->side].name, total,
+           pj_style_off(stdout));
+    for (uint32_t k = 0; k < d->count && k < TERMS_SHOWN; k++) print_term(&d->terms[k]);
+    if (d->count > TERMS_SHOWN) printf("  and %u smaller ones: --json\n", d->count - TERMS_SHOWN);
 }
 
 /* ---- sentences ------------------------------------------------------------------------------ */
 
-static void print_sides(const json_t *view, const json_t *sides, const char *introduction)
+static void print_standing(const pj_sides *s, const pj_side_best *best, int standing,
+                           const char *introduction)
 {
-    size_t i;
-    json_t *side;
-    json_array_foreach(sides, i, side)
-        printf("%s%s", i ? ", " : introduction, side_name(view, json_number_value(side)));
+    bool any = false;
+    for (uint32_t i = 0; i < s->count; i++) {
+        if ((int)best->standing[i] != standing) continue;
+        printf("%s%s", any ? ", " : introduction, s->sides[i].name);
+        any = true;
+    }
 }
 
-static void print_best(const json_t *view)
+static void print_bests(const pj_sides *s)
 {
-    size_t i;
-    json_t *b;
-    if (side_count(view) < 2) return;
+    if (s->count < 2) return;
     putchar('\n');
-    json_array_foreach(json_object_get(view, "best"), i, b)
-    {
-        printf("%-15s %s", pj_member_text(b, "title"),
-               side_name(view, pj_member_number(b, "side")));
-        print_sides(view, json_object_get(b, "tied_with"), ", not told apart from ");
-        print_sides(view, json_object_get(b, "untested"), ", not tested against ");
+    for (uint32_t i = 0; i < s->best_count; i++) {
+        const pj_side_best *b = &s->bests[i];
+        printf("%-15s %s", b->title, s->sides[b->side].name);
+        print_standing(s, b, PJ_STANDING_TIED, ", not told apart from ");
+        print_standing(s, b, PJ_STANDING_UNTESTED, ", not tested against ");
         putchar('\n');
     }
 }
 
-static void print_verdicts(const json_t *view)
+void pj_compare_print(const pj_compared *c)
 {
-    size_t i;
-    json_t *v;
-    json_array_foreach(json_object_get(view, "verdicts"), i, v)
-    {
-        const char *text = pj_member_text(v, "text");
-        if (*text)
-            printf("\n%s%s%s\n", pj_style_on(stdout, PJ_STYLE_BOLD), text, pj_style_off(stdout));
-    }
-}
-
-void pj_compare_print(const json_t *view)
-{
-    print_heads(view);
-    print_differences(view);
-    print_caveats(view);
-    print_metrics(view);
-    print_tests(view);
-    print_decomposition(view);
-    print_best(view);
-    print_verdicts(view);
+    const pj_sides *s = &c->sides;
+    for (uint32_t i = 0; i < s->count; i++)
+        print_head(&s->sides[i], c->run_count ? c->runs[i].info : NULL);
+    print_differences(s);
+    print_caveats(s);
+    print_metrics(s);
+    print_tests(s);
+    for (uint32_t i = 0; i < s->term_count; i++) print_terms(s, &s->terms[i]);
+    print_bests(s);
+    for (uint32_t i = 0; i < s->verdict_count; i++)
+        if (s->verdicts[i].text[0]) print_title(s->verdicts[i].text);
 }

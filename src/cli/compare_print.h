@@ -1,9 +1,9 @@
-/* The comparison of runs or groups as text, from its JSON (docs/api.md, "Comparison"). */
+/* Prints a comparison. */
 #ifndef PJ_CLI_COMPARE_PRINT_H
 #define PJ_CLI_COMPARE_PRINT_H
 
-#include <jansson.h>
+#include "insight/insight.h"
 
-void pj_compare_print(const json_t *view);
+void pj_compare_print(const pj_compared *comparison);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "insight/model_use.h"
 #include "insight/outlook.h"
+#include "insight/sides.h"
 #include "store/views.h"
 
 enum { PJ_COMPARE_MAX = 4 };
@@ -37,9 +38,24 @@ pj_status pj_insight_summary(pj_store *store, const char *id, const pj_cost_rate
                              pj_json *json, pj_error *err);
 /* Computes and caches the expensive parts of the summary of a run just stored. */
 void pj_insight_prepare(pj_store *store, const char *id);
-/* The answer of /compare for 2 to 4 runs. */
-pj_status pj_insight_compare(pj_store *store, const char *const *ids, uint32_t count,
-                             const pj_cost_rates *rates, pj_json *json, pj_error *err);
+/* Runs, or groups of runs, side by side. */
+typedef struct pj_compared_run {
+    pj_run_list one;
+    const pj_run_info *info;
+    pj_run_list series; /* completed runs of its --repeat series; fewer than 2: none */
+    pj_component_sum *components;
+    uint32_t component_count;
+} pj_compared_run;
+
+typedef struct pj_compared {
+    pj_sides sides;
+    pj_compared_run runs[PJ_COMPARE_MAX];
+    uint32_t run_count; /* 0: groups */
+    /* of groups */
+    const char *by;
+    pj_run_list list;                    /* all runs that are compared */
+    uint32_t group_count, without_value; /* groups, also beyond PJ_SIDES_MAX; runs in none */
+} pj_compared;
 
 /* Which runs /compare/groups takes, and by which field it divides them. */
 typedef struct pj_group_query {
@@ -47,8 +63,19 @@ typedef struct pj_group_query {
     const char *by;    /* "dtype", "tag", "settings.NAME", ... */
     bool with_disturbed;
 } pj_group_query;
-/* The answer of /compare/groups. */
+
+/* 2 to 4 runs. On failure nothing is left to free: *c is NULL. */
+pj_status pj_compared_runs(pj_store *store, const char *const *ids, uint32_t count, pj_compared **c,
+                           pj_error *err);
+pj_status pj_compared_groups(pj_store *store, const pj_group_query *query, pj_compared **c,
+                             pj_error *err);
+void pj_compared_free(pj_compared *c); /* NULL is allowed */
+
+/* The answers of /compare and /compare/groups. */
+pj_status pj_insight_compare(pj_store *store, const char *const *ids, uint32_t count,
+                             const pj_cost_rates *rates, pj_json *json, pj_error *err);
 pj_status pj_insight_groups(pj_store *store, const pj_group_query *query, pj_json *json,
                             pj_error *err);
+void pj_compared_write(const pj_compared *c, const pj_cost_rates *rates, pj_json *json);
 
 #endif

@@ -5,26 +5,11 @@
  */
 #include "insight/insight.h"
 
-#include "insight/sides.h"
 #include "store/run_summary.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-typedef struct named {
-    pj_run_list one;
-    const pj_run_info *info;
-    pj_run_list series; /* completed runs of its --repeat series; fewer than 2: none */
-    pj_component_sum *components;
-    uint32_t component_count;
-} named;
-
-typedef struct comparison {
-    pj_sides sides;
-    named runs[PJ_COMPARE_MAX];
-    uint32_t count;
-} comparison;
 
 static void write_list(pj_json *json, const char *key, const double *values, uint32_t count)
 {
@@ -37,34 +22,34 @@ static void write_list(pj_json *json, const char *key, const double *values, uin
 /* ---- components -------------------------------------------------------------------------------
  */
 
-static const pj_component_sum *find_component(const named *s, const char *name)
+static const pj_component_sum *find_component(const pj_compared_run *s, const char *name)
 {
     for (uint32_t i = 0; i < s->component_count; i++)
         if (strcmp(s->components[i].name, name) == 0) return &s->components[i];
     return NULL;
 }
 
-static void write_component(pj_json *json, const comparison *c, const char *name)
+static void write_component(pj_json *json, const pj_compared *c, const char *name)
 {
     double ms[PJ_COMPARE_MAX], mj[PJ_COMPARE_MAX];
-    for (uint32_t i = 0; i < c->count; i++) {
+    for (uint32_t i = 0; i < c->run_count; i++) {
         const pj_component_sum *sum = find_component(&c->runs[i], name);
         ms[i] = sum ? sum->time_ms : NAN;
         mj[i] = sum ? sum->energy_mj : NAN;
     }
     pj_json_object_begin(json);
     pj_json_kv_string(json, "component_name", name);
-    write_list(json, "time_ms", ms, c->count);
-    write_list(json, "energy_mj", mj, c->count);
+    write_list(json, "time_ms", ms, c->run_count);
+    write_list(json, "energy_mj", mj, c->run_count);
     pj_json_object_end(json);
 }
 
 /* Components of the first run, highest energy first, then those that only later runs have. */
-static void write_components(pj_json *json, const comparison *c)
+static void write_components(pj_json *json, const pj_compared *c)
 {
     pj_json_key(json, "components");
     pj_json_array_begin(json);
-    for (uint32_t i = 0; i < c->count; i++)
+    for (uint32_t i = 0; i < c->run_count; i++)
         for (uint32_t k = 0; k < c->runs[i].component_count; k++) {
             const char *name = c->runs[i].components[k].name;
             bool seen = false;
@@ -74,10 +59,10 @@ static void write_components(pj_json *json, const comparison *c)
     pj_json_array_end(json);
 }
 
-static void write_phases(pj_json *json, const comparison *c)
+static void write_phases(pj_json *json, const pj_compared *c)
 {
     double ms[2][PJ_COMPARE_MAX], mj[2][PJ_COMPARE_MAX];
-    for (uint32_t i = 0; i < c->count; i++) {
+    for (uint32_t i = 0; i < c->run_count; i++) {
         const pj_run_info *info = c->runs[i].info;
         ms[0][i] = info->prefill_ms;
         mj[0][i] = info->prefill_mj;
@@ -89,8 +74,8 @@ static void write_phases(pj_json *json, const comparison *c)
     for (int p = 0; p < 2; p++) {
         pj_json_object_begin(json);
         pj_json_kv_string(json, "phase", p ? "decode" : "prefill");
-        write_list(json, "duration_ms", ms[p], c->count);
-        write_list(json, "energy_mj", mj[p], c->count);
+        write_list(json, "duration_ms", ms[p], c->run_count);
+        write_list(json, "energy_mj", mj[p], c->run_count);
         pj_json_object_end(json);
     }
     pj_json_array_end(json);
@@ -98,7 +83,8 @@ static void write_phases(pj_json *json, const comparison *c)
 
 /* ---- the whole comparison --------------------------------------------------------------- */
 
-static pj_status load_run(comparison *c, named *n, pj_store *store, const char *id, pj_error *err)
+static pj_status load_run(pj_compared *c, pj_compared_run *n, pj_store *store, const char *id,
+                          pj_error *err)
 {
     char full[PJ_UUID_BYTES];
     pj_status status = pj_store_resolve(store, id, full, err);
@@ -115,9 +101,9 @@ static pj_status load_run(comparison *c, named *n, pj_store *store, const char *
 }
 
 /* All of them belong to series of more than one run, no two to the same. */
-static bool are_series(const comparison *c)
+static bool are_series(const pj_compared *c)
 {
-    for (uint32_t i = 0; i < c->count; i++) {
+    for (uint32_t i = 0; i < c->run_count; i++) {
         if (c->runs[i].series.count < 2) return false;
         for (uint32_t j = 0; j < i; j++)
             if (strcmp(c->runs[i].info->repeat_group, c->runs[j].info->repeat_group) == 0)
@@ -126,11 +112,11 @@ static bool are_series(const comparison *c)
     return true;
 }
 
-static pj_status make_sides(comparison *c, pj_error *err)
+static pj_status make_sides(pj_compared *c, pj_error *err)
 {
     bool series = are_series(c);
-    for (uint32_t i = 0; i < c->count; i++) {
-        const named *n = &c->runs[i];
+    for (uint32_t i = 0; i < c->run_count; i++) {
+        const pj_compared_run *n = &c->runs[i];
         const char name[2] = {(char)('A' + i), 0};
         uint32_t count = series ? n->series.count : 1;
         const pj_run_info **runs = pj_arena_alloc(&c->sides.arena, count, sizeof *runs);
@@ -142,47 +128,88 @@ static pj_status make_sides(comparison *c, pj_error *err)
     return PJ_OK;
 }
 
-static pj_status write_all(comparison *c, const pj_cost_rates *rates, pj_json *json, pj_error *err)
+static void write_runs(const pj_compared *c, const pj_cost_rates *rates, pj_json *json)
 {
-    pj_json_object_begin(json);
     pj_json_key(json, "runs");
     pj_json_array_begin(json);
-    for (uint32_t i = 0; i < c->count; i++) pj_summary_write(json, c->runs[i].info, rates);
+    for (uint32_t i = 0; i < c->run_count; i++) pj_summary_write(json, c->runs[i].info, rates);
     pj_json_array_end(json);
-    pj_sides_write_sides(&c->sides, json);
-    pj_sides_write_settings(&c->sides, json);
-    pj_status status = pj_sides_write_verdicts(&c->sides, json, err);
-    pj_sides_write_metrics(&c->sides, json);
-    pj_sides_write_tests(&c->sides, json);
-    pj_sides_write_best(&c->sides, json);
-    if (status == PJ_OK) status = pj_sides_write_decomposition(&c->sides, json, err);
-    write_phases(json, c);
-    write_components(json, c);
+}
+
+static void write_groups(const pj_compared *c, pj_json *json)
+{
+    pj_json_kv_string(json, "by", c->by);
+    pj_json_kv_uint(json, "runs", c->list.count);
+    pj_json_kv_uint(json, "groups", c->group_count);
+    pj_json_kv_uint(json, "without_value", c->without_value);
+}
+
+void pj_compared_write(const pj_compared *c, const pj_cost_rates *rates, pj_json *json)
+{
+    pj_json_object_begin(json);
+    if (c->run_count)
+        write_runs(c, rates, json);
+    else
+        write_groups(c, json);
+    pj_sides_write(&c->sides, json);
+    if (c->run_count) {
+        write_phases(json, c);
+        write_components(json, c);
+    }
     pj_json_object_end(json);
+}
+
+pj_status pj_compared_runs(pj_store *store, const char *const *ids, uint32_t count,
+                           pj_compared **out, pj_error *err)
+{
+    *out = NULL;
+    if (count < 2 || count > PJ_COMPARE_MAX)
+        return pj_fail(err, PJ_E_INVALID, "2 to %d runs can be compared, not %u", PJ_COMPARE_MAX,
+                       count);
+    pj_compared *c = pj_alloc(1, sizeof *c);
+    if (!c) return pj_fail_memory(err, "a comparison");
+    pj_sides_init(&c->sides, store);
+    c->run_count = count;
+    pj_status status = PJ_OK;
+    for (uint32_t i = 0; i < count && status == PJ_OK; i++)
+        status = load_run(c, &c->runs[i], store, ids[i], err);
+    if (status == PJ_OK) status = make_sides(c, err);
+    if (status == PJ_OK) status = pj_sides_compute(&c->sides, err);
+    if (status == PJ_OK)
+        *out = c;
+    else
+        pj_compared_free(c);
     return status;
+}
+
+void pj_compared_free(pj_compared *c)
+{
+    if (!c) return;
+    for (uint32_t i = 0; i < c->run_count; i++) {
+        pj_run_list_fini(&c->runs[i].one);
+        pj_run_list_fini(&c->runs[i].series);
+    }
+    pj_run_list_fini(&c->list);
+    pj_sides_fini(&c->sides);
+    pj_free(c);
 }
 
 pj_status pj_insight_compare(pj_store *store, const char *const *ids, uint32_t count,
                              const pj_cost_rates *rates, pj_json *json, pj_error *err)
 {
-    if (count < 2 || count > PJ_COMPARE_MAX)
-        return pj_fail(err, PJ_E_INVALID, "2 to %d runs can be compared, not %u", PJ_COMPARE_MAX,
-                       count);
-    comparison *c = pj_alloc(1, sizeof *c);
-    if (!c) return pj_fail_memory(err, "a comparison");
-    pj_sides_init(&c->sides, store);
-    c->count = count;
-    pj_status status = PJ_OK;
-    for (uint32_t i = 0; i < count && status == PJ_OK; i++)
-        status = load_run(c, &c->runs[i], store, ids[i], err);
-    if (status == PJ_OK) status = make_sides(c, err);
-    if (status == PJ_OK) status = pj_sides_test(&c->sides, err);
-    if (status == PJ_OK) status = write_all(c, rates, json, err);
-    for (uint32_t i = 0; i < count; i++) {
-        pj_run_list_fini(&c->runs[i].one);
-        pj_run_list_fini(&c->runs[i].series);
-    }
-    pj_sides_fini(&c->sides);
-    pj_free(c);
+    pj_compared *c;
+    pj_status status = pj_compared_runs(store, ids, count, &c, err);
+    if (c) pj_compared_write(c, rates, json);
+    pj_compared_free(c);
+    return status;
+}
+
+pj_status pj_insight_groups(pj_store *store, const pj_group_query *query, pj_json *json,
+                            pj_error *err)
+{
+    pj_compared *c;
+    pj_status status = pj_compared_groups(store, query, &c, err);
+    if (c) pj_compared_write(c, NULL, json);
+    pj_compared_free(c);
     return status;
 }

@@ -2,7 +2,6 @@
 #include "insight/insight.h"
 
 #include "base/nearest.h"
-#include "insight/sides.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,8 +14,7 @@ typedef struct group {
 } group;
 
 typedef struct grouping {
-    pj_arena arena;
-    pj_run_list list;
+    pj_arena *arena;
     group *groups;
     uint32_t count, capacity;
     uint32_t unknown; /* runs without a value of the field */
@@ -28,7 +26,7 @@ static group *group_of(grouping *g, const char *key)
         if (strcmp(g->groups[i].key, key) == 0) return &g->groups[i];
     if (g->count == g->capacity) {
         uint32_t capacity = g->capacity ? 2 * g->capacity : 16;
-        group *groups = pj_arena_alloc(&g->arena, capacity, sizeof *groups);
+        group *groups = pj_arena_alloc(g->arena, capacity, sizeof *groups);
         if (!groups) return NULL;
         if (g->count) memcpy(groups, g->groups, g->count * sizeof *groups);
         g->groups = groups;
@@ -45,7 +43,7 @@ static bool add_run(grouping *g, const char *key, const pj_run_info *run)
     if (!to) return false;
     if (to->count == to->capacity) {
         uint32_t capacity = to->capacity ? 2 * to->capacity : 16;
-        const pj_run_info **runs = pj_arena_alloc(&g->arena, capacity, sizeof *runs);
+        const pj_run_info **runs = pj_arena_alloc(g->arena, capacity, sizeof *runs);
         if (!runs) return false;
         if (to->count) memcpy(runs, to->runs, to->count * sizeof *runs);
         to->runs = runs;
@@ -64,12 +62,12 @@ static bool add_by_tags(grouping *g, const pj_run_info *run)
     return room;
 }
 
-static pj_status divide(grouping *g, const char *by, pj_error *err)
+static pj_status divide(grouping *g, const pj_run_list *list, const char *by, pj_error *err)
 {
     char key[PJ_SIDE_NAME_BYTES];
     bool tags = strcmp(by, "tag") == 0, room = true;
-    for (uint32_t i = 0; i < g->list.count && room; i++) {
-        const pj_run_info *run = &g->list.runs[i];
+    for (uint32_t i = 0; i < list->count && room; i++) {
+        const pj_run_info *run = &list->runs[i];
         if (tags)
             room = add_by_tags(g, run);
         else if (pj_run_field(run, by, key, sizeof key))
@@ -125,25 +123,6 @@ static pj_status make_sides(grouping *g, const char *by, pj_sides *sides, pj_err
     return status;
 }
 
-static pj_status write_all(const grouping *g, const char *by, pj_sides *sides, pj_json *json,
-                           pj_error *err)
-{
-    pj_json_object_begin(json);
-    pj_json_kv_string(json, "by", by);
-    pj_json_kv_uint(json, "runs", g->list.count);
-    pj_json_kv_uint(json, "groups", g->count);
-    pj_json_kv_uint(json, "without_value", g->unknown);
-    pj_sides_write_sides(sides, json);
-    pj_sides_write_settings(sides, json);
-    pj_status status = pj_sides_write_verdicts(sides, json, err);
-    pj_sides_write_metrics(sides, json);
-    pj_sides_write_tests(sides, json);
-    pj_sides_write_best(sides, json);
-    if (status == PJ_OK) status = pj_sides_write_decomposition(sides, json, err);
-    pj_json_object_end(json);
-    return status;
-}
-
 static pj_status check_field(const char *by, pj_error *err)
 {
     if (strncmp(by, "settings.", 9) == 0 || strncmp(by, "model.", 6) == 0) return PJ_OK;
@@ -163,28 +142,36 @@ static pj_status check_field(const char *by, pj_error *err)
         by, hint);
 }
 
-pj_status pj_insight_groups(pj_store *store, const pj_group_query *query, pj_json *json,
-                            pj_error *err)
+static pj_status compare_groups(pj_compared *c, const pj_group_query *query, pj_error *err)
 {
-    grouping g = {0};
-    pj_sides *sides = pj_alloc(1, sizeof *sides);
+    grouping g = {.arena = &c->sides.arena};
     pj_run_query runs = query->runs;
-    pj_status status = sides ? check_field(query->by, err) : pj_fail_memory(err, "a comparison");
-    pj_arena_init(&g.arena, 0);
-    if (sides) pj_sides_init(sides, store);
     runs.status = "completed";
     runs.limit = PJ_QUERY_MAX;
-    if (sides) sides->with_disturbed = query->with_disturbed;
-    if (status == PJ_OK) status = pj_store_list(store, &runs, &g.list, err);
-    if (status == PJ_OK) status = divide(&g, query->by, err);
+    c->sides.with_disturbed = query->with_disturbed;
+    pj_status status = check_field(query->by, err);
+    if (status == PJ_OK) status = pj_store_list(c->sides.store, &runs, &c->list, err);
+    if (status == PJ_OK) status = divide(&g, &c->list, query->by, err);
     if (status == PJ_OK && g.count == 0)
         status = pj_fail(err, PJ_E_NOT_FOUND, "no completed run that matches has a %s", query->by);
-    if (status == PJ_OK) status = make_sides(&g, query->by, sides, err);
-    if (status == PJ_OK) status = pj_sides_test(sides, err);
-    if (status == PJ_OK) status = write_all(&g, query->by, sides, json, err);
-    pj_run_list_fini(&g.list);
-    pj_arena_fini(&g.arena);
-    if (sides) pj_sides_fini(sides);
-    pj_free(sides);
+    if (status == PJ_OK) status = make_sides(&g, query->by, &c->sides, err);
+    c->by = query->by;
+    c->group_count = g.count;
+    c->without_value = g.unknown;
+    return status == PJ_OK ? pj_sides_compute(&c->sides, err) : status;
+}
+
+pj_status pj_compared_groups(pj_store *store, const pj_group_query *query, pj_compared **out,
+                             pj_error *err)
+{
+    *out = NULL;
+    pj_compared *c = pj_alloc(1, sizeof *c);
+    if (!c) return pj_fail_memory(err, "a comparison");
+    pj_sides_init(&c->sides, store);
+    pj_status status = compare_groups(c, query, err);
+    if (status == PJ_OK)
+        *out = c;
+    else
+        pj_compared_free(c);
     return status;
 }

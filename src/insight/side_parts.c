@@ -1,7 +1,6 @@
 /* The difference of energy per token between sides, by phase and component. */
 #include "insight/sides.h"
 
-#include "analysis/decompose.h"
 #include "trace/request.h"
 
 #include <math.h>
@@ -132,59 +131,32 @@ static size_t join(const parts *a, const parts *b, pj_term *terms)
     return n;
 }
 
-static void write_term(pj_json *json, const pj_term *t)
+static pj_status decompose(pj_sides *s, uint32_t side, const parts *a, const parts *b,
+                           pj_term *work, pj_error *err)
 {
-    pj_json_object_begin(json);
-    pj_json_kv_string(json, "phase", *t->phase ? t->phase : NULL);
-    pj_json_kv_string(json, "component", *t->name ? t->name : NULL);
-    pj_json_kv_double(json, "mj_a", t->mj_a);
-    pj_json_kv_double(json, "mj_b", t->mj_b);
-    pj_json_kv_double(json, "ms_a", t->ms_a);
-    pj_json_kv_double(json, "ms_b", t->ms_b);
-    pj_json_kv_double(json, "difference_mj", t->difference);
-    pj_json_kv_double(json, "by_time_mj", t->by_time);
-    pj_json_kv_double(json, "by_power_mj", t->by_power);
-    pj_json_kv_double(json, "sd_mj", t->sd_mj);
-    pj_json_object_end(json);
+    size_t n = pj_decompose(work, join(a, b, work), b->mj - a->mj, KEEP_TERMS);
+    pj_side_terms *out = &s->terms[s->term_count];
+    *out = (pj_side_terms){side, (uint32_t)n, a->mj, b->mj,
+                           pj_arena_alloc(&s->arena, n + 1, sizeof *out->terms)};
+    if (!out->terms) return pj_fail_memory(err, "a comparison");
+    memcpy(out->terms, work, n * sizeof *work);
+    s->term_count++;
+    return PJ_OK;
 }
 
-static void write_decomposition(const parts *a, const parts *b, uint32_t index, pj_term *terms,
-                                pj_json *json)
+pj_status pj_sides_terms(pj_sides *s, pj_error *err)
 {
-    size_t n = pj_decompose(terms, join(a, b, terms), b->mj - a->mj, KEEP_TERMS);
-    pj_json_object_begin(json);
-    pj_json_kv_uint(json, "a", 0);
-    pj_json_kv_uint(json, "b", index);
-    pj_json_kv_string(json, "unit", "mJ/token");
-    pj_json_kv_double(json, "mj_per_token_a", a->mj);
-    pj_json_kv_double(json, "mj_per_token_b", b->mj);
-    pj_json_kv_double(json, "difference_mj", b->mj - a->mj);
-    pj_json_key(json, "terms");
-    pj_json_array_begin(json);
-    for (size_t i = 0; i < n; i++) write_term(json, &terms[i]);
-    pj_json_array_end(json);
-    pj_json_object_end(json);
-}
-
-pj_status pj_sides_write_decomposition(const pj_sides *s, pj_json *json, pj_error *err)
-{
-    pj_arena arena;
-    pj_arena_init(&arena, 0);
     parts *all = pj_alloc(2, sizeof *all);
-    pj_term *terms = pj_alloc(2 * MAX_PARTS + 1, sizeof *terms);
-    pj_status status = all && terms ? load_parts(s, &s->sides[0], &arena, &all[0], err)
-                                    : pj_fail_memory(err, "a comparison");
-    pj_json_key(json, "decomposition");
-    pj_json_array_begin(json);
+    pj_term *work = pj_alloc(2 * MAX_PARTS + 1, sizeof *work);
+    pj_status status = all && work ? load_parts(s, &s->sides[0], &s->arena, &all[0], err)
+                                   : pj_fail_memory(err, "a comparison");
     for (uint32_t i = 1; i < s->count && status == PJ_OK; i++) {
         memset(&all[1], 0, sizeof all[1]);
-        status = load_parts(s, &s->sides[i], &arena, &all[1], err);
+        status = load_parts(s, &s->sides[i], &s->arena, &all[1], err);
         if (status == PJ_OK && all[0].runs && all[1].runs)
-            write_decomposition(&all[0], &all[1], i, terms, json);
+            status = decompose(s, i, &all[0], &all[1], work, err);
     }
-    pj_json_array_end(json);
-    pj_free(terms);
+    pj_free(work);
     pj_free(all);
-    pj_arena_fini(&arena);
     return status;
 }

@@ -111,12 +111,13 @@ static bool differs(const pj_sides *s, const char *field, char (*texts)[TEXT_BYT
 
 /* ---- caveats -------------------------------------------------------------------------------- */
 
-static void write_caveat(pj_json *json, const char *code, const char *text)
+enum { MOST_CAVEATS = 16 + 6 * PJ_SIDES_MAX };
+
+static void add_caveat(pj_sides *s, const char *code, const char *text)
 {
-    pj_json_object_begin(json);
-    pj_json_kv_string(json, "code", code);
-    pj_json_kv_string(json, "text", text);
-    pj_json_object_end(json);
+    const char *copy = pj_arena_strndup(&s->arena, text, strlen(text));
+    if (copy && s->caveat_count < MOST_CAVEATS)
+        s->caveats[s->caveat_count++] = (pj_side_caveat){code, copy};
 }
 
 static const struct {
@@ -203,7 +204,7 @@ static side_conditions conditions_of(const pj_side *side)
                              clocked ? sum.clock_mhz / clocked : NAN};
 }
 
-static void write_condition_caveats(const pj_sides *s, pj_json *json)
+static void add_condition_caveats(pj_sides *s)
 {
     char text[256];
     side_conditions first = conditions_of(&s->sides[0]);
@@ -212,18 +213,18 @@ static void write_condition_caveats(const pj_sides *s, pj_json *json)
         if (fabs(other.temperature_c - first.temperature_c) > 8) {
             snprintf(text, sizeof text, "%s ran at %.0f °C, %s at %.0f °C: hot silicon leaks more.",
                      s->sides[0].name, first.temperature_c, s->sides[i].name, other.temperature_c);
-            write_caveat(json, "conditions_differ", text);
+            add_caveat(s, "conditions_differ", text);
         }
         if (fabs(other.clock_mhz - first.clock_mhz) > 0.05 * first.clock_mhz) {
             snprintf(text, sizeof text, "The clocks differ: %s %.0f MHz, %s %.0f MHz.",
                      s->sides[0].name, first.clock_mhz, s->sides[i].name, other.clock_mhz);
-            write_caveat(json, "conditions_differ", text);
+            add_caveat(s, "conditions_differ", text);
         }
     }
 }
 
 /* One sentence for all sides that kept disturbed runs. */
-static void write_kept_disturbed(const pj_sides *s, pj_json *json)
+static void add_kept_disturbed(pj_sides *s)
 {
     char names[512] = "", text[720];
     uint32_t left = 0, listed = 0;
@@ -242,10 +243,10 @@ static void write_kept_disturbed(const pj_sides *s, pj_json *json)
              "The machine was busy during runs of %s, and too few others are there to leave them "
              "out: measure again when it is quiet.",
              names);
-    write_caveat(json, "disturbed_kept", text);
+    add_caveat(s, "disturbed_kept", text);
 }
 
-static void write_disturbed_caveats(const pj_sides *s, pj_json *json)
+static void add_disturbed_caveats(pj_sides *s)
 {
     char text[320];
     for (uint32_t i = 0; i < s->count; i++) {
@@ -254,52 +255,51 @@ static void write_disturbed_caveats(const pj_sides *s, pj_json *json)
         snprintf(text, sizeof text, "%u disturbed or throttled run%s of %s left out; the rest: %u.",
                  side->left_out, side->left_out == 1 ? " is" : "s are", side->name,
                  side->run_count);
-        write_caveat(json, "disturbed_left_out", text);
+        add_caveat(s, "disturbed_left_out", text);
     }
-    write_kept_disturbed(s, json);
+    add_kept_disturbed(s);
 }
 
-static void write_caveats(const pj_sides *s, char (*texts)[TEXT_BYTES], pj_json *json)
-{
-    pj_json_key(json, "caveats");
-    pj_json_array_begin(json);
-    for (size_t i = 0; i < sizeof of_fields / sizeof *of_fields; i++)
-        if (differs(s, of_fields[i].field, texts))
-            write_caveat(json, of_fields[i].code, of_fields[i].text);
-    if (is_own_beside_fine(s))
-        write_caveat(json, "level_differs",
-                     "One side is an attached engine whose modules were timed one by one, which "
-                     "slows it down: shares compare better than totals.");
-    for (uint32_t i = 1; i < s->count; i++) {
-        const char *refusal = pj_sides_refusal(&s->sides[0], &s->sides[i]);
-        if (refusal) write_caveat(json, "not_comparable", refusal);
-        if (fabs(cold_share(s, &s->sides[i]) - cold_share(s, &s->sides[0])) > 0.25)
-            write_caveat(json, "warmth_differs",
-                         "Runs of one side loaded the model more often: their first tokens read "
-                         "weights that were not in the caches yet.");
-    }
-    write_condition_caveats(s, json);
-    write_disturbed_caveats(s, json);
-    pj_json_array_end(json);
-}
-
-void pj_sides_write_settings(const pj_sides *s, pj_json *json)
+static void add_caveats(pj_sides *s)
 {
     char texts[PJ_SIDES_MAX][TEXT_BYTES];
-    pj_json_key(json, "differences");
-    pj_json_array_begin(json);
-    for (int f = 0; f < COMPARED; f++) {
-        if (!differs(s, compared[f], texts)) continue;
-        pj_json_object_begin(json);
-        pj_json_kv_string(json, "setting", compared[f]);
-        pj_json_key(json, "values");
-        pj_json_array_begin(json);
-        for (uint32_t i = 0; i < s->count; i++) pj_json_string(json, texts[i][0] ? texts[i] : NULL);
-        pj_json_array_end(json);
-        pj_json_object_end(json);
+    for (size_t i = 0; i < sizeof of_fields / sizeof *of_fields; i++)
+        if (differs(s, of_fields[i].field, texts))
+            add_caveat(s, of_fields[i].code, of_fields[i].text);
+    if (is_own_beside_fine(s))
+        add_caveat(s, "level_differs",
+                   "One side is an attached engine whose modules were timed one by one, which "
+                   "slows it down: shares compare better than totals.");
+    for (uint32_t i = 1; i < s->count; i++) {
+        const char *refusal = pj_sides_refusal(&s->sides[0], &s->sides[i]);
+        if (refusal) add_caveat(s, "not_comparable", refusal);
+        if (fabs(cold_share(s, &s->sides[i]) - cold_share(s, &s->sides[0])) > 0.25)
+            add_caveat(s, "warmth_differs",
+                       "Runs of one side loaded the model more often: their first tokens read "
+                       "weights that were not in the caches yet.");
     }
-    pj_json_array_end(json);
-    write_caveats(s, texts, json);
+    add_condition_caveats(s);
+    add_disturbed_caveats(s);
+}
+
+static void add_difference(pj_sides *s, const char *setting, char (*texts)[TEXT_BYTES])
+{
+    pj_side_difference *d = &s->differences[s->difference_count++];
+    d->setting = setting;
+    for (uint32_t i = 0; i < s->count; i++)
+        d->values[i] = texts[i][0] ? pj_arena_strndup(&s->arena, texts[i], strlen(texts[i])) : NULL;
+}
+
+pj_status pj_sides_settings(pj_sides *s, pj_error *err)
+{
+    char texts[PJ_SIDES_MAX][TEXT_BYTES];
+    s->differences = pj_arena_alloc(&s->arena, COMPARED, sizeof *s->differences);
+    s->caveats = pj_arena_alloc(&s->arena, MOST_CAVEATS, sizeof *s->caveats);
+    if (!s->differences || !s->caveats) return pj_fail_memory(err, "a comparison");
+    for (int f = 0; f < COMPARED; f++)
+        if (differs(s, compared[f], texts)) add_difference(s, compared[f], texts);
+    add_caveats(s);
+    return PJ_OK;
 }
 
 /* ---- comparability -------------------------------------------------------------------- */

@@ -1,8 +1,6 @@
 /* Figures of sides side by side, the tests of their differences, and the sentences that state their
  * results. */
-#include "insight/side_tests.h"
-
-#include "analysis/verdict.h"
+#include "insight/sides.h"
 
 #include <math.h>
 #include <string.h>
@@ -102,7 +100,7 @@ static void adjust(pj_sides *s, double *work)
     for (uint32_t i = 0; i < s->test_count; i++) s->tests[i].primary_p = adjusted[i];
 }
 
-pj_status pj_sides_test(pj_sides *s, pj_error *err)
+static pj_status test_pairs(pj_sides *s, pj_error *err)
 {
     s->tests = pj_arena_alloc(&s->arena, PJ_SIDE_TESTS, sizeof *s->tests);
     double *work = pj_arena_alloc(&s->arena, 2 * PJ_SIDE_TESTS, sizeof *work);
@@ -122,72 +120,19 @@ pj_status pj_sides_test(pj_sides *s, pj_error *err)
     return PJ_OK;
 }
 
-static void write_test(pj_json *json, const pj_side_test *t)
-{
-    const pj_comparison *r = &t->result;
-    const struct {
-        const char *name;
-        double value;
-    } figures[] = {{"mean_a", r->mean_a},
-                   {"mean_b", r->mean_b},
-                   {"sd_a", r->sd_a},
-                   {"sd_b", r->sd_b},
-                   {"difference", r->difference},
-                   {"difference_lo", r->difference_lo},
-                   {"difference_hi", r->difference_hi},
-                   {"ratio", t->ratio.ratio},
-                   {"ratio_lo", t->ratio.lo},
-                   {"ratio_hi", t->ratio.hi},
-                   {"welch_t", r->welch_t},
-                   {"welch_df", r->welch_df},
-                   {"welch_p", r->welch_p},
-                   {"mann_whitney_u", r->mann_whitney_u},
-                   {"mann_whitney_p", r->mann_whitney_p},
-                   {"permutation_p", t->ratio.permutation_p},
-                   {"hedges_g", r->hedges_g},
-                   {"rank_biserial", r->rank_biserial},
-                   {"p", t->ratio.p},
-                   {"p_adjusted", t->adjusted}};
-    pj_json_object_begin(json);
-    pj_json_kv_string(json, "metric", t->metric);
-    pj_json_kv_string(json, "unit", t->unit);
-    pj_json_kv_uint(json, "a", t->a);
-    pj_json_kv_uint(json, "b", t->b);
-    pj_json_kv_string(json, "sample", t->sample);
-    pj_json_kv_uint(json, "n_a", r->n_a);
-    pj_json_kv_uint(json, "n_b", r->n_b);
-    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
-        pj_json_kv_double(json, figures[i].name, figures[i].value);
-    pj_json_kv_string(json, "method", t->ratio.method);
-    pj_json_kv_bool(json, "significant", t->adjusted < PJ_LEVEL);
-    pj_json_object_end(json);
-}
-
-void pj_sides_write_tests(const pj_sides *s, pj_json *json)
-{
-    pj_json_key(json, "tests");
-    pj_json_array_begin(json);
-    for (uint32_t i = 0; i < s->test_count; i++) write_test(json, &s->tests[i]);
-    pj_json_array_end(json);
-}
-
 /* ---- the table ------------------------------------------------------------------------------ */
 
-typedef struct mean {
-    uint32_t n;
-    double value, sd, lo, hi;
-} mean;
-
-static mean mean_of(const pj_side *side, uint32_t figure, double *work)
+pj_side_mean pj_side_mean_of(const pj_side *side, uint32_t figure)
 {
-    mean m = {.sd = NAN, .lo = NAN, .hi = NAN};
+    pj_side_mean m = {.sd = NAN, .lo = NAN, .hi = NAN};
     double squares = 0;
-    uint32_t count = pj_side_values(side, figure, work);
-    for (uint32_t i = 0; i < count; i++) {
-        if (!isfinite(work[i])) continue;
-        double away = work[i] - m.value;
+    for (uint32_t i = 0; i < side->run_count; i++) {
+        pj_run_ratios ratios;
+        pj_run_ratios_get(side->runs[i], &ratios);
+        double value = pj_figures[figure].get(side->runs[i], &ratios), away = value - m.value;
+        if (!isfinite(value)) continue;
         m.value += away / ++m.n;
-        squares += away * (work[i] - m.value);
+        squares += away * (value - m.value);
     }
     if (m.n == 0) m.value = NAN;
     if (m.n > 1) {
@@ -197,61 +142,6 @@ static mean mean_of(const pj_side *side, uint32_t figure, double *work)
         m.hi = m.value + reach;
     }
     return m;
-}
-
-typedef enum column { VALUE, RATIO, DIFFERENCE, PERCENT, SD, LO, HI, N, COLUMNS } column;
-
-static double cell(const mean *m, const mean *first, column c)
-{
-    double ratio = first->value != 0 ? m->value / first->value : NAN;
-    switch (c) {
-    case VALUE: return m->value;
-    case RATIO: return ratio;
-    case DIFFERENCE: return m->value - first->value;
-    case PERCENT: return (ratio - 1) * 100;
-    case SD: return m->sd;
-    case LO: return m->lo;
-    case HI: return m->hi;
-    default: return m->n;
-    }
-}
-
-static uint32_t most_runs(const pj_sides *s)
-{
-    uint32_t most = 1;
-    for (uint32_t i = 0; i < s->count; i++)
-        if (s->sides[i].run_count > most) most = s->sides[i].run_count;
-    return most;
-}
-
-static void write_metric(const pj_sides *s, uint32_t figure, double *work, pj_json *json)
-{
-    static const char *const keys[COLUMNS] = {
-        "values", "normalised", "difference", "difference_percent", "sd", "lo", "hi", "n"};
-    mean means[PJ_SIDES_MAX];
-    for (uint32_t i = 0; i < s->count; i++) means[i] = mean_of(&s->sides[i], figure, work);
-    pj_json_object_begin(json);
-    pj_json_kv_string(json, "metric", pj_figures[figure].name);
-    pj_json_kv_string(json, "unit", pj_figures[figure].unit);
-    pj_json_kv_string(json, "better", pj_figures[figure].better);
-    for (int c = 0; c < COLUMNS; c++) {
-        pj_json_key(json, keys[c]);
-        pj_json_array_begin(json);
-        for (uint32_t i = 0; i < s->count; i++)
-            pj_json_double(json, cell(&means[i], &means[0], (column)c));
-        pj_json_array_end(json);
-    }
-    pj_json_object_end(json);
-}
-
-void pj_sides_write_metrics(const pj_sides *s, pj_json *json)
-{
-    double *work = pj_alloc(most_runs(s), sizeof *work);
-    pj_json_key(json, "metrics");
-    pj_json_array_begin(json);
-    for (uint32_t f = 0; f < pj_figure_count && work; f++) write_metric(s, f, work, json);
-    pj_json_array_end(json);
-    pj_free(work);
 }
 
 /* ---- the best ------------------------------------------------------------------------------- */
@@ -265,52 +155,33 @@ static const pj_side_test *find_test(const pj_sides *s, uint32_t a, uint32_t b, 
     return NULL;
 }
 
-/* How a side stands to the best one: tested and different, tested and not told apart, or without a
- * test (one run on each side has no spread). */
-typedef enum standing { WORSE, TIED, UNTESTED } standing;
-
-static standing standing_of(const pj_sides *s, uint32_t best, uint32_t other, const char *metric)
+static int standing_of(const pj_sides *s, uint32_t best, uint32_t other, const char *metric)
 {
     uint32_t a = best < other ? best : other, b = best < other ? other : best;
     const pj_side_test *t = find_test(s, a, b, metric);
-    if (!t || isnan(t->adjusted)) return UNTESTED;
-    return t->adjusted < PJ_LEVEL ? WORSE : TIED;
+    if (!t || isnan(t->adjusted)) return PJ_STANDING_UNTESTED;
+    return t->adjusted < PJ_LEVEL ? PJ_STANDING_WORSE : PJ_STANDING_TIED;
 }
 
-static void write_standing(const pj_sides *s, const char *key, standing wanted, uint32_t best,
-                           const char *metric, double *work, pj_json *json)
+static void find_best(pj_sides *s, const char *title, const char *metric)
 {
     uint32_t figure = pj_figure_find(metric);
-    pj_json_key(json, key);
-    pj_json_array_begin(json);
-    for (uint32_t i = 0; i < s->count; i++)
-        if (i != best && !isnan(mean_of(&s->sides[i], figure, work).value) &&
-            standing_of(s, best, i, metric) == wanted)
-            pj_json_uint(json, i);
-    pj_json_array_end(json);
-}
-
-static void write_one_best(const pj_sides *s, const char *title, const char *metric, double *work,
-                           pj_json *json)
-{
-    uint32_t figure = pj_figure_find(metric), best = s->count;
     bool lower = strcmp(pj_figures[figure].better, "lower") == 0;
-    double at = NAN;
+    double values[PJ_SIDES_MAX];
+    pj_side_best best = {title, metric, s->count, NAN, {PJ_STANDING_NONE}};
     for (uint32_t i = 0; i < s->count; i++) {
-        double value = mean_of(&s->sides[i], figure, work).value;
-        if (isnan(value) || (best < s->count && (lower ? value >= at : value <= at))) continue;
-        best = i;
-        at = value;
+        values[i] = pj_side_mean_of(&s->sides[i], figure).value;
+        bool worse =
+            best.side < s->count && (lower ? values[i] >= best.value : values[i] <= best.value);
+        if (isnan(values[i]) || worse) continue;
+        best.side = i;
+        best.value = values[i];
     }
-    if (best == s->count) return;
-    pj_json_object_begin(json);
-    pj_json_kv_string(json, "title", title);
-    pj_json_kv_string(json, "metric", metric);
-    pj_json_kv_uint(json, "side", best);
-    pj_json_kv_double(json, "value", at);
-    write_standing(s, "tied_with", TIED, best, metric, work, json);
-    write_standing(s, "untested", UNTESTED, best, metric, work, json);
-    pj_json_object_end(json);
+    if (best.side == s->count) return;
+    for (uint32_t i = 0; i < s->count; i++)
+        if (i != best.side && !isnan(values[i]))
+            best.standing[i] = standing_of(s, best.side, i, metric);
+    s->bests[s->best_count++] = best;
 }
 
 static bool are_comparable(const pj_sides *s)
@@ -323,19 +194,12 @@ static bool are_comparable(const pj_sides *s)
 }
 
 /* Among energies that are not the same quantity none is the least. */
-void pj_sides_write_best(const pj_sides *s, pj_json *json)
+static void find_bests(pj_sides *s)
 {
-    double *work = pj_alloc(most_runs(s), sizeof *work);
     bool comparable = are_comparable(s);
-    pj_json_key(json, "best");
-    pj_json_array_begin(json);
-    if (work) {
-        if (comparable) write_one_best(s, "most efficient", "joules_per_token", work, json);
-        write_one_best(s, "fastest", "tokens_per_second", work, json);
-        if (comparable) write_one_best(s, "lowest energy", "total_energy_mj", work, json);
-    }
-    pj_json_array_end(json);
-    pj_free(work);
+    if (comparable) find_best(s, "most efficient", "joules_per_token");
+    find_best(s, "fastest", "tokens_per_second");
+    if (comparable) find_best(s, "lowest energy", "total_energy_mj");
 }
 
 /* ---- verdicts ------------------------------------------------------------------------------- */
@@ -392,7 +256,7 @@ static void judge_groups(const pj_sides *s, uint32_t a, uint32_t b, pj_verdict_f
     }
 }
 
-static void write_verdict(const pj_sides *s, uint32_t a, uint32_t b, pj_json *json)
+static void judge(pj_sides *s, uint32_t a, uint32_t b)
 {
     const pj_side *x = &s->sides[a], *y = &s->sides[b];
     pj_verdict_facts f = {.name_a = x->name,
@@ -403,8 +267,7 @@ static void write_verdict(const pj_sides *s, uint32_t a, uint32_t b, pj_json *js
                           .mann_whitney_p = NAN,
                           .speed_ratio = NAN,
                           .refusal = pj_sides_refusal(x, y)};
-    pj_judgement judgement;
-    char text[800];
+    pj_side_verdict *v = &s->verdicts[s->verdict_count++];
     if (x->run_count == 1 && y->run_count == 1) {
         judge_single(x, y, &f);
         const pj_side_test *speed = find_test(s, a, b, "token_duration_ms");
@@ -412,36 +275,23 @@ static void write_verdict(const pj_sides *s, uint32_t a, uint32_t b, pj_json *js
     } else {
         judge_groups(s, a, b, &f);
     }
-    pj_verdict_write(&f, &judgement, text, sizeof text);
-    bool single = judgement.outcome == PJ_OUTCOME_SINGLE;
-    pj_json_object_begin(json);
-    pj_json_kv_uint(json, "a", a);
-    pj_json_kv_uint(json, "b", b);
-    pj_json_kv_string(json, "metric", tested[0]);
-    pj_json_kv_string(json, "outcome", pj_outcome_name(judgement.outcome));
-    pj_json_kv_string(json, "text", text);
-    pj_json_kv_uint(json, "n_a", x->run_count);
-    pj_json_kv_uint(json, "n_b", y->run_count);
-    pj_json_kv_double(json, "ratio", f.ratio.ratio);
-    pj_json_kv_double(json, "ratio_lo", single ? f.single_lo : f.ratio.lo);
-    pj_json_kv_double(json, "ratio_hi", single ? f.single_hi : f.ratio.hi);
-    pj_json_kv_double(json, "p", f.p);
-    pj_json_kv_string(json, "method",
-                      single && x->run_count == y->run_count ? "measurement" : f.ratio.method);
-    pj_json_kv_double(json, "detectable_percent", 100 * judgement.detectable);
-    pj_json_kv_double(json, "more_runs", judgement.more_runs);
-    pj_json_kv_double(json, "more_runs_show_percent", 100 * judgement.target);
-    pj_json_object_end(json);
+    *v = (pj_side_verdict){.a = a, .b = b};
+    pj_verdict_write(&f, &v->judgement, v->text, sizeof v->text);
+    bool single = v->judgement.outcome == PJ_OUTCOME_SINGLE;
+    v->ratio = f.ratio.ratio;
+    v->ratio_lo = single ? f.single_lo : f.ratio.lo;
+    v->ratio_hi = single ? f.single_hi : f.ratio.hi;
+    v->p = f.p;
+    v->method = single && x->run_count == y->run_count ? "measurement" : f.ratio.method;
 }
 
-pj_status pj_sides_write_verdicts(const pj_sides *s, pj_json *json, pj_error *err)
+pj_status pj_sides_test(pj_sides *s, pj_error *err)
 {
-    (void)err;
-    pj_json_key(json, "verdicts");
-    pj_json_array_begin(json);
+    pj_status status = test_pairs(s, err);
+    if (status != PJ_OK) return status;
+    find_bests(s);
     for (uint32_t a = 0; a < s->count; a++)
         for (uint32_t b = a + 1; b < s->count; b++)
-            if (is_tested(s, a, b)) write_verdict(s, a, b, json);
-    pj_json_array_end(json);
+            if (is_tested(s, a, b)) judge(s, a, b);
     return PJ_OK;
 }

@@ -135,23 +135,10 @@ pj_status pj_sides_add(pj_sides *sides, const char *name, const pj_run_info *con
     return pj_view_token_series(sides->store, side->runs[0]->id, &sides->arena, &side->tokens, err);
 }
 
-void pj_sides_write_sides(const pj_sides *s, pj_json *json)
+pj_status pj_sides_compute(pj_sides *sides, pj_error *err)
 {
-    enum { MOST_IDS = 100 };
-    pj_json_key(json, "sides");
-    pj_json_array_begin(json);
-    for (uint32_t i = 0; i < s->count; i++) {
-        const pj_side *side = &s->sides[i];
-        pj_json_object_begin(json);
-        pj_json_kv_string(json, "name", side->name);
-        pj_json_kv_uint(json, "runs", side->run_count);
-        pj_json_kv_uint(json, "left_out", side->left_out);
-        pj_json_key(json, "ids");
-        pj_json_array_begin(json);
-        for (uint32_t k = 0; k < side->run_count && k < MOST_IDS; k++)
-            pj_json_string(json, side->runs[k]->id);
-        pj_json_array_end(json);
-        pj_json_object_end(json);
-    }
-    pj_json_array_end(json);
+    pj_status status = pj_sides_test(sides, err);
+    if (status == PJ_OK) status = pj_sides_settings(sides, err);
+    if (status == PJ_OK) status = pj_sides_terms(sides, err);
+    return status;
 }

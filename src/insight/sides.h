@@ -7,7 +7,9 @@
 #define PJ_INSIGHT_SIDES_H
 
 #include "analysis/compare.h"
+#include "analysis/decompose.h"
 #include "analysis/ratio.h"
+#include "analysis/verdict.h"
 #include "store/class_sums.h"
 #include "store/views.h"
 
@@ -29,14 +31,71 @@ typedef struct pj_side_part {
     double ms, mj, variance; /* variance: of the mean, mJ^2 */
 } pj_side_part;
 
+/* One test of one figure between two sides. */
+typedef struct pj_side_test {
+    const char *metric, *unit, *sample; /* sample: "run" or "token" */
+    uint32_t a, b;
+    pj_comparison result;
+    pj_ratio ratio;
+    double adjusted;  /* by Holm over all tests of the answer */
+    double primary_p; /* of joules per token: by Holm over the pairs; else NAN */
+} pj_side_test;
+
+/* A setting that differs between or within sides. */
+typedef struct pj_side_difference {
+    const char *setting, *values[PJ_SIDES_MAX]; /* NULL: unknown */
+} pj_side_difference;
+
+typedef struct pj_side_caveat {
+    const char *code, *text;
+} pj_side_caveat;
+
+/* What a pair of sides comes to in energy per token. */
+typedef struct pj_side_verdict {
+    uint32_t a, b;
+    pj_judgement judgement;
+    char text[800];
+    double ratio, ratio_lo, ratio_hi, p;
+    const char *method;
+} pj_side_verdict;
+
+/* The side with the best mean of a figure. */
+typedef struct pj_side_best {
+    const char *title, *metric;
+    uint32_t side;
+    double value;
+    /* how each other side stands to it: without the figure; tested and different; tested and not
+     * told apart; without a test, since one run on each side has no spread */
+    enum {
+        PJ_STANDING_NONE = 0,
+        PJ_STANDING_WORSE,
+        PJ_STANDING_TIED,
+        PJ_STANDING_UNTESTED
+    } standing[PJ_SIDES_MAX];
+} pj_side_best;
+
+/* The difference of a side's energy per token from the first side's, by phase and component. */
+typedef struct pj_side_terms {
+    uint32_t side, count;
+    double mj_a, mj_b; /* per token */
+    pj_term *terms;    /* the largest first; the last may be of phase "": all others */
+} pj_side_terms;
+
+enum { PJ_SIDE_BESTS = 3, PJ_SIDE_VERDICTS = 32 };
+
 typedef struct pj_sides {
     pj_arena arena;
     pj_store *store;
     pj_side sides[PJ_SIDES_MAX];
     uint32_t count;
     bool with_disturbed; /* leave nothing out */
-    struct pj_side_test *tests;
-    uint32_t test_count;
+    pj_side_test *tests;
+    pj_side_difference *differences;
+    pj_side_caveat *caveats;
+    pj_side_verdict verdicts[PJ_SIDE_VERDICTS];
+    pj_side_best bests[PJ_SIDE_BESTS];
+    pj_side_terms terms[PJ_SIDES_MAX];
+    uint32_t test_count, difference_count, caveat_count, verdict_count, best_count, term_count;
 } pj_sides;
 
 void pj_sides_init(pj_sides *sides, pj_store *store);
@@ -56,15 +115,21 @@ extern const uint32_t pj_figure_count;
 uint32_t pj_side_values(const pj_side *side, uint32_t figure, double *values);
 uint32_t pj_figure_find(const char *name);
 
-/* Computes the tests; then each writes members into an open object. */
+/* Mean over a side's runs with its 95 % interval; NAN: unavailable. */
+typedef struct pj_side_mean {
+    uint32_t n;
+    double value, sd, lo, hi;
+} pj_side_mean;
+pj_side_mean pj_side_mean_of(const pj_side *side, uint32_t figure);
+
+/* Computes everything above, once all sides are added. */
+pj_status pj_sides_compute(pj_sides *sides, pj_error *err);
+/* Its parts, by file. */
 pj_status pj_sides_test(pj_sides *sides, pj_error *err);
-void pj_sides_write_metrics(const pj_sides *sides, pj_json *json);
-void pj_sides_write_tests(const pj_sides *sides, pj_json *json);
-void pj_sides_write_best(const pj_sides *sides, pj_json *json);
-/* Name, number of runs, how many were left out, and the first ids of each side. */
-void pj_sides_write_sides(const pj_sides *sides, pj_json *json);
-/* Settings that differ between or within sides, and caveats. */
-void pj_sides_write_settings(const pj_sides *sides, pj_json *json);
+pj_status pj_sides_settings(pj_sides *sides, pj_error *err);
+pj_status pj_sides_terms(pj_sides *sides, pj_error *err);
+/* Writes it as members of an open object. */
+void pj_sides_write(const pj_sides *sides, pj_json *json);
 /* Why two sides are not comparable, or NULL. */
 const char *pj_sides_refusal(const pj_side *a, const pj_side *b);
 
@@ -78,10 +143,6 @@ typedef struct pj_likeness {
 void pj_likeness_add(pj_likeness *likeness, const pj_run_info *run);
 /* Why the runs are not comparable; NULL: they are. */
 const char *pj_likeness_refusal(const pj_likeness *likeness);
-pj_status pj_sides_write_verdicts(const pj_sides *sides, pj_json *json, pj_error *err);
-/* The difference of each side from the first, by phase and component. */
-pj_status pj_sides_write_decomposition(const pj_sides *sides, pj_json *json, pj_error *err);
-
 /* A setting of a run as text: a field of the run, or "settings.NAME", "model.NAME". False: the run
  * has no such value. */
 bool pj_run_field(const pj_run_info *info, const char *field, char *text, size_t bytes);
