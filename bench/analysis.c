@@ -157,13 +157,13 @@ static pj_status bench_ablation(pj_bench_truth *b, pj_error *err)
     pj_status status = PJ_OK;
     for (int i = 0; i < EXPERIMENTS && status == PJ_OK; i++) {
         char name[32], path[300];
-        json_t *view = NULL;
+        pj_experiment_result *result;
         snprintf(name, sizeof name, "ablation-%d.db", i);
         pj_bench_folder_database(name, path, sizeof path);
         status = pj_sim_experiment_run(pj_sim_parts_plan, path, pj_random_u64(&b->random) % 100000,
-                                       NULL, NULL, &view, err);
-        if (status == PJ_OK) pj_sim_parts_judge(view, &s);
-        json_decref(view);
+                                       NULL, NULL, &result, err);
+        if (status == PJ_OK) pj_sim_parts_judge(result, &s);
+        pj_experiment_result_free(result);
     }
     if (status != PJ_OK) return status;
     pj_bench_truth_say(b, "ablation_difference_held", 100 * s.difference_held / s.difference, "%",

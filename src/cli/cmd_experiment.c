@@ -213,19 +213,20 @@ static pj_status run_plan(const experiment_args *a, const pj_plan *plan, pj_engi
 static pj_status show_result(const experiment_args *a, pj_store *store, const char *name,
                              pj_error *err)
 {
-    pj_buffer out;
-    pj_json json;
-    pj_buffer_init(&out, 1u << 28);
-    pj_json_init(&json, &out);
-    pj_status status = pj_view_experiment(store, name, NULL, &json, err);
-    if (status == PJ_OK && a->json) {
+    pj_experiment_result *result;
+    pj_status status = pj_experiment_result_get(store, name, NULL, &result, err);
+    if (result && a->json) {
+        pj_buffer out;
+        pj_json json;
+        pj_buffer_init(&out, 1u << 28);
+        pj_json_init(&json, &out);
+        pj_experiment_result_write(result, &json);
         pj_print_json(&out);
-    } else if (status == PJ_OK) {
-        json_t *view = pj_parse_view(&out, err);
-        if (view) pj_experiment_print(view);
-        json_decref(view);
+        pj_buffer_fini(&out);
+    } else if (result) {
+        pj_experiment_print(result);
     }
-    pj_buffer_fini(&out);
+    pj_experiment_result_free(result);
     return status;
 }
 

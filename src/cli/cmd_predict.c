@@ -8,123 +8,124 @@
 #include <stdio.h>
 
 /* Rows are input lengths, columns output lengths; lengths that cannot be predicted stay empty. */
-static void print_map(const json_t *map)
+static void print_map(const pj_length_map *map)
 {
-    size_t i, k;
-    json_t *cells, *cell, *length;
-    const json_t *least = json_object_get(map, "least");
-    const json_t *inputs = json_object_get(map, "inputs");
     printf("\n%sJ per output token, input down, output across; * within 10 %% of the least%s\n%8s",
            pj_style_on(stdout, PJ_STYLE_BOLD), pj_style_off(stdout), "");
-    json_array_foreach(json_object_get(map, "outputs"), i, length)
-        printf(" %9.0f", json_number_value(length));
-    json_array_foreach(json_object_get(map, "joules_per_token"), i, cells)
-    {
-        printf("\n%8.0f", json_number_value(json_array_get(inputs, i)));
-        json_array_foreach(cells, k, cell)
-        {
-            double joules = json_is_number(cell) ? json_number_value(cell) : NAN;
-            bool good = joules <= 1.1 * pj_member_number(least, "joules_per_token");
+    for (uint32_t k = 0; k < map->output_count; k++) printf(" %9u", map->outputs[k]);
+    for (uint32_t i = 0; i < map->input_count; i++) {
+        printf("\n%8u", map->inputs[i]);
+        for (uint32_t k = 0; k < map->output_count; k++) {
+            double joules = map->joules[i][k];
             if (isnan(joules))
                 printf(" %9s", "");
             else
-                printf(" %8.3g%c", joules, good ? '*' : ' ');
+                printf(" %8.3g%c", joules, joules <= 1.1 * map->least ? '*' : ' ');
         }
     }
-    if (json_is_object(least))
-        printf("\nleast: %.3g J per output token at input %.0f and output %.0f\n",
-               pj_member_number(least, "joules_per_token"), pj_member_number(least, "input"),
-               pj_member_number(least, "output"));
+    if (map->least_output)
+        printf("\nleast: %.3g J per output token at input %u and output %u\n", map->least,
+               map->least_input, map->least_output);
     else
         printf("\nnone of these lengths can be predicted\n");
 }
 
-static void print_nearest(const json_t *p)
+static void print_nearest(const pj_request_prediction *p)
 {
-    size_t i;
-    json_t *run;
-    const json_t *all = json_object_get(p, "nearest");
-    if (json_array_size(all)) pj_say("the nearest runs:");
-    json_array_foreach(all, i, run)
+    if (p->figures.nearest_count) pj_say("the nearest runs:");
+    for (size_t i = 0; i < p->figures.nearest_count; i++) {
+        const pj_known_run *run = &p->known.runs[p->figures.nearest[i]];
         pj_say("  %s  input %.0f, output %.0f, batch %.0f, weights %.3g MB: %.4g J, %.3g s",
-               pj_member_text(run, "run_id"), pj_member_number(run, "input"),
-               pj_member_number(run, "output"), pj_member_number(run, "batch"),
-               pj_member_number(run, "weight_bytes") / 1e6, pj_member_number(run, "joules"),
-               pj_member_number(run, "seconds"));
+               run->id, run->work.input, run->work.output, run->work.batch,
+               run->work.weight_bytes / 1e6, run->joules, run->seconds);
+    }
 }
 
-static void print_law(const json_t *law)
+static void print_law(const pj_run_law *s)
 {
-    const char *refusal = pj_member_text(law, "refusal");
-    size_t points = json_array_size(json_object_get(law, "points"));
-    printf("%-18s", pj_member_text(law, "over"));
-    if (*refusal)
-        printf(" no law: %s\n", refusal);
+    printf("%-18s", s->over);
+    if (s->law.refusal)
+        printf(" no law: %s\n", s->law.refusal);
     else
-        printf(" J/token ~ x^%.3f (%.3f to %.3f), R2 %.4f, %zu points\n",
-               pj_member_number(law, "exponent"), pj_member_number(law, "exponent_lo"),
-               pj_member_number(law, "exponent_hi"), pj_member_number(law, "r2"), points);
+        printf(" J/token ~ x^%.3f (%.3f to %.3f), R2 %.4f, %u points\n", s->law.exponent,
+               s->law.exponent_lo, s->law.exponent_hi, s->law.r2, s->count);
 }
 
-static void print_laws(const json_t *view)
+static void print_laws(const pj_laws *laws)
 {
-    size_t i;
-    json_t *item;
-    const json_t *attention = json_object_get(view, "attention");
-    const char *refusal = pj_member_text(attention, "refusal");
-    printf("energy per output token over x, all else equal, from %.0f runs of this machine\n",
-           pj_member_number(view, "runs"));
-    json_array_foreach(json_object_get(view, "laws"), i, item) print_law(item);
-    if (*refusal) {
-        printf("%-18s no law: %s\n", "kind of attention", refusal);
+    printf("energy per output token over x, all else equal, from %u runs of this machine\n",
+           laws->run_count);
+    for (int i = 0; i < PJ_LAWS; i++) print_law(&laws->laws[i]);
+    if (laws->kinds_refusal) {
+        printf("%-18s no law: %s\n", "kind of attention", laws->kinds_refusal);
         return;
     }
-    printf("%-18s R2 %.4f;", "kind of attention", pj_member_number(attention, "r2"));
-    json_array_foreach(json_object_get(attention, "kinds"), i, item) printf(
-        " %s %.3g J/token per billion parameters (%.0f models)", pj_member_text(item, "attention"),
-        pj_member_number(item, "joules_per_token_per_billion"), pj_member_number(item, "models"));
+    printf("%-18s R2 %.4f;", "kind of attention", laws->kinds_r2);
+    for (uint32_t i = 0; i < laws->kind_count; i++)
+        printf(" %s %.3g J/token per billion parameters (%u models)", laws->kinds[i].attention,
+               laws->kinds[i].joules_per_billion, laws->kinds[i].models);
     putchar('\n');
 }
 
-static void print_prediction(const json_t *p)
+static void print_prediction(const pj_request_prediction *p)
 {
-    printf("energy     %.4g J (%.4g to %.4g)\n", pj_member_number(p, "joules"),
-           pj_member_number(p, "joules_lo"), pj_member_number(p, "joules_hi"));
-    printf("per token  %.4g J\n", pj_member_number(p, "joules_per_token"));
-    printf("time       %.4g s (%.4g to %.4g)\n", pj_member_number(p, "seconds"),
-           pj_member_number(p, "seconds_lo"), pj_member_number(p, "seconds_hi"));
+    const pj_prediction *f = &p->figures;
+    printf("energy     %.4g J (%.4g to %.4g)\n", f->joules, f->joules_lo, f->joules_hi);
+    printf("per token  %.4g J\n", p->joules_per_token);
+    printf("time       %.4g s (%.4g to %.4g)\n", f->seconds, f->seconds_lo, f->seconds_hi);
     printf(
-        "from       %.0f %s runs of this machine; runs left out were missed by %.1f %% (median)\n",
-        pj_member_number(p, "runs"), pj_member_text(p, "rests_on"),
-        100 * pj_member_number(p, "median_error"));
-    if (json_object_get(p, "map")) print_map(json_object_get(p, "map"));
+        "from       %zu %s runs of this machine; runs left out were missed by %.1f %% (median)\n",
+        f->runs, pj_quality_name(p->known.quality), 100 * f->median_error);
+    if (p->ask.map) print_map(&p->map);
 }
 
-static pj_status show_laws(pj_buffer *out, bool as_json, pj_error *err)
+static void print_json(void (*write)(const void *figures, pj_json *json), const void *figures)
 {
-    json_t *view = pj_parse_view(out, err);
-    if (!view) return err->status;
-    if (as_json)
-        pj_print_json(out);
-    else
-        print_laws(view);
-    json_decref(view);
-    return PJ_OK;
+    pj_buffer out;
+    pj_json json;
+    pj_buffer_init(&out, 1 << 20);
+    pj_json_init(&json, &out);
+    write(figures, &json);
+    pj_print_json(&out);
+    pj_buffer_fini(&out);
 }
 
-static pj_status show(pj_buffer *out, bool as_json, pj_error *err)
+static void write_laws(const void *laws, pj_json *json)
 {
-    json_t *view = pj_parse_view(out, err);
-    if (!view) return err->status;
-    const char *refusal = pj_member_text(view, "refusal");
-    pj_status status = *refusal ? pj_fail(err, PJ_E_UNAVAILABLE, "%s", refusal) : PJ_OK;
-    if (status == PJ_OK && as_json)
-        pj_print_json(out);
-    else if (status == PJ_OK)
-        print_prediction(view);
-    else
-        print_nearest(view);
-    json_decref(view);
+    pj_laws_write(laws, json);
+}
+
+static void write_prediction(const void *prediction, pj_json *json)
+{
+    pj_request_prediction_write(prediction, json);
+}
+
+static pj_status show_laws(pj_store *store, bool as_json, pj_error *err)
+{
+    pj_laws *laws;
+    pj_status status = pj_laws_get(store, NULL, &laws, err);
+    if (laws && as_json)
+        print_json(write_laws, laws);
+    else if (laws)
+        print_laws(laws);
+    pj_laws_free(laws);
+    return status;
+}
+
+static pj_status show_prediction(pj_store *store, const pj_predict_ask *ask, bool as_json,
+                                 pj_error *err)
+{
+    pj_request_prediction p;
+    pj_status status = pj_request_predict(store, ask, &p, err);
+    if (status == PJ_OK && p.refusal[0]) {
+        print_nearest(&p);
+        status = pj_fail(err, PJ_E_UNAVAILABLE, "%s", p.refusal);
+    } else if (status == PJ_OK && as_json) {
+        print_json(write_prediction, &p);
+    } else if (status == PJ_OK) {
+        print_prediction(&p);
+    }
+    pj_request_prediction_fini(&p);
     return status;
 }
 
@@ -159,16 +160,10 @@ static int run_predict(const pj_command *command, int argc, char **argv)
                           .map = map};
     pj_store *store = NULL;
     pj_error err = {0};
-    pj_buffer out;
-    pj_json json;
-    pj_buffer_init(&out, 1 << 20);
-    pj_json_init(&json, &out);
     pj_status status = pj_stored_open(db, &store, &err);
     if (status == PJ_OK)
-        status = laws ? pj_insight_laws(store, NULL, &json, &err)
-                      : pj_insight_predict(store, &ask, &json, &err);
-    if (status == PJ_OK) status = laws ? show_laws(&out, as_json, &err) : show(&out, as_json, &err);
-    pj_buffer_fini(&out);
+        status =
+            laws ? show_laws(store, as_json, &err) : show_prediction(store, &ask, as_json, &err);
     pj_store_close(store);
     return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
 }

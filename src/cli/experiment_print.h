@@ -1,9 +1,9 @@
-/* The result of an experiment as text, from its JSON (docs/api.md, "Experiments"). */
+/* Prints the result of an experiment. */
 #ifndef PJ_CLI_EXPERIMENT_PRINT_H
 #define PJ_CLI_EXPERIMENT_PRINT_H
 
-#include <jansson.h>
+#include "experiment/experiment_view.h"
 
-void pj_experiment_print(const json_t *view);
+void pj_experiment_print(const pj_experiment_result *result);
 
 #endif

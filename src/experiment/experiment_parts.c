@@ -1,7 +1,6 @@
 /* Gathers the runs of an ablated cell and of its whole cell, and the sums of the latter's rows. */
 #include "experiment/experiment_parts.h"
 
-#include "analysis/part_cost.h"
 #include "store/aggregate.h"
 #include "trace/summary.h"
 
@@ -133,16 +132,6 @@ static pj_status gather_shares(gathered *g, pj_store *store, const pj_cell_runs 
 
 /* ---- the result ------------------------------------------------------------------------------ */
 
-static void write_estimate(pj_json *json, const char *name, const pj_estimate *e)
-{
-    pj_json_key(json, name);
-    pj_json_object_begin(json);
-    pj_json_kv_double(json, "joules_per_token", e->value);
-    pj_json_kv_double(json, "joules_per_token_lo", e->lo);
-    pj_json_kv_double(json, "joules_per_token_hi", e->hi);
-    pj_json_object_end(json);
-}
-
 static const char *words_of(pj_part_outcome outcome)
 {
     switch (outcome) {
@@ -158,59 +147,39 @@ static const char *words_of(pj_part_outcome outcome)
     return "Open: at least two blocks with both runs and their energy are needed.";
 }
 
-static void write_part(pj_json *json, uint32_t cell, uint32_t whole, const char *ablate,
-                       const pj_part_cost *c, double planted)
-{
-    pj_json_object_begin(json);
-    pj_json_kv_uint(json, "cell", cell);
-    pj_json_kv_uint(json, "whole_cell", whole);
-    pj_json_kv_string(json, "ablate", ablate);
-    pj_json_kv_uint(json, "pairs", c->pairs);
-    write_estimate(json, "difference", &c->difference);
-    write_estimate(json, "attributed", &c->attributed);
-    pj_json_kv_double(json, "planted_joules_per_token", planted);
-    pj_json_kv_double(json, "resolution_joules_per_token", c->resolution);
-    pj_json_kv_string(json, "outcome", pj_part_outcome_name(c->outcome));
-    pj_json_kv_string(json, "text", words_of(c->outcome));
-    pj_json_object_end(json);
-}
-
-static pj_status write_cell(pj_store *store, const pj_plan *plan, const pj_experiment_runs *runs,
-                            uint32_t index, pj_json *json, pj_error *err)
+static pj_status judge_cell(pj_experiment_result *r, uint32_t index, pj_error *err)
 {
     gathered g = {.planted = NAN};
-    pj_cell cell;
     pj_sum_nodes nodes = {0};
-    uint32_t whole_index = pj_plan_whole_cell(plan, index);
-    const pj_cell_runs *whole = &runs->cells[whole_index], *without = &runs->cells[index];
-    pj_plan_cell(plan, index, &cell);
+    uint32_t whole_index = pj_plan_whole_cell(&r->plan, index);
+    const pj_cell_runs *whole = &r->runs.cells[whole_index], *without = &r->runs.cells[index];
     pj_arena_init(&g.arena, 0);
     g.whole = runs_of(&g.arena, whole);
     g.without = runs_of(&g.arena, without);
     pj_status status = g.whole && g.without ? PJ_OK : pj_fail_memory(err, "an experiment");
     if (status == PJ_OK && without->count) {
-        status = pj_store_nodes(store, without->runs[0]->id, &g.arena, &nodes, err);
-        if (status == PJ_OK) status = gather_shares(&g, store, whole, &nodes, cell.ablate, err);
+        status = pj_store_nodes(r->store, without->runs[0]->id, &g.arena, &nodes, err);
+        if (status == PJ_OK)
+            status = gather_shares(&g, r->store, whole, &nodes, r->cells[index].cell.ablate, err);
     }
     if (status == PJ_OK) {
-        pj_part_cost cost;
+        pj_ablated_part *a = &r->ablations[r->ablation_count++];
+        *a = (pj_ablated_part){.cell = index, .whole_cell = whole_index, .planted = g.planted};
         pj_part_cost_get(&(pj_part_ask){g.whole, g.without, g.shares, whole->count, without->count,
                                         g.share_count},
-                         &cost);
-        write_part(json, index, whole_index, cell.ablate, &cost, g.planted);
+                         &a->cost);
+        a->text = words_of(a->cost.outcome);
     }
     pj_arena_fini(&g.arena);
     return status;
 }
 
-pj_status pj_experiment_write_parts(pj_store *store, const pj_plan *plan,
-                                    const pj_experiment_runs *runs, pj_json *json, pj_error *err)
+pj_status pj_experiment_ablations(pj_experiment_result *r, pj_error *err)
 {
     pj_status status = PJ_OK;
-    pj_json_key(json, "ablations");
-    pj_json_array_begin(json);
-    for (uint32_t i = 0; i < pj_plan_cells(plan) && status == PJ_OK; i++)
-        if (pj_plan_whole_cell(plan, i) != i) status = write_cell(store, plan, runs, i, json, err);
-    pj_json_array_end(json);
+    r->ablations = pj_arena_alloc(&r->arena, r->count + 1, sizeof *r->ablations);
+    if (!r->ablations) return pj_fail_memory(err, "an experiment");
+    for (uint32_t i = 0; i < r->count && status == PJ_OK; i++)
+        if (pj_plan_whole_cell(&r->plan, i) != i) status = judge_cell(r, i, err);
     return status;
 }

@@ -3,11 +3,9 @@
 #ifndef PJ_EXPERIMENT_EXPERIMENT_PARTS_H
 #define PJ_EXPERIMENT_EXPERIMENT_PARTS_H
 
-#include "base/json.h"
-#include "experiment/experiment_done.h"
+#include "experiment/experiment_view.h"
 
-/* Writes the array "ablations", empty if there are no such cells. */
-pj_status pj_experiment_write_parts(pj_store *store, const pj_plan *plan,
-                                    const pj_experiment_runs *runs, pj_json *json, pj_error *err);
+/* Fills in the ablations of a result. */
+pj_status pj_experiment_ablations(pj_experiment_result *result, pj_error *err);
 
 #endif

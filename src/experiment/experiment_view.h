@@ -1,10 +1,11 @@
-/* Experiments as JSON, from the store alone. Forms: docs/api.md, "Experiments". */
+/* Results of experiments, from the store alone. JSON: docs/api.md, "Experiments". */
 #ifndef PJ_EXPERIMENT_EXPERIMENT_VIEW_H
 #define PJ_EXPERIMENT_EXPERIMENT_VIEW_H
 
-#include "base/ids.h"
-#include "base/json.h"
-#include "store/store.h"
+#include "analysis/part_cost.h"
+#include "analysis/ratio.h"
+#include "experiment/experiment_done.h"
+#include "insight/model_use.h"
 
 typedef struct pj_experiment_progress {
     uint32_t done, total; /* runs; total: as many as there can be */
@@ -24,10 +25,84 @@ typedef struct pj_experiment_live {
 /* Fills in the progress of the experiment of that name. */
 typedef void pj_experiment_live_fn(void *context, const char *name, pj_experiment_live *live);
 
-/* `live` NULL: nothing is running. */
-pj_status pj_view_experiments(pj_store *store, pj_experiment_live_fn *live, void *context,
-                              pj_json *json, pj_error *err);
+/* A cell: means over its runs, NAN where unavailable. */
+typedef struct pj_cell_figures {
+    char name[160];
+    pj_cell cell;
+    uint32_t n, disturbed;
+    double *joules; /* [n] per token */
+    double mean, lo, hi, typical, speed, ttft_ms, latency_ms, power_mw, loss;
+    double mj_per_million_active; /* parameters */
+    pj_context_use context;       /* of the first run: all runs of a cell have one length */
+    pj_expert_use experts;
+} pj_cell_figures;
+
+/* Energy per token against that of the first cell, or of the same cell a round before. */
+typedef struct pj_cell_ratio {
+    uint32_t cell;
+    pj_ratio ratio;
+    double p; /* corrected */
+    bool different;
+} pj_cell_ratio;
+
+/* Where a doubling of the batch begins to save less than a tenth. */
+typedef struct pj_batch_knee {
+    uint32_t first_cell, cell, batch;
+    double saves, saves_lo, saves_hi; /* of a doubling beyond it */
+    bool settled;                     /* surely less than a tenth */
+    char text[320];
+} pj_batch_knee;
+
+/* A Pareto front of energy per token beside another cost. */
+typedef struct pj_cell_front {
+    const char *over;             /* "loss", "seconds_per_token" */
+    uint32_t *cells, count, knee; /* knee: a cell; PJ_NO_CELL: the front does not bend */
+} pj_cell_front;
+
+/* A part of the model that a cell leaves out: its energy by two measurements. */
+typedef struct pj_ablated_part {
+    uint32_t cell, whole_cell;
+    pj_part_cost cost;
+    double planted; /* joules per token of a simulation; NAN: not simulated */
+    const char *text;
+} pj_ablated_part;
+
+enum { PJ_NO_CELL = UINT32_MAX };
+
+typedef struct pj_experiment_result {
+    pj_arena arena;
+    pj_store *store;
+    pj_plan plan;
+    pj_experiment_runs runs, former;
+    pj_experiment_live live;
+    const char *state, *error; /* state "completed", "unfinished", ...; error: of a failed one */
+    uint32_t done, total;      /* runs */
+    uint32_t all_threads;      /* of cells that name no number of threads; 0: none has run */
+    const char *refusal;       /* of a verdict over all cells; NULL: they are comparable */
+    pj_cell_figures *cells;
+    uint32_t optimum; /* the cell with the least energy, PJ_NO_CELL: none */
+    uint32_t *ties;   /* cells that are not distinguishable from it */
+    pj_cell_ratio *against_first, *against_former;
+    pj_batch_knee *knees;
+    pj_cell_front fronts[2];
+    pj_ablated_part *ablations;
+    uint32_t count, tie_count, first_count, former_count, knee_count, front_count, ablation_count;
+} pj_experiment_result;
+
+/* `live` NULL: nothing is running. On failure *result is NULL. */
+pj_status pj_experiment_result_get(pj_store *store, const char *name,
+                                   const pj_experiment_live *live, pj_experiment_result **result,
+                                   pj_error *err);
+void pj_experiment_result_free(pj_experiment_result *result); /* NULL is allowed */
+void pj_experiment_result_write(const pj_experiment_result *result, pj_json *json);
+
+/* The same at once, and a list of all experiments. */
 pj_status pj_view_experiment(pj_store *store, const char *name, const pj_experiment_live *live,
                              pj_json *json, pj_error *err);
+pj_status pj_view_experiments(pj_store *store, pj_experiment_live_fn *live, void *context,
+                              pj_json *json, pj_error *err);
+/* Precedence: what a server is doing now, then completed runs, then the state that a server
+ * stored. */
+const char *pj_experiment_state(const char *live, const char *stored, bool complete);
 
 #endif

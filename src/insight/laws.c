@@ -1,7 +1,6 @@
 /* Chooses for each law the largest set of runs that are equal in everything but its variable. */
 #include "insight/laws.h"
 
-#include "analysis/law.h"
 #include "base/ids.h"
 #include "insight/sides.h"
 #include "record/machine.h"
@@ -12,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_RUNS = 2000, MOST_POINTS = 64 };
+enum { MOST_RUNS = 2000 };
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
@@ -25,7 +24,7 @@ typedef enum figure {
     BATCH,
     INPUT,
     OUTPUT,
-    FIGURES
+    FIGURES = PJ_LAWS
 } figure;
 
 static const char *const figures[FIGURES] = {"parameters",
@@ -37,30 +36,24 @@ static const char *const figures[FIGURES] = {"parameters",
                                              "input",
                                              "output"};
 
-typedef struct row {
-    const pj_run_info *info;
-    double x[FIGURES], joules;
-    char attention[16];
-    uint64_t settings; /* equal dtype, threads, energy source, scope, devices */
-} row;
-
 static uint64_t hash_text(uint64_t hash, const char *text)
 {
     return pj_hash64(hash, text ? text : "", text ? strlen(text) : 0);
 }
 
-static bool read_row(const pj_run_info *info, row *r)
+static bool read_row(const pj_run_info *info, pj_law_run *r)
 {
     pj_run_ratios ratios;
     pj_model_figures model;
     double batch = info->batch_size ? info->batch_size : 1;
     pj_run_ratios_get(info, &ratios);
     pj_model_figures_read(info->model_json, &model);
-    *r = (row){.info = info,
-               .x = {model.parameters, model.active_parameters, model.layers, model.hidden_size,
-                     model.intermediate_size, batch, (double)info->input_tokens / batch,
-                     (double)info->output_tokens / batch},
-               .joules = ratios.joules_per_token};
+    *r =
+        (pj_law_run){.info = info,
+                     .x = {model.parameters, model.active_parameters, model.layers,
+                           model.hidden_size, model.intermediate_size, batch,
+                           (double)info->input_tokens / batch, (double)info->output_tokens / batch},
+                     .joules = ratios.joules_per_token};
     memcpy(r->attention, model.attention, sizeof r->attention);
     r->settings = hash_text(info->threads * 8u + info->quality, info->dtype);
     r->settings = hash_text(r->settings, info->scope ? info->scope : "machine");
@@ -73,7 +66,7 @@ static bool read_row(const pj_run_info *info, row *r)
 
 /* Whether two runs differ at most in what the law is over. Laws over the shape of a model compare
  * models; the others hold the model. */
-static bool is_alike(const row *a, const row *b, figure over)
+static bool is_alike(const pj_law_run *a, const pj_law_run *b, figure over)
 {
     bool models = over <= FFN_WIDTH;
     if (a->settings != b->settings) return false;
@@ -85,24 +78,18 @@ static bool is_alike(const row *a, const row *b, figure over)
     return true;
 }
 
-typedef struct set {
-    pj_law_point points[MOST_POINTS]; /* x, geometric mean of joules per token */
-    const row *of[MOST_POINTS];       /* the first run of each point */
-    uint32_t runs[MOST_POINTS], count;
-} set;
-
-static bool is_same_point(const row *a, const row *b, figure over)
+static bool is_same_point(const pj_law_run *a, const pj_law_run *b, figure over)
 {
     if (over > FFN_WIDTH) return a->x[over] == b->x[over];
     const char *x = a->info->model_name, *y = b->info->model_name;
     return x && y && strcmp(x, y) == 0;
 }
 
-static void add_to_set(set *s, const row *r, figure over)
+static void add_to_set(pj_run_law *s, const pj_law_run *r, figure over)
 {
     uint32_t i = 0;
     while (i < s->count && !is_same_point(s->of[i], r, over)) i++;
-    if (i == MOST_POINTS) return;
+    if (i == PJ_LAW_POINTS) return;
     if (i == s->count) {
         s->points[i] = (pj_law_point){r->x[over], 0};
         s->of[i] = r;
@@ -113,13 +100,14 @@ static void add_to_set(set *s, const row *r, figure over)
     s->points[i].y += log(r->joules); /* the mean logarithm until close_set */
 }
 
-static void close_set(set *s)
+static void close_set(pj_run_law *s)
 {
     for (uint32_t i = 0; i < s->count; i++) s->points[i].y = exp(s->points[i].y / s->runs[i]);
 }
 
 /* The set with the most points; on ties the one with the newest run. */
-static void choose(const row *rows, uint32_t count, figure over, set *best, set *scratch)
+static void choose(const pj_law_run *rows, uint32_t count, figure over, pj_run_law *best,
+                   pj_run_law *scratch)
 {
     best->count = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -135,16 +123,88 @@ static void choose(const row *rows, uint32_t count, figure over, set *best, set 
     close_set(best);
 }
 
-/* ---- the answer ------------------------------------------------------------------------------ */
+/* ---- the laws -------------------------------------------------------------------------------- */
 
-static void write_held(pj_json *json, const set *s, figure over)
+static void fit_kinds(const pj_run_law *s, pj_laws *laws)
+{
+    pj_law_point points[PJ_LAW_POINTS];
+    uint32_t kinds[PJ_LAW_POINTS];
+    for (uint32_t i = 0; i < s->count; i++) {
+        points[i] = (pj_law_point){1, s->points[i].y / (s->points[i].x / 1e9)};
+        for (kinds[i] = 0; strcmp(s->of[kinds[i]]->attention, s->of[i]->attention) != 0; kinds[i]++)
+            ;
+    }
+    laws->kinds_r2 = pj_law_of_kinds(points, kinds, s->count);
+    if (isnan(laws->kinds_r2))
+        laws->kinds_refusal = "fewer than three models, or of one kind of attention only";
+    for (uint32_t i = 0; i < s->count; i++) {
+        double sum = 0;
+        uint32_t n = 0;
+        for (uint32_t k = 0; k < s->count && kinds[i] == i; k++)
+            if (kinds[k] == i) sum += log(points[k].y), n++;
+        if (n)
+            laws->kinds[laws->kind_count++] =
+                (pj_attention_kind){s->of[i]->attention, n, exp(sum / n)};
+    }
+}
+
+static pj_status fit(pj_laws *laws, pj_error *err)
+{
+    pj_law_run *rows = pj_arena_alloc(&laws->arena, laws->list.count + 1, sizeof *rows);
+    pj_run_law *scratch = pj_arena_alloc(&laws->arena, 1, sizeof *scratch);
+    uint32_t count = 0;
+    if (!rows || !scratch) return pj_fail_memory(err, "laws");
+    for (uint32_t i = 0; i < laws->list.count; i++)
+        count += read_row(&laws->list.runs[i], &rows[count]);
+    laws->run_count = count;
+    for (int f = 0; f < FIGURES; f++) {
+        pj_run_law *law = &laws->laws[f];
+        choose(rows, count, (figure)f, law, scratch);
+        law->over = figures[f];
+        pj_law_fit(law->points, law->count, &law->law);
+    }
+    fit_kinds(&laws->laws[ACTIVE_PARAMETERS], laws);
+    return PJ_OK;
+}
+
+pj_status pj_laws_get(pj_store *store, const char *machine, pj_laws **out, pj_error *err)
+{
+    *out = NULL;
+    pj_machine own;
+    pj_laws *laws = pj_alloc(1, sizeof *laws);
+    if (!laws) return pj_fail_memory(err, "laws");
+    pj_arena_init(&laws->arena, 0);
+    pj_status status = machine ? PJ_OK : pj_machine_read("", NULL, 0, &laws->arena, &own, err);
+    laws->machine = machine ? machine : status == PJ_OK ? own.name : NULL;
+    pj_run_query query = {
+        .status = "completed", .machine = laws->machine, .engine = "perjoule", .limit = MOST_RUNS};
+    if (status == PJ_OK) status = pj_store_list(store, &query, &laws->list, err);
+    if (status == PJ_OK) status = fit(laws, err);
+    if (status == PJ_OK)
+        *out = laws;
+    else
+        pj_laws_free(laws);
+    return status;
+}
+
+void pj_laws_free(pj_laws *laws)
+{
+    if (!laws) return;
+    pj_run_list_fini(&laws->list);
+    pj_arena_fini(&laws->arena);
+    pj_free(laws);
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static void write_held(pj_json *json, const pj_run_law *s, figure over)
 {
     pj_json_key(json, "held");
     if (!s->count) {
         pj_json_null(json);
         return;
     }
-    const row *r = s->of[0];
+    const pj_law_run *r = s->of[0];
     pj_json_object_begin(json);
     if (over > FFN_WIDTH) pj_json_kv_string(json, "model", r->info->model_name);
     pj_json_kv_string(json, "dtype", r->info->dtype);
@@ -155,7 +215,7 @@ static void write_held(pj_json *json, const set *s, figure over)
     pj_json_object_end(json);
 }
 
-static void write_points(pj_json *json, const set *s)
+static void write_points(pj_json *json, const pj_run_law *s)
 {
     pj_json_key(json, "points");
     pj_json_array_begin(json);
@@ -170,101 +230,58 @@ static void write_points(pj_json *json, const set *s)
     pj_json_array_end(json);
 }
 
-static void write_law(pj_json *json, const set *s, figure over)
+static void write_law(pj_json *json, const pj_run_law *s, figure over)
 {
-    pj_law law;
-    pj_law_fit(s->points, s->count, &law);
     pj_json_object_begin(json);
-    pj_json_kv_string(json, "over", figures[over]);
-    pj_json_kv_string(json, "refusal", law.refusal);
-    pj_json_kv_double(json, "factor", law.factor);
-    pj_json_kv_double(json, "exponent", law.exponent);
-    pj_json_kv_double(json, "exponent_lo", law.exponent_lo);
-    pj_json_kv_double(json, "exponent_hi", law.exponent_hi);
-    pj_json_kv_double(json, "r2", law.r2);
+    pj_json_kv_string(json, "over", s->over);
+    pj_json_kv_string(json, "refusal", s->law.refusal);
+    pj_json_kv_double(json, "factor", s->law.factor);
+    pj_json_kv_double(json, "exponent", s->law.exponent);
+    pj_json_kv_double(json, "exponent_lo", s->law.exponent_lo);
+    pj_json_kv_double(json, "exponent_hi", s->law.exponent_hi);
+    pj_json_kv_double(json, "r2", s->law.r2);
     write_held(json, s, over);
     write_points(json, s);
     pj_json_object_end(json);
 }
 
-/* Multi-head, grouped or multi-query: energy per token and billion active parameters, so that size
- * is not mistaken for it. */
-static void write_kinds(pj_json *json, const set *s)
+static void write_kinds(pj_json *json, const pj_laws *laws)
 {
-    pj_law_point points[MOST_POINTS];
-    uint32_t kinds[MOST_POINTS];
-    for (uint32_t i = 0; i < s->count; i++) {
-        points[i] = (pj_law_point){1, s->points[i].y / (s->points[i].x / 1e9)};
-        for (kinds[i] = 0; strcmp(s->of[kinds[i]]->attention, s->of[i]->attention) != 0; kinds[i]++)
-            ;
-    }
-    double r2 = pj_law_of_kinds(points, kinds, s->count);
     pj_json_key(json, "attention");
     pj_json_object_begin(json);
-    pj_json_kv_string(json, "refusal",
-                      isnan(r2) ? "fewer than three models, or of one kind of attention only"
-                                : NULL);
-    pj_json_kv_double(json, "r2", r2);
+    pj_json_kv_string(json, "refusal", laws->kinds_refusal);
+    pj_json_kv_double(json, "r2", laws->kinds_r2);
     pj_json_key(json, "kinds");
     pj_json_array_begin(json);
-    for (uint32_t i = 0; i < s->count; i++) {
-        double sum = 0;
-        uint32_t n = 0;
-        for (uint32_t k = 0; k < s->count && kinds[i] == i; k++)
-            if (kinds[k] == i) sum += log(points[k].y), n++;
-        if (!n) continue;
+    for (uint32_t i = 0; i < laws->kind_count; i++) {
         pj_json_object_begin(json);
-        pj_json_kv_string(json, "attention", s->of[i]->attention);
-        pj_json_kv_uint(json, "models", n);
-        pj_json_kv_double(json, "joules_per_token_per_billion", exp(sum / n));
+        pj_json_kv_string(json, "attention", laws->kinds[i].attention);
+        pj_json_kv_uint(json, "models", laws->kinds[i].models);
+        pj_json_kv_double(json, "joules_per_token_per_billion", laws->kinds[i].joules_per_billion);
         pj_json_object_end(json);
     }
     pj_json_array_end(json);
     pj_json_object_end(json);
 }
 
-static pj_status write_laws(const pj_run_list *list, const char *machine, pj_json *json,
-                            pj_error *err)
+void pj_laws_write(const pj_laws *laws, pj_json *json)
 {
-    row *rows = pj_alloc(list->count + 1, sizeof *rows);
-    set *sets = pj_alloc(2, sizeof *sets);
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < list->count && rows; i++)
-        count += read_row(&list->runs[i], &rows[count]);
-    if (rows && sets) {
-        pj_json_object_begin(json);
-        pj_json_kv_string(json, "machine", machine);
-        pj_json_kv_uint(json, "runs", count);
-        pj_json_key(json, "laws");
-        pj_json_array_begin(json);
-        for (int f = 0; f < FIGURES; f++) {
-            choose(rows, count, (figure)f, &sets[0], &sets[1]);
-            write_law(json, &sets[0], (figure)f);
-        }
-        pj_json_array_end(json);
-        choose(rows, count, ACTIVE_PARAMETERS, &sets[0], &sets[1]);
-        write_kinds(json, &sets[0]);
-        pj_json_object_end(json);
-    }
-    pj_status status = rows && sets ? PJ_OK : pj_fail_memory(err, "laws");
-    pj_free(rows);
-    pj_free(sets);
-    return status;
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "machine", laws->machine);
+    pj_json_kv_uint(json, "runs", laws->run_count);
+    pj_json_key(json, "laws");
+    pj_json_array_begin(json);
+    for (int f = 0; f < FIGURES; f++) write_law(json, &laws->laws[f], (figure)f);
+    pj_json_array_end(json);
+    write_kinds(json, laws);
+    pj_json_object_end(json);
 }
 
 pj_status pj_insight_laws(pj_store *store, const char *machine, pj_json *json, pj_error *err)
 {
-    pj_run_list list = {0};
-    pj_machine own;
-    pj_arena arena;
-    pj_arena_init(&arena, 0);
-    pj_status status = machine ? PJ_OK : pj_machine_read("", NULL, 0, &arena, &own, err);
-    const char *name = machine ? machine : status == PJ_OK ? own.name : NULL;
-    pj_run_query query = {
-        .status = "completed", .machine = name, .engine = "perjoule", .limit = MOST_RUNS};
-    if (status == PJ_OK) status = pj_store_list(store, &query, &list, err);
-    if (status == PJ_OK) status = write_laws(&list, name, json, err);
-    pj_run_list_fini(&list);
-    pj_arena_fini(&arena);
+    pj_laws *laws;
+    pj_status status = pj_laws_get(store, machine, &laws, err);
+    if (laws) pj_laws_write(laws, json);
+    pj_laws_free(laws);
     return status;
 }

@@ -4,7 +4,6 @@
 #include "bench/sim_experiment.h"
 #include "record/run.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -95,27 +94,20 @@ static void on_end(void *context, pj_status status, const pj_profile_result *res
 typedef void on_end_fn(void *context, pj_status status, const pj_profile_result *result,
                        const pj_error *err);
 
-static json_t *run(const char *plan, const char *database, on_end_fn *end, void *context)
+static pj_experiment_result *run(const char *plan, const char *database, on_end_fn *end,
+                                 void *context)
 {
-    json_t *view;
+    pj_experiment_result *result;
     pj_error err = {0};
-    if (pj_sim_experiment_run(plan, database, 5, end, context, &view, &err) != PJ_OK)
+    if (pj_sim_experiment_run(plan, database, 5, end, context, &result, &err) != PJ_OK)
         fail_msg("%s", err.text);
-    return view;
-}
-
-static double number(const json_t *object, const char *name)
-{
-    const json_t *value = json_object_get(object, name);
-    return json_is_number(value) ? json_number_value(value) : NAN;
+    return result;
 }
 
 /* Distance of the estimate from `joules` in half widths of its interval. */
-static double away(const json_t *ablation, const char *estimate, double joules)
+static double away(const pj_estimate *e, double joules)
 {
-    const json_t *e = json_object_get(ablation, estimate);
-    double value = number(e, "joules_per_token");
-    return fabs(value - joules) / (number(e, "joules_per_token_hi") - value);
+    return fabs(e->value - joules) / (e->hi - e->value);
 }
 
 static void both_hold_what_was_planted(void **state)
@@ -124,25 +116,22 @@ static void both_hold_what_was_planted(void **state)
     truth t = {0};
     assert_non_null(mkdtemp(folder));
     snprintf(database, sizeof database, "%s/runs.db", folder);
-    json_t *view = run(pj_sim_parts_plan, database, on_end, &t),
-           *all = json_object_get(view, "ablations");
-    json_t *comparison;
-    size_t at;
+    pj_experiment_result *result = run(pj_sim_parts_plan, database, on_end, &t);
     int missed = 0;
     double farthest = 0;
     assert_int_equal(t.runs, BLOCKS);
     assert_int_equal(t.ablated_runs, BLOCKS * PARTS);
-    assert_int_equal(json_array_size(all), PARTS);
+    assert_int_equal(result->ablation_count, PARTS);
     for (size_t i = 0; i < PARTS; i++) {
-        json_t *a = json_array_get(all, i);
+        const pj_ablated_part *a = &result->ablations[i];
         double planted = t.parts[i] / t.runs;
-        assert_true(fabs(number(a, "planted_joules_per_token") / planted - 1) < 1e-6);
-        double attributed = away(a, "attributed", planted);
-        double difference = away(a, "difference", (t.whole - t.without[i]) / BLOCKS);
+        assert_true(fabs(a->planted / planted - 1) < 1e-6);
+        double attributed = away(&a->cost.attributed, planted);
+        double difference = away(&a->cost.difference, (t.whole - t.without[i]) / BLOCKS);
         missed += (attributed > 1) + (difference > 1);
         farthest = fmax(farthest, fmax(attributed, difference)); /* fmax drops a NAN */
-        if (number(a, "pairs") != BLOCKS || isnan(difference))
-            assert_string_equal(json_string_value(json_object_get(a, "outcome")), "too_short");
+        if (a->cost.pairs != BLOCKS || isnan(difference))
+            assert_int_equal(a->cost.outcome, PJ_PART_TOO_SHORT);
     }
     /* Intervals of 95 %: of eight, three miss the truth in one of 170 tests, and with six pairs one
      * of four differences is three half widths away in one of 400. */
@@ -150,13 +139,12 @@ static void both_hold_what_was_planted(void **state)
         fail_msg("%d of 8 intervals miss, by up to %g half widths", missed, farthest);
     /* The head of this shape takes many times what attention does, however wide a busy machine
      * makes the intervals: one is not mistaken for the other. */
-    const json_t *head = json_object_get(json_array_get(all, 2), "attributed");
-    assert_true(number(head, "joules_per_token") > 2 * t.parts[0] / t.runs);
+    assert_true(result->ablations[2].cost.attributed.value > 2 * t.parts[0] / t.runs);
     /* What is ablated is never the optimum. */
-    assert_int_equal((int)number(json_object_get(view, "optimum"), "cell"), 0);
-    json_array_foreach(json_object_get(view, "comparisons"), at, comparison)
-        assert_string_equal(json_string_value(json_object_get(comparison, "method")), "paired_log");
-    json_decref(view);
+    assert_int_equal(result->optimum, 0);
+    for (uint32_t i = 0; i < result->first_count; i++)
+        assert_string_equal(result->against_first[i].ratio.method, "paired_log");
+    pj_experiment_result_free(result);
     snprintf(command, sizeof command, "rm -rf %s", folder);
     assert_int_equal(system(command), 0);
 }
@@ -182,9 +170,10 @@ static void a_batch_has_different_prompts(void **state)
     char folder[] = "/tmp/perjoule-experiment-test-XXXXXX", command[128];
     assert_non_null(mkdtemp(folder));
     snprintf(command, sizeof command, "%s/runs.db", folder);
-    json_decref(run("{\"name\":\"parts\",\"models\":[\"synthetic:smollm2-135m,layers=1\"],"
-                    "\"inputs\":[5],\"outputs\":[4],\"batches\":[3],\"repeat\":1}",
-                    command, note_difference, &differs));
+    pj_experiment_result_free(
+        run("{\"name\":\"parts\",\"models\":[\"synthetic:smollm2-135m,layers=1\"],"
+            "\"inputs\":[5],\"outputs\":[4],\"batches\":[3],\"repeat\":1}",
+            command, note_difference, &differs));
     assert_true(differs);
     snprintf(command, sizeof command, "rm -rf %s", folder);
     assert_int_equal(system(command), 0);
