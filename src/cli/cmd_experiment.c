@@ -9,6 +9,7 @@
 #include "experiment/experiment_view.h"
 #include "insight/insight.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* perjoule machines: the machines that store in a database, with their last heartbeats. */
+#include "base/clock.h"
 #include "cli/stored.h"
 #include "cli/terminal.h"
 #include "store/machines.h"
@@ -7,87 +8,97 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The names of an array as "a,b"; "none" for an empty one, "-" for null. */
-static void join(const json_t *names, char *text, size_t bytes)
+static const char *or_dash(const char *text)
 {
-    size_t used = 0, i;
-    const json_t *name;
-    snprintf(text, bytes, "%s", json_is_array(names) ? "none" : "-");
-    json_array_foreach(names, i, name) if (used < bytes) used +=
-        (size_t)snprintf(text + used, bytes - used, "%s%s", i ? "," : "", json_string_value(name));
-}
-
-static const char *text_of(const json_t *machine, const char *key)
-{
-    const char *text = json_string_value(json_object_get(machine, key));
     return text ? text : "-";
 }
 
-static void print_machine(const json_t *m)
+/* "none" for an empty list, "-" for one that is unknown. */
+static const char *list_or_dash(const char *names)
 {
-    char sensors[64], throttle[64], today[40] = "-", clock[32] = "-", seen[32];
-    double mj = pj_member_number(m, "energy_today_mj"), ms = pj_member_number(m, "clock_offset_ms");
-    join(json_object_get(m, "sensors"), sensors, sizeof sensors);
-    join(json_object_get(m, "throttle"), throttle, sizeof throttle);
-    if (!isnan(mj)) {
-        pj_format_energy(mj, today, sizeof today - 2);
-        if (strcmp(text_of(m, "energy_source"), "modelled") == 0) strcat(today, "~");
-        if (strcmp(text_of(m, "energy_today_of"), "runs") == 0) strcat(today, "*");
-    }
-    if (!isnan(ms)) snprintf(clock, sizeof clock, "%+.1f ms", ms);
-    snprintf(seen, sizeof seen, "%.16s", text_of(m, "last_seen"));
-    if (seen[10] == 'T') seen[10] = ' ';
-    printf("%-16s  %6.0f  %12s  %-14.14s  %-10.10s  %10s  %-8s  %s\n", seen,
-           pj_member_number(m, "runs"), today, sensors, throttle, clock, text_of(m, "version"),
-           text_of(m, "name"));
+    return names && !*names ? "none" : or_dash(names);
 }
 
-static int print_table(const json_t *machines)
+static bool is_modelled(const pj_machine_row *m)
 {
-    size_t i;
-    const json_t *m;
+    const char *source = pj_machine_source(m);
+    return source && strcmp(source, pj_quality_name(PJ_MODELLED)) == 0;
+}
+
+static bool is_of_runs(const pj_machine_row *m)
+{
+    return isnan(m->today_meter_mj) && !isnan(m->today_runs_mj);
+}
+
+static void print_machine(const pj_machine_row *m)
+{
+    char today[40] = "-", clock[32] = "-", seen[40];
+    double mj = pj_machine_today_mj(m);
+    if (!isnan(mj)) {
+        pj_format_energy(mj, today, sizeof today - 2);
+        if (is_modelled(m)) strcat(today, "~");
+        if (is_of_runs(m)) strcat(today, "*");
+    }
+    if (!isnan(m->offset_ms)) snprintf(clock, sizeof clock, "%+.1f ms", m->offset_ms);
+    pj_clock_format_iso(m->beat_ns >= m->run_ns ? m->beat_ns : m->run_ns, seen);
+    seen[10] = ' ';
+    printf("%-16.16s  %6lld  %*s  %-14.14s  %-10.10s  %10s  %-8s  %s\n", seen, (long long)m->runs,
+           pj_width_of(today, 12), today, list_or_dash(m->sensors), list_or_dash(m->throttle),
+           clock, or_dash(m->version), m->name);
+}
+
+static void print_table(const pj_machine_row *machines, uint32_t count)
+{
     bool runs_only = false, modelled = false;
-    if (json_array_size(machines) == 0) {
+    if (!count) {
         printf("no machines\n");
-        return PJ_EXIT_OK;
+        return;
     }
     printf("%s%-16s  %6s  %12s  %-14s  %-10s  %10s  %-8s  %s%s\n",
            pj_style_on(stdout, PJ_STYLE_BOLD), "last seen (UTC)", "runs", "today", "sensors",
            "throttled", "clock", "version", "machine", pj_style_off(stdout));
-    json_array_foreach(machines, i, m)
-    {
-        print_machine(m);
-        runs_only |= strcmp(text_of(m, "energy_today_of"), "runs") == 0;
-        modelled |= strcmp(text_of(m, "energy_source"), "modelled") == 0;
+    for (uint32_t i = 0; i < count; i++) {
+        print_machine(&machines[i]);
+        runs_only |= is_of_runs(&machines[i]);
+        modelled |= is_modelled(&machines[i]);
     }
     if (runs_only) printf("* of its runs: no perjoule serve counts there all the time\n");
     if (modelled) printf("~ modelled, not measured\n");
-    return PJ_EXIT_OK;
+}
+
+static pj_status show_json(pj_store *store, pj_error *err)
+{
+    pj_buffer out;
+    pj_json json;
+    pj_buffer_init(&out, 64 << 20);
+    pj_json_init(&json, &out);
+    pj_status status = pj_view_machines(store, NULL, NULL, &json, err);
+    if (status == PJ_OK && pj_print_json(&out) != PJ_EXIT_OK)
+        status = pj_fail(err, PJ_E_IO, "can't write to standard output");
+    pj_buffer_fini(&out);
+    return status;
+}
+
+static pj_status show_table(pj_store *store, pj_error *err)
+{
+    pj_arena arena;
+    pj_machine_row *machines;
+    uint32_t count;
+    pj_arena_init(&arena, 0);
+    pj_status status = pj_store_machines(store, &arena, &machines, &count, err);
+    if (status == PJ_OK) print_table(machines, count);
+    pj_arena_fini(&arena);
+    return status;
 }
 
 static int show_machines(const pj_command *command, const char *db, bool as_json)
 {
     pj_store *store = NULL;
     pj_error err = {0};
-    pj_buffer out;
-    pj_json json;
-    int code = PJ_EXIT_OK;
-    pj_buffer_init(&out, 64 << 20);
-    pj_json_init(&json, &out);
     pj_status status = pj_stored_open(db, &store, &err);
-    if (status == PJ_OK) status = pj_view_machines(store, NULL, NULL, &json, &err);
-    pj_json_finish(&json);
-    json_t *tree = status == PJ_OK && !as_json ? pj_parse_view(&out, &err) : NULL;
-    if (status == PJ_OK && as_json)
-        code = pj_print_json(&out);
-    else if (tree)
-        code = print_table(tree);
-    else
-        code = pj_command_failed(command, &err);
-    json_decref(tree);
+    if (status == PJ_OK) status = as_json ? show_json(store, &err) : show_table(store, &err);
     pj_store_close(store);
-    pj_buffer_fini(&out);
-    return code;
+    return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
 }
 
 static int run_machines(const pj_command *command, int argc, char **argv)

@@ -100,13 +100,6 @@ int pj_print_json(pj_buffer *json)
     return good ? PJ_EXIT_OK : PJ_EXIT_FAILED;
 }
 
-json_t *pj_parse_view(pj_buffer *json, pj_error *err)
-{
-    json_t *tree = json->failed ? NULL : json_loadb(json->data, json->length, 0, NULL);
-    if (!tree) pj_fail_memory(err, "the run's figures");
-    return tree;
-}
-
 void pj_sparkline(const double *values, size_t count, int width, char *text, size_t bytes)
 {
     static const char *const bars[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};

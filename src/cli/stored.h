@@ -1,12 +1,9 @@
-/* Shared code of the commands on stored runs: opening the database, views as trees, prices. */
+/* Shared code of the commands on stored runs: opening the database, JSON, prices. */
 #ifndef PJ_CLI_STORED_H
 #define PJ_CLI_STORED_H
 
 #include "cli/options.h"
 #include "store/views.h"
-#include "trace/json_member.h"
-
-#include <jansson.h>
 
 #define PJ_OPTION_DB(target)                                    \
     {                                                           \
@@ -67,7 +64,6 @@ int64_t pj_age_parse(const char *text);
 
 /* Writes a finished JSON buffer to standard output with a newline. */
 int pj_print_json(pj_buffer *json);
-json_t *pj_parse_view(pj_buffer *json, pj_error *err);
 
 /* A sparkline for values from 0 to the largest; NAN is a blank. */
 void pj_sparkline(const double *values, size_t count, int width, char *text, size_t bytes);

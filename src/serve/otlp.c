@@ -32,7 +32,7 @@ struct pj_otlp {
     atomic_bool is_stopping;
     bool is_started, has_failed;
     int64_t period_ms, start_ns;
-    json_t *ended[PJ_OTLP_RUNS]; /* summaries of runs whose spans are not sent yet */
+    char *ended[PJ_OTLP_RUNS]; /* documents of runs whose spans are not sent yet */
     uint32_t ended_count;
     uint64_t dropped;
     char instance[PJ_UUID_BYTES], header_text[URL_BYTES];
@@ -42,7 +42,7 @@ struct pj_otlp {
 /* ---- sending ----------------------------------------------------------------------------------
  */
 
-static pj_status post(pj_otlp *o, const char *path, const pj_buffer *body, pj_error *err)
+static pj_status post(pj_otlp *o, const char *path, const char *body, pj_error *err)
 {
     char url[URL_BYTES + 32];
     long answer;
@@ -51,8 +51,8 @@ static pj_status post(pj_otlp *o, const char *path, const pj_buffer *body, pj_er
     snprintf(url, sizeof url, "%.*s%s", (int)length, o->options.url, path);
     pj_curl_request request = {.url = url,
                                .headers = o->headers,
-                               .body = body->data,
-                               .body_bytes = body->length,
+                               .body = body,
+                               .body_bytes = strlen(body),
                                .timeout_ms = o->is_stopping ? LAST_TIMEOUT_MS : TIMEOUT_MS};
     return pj_curl_post(&request, &answer, err);
 }
@@ -84,66 +84,54 @@ static pj_status send_metrics(pj_otlp *o, pj_error *err)
     pj_buffer_init(&body, BODY_MAX);
     pj_json_init(&json, &body);
     pj_otlp_write_metrics(&o->resource, metrics, &moment, &json);
-    pj_status status = pj_json_finish(&json) ? post(o, "/v1/metrics", &body, err)
+    pj_status status = pj_json_finish(&json) ? post(o, "/v1/metrics", body.data, err)
                                              : pj_fail_memory(err, "telemetry");
     pj_buffer_fini(&body);
     pj_free(metrics);
     return status;
 }
 
-/* Phases come from the stored run; NULL if it is not available. */
-static json_t *read_pipeline(const pj_otlp *o, const char *run_id)
+/* Puts a document back to the head of the queue, or at its end; the oldest is dropped when it is
+ * full. */
+static void queue(pj_otlp *o, char *document, bool first)
 {
-    const pj_service *service = o->options.service;
-    pj_params none = {0};
-    pj_view_request request = {PJ_VIEW_PIPELINE, run_id, &none};
-    uint64_t total = 0;
-    pj_buffer text;
-    pj_json json;
-    json_t *tree = NULL;
-    pj_buffer_init(&text, BODY_MAX);
-    pj_json_init(&json, &text);
-    if (service->view(service->context, &request, &json, &total, NULL) == PJ_OK &&
-        pj_json_finish(&json))
-        tree = json_loadb(text.data, text.length, 0, NULL);
-    pj_buffer_fini(&text);
-    return tree;
+    pthread_mutex_lock(&o->mutex);
+    if (o->ended_count == PJ_OTLP_RUNS) {
+        o->dropped++;
+        if (first) {
+            pthread_mutex_unlock(&o->mutex);
+            pj_free(document);
+            return;
+        }
+        pj_free(o->ended[0]);
+        memmove(o->ended, o->ended + 1, --o->ended_count * sizeof *o->ended);
+    }
+    if (first) memmove(o->ended + 1, o->ended, o->ended_count * sizeof *o->ended);
+    o->ended[first ? 0 : o->ended_count] = document;
+    o->ended_count++;
+    pthread_mutex_unlock(&o->mutex);
 }
 
-static pj_status send_run(pj_otlp *o, const json_t *summary, pj_error *err)
+static char *take_first(pj_otlp *o)
 {
-    const char *run_id = json_string_value(json_object_get(summary, "id"));
-    json_t *pipeline = run_id ? read_pipeline(o, run_id) : NULL;
-    pj_buffer body;
-    pj_json json;
-    pj_status status = PJ_OK;
-    pj_buffer_init(&body, BODY_MAX);
-    pj_json_init(&json, &body);
-    if (pj_otlp_write_run(&o->resource, summary, pipeline, &json) && pj_json_finish(&json))
-        status = post(o, "/v1/traces", &body, err);
-    pj_buffer_fini(&body);
-    json_decref(pipeline);
-    return status;
+    pthread_mutex_lock(&o->mutex);
+    char *document = o->ended_count ? o->ended[0] : NULL;
+    if (document) memmove(o->ended, o->ended + 1, --o->ended_count * sizeof *o->ended);
+    pthread_mutex_unlock(&o->mutex);
+    return document;
 }
 
 /* Sends spans, oldest first, until one fails; that one stays. */
 static pj_status send_runs(pj_otlp *o, pj_error *err)
 {
     pj_status status = PJ_OK;
-    while (status == PJ_OK) {
-        pthread_mutex_lock(&o->mutex);
-        json_t *summary = o->ended_count ? json_incref(o->ended[0]) : NULL;
-        pthread_mutex_unlock(&o->mutex);
-        if (!summary) break;
-        status = send_run(o, summary, err);
-        pthread_mutex_lock(&o->mutex);
-        /* the queue may have dropped it meanwhile */
-        if (status == PJ_OK && o->ended_count && o->ended[0] == summary) {
-            json_decref(summary);
-            memmove(o->ended, o->ended + 1, --o->ended_count * sizeof *o->ended);
-        }
-        pthread_mutex_unlock(&o->mutex);
-        json_decref(summary);
+    char *document;
+    while (status == PJ_OK && (document = take_first(o))) {
+        status = post(o, "/v1/traces", document, err);
+        if (status == PJ_OK)
+            pj_free(document);
+        else
+            queue(o, document, true);
     }
     return status;
 }
@@ -199,16 +187,15 @@ static void *send_always(void *context)
 static void run_end(void *context, const char *run_id, const pj_live_end *end)
 {
     pj_otlp *o = context;
-    json_t *summary = end->summary_json ? json_loads(end->summary_json, 0, NULL) : NULL;
-    if (!summary) return;
-    pthread_mutex_lock(&o->mutex);
-    if (o->ended_count == PJ_OTLP_RUNS) {
-        json_decref(o->ended[0]);
-        memmove(o->ended, o->ended + 1, --o->ended_count * sizeof *o->ended);
-        o->dropped++;
-    }
-    o->ended[o->ended_count++] = summary;
-    pthread_mutex_unlock(&o->mutex);
+    pj_buffer body;
+    pj_json json;
+    if (!end->data) return;
+    pj_buffer_init(&body, BODY_MAX);
+    pj_json_init(&json, &body);
+    bool written = pj_otlp_write_run(&o->resource, end->data, &json) && pj_json_finish(&json);
+    char *document = written ? pj_buffer_take(&body) : NULL;
+    if (document) queue(o, document, false);
+    pj_buffer_fini(&body);
 }
 
 const pj_live_sink *pj_otlp_sink(const pj_otlp *otlp)
@@ -294,7 +281,7 @@ void pj_otlp_close(pj_otlp *o)
     pthread_cond_broadcast(&o->changed);
     pthread_mutex_unlock(&o->mutex);
     if (o->is_started) pthread_join(o->thread, NULL);
-    for (uint32_t i = 0; i < o->ended_count; i++) json_decref(o->ended[i]);
+    for (uint32_t i = 0; i < o->ended_count; i++) pj_free(o->ended[i]);
     pthread_mutex_destroy(&o->mutex);
     pthread_cond_destroy(&o->changed);
     pj_free(o);

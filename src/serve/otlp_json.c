@@ -2,8 +2,8 @@
 
 #include "base/clock.h"
 #include "base/ids.h"
-#include "trace/json_member.h"
 #include "trace/phases.h"
+#include "trace/summary.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -298,11 +298,6 @@ void pj_otlp_write_metrics(const pj_otlp_resource *r, const pj_metrics *metrics,
 /* ---- spans ------------------------------------------------------------------------------------
  */
 
-static const char *text(const json_t *object, const char *key)
-{
-    return json_string_value(json_object_get(object, key));
-}
-
 /* The trace is the run: its UUID without hyphens. */
 static bool trace_id(const char *run_id, char out[33])
 {
@@ -353,75 +348,66 @@ static void end_span(const char *failure, pj_json *out)
     pj_json_object_end(out);
 }
 
-static void write_run_attributes(const pj_otlp_resource *r, const json_t *s, pj_json *out)
+static void write_run_attributes(const pj_otlp_resource *r, const pj_run_info *info, pj_json *out)
 {
-    const char *energy = name_of(r, "gen_ai.infrastructure.energy");
+    pj_run_ratios ratios;
+    pj_run_ratios_get(info, &ratios);
     attribute_text(out, "gen_ai.operation.name", "text_completion");
-    attribute_text(out, "gen_ai.provider.name", text(s, "engine"));
-    attribute_text(out, "gen_ai.request.model", text(s, "model_name"));
-    if (!isnan(pj_member_number(s, "input_tokens")))
-        attribute_int(out, "gen_ai.usage.input_tokens",
-                      (int64_t)pj_member_number(s, "input_tokens"));
-    if (!isnan(pj_member_number(s, "output_tokens")))
-        attribute_int(out, "gen_ai.usage.output_tokens",
-                      (int64_t)pj_member_number(s, "output_tokens"));
-    attribute_double(out, energy, pj_member_number(s, "total_energy_mj") / 1e3);
-    attribute_double(out, "perjoule.energy.sd", pj_member_number(s, "total_energy_sd_mj") / 1e3);
-    attribute_double(out, "perjoule.request.energy",
-                     pj_member_number(s, "request_energy_mj") / 1e3);
-    attribute_double(out, "perjoule.joules_per_token", pj_member_number(s, "joules_per_token"));
-    attribute_text(out, "perjoule.energy.source", text(s, "energy_source"));
-    attribute_text(out, "perjoule.run.id", text(s, "id"));
-    attribute_text(out, "perjoule.run.status", text(s, "status"));
-    attribute_text(out, "perjoule.dtype", text(s, "dtype"));
-    attribute_text(out, "perjoule.experiment", text(s, "experiment_name"));
+    attribute_text(out, "gen_ai.provider.name", info->engine);
+    attribute_text(out, "gen_ai.request.model", info->model_name);
+    if (info->input_tokens)
+        attribute_int(out, "gen_ai.usage.input_tokens", (int64_t)info->input_tokens);
+    attribute_int(out, "gen_ai.usage.output_tokens", (int64_t)info->output_tokens);
+    attribute_double(out, name_of(r, "gen_ai.infrastructure.energy"), info->total_mj / 1e3);
+    attribute_double(out, "perjoule.energy.sd", info->total_sd_mj / 1e3);
+    attribute_double(out, "perjoule.request.energy", info->request_mj / 1e3);
+    attribute_double(out, "perjoule.joules_per_token", ratios.joules_per_token);
+    attribute_text(out, "perjoule.energy.source", pj_quality_name(info->quality));
+    attribute_text(out, "perjoule.run.id", info->id);
+    attribute_text(out, "perjoule.run.status", pj_run_status_name(info->status));
+    attribute_text(out, "perjoule.dtype", info->dtype);
+    attribute_text(out, "perjoule.experiment", info->experiment_name);
 }
 
-static void write_phase(const pj_otlp_resource *r, const json_t *phase, const span *whole,
+static void write_phase(const pj_otlp_resource *r, const pj_phase_row *phase, const span *whole,
                         uint64_t index, pj_json *out)
 {
     char id[17];
-    double start_ms = pj_member_number(phase, "start_ms");
-    if (isnan(start_ms) || !text(phase, "phase")) return;
     span_id(whole->trace, index, id);
-    span s = {.name = text(phase, "phase"),
+    span s = {.name = pj_phase_name(phase->phase),
               .trace = whole->trace,
               .id = id,
               .parent = whole->id,
-              .begin_ns = whole->begin_ns + (int64_t)(start_ms * 1e6),
-              .duration_ms = pj_member_number(phase, "duration_ms")};
+              .begin_ns = whole->begin_ns + (int64_t)(phase->start_ms * 1e6),
+              .duration_ms = phase->duration_ms};
     begin_span(&s, out);
     attribute_text(out, "perjoule.phase", s.name);
     attribute_double(out, name_of(r, "gen_ai.infrastructure.energy"),
-                     pj_member_number(phase, "energy_mj") / 1e3);
-    attribute_double(out, "perjoule.energy.sd", pj_member_number(phase, "energy_sd_mj") / 1e3);
-    attribute_text(out, "perjoule.method", text(phase, "method"));
+                     pj_mj_of_nj(phase->energy.gross_nj) / 1e3);
+    attribute_double(out, "perjoule.energy.sd", (double)phase->energy.sd_mj / 1e3);
+    attribute_text(out, "perjoule.method", pj_method_name(phase->energy.method));
     end_span(NULL, out);
 }
 
-bool pj_otlp_write_run(const pj_otlp_resource *r, const json_t *summary, const json_t *pipeline,
-                       pj_json *out)
+bool pj_otlp_write_run(const pj_otlp_resource *r, const pj_run_data *run, pj_json *out)
 {
+    const pj_run_info *info = &run->info;
     char trace[33], id[17], name[160];
-    const char *run_id = text(summary, "id"), *created = text(summary, "created_at");
-    int64_t begin_ns;
-    if (!run_id || !created || !trace_id(run_id, trace) || !pj_clock_parse_iso(created, &begin_ns))
-        return false;
-    const char *model = text(summary, "model_name");
-    snprintf(name, sizeof name, "text_completion%s%s", model ? " " : "", model ? model : "");
+    if (!trace_id(info->id, trace)) return false;
+    snprintf(name, sizeof name, "text_completion%s%s", info->model_name ? " " : "",
+             info->model_name ? info->model_name : "");
     span_id(trace, 0, id);
     span whole = {.name = name,
                   .trace = trace,
                   .id = id,
-                  .begin_ns = begin_ns,
-                  .duration_ms = pj_member_number(summary, "total_duration_ms")};
-    const json_t *phases = json_object_get(pipeline, "phases"), *phase;
-    size_t i;
+                  .begin_ns = info->created_wall_ns,
+                  .duration_ms = info->total_ms};
     open_document(r, "resourceSpans", "scopeSpans", "spans", out);
     begin_span(&whole, out);
-    write_run_attributes(r, summary, out);
-    end_span(text(summary, "failure"), out);
-    json_array_foreach(phases, i, phase) write_phase(r, phase, &whole, i + 1, out);
+    write_run_attributes(r, info, out);
+    end_span(info->failure, out);
+    for (uint32_t i = 0; i < run->phase_count; i++)
+        write_phase(r, &run->phases[i], &whole, i + 1, out);
     close_document(out);
     return true;
 }

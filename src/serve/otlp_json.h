@@ -11,8 +11,7 @@
 
 #include "base/json.h"
 #include "net/service.h"
-
-#include <jansson.h>
+#include "trace/run_data.h"
 
 /* Other names for metrics and attributes: "hw.energy=acme.energy", NULL-terminated; NULL: none. */
 typedef struct pj_otlp_names {
@@ -34,9 +33,7 @@ typedef struct pj_otlp_moment {
 
 void pj_otlp_write_metrics(const pj_otlp_resource *resource, const pj_metrics *metrics,
                            const pj_otlp_moment *moment, pj_json *out);
-/* Spans of one run: its summary, and the phases of its pipeline view (NULL: unknown). False: the
- * summary lacks what a span needs. */
-bool pj_otlp_write_run(const pj_otlp_resource *resource, const json_t *summary,
-                       const json_t *pipeline, pj_json *out);
+/* Spans of one run and its phases. False: its id is no UUID. */
+bool pj_otlp_write_run(const pj_otlp_resource *resource, const pj_run_data *run, pj_json *out);
 
 #endif

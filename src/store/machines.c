@@ -73,17 +73,9 @@ pj_status pj_store_machine_beat(pj_store *store, const pj_machine_beat *beat, pj
 
 /* ---- the view ------------------------------------------------------------------------------- */
 
-typedef struct machine {
-    char *name, *sensors, *source, *throttle, *version;
-    char last_run[PJ_UUID_BYTES];
-    int64_t runs, run_ns, beat_ns;
-    bool any_modelled_today; /* of the runs */
-    double today_runs_mj, today_meter_mj, offset_ms, uncertainty_ms;
-} machine;
-
 typedef struct machines {
-    pj_arena arena;
-    machine *items;
+    pj_arena *arena;
+    pj_machine_row *items;
     uint32_t count;
     char today[ISO_BYTES];
     int64_t today_ns;
@@ -91,20 +83,20 @@ typedef struct machines {
 
 static char *keep(machines *all, const char *text)
 {
-    return text ? pj_arena_strndup(&all->arena, text, strlen(text)) : NULL;
+    return text ? pj_arena_strndup(all->arena, text, strlen(text)) : NULL;
 }
 
-static machine *find_or_add(machines *all, const char *name)
+static pj_machine_row *find_or_add(machines *all, const char *name)
 {
     for (uint32_t i = 0; i < all->count; i++)
         if (strcmp(all->items[i].name, name) == 0) return &all->items[i];
     if (all->count == MAX_MACHINES) return NULL;
-    machine *m = &all->items[all->count];
-    *m = (machine){.name = keep(all, name),
-                   .today_runs_mj = NAN,
-                   .today_meter_mj = NAN,
-                   .offset_ms = NAN,
-                   .uncertainty_ms = NAN};
+    pj_machine_row *m = &all->items[all->count];
+    *m = (pj_machine_row){.name = keep(all, name),
+                          .today_runs_mj = NAN,
+                          .today_meter_mj = NAN,
+                          .offset_ms = NAN,
+                          .uncertainty_ms = NAN};
     if (!m->name) return NULL;
     all->count++;
     return m;
@@ -121,7 +113,7 @@ static pj_status read_runs(pj_store *store, machines *all, pj_error *err)
         err);
     pj_sql_int(sql, 1, all->today_ns);
     while (pj_sql_step(sql)) {
-        machine *m = find_or_add(all, pj_sql_get_text(sql, 0, NULL));
+        pj_machine_row *m = find_or_add(all, pj_sql_get_text(sql, 0, NULL));
         if (!m) break;
         m->runs = pj_sql_get_int(sql, 1);
         m->run_ns = pj_sql_get_int(sql, 2);
@@ -131,7 +123,7 @@ static pj_status read_runs(pj_store *store, machines *all, pj_error *err)
     return pj_sql_end(sql, err);
 }
 
-static pj_status read_last_run(pj_store *store, machines *all, machine *m, pj_error *err)
+static pj_status read_last_run(pj_store *store, machines *all, pj_machine_row *m, pj_error *err)
 {
     pj_sql *sql = pj_sql_begin(store,
                                "SELECT id, power_sources, energy_source FROM profiling_runs"
@@ -157,7 +149,7 @@ static pj_status read_beats(pj_store *store, machines *all, pj_error *err)
                                err);
     pj_sql_text(sql, 1, all->today);
     while (pj_sql_step(sql)) {
-        machine *m = find_or_add(all, pj_sql_get_text(sql, 0, NULL));
+        pj_machine_row *m = find_or_add(all, pj_sql_get_text(sql, 0, NULL));
         if (!m) break;
         m->beat_ns = pj_sql_get_int(sql, 1);
         m->version = keep(all, pj_sql_get_text(sql, 2, NULL));
@@ -188,18 +180,17 @@ static void write_names(pj_json *json, const char *key, const char *names)
     pj_json_array_end(json);
 }
 
-/* Of today's energy where there is any, else of the sensors. */
-static const char *source_of(const machine *m)
+const char *pj_machine_source(const pj_machine_row *m)
 {
     if (!isnan(m->today_meter_mj) || isnan(m->today_runs_mj)) return m->source;
     return pj_quality_name(m->any_modelled_today ? PJ_MODELLED : PJ_MEASURED);
 }
 
-static void write_machine(const machine *m, bool is_live, pj_json *json)
+static void write_machine(const pj_machine_row *m, bool is_live, pj_json *json)
 {
     char seen[ISO_BYTES];
     bool by_meter = m->beat_ns >= m->run_ns, has_meter = !isnan(m->today_meter_mj);
-    double today_mj = has_meter ? m->today_meter_mj : m->today_runs_mj;
+    double today_mj = pj_machine_today_mj(m);
     pj_clock_format_iso(by_meter ? m->beat_ns : m->run_ns, seen);
     pj_json_object_begin(json);
     pj_json_kv_string(json, "name", m->name);
@@ -209,7 +200,7 @@ static void write_machine(const machine *m, bool is_live, pj_json *json)
     pj_json_kv_string(json, "last_run", m->last_run[0] ? m->last_run : NULL);
     pj_json_kv_string(json, "version", m->version);
     write_names(json, "sensors", m->sensors);
-    pj_json_kv_string(json, "energy_source", source_of(m));
+    pj_json_kv_string(json, "energy_source", pj_machine_source(m));
     pj_json_kv_double(json, "energy_today_mj", today_mj);
     pj_json_kv_string(json, "energy_today_of",
                       isnan(today_mj) ? NULL
@@ -222,24 +213,36 @@ static void write_machine(const machine *m, bool is_live, pj_json *json)
     pj_json_object_end(json);
 }
 
-pj_status pj_view_machines(pj_store *store, pj_machine_is_live *is_live, void *context,
-                           pj_json *json, pj_error *err)
+pj_status pj_store_machines(pj_store *store, pj_arena *arena, pj_machine_row **rows,
+                            uint32_t *count, pj_error *err)
 {
-    machines all = {0};
-    pj_arena_init(&all.arena, 0);
+    machines all = {.arena = arena};
     day_of(pj_clock_wall_ns(), all.today);
     pj_clock_parse_iso(all.today, &all.today_ns);
-    all.items = pj_arena_alloc(&all.arena, MAX_MACHINES, sizeof *all.items);
+    all.items = pj_arena_alloc(arena, MAX_MACHINES, sizeof *all.items);
     pj_status status = all.items ? PJ_OK : pj_fail_memory(err, "the list of machines");
     if (status == PJ_OK) status = pj_store_connect(store, err);
     if (status == PJ_OK) status = read_runs(store, &all, err);
     for (uint32_t i = 0; i < all.count && status == PJ_OK; i++)
         status = read_last_run(store, &all, &all.items[i], err);
     if (status == PJ_OK) status = read_beats(store, &all, err);
+    *rows = all.items;
+    *count = all.count;
+    return status;
+}
+
+pj_status pj_view_machines(pj_store *store, pj_machine_is_live *is_live, void *context,
+                           pj_json *json, pj_error *err)
+{
+    pj_arena arena;
+    pj_machine_row *rows;
+    uint32_t count;
+    pj_arena_init(&arena, 0);
+    pj_status status = pj_store_machines(store, &arena, &rows, &count, err);
     pj_json_array_begin(json);
-    for (uint32_t i = 0; i < all.count && status == PJ_OK; i++)
-        write_machine(&all.items[i], is_live && is_live(context, all.items[i].name), json);
+    for (uint32_t i = 0; i < count && status == PJ_OK; i++)
+        write_machine(&rows[i], is_live && is_live(context, rows[i].name), json);
     pj_json_array_end(json);
-    pj_arena_fini(&all.arena);
+    pj_arena_fini(&arena);
     return status;
 }

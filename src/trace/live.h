@@ -6,6 +6,7 @@
 #define PJ_TRACE_LIVE_H
 
 #include "trace/rail.h"
+#include "trace/run_data.h"
 
 #include <stdatomic.h>
 
@@ -71,8 +72,8 @@ typedef struct pj_live_part {
 typedef struct pj_live_end {
     double t_ms;
     pj_run_status status;
-    const char *summary_json; /* the stored run's summary object, or NULL */
-    const char *error;        /* failed runs: one sentence */
+    const pj_run_data *data; /* the run as it was stored; NULL: it was not */
+    const char *error;       /* failed runs: one sentence */
 } pj_live_end;
 
 enum { PJ_LIVE_SINK_VERSION = 3, PJ_MAX_LIVE_SINKS = 8 };

@@ -233,18 +233,17 @@ static void hear_end(void *context, const char *run_id, const pj_live_end *end)
 {
     heard *h = context;
     h->ends++;
-    h->has_summary = end->summary_json && strstr(end->summary_json, run_id);
-    /* Another connection must already see the run with its energy, the same as in the summary. */
+    h->has_summary = end->data && strcmp(end->data->info.id, run_id) == 0;
+    /* Another connection must already see the run with the same energy. */
     pj_store *store;
     pj_run_data stored = {0};
-    const char *told = h->has_summary ? strstr(end->summary_json, "\"total_energy_mj\":") : NULL;
     pj_error err = {0};
     assert_int_equal(
         pj_store_open(&(pj_store_options){.path = database, .read_only = true}, &store, &err),
         PJ_OK);
-    if (pj_store_load(store, run_id, &stored, &err) == PJ_OK && told)
+    if (pj_store_load(store, run_id, &stored, &err) == PJ_OK && h->has_summary)
         h->stored = stored.info.status == end->status && stored.info.total_mj > 0 &&
-                    strtod(strchr(told, ':') + 1, NULL) == stored.info.total_mj;
+                    end->data->info.total_mj == stored.info.total_mj;
     pj_run_data_fini(&stored);
     pj_store_close(store);
 }
