@@ -201,6 +201,18 @@ void pj_json_raw(pj_json *json, const char *text, size_t bytes)
     put(json, text, bytes);
 }
 
+void pj_json_kv_object_begin(pj_json *json, const char *key)
+{
+    pj_json_key(json, key);
+    pj_json_object_begin(json);
+}
+
+void pj_json_kv_array_begin(pj_json *json, const char *key)
+{
+    pj_json_key(json, key);
+    pj_json_array_begin(json);
+}
+
 void pj_json_kv_string(pj_json *json, const char *key, const char *text)
 {
     pj_json_key(json, key);
@@ -235,4 +247,13 @@ void pj_json_kv_null(pj_json *json, const char *key)
 {
     pj_json_key(json, key);
     pj_json_null(json);
+}
+
+void pj_json_kv_optional(pj_json *json, const char *key, bool known, int64_t value)
+{
+    pj_json_key(json, key);
+    if (known)
+        pj_json_int(json, value);
+    else
+        pj_json_null(json);
 }

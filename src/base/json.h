@@ -42,11 +42,14 @@ void pj_json_null(pj_json *json);
 void pj_json_raw(pj_json *json, const char *text, size_t bytes); /* a value that is already JSON */
 
 /* "key": value in one call. */
+void pj_json_kv_object_begin(pj_json *json, const char *key);
+void pj_json_kv_array_begin(pj_json *json, const char *key);
 void pj_json_kv_string(pj_json *json, const char *key, const char *text);
 void pj_json_kv_int(pj_json *json, const char *key, int64_t value);
 void pj_json_kv_uint(pj_json *json, const char *key, uint64_t value);
 void pj_json_kv_double(pj_json *json, const char *key, double value);
 void pj_json_kv_bool(pj_json *json, const char *key, bool value);
 void pj_json_kv_null(pj_json *json, const char *key);
+void pj_json_kv_optional(pj_json *json, const char *key, bool known, int64_t value); /* or null */
 
 #endif

@@ -359,8 +359,7 @@ void pj_run_report_write_resident(pj_json *json, const pj_process_memory *m)
 
 static void write_ids(pj_json *json, const char *key, const int32_t *ids, uint32_t count)
 {
-    pj_json_key(json, key);
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, key);
     for (uint32_t i = 0; i < count; i++) pj_json_int(json, ids[i]);
     pj_json_array_end(json);
 }
@@ -382,8 +381,7 @@ void pj_run_report_write_text(pj_json *json, const pj_generate_result *g)
     write_sequence(json, g->count ? &g->sequences[0] : &none);
     pj_json_kv_string(json, "logits_hash", hash);
     if (g->count < 2) return;
-    pj_json_key(json, "sequences");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "sequences");
     for (uint32_t i = 0; i < g->count; i++) {
         pj_json_object_begin(json);
         write_sequence(json, &g->sequences[i]);

@@ -152,8 +152,7 @@ void pj_series_print(FILE *out, const pj_series *series)
 
 static void write_figure(pj_json *json, const pj_series_figure *f)
 {
-    pj_json_key(json, f->name);
-    pj_json_object_begin(json);
+    pj_json_kv_object_begin(json, f->name);
     pj_json_kv_uint(json, "n", f->count);
     pj_json_kv_double(json, "mean", f->mean);
     pj_json_kv_double(json, "sd", f->sd);
@@ -167,15 +166,13 @@ static void write_group(pj_json *json, const pj_series *series, pj_series_group 
                         const char *key)
 {
     const char *part = NULL;
-    pj_json_key(json, key);
-    pj_json_object_begin(json);
+    pj_json_kv_object_begin(json, key);
     for (uint32_t i = 0; i < series->count; i++) {
         const pj_series_figure *f = &series->figures[i];
         if (f->group != group) continue;
         if (!part || strcmp(part, f->part) != 0) {
             if (part) pj_json_object_end(json);
-            pj_json_key(json, f->part);
-            pj_json_object_begin(json);
+            pj_json_kv_object_begin(json, f->part);
             part = f->part;
         }
         write_figure(json, f);

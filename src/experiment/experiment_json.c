@@ -49,8 +49,7 @@ static void write_cell(const pj_experiment_result *r, uint32_t index, pj_json *j
     pj_json_kv_double(json, "mean_power_mw", f->power_mw);
     pj_json_kv_double(json, "loss", f->loss);
     write_use(f, json);
-    pj_json_key(json, "ids");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "ids");
     for (uint32_t i = 0; i < runs->count && i < 100; i++) pj_json_string(json, runs->runs[i]->id);
     pj_json_array_end(json);
     pj_json_object_end(json);
@@ -60,8 +59,7 @@ static void write_cell(const pj_experiment_result *r, uint32_t index, pj_json *j
 
 static void write_indices(pj_json *json, const char *key, const uint32_t *cells, uint32_t count)
 {
-    pj_json_key(json, key);
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, key);
     for (uint32_t i = 0; i < count; i++) pj_json_uint(json, cells[i]);
     pj_json_array_end(json);
 }
@@ -85,8 +83,7 @@ static void write_optimum(const pj_experiment_result *r, pj_json *json)
 
 static void write_knees(const pj_experiment_result *r, pj_json *json)
 {
-    pj_json_key(json, "knees");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "knees");
     for (uint32_t i = 0; i < r->knee_count; i++) {
         const pj_batch_knee *k = &r->knees[i];
         pj_json_object_begin(json);
@@ -106,18 +103,13 @@ static void write_knees(const pj_experiment_result *r, pj_json *json)
 
 static void write_fronts(const pj_experiment_result *r, pj_json *json)
 {
-    pj_json_key(json, "fronts");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "fronts");
     for (uint32_t i = 0; i < r->front_count; i++) {
         const pj_cell_front *f = &r->fronts[i];
         pj_json_object_begin(json);
         pj_json_kv_string(json, "over", f->over);
         write_indices(json, "cells", f->cells, f->count);
-        pj_json_key(json, "knee");
-        if (f->knee == PJ_NO_CELL)
-            pj_json_null(json);
-        else
-            pj_json_uint(json, f->knee);
+        pj_json_kv_optional(json, "knee", f->knee != PJ_NO_CELL, f->knee);
         pj_json_object_end(json);
     }
     pj_json_array_end(json);
@@ -135,8 +127,7 @@ static void write_ratio(const pj_cell_ratio *c, const char *p, pj_json *json)
 
 static void write_ratios(const pj_experiment_result *r, pj_json *json)
 {
-    pj_json_key(json, "comparisons");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "comparisons");
     for (uint32_t i = 0; i < r->first_count; i++) {
         pj_json_object_begin(json);
         pj_json_kv_uint(json, "a", 0);
@@ -146,8 +137,7 @@ static void write_ratios(const pj_experiment_result *r, pj_json *json)
         pj_json_object_end(json);
     }
     pj_json_array_end(json);
-    pj_json_key(json, "against_former");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "against_former");
     for (uint32_t i = 0; i < r->former_count; i++) {
         pj_json_object_begin(json);
         pj_json_kv_uint(json, "cell", r->against_former[i].cell);
@@ -159,8 +149,7 @@ static void write_ratios(const pj_experiment_result *r, pj_json *json)
 
 static void write_estimate(pj_json *json, const char *name, const pj_estimate *e)
 {
-    pj_json_key(json, name);
-    pj_json_object_begin(json);
+    pj_json_kv_object_begin(json, name);
     pj_json_kv_double(json, "joules_per_token", e->value);
     pj_json_kv_double(json, "joules_per_token_lo", e->lo);
     pj_json_kv_double(json, "joules_per_token_hi", e->hi);
@@ -169,8 +158,7 @@ static void write_estimate(pj_json *json, const char *name, const pj_estimate *e
 
 static void write_ablations(const pj_experiment_result *r, pj_json *json)
 {
-    pj_json_key(json, "ablations");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "ablations");
     for (uint32_t i = 0; i < r->ablation_count; i++) {
         const pj_ablated_part *a = &r->ablations[i];
         pj_json_object_begin(json);
@@ -222,8 +210,7 @@ void pj_experiment_result_write(const pj_experiment_result *r, pj_json *json)
     pj_json_kv_uint(json, "total", r->total);
     pj_json_key(json, "plan");
     pj_plan_write(&r->plan, json);
-    pj_json_key(json, "cells");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "cells");
     for (uint32_t i = 0; i < r->count; i++) write_cell(r, i, json);
     pj_json_array_end(json);
     pj_json_kv_string(json, "refusal", r->refusal);

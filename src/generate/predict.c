@@ -104,20 +104,17 @@ static void make_map(const pj_known_runs *known, pj_request_work work, pj_length
 
 static void write_lengths(pj_json *json, const char *name, const uint32_t *lengths, uint32_t count)
 {
-    pj_json_key(json, name);
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, name);
     for (uint32_t i = 0; i < count; i++) pj_json_uint(json, lengths[i]);
     pj_json_array_end(json);
 }
 
 static void write_map(const pj_length_map *map, pj_json *json)
 {
-    pj_json_key(json, "map");
-    pj_json_object_begin(json);
+    pj_json_kv_object_begin(json, "map");
     write_lengths(json, "inputs", map->inputs, map->input_count);
     write_lengths(json, "outputs", map->outputs, map->output_count);
-    pj_json_key(json, "joules_per_token");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "joules_per_token");
     for (uint32_t i = 0; i < map->input_count; i++) {
         pj_json_array_begin(json);
         for (uint32_t k = 0; k < map->output_count; k++) pj_json_double(json, map->joules[i][k]);
@@ -141,8 +138,7 @@ static void write_map(const pj_length_map *map, pj_json *json)
 
 static void write_nearest(const pj_request_prediction *p, pj_json *json)
 {
-    pj_json_key(json, "nearest");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "nearest");
     for (size_t i = 0; i < p->figures.nearest_count && p->refusal[0]; i++) {
         const pj_known_run *run = &p->known.runs[p->figures.nearest[i]];
         pj_json_object_begin(json);

@@ -8,8 +8,7 @@
 
 static void write_evidence(pj_json *json, const pj_advice *a)
 {
-    pj_json_key(json, "evidence");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "evidence");
     for (uint32_t i = 0; i < a->evidence_count; i++) {
         pj_json_object_begin(json);
         pj_json_kv_string(json, "name", a->evidence[i].name);
@@ -49,8 +48,7 @@ static void write_finding(pj_json *json, const pj_advice *a)
     pj_json_kv_string(json, "kind", a->limits ? "trust" : "saving");
     write_evidence(json, a);
     write_saving(json, a);
-    pj_json_key(json, "cost");
-    pj_json_object_begin(json);
+    pj_json_kv_object_begin(json, "cost");
     pj_json_kv_string(json, "quality", a->quality);
     pj_json_kv_string(json, "latency", a->latency);
     pj_json_kv_string(json, "memory", a->memory);
@@ -65,12 +63,10 @@ static void write_all(pj_json *json, const pj_advice_list *list)
     pj_json_object_begin(json);
     pj_json_kv_string(json, "run_id", info->id);
     pj_json_kv_string(json, "energy_source", pj_quality_name(info->quality));
-    pj_json_key(json, "findings");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "findings");
     for (size_t i = 0; i < list->speaking; i++) write_finding(json, &list->all[i]);
     pj_json_array_end(json);
-    pj_json_key(json, "silent");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "silent");
     for (size_t i = list->speaking; i < list->count; i++) {
         pj_json_object_begin(json);
         pj_json_kv_string(json, "rule", list->all[i].rule);

@@ -39,11 +39,7 @@ static void write_anomaly(pj_json *json, const pj_run_anomaly *a)
     pj_run_anomaly_reason(a, reason, sizeof reason);
     pj_json_object_begin(json);
     pj_json_kv_string(json, "kind", a->is_token ? "token" : "power");
-    pj_json_key(json, "token");
-    if (a->is_token)
-        pj_json_uint(json, a->token);
-    else
-        pj_json_null(json);
+    pj_json_kv_optional(json, "token", a->is_token, a->token);
     pj_json_kv_double(json, "t_ms", a->t_ms);
     pj_json_kv_double(json, "value", a->value);
     pj_json_kv_double(json, "expected", a->expected);
@@ -189,8 +185,7 @@ pj_status pj_run_insight_get(pj_store *store, const pj_run_info *info, pj_arena 
 
 static void write_insight(const pj_run_insight *insight, pj_json *json)
 {
-    pj_json_key(json, "anomalies");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "anomalies");
     for (uint32_t i = 0; i < insight->anomaly_count; i++)
         write_anomaly(json, &insight->anomalies[i]);
     pj_json_array_end(json);

@@ -13,8 +13,7 @@
 
 static void write_list(pj_json *json, const char *key, const double *values, uint32_t count)
 {
-    pj_json_key(json, key);
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, key);
     for (uint32_t i = 0; i < count; i++) pj_json_double(json, values[i]);
     pj_json_array_end(json);
 }
@@ -47,8 +46,7 @@ static void write_component(pj_json *json, const pj_compared *c, const char *nam
 /* Components of the first run, highest energy first, then those that only later runs have. */
 static void write_components(pj_json *json, const pj_compared *c)
 {
-    pj_json_key(json, "components");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "components");
     for (uint32_t i = 0; i < c->run_count; i++)
         for (uint32_t k = 0; k < c->runs[i].component_count; k++) {
             const char *name = c->runs[i].components[k].name;
@@ -69,8 +67,7 @@ static void write_phases(pj_json *json, const pj_compared *c)
         ms[1][i] = info->decode_ms;
         mj[1][i] = info->decode_mj;
     }
-    pj_json_key(json, "phases");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "phases");
     for (int p = 0; p < 2; p++) {
         pj_json_object_begin(json);
         pj_json_kv_string(json, "phase", p ? "decode" : "prefill");
@@ -130,8 +127,7 @@ static pj_status make_sides(pj_compared *c, pj_error *err)
 
 static void write_runs(const pj_compared *c, const pj_cost_rates *rates, pj_json *json)
 {
-    pj_json_key(json, "runs");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "runs");
     for (uint32_t i = 0; i < c->run_count; i++) pj_summary_write(json, c->runs[i].info, rates);
     pj_json_array_end(json);
 }
@@ -157,6 +153,14 @@ void pj_compared_write(const pj_compared *c, const pj_cost_rates *rates, pj_json
         write_components(json, c);
     }
     pj_json_object_end(json);
+}
+
+pj_status pj_sides_compute(pj_sides *sides, pj_error *err)
+{
+    pj_status status = pj_sides_test(sides, err);
+    if (status == PJ_OK) status = pj_sides_settings(sides, err);
+    if (status == PJ_OK) status = pj_sides_terms(sides, err);
+    return status;
 }
 
 pj_status pj_compared_runs(pj_store *store, const char *const *ids, uint32_t count,
@@ -200,16 +204,6 @@ pj_status pj_insight_compare(pj_store *store, const char *const *ids, uint32_t c
     pj_compared *c;
     pj_status status = pj_compared_runs(store, ids, count, &c, err);
     if (c) pj_compared_write(c, rates, json);
-    pj_compared_free(c);
-    return status;
-}
-
-pj_status pj_insight_groups(pj_store *store, const pj_group_query *query, pj_json *json,
-                            pj_error *err)
-{
-    pj_compared *c;
-    pj_status status = pj_compared_groups(store, query, &c, err);
-    if (c) pj_compared_write(c, NULL, json);
     pj_compared_free(c);
     return status;
 }

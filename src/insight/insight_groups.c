@@ -175,3 +175,13 @@ pj_status pj_compared_groups(pj_store *store, const pj_group_query *query, pj_co
         pj_compared_free(c);
     return status;
 }
+
+pj_status pj_insight_groups(pj_store *store, const pj_group_query *query, pj_json *json,
+                            pj_error *err)
+{
+    pj_compared *c;
+    pj_status status = pj_compared_groups(store, query, &c, err);
+    if (c) pj_compared_write(c, NULL, json);
+    pj_compared_free(c);
+    return status;
+}

@@ -217,8 +217,7 @@ static void write_held(pj_json *json, const pj_run_law *s, figure over)
 
 static void write_points(pj_json *json, const pj_run_law *s)
 {
-    pj_json_key(json, "points");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "points");
     for (uint32_t i = 0; i < s->count; i++) {
         pj_json_object_begin(json);
         pj_json_kv_string(json, "model", s->of[i]->info->model_name);
@@ -247,12 +246,10 @@ static void write_law(pj_json *json, const pj_run_law *s, figure over)
 
 static void write_kinds(pj_json *json, const pj_laws *laws)
 {
-    pj_json_key(json, "attention");
-    pj_json_object_begin(json);
+    pj_json_kv_object_begin(json, "attention");
     pj_json_kv_string(json, "refusal", laws->kinds_refusal);
     pj_json_kv_double(json, "r2", laws->kinds_r2);
-    pj_json_key(json, "kinds");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "kinds");
     for (uint32_t i = 0; i < laws->kind_count; i++) {
         pj_json_object_begin(json);
         pj_json_kv_string(json, "attention", laws->kinds[i].attention);
@@ -269,8 +266,7 @@ void pj_laws_write(const pj_laws *laws, pj_json *json)
     pj_json_object_begin(json);
     pj_json_kv_string(json, "machine", laws->machine);
     pj_json_kv_uint(json, "runs", laws->run_count);
-    pj_json_key(json, "laws");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "laws");
     for (int f = 0; f < FIGURES; f++) write_law(json, &laws->laws[f], (figure)f);
     pj_json_array_end(json);
     write_kinds(json, laws);

@@ -195,8 +195,7 @@ static void write_context(pj_json *json, const pj_context_use *use)
 
 static void write_load(pj_json *json, const pj_expert_load *load)
 {
-    pj_json_key(json, "load");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "load");
     for (uint32_t l = 0; l < load->layers; l++) {
         const double *share = load->share + (size_t)l * load->experts;
         pj_json_array_begin(json);

@@ -108,19 +108,14 @@ static void write_beside(pj_json *json, const pj_published_beside *b)
     pj_json_kv_double(json, "active_parameters", f->active_parameters);
     pj_json_kv_string(json, "dtype", f->dtype);
     pj_json_kv_string(json, "hardware", f->hardware);
-    pj_json_key(json, "batch");
-    if (f->batch)
-        pj_json_uint(json, f->batch);
-    else
-        pj_json_null(json);
+    pj_json_kv_optional(json, "batch", f->batch, f->batch);
     pj_json_kv_string(json, "scope", PJ_PUBLISHED_SCOPE);
     pj_json_kv_double(json, "joules_per_token", f->joules_per_token);
     pj_json_kv_double(json, "joules_per_token_hi", f->joules_hi);
     pj_json_kv_string(json, "source", f->source);
     pj_json_kv_string(json, "address", f->address);
     pj_json_kv_double(json, "ratio", b->ratio);
-    pj_json_key(json, "caveats");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "caveats");
     for (uint32_t i = 0; i < b->caveat_count; i++) pj_json_string(json, b->caveats[i]);
     pj_json_array_end(json);
     pj_json_object_end(json);
@@ -158,8 +153,7 @@ void pj_outlook_write(const pj_outlook *outlook, pj_json *json)
         write_expectation(json, outlook->predicted);
     else
         pj_json_null(json);
-    pj_json_key(json, "published");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "published");
     for (uint32_t i = 0; i < outlook->published_count; i++)
         write_beside(json, &outlook->published[i]);
     pj_json_array_end(json);

@@ -134,11 +134,3 @@ pj_status pj_sides_add(pj_sides *sides, const char *name, const pj_run_info *con
     if (side->run_count > 1) return PJ_OK;
     return pj_view_token_series(sides->store, side->runs[0]->id, &sides->arena, &side->tokens, err);
 }
-
-pj_status pj_sides_compute(pj_sides *sides, pj_error *err)
-{
-    pj_status status = pj_sides_test(sides, err);
-    if (status == PJ_OK) status = pj_sides_settings(sides, err);
-    if (status == PJ_OK) status = pj_sides_terms(sides, err);
-    return status;
-}

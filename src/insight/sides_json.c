@@ -4,16 +4,14 @@
 static void write_sides(const pj_sides *s, pj_json *json)
 {
     enum { MOST_IDS = 100 };
-    pj_json_key(json, "sides");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "sides");
     for (uint32_t i = 0; i < s->count; i++) {
         const pj_side *side = &s->sides[i];
         pj_json_object_begin(json);
         pj_json_kv_string(json, "name", side->name);
         pj_json_kv_uint(json, "runs", side->run_count);
         pj_json_kv_uint(json, "left_out", side->left_out);
-        pj_json_key(json, "ids");
-        pj_json_array_begin(json);
+        pj_json_kv_array_begin(json, "ids");
         for (uint32_t k = 0; k < side->run_count && k < MOST_IDS; k++)
             pj_json_string(json, side->runs[k]->id);
         pj_json_array_end(json);
@@ -24,20 +22,17 @@ static void write_sides(const pj_sides *s, pj_json *json)
 
 static void write_settings(const pj_sides *s, pj_json *json)
 {
-    pj_json_key(json, "differences");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "differences");
     for (uint32_t d = 0; d < s->difference_count; d++) {
         pj_json_object_begin(json);
         pj_json_kv_string(json, "setting", s->differences[d].setting);
-        pj_json_key(json, "values");
-        pj_json_array_begin(json);
+        pj_json_kv_array_begin(json, "values");
         for (uint32_t i = 0; i < s->count; i++) pj_json_string(json, s->differences[d].values[i]);
         pj_json_array_end(json);
         pj_json_object_end(json);
     }
     pj_json_array_end(json);
-    pj_json_key(json, "caveats");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "caveats");
     for (uint32_t i = 0; i < s->caveat_count; i++) {
         pj_json_object_begin(json);
         pj_json_kv_string(json, "code", s->caveats[i].code);
@@ -49,8 +44,7 @@ static void write_settings(const pj_sides *s, pj_json *json)
 
 static void write_verdicts(const pj_sides *s, pj_json *json)
 {
-    pj_json_key(json, "verdicts");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "verdicts");
     for (uint32_t i = 0; i < s->verdict_count; i++) {
         const pj_side_verdict *v = &s->verdicts[i];
         pj_json_object_begin(json);
@@ -104,8 +98,7 @@ static void write_metric(const pj_sides *s, uint32_t figure, pj_json *json)
     pj_json_kv_string(json, "unit", pj_figures[figure].unit);
     pj_json_kv_string(json, "better", pj_figures[figure].better);
     for (int c = 0; c < COLUMNS; c++) {
-        pj_json_key(json, keys[c]);
-        pj_json_array_begin(json);
+        pj_json_kv_array_begin(json, keys[c]);
         for (uint32_t i = 0; i < s->count; i++)
             pj_json_double(json, cell(&means[i], &means[0], (column)c));
         pj_json_array_end(json);
@@ -115,8 +108,7 @@ static void write_metric(const pj_sides *s, uint32_t figure, pj_json *json)
 
 static void write_metrics(const pj_sides *s, pj_json *json)
 {
-    pj_json_key(json, "metrics");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "metrics");
     for (uint32_t f = 0; f < pj_figure_count; f++) write_metric(s, f, json);
     pj_json_array_end(json);
 }
@@ -166,8 +158,7 @@ static void write_test(pj_json *json, const pj_side_test *t)
 
 static void write_tests(const pj_sides *s, pj_json *json)
 {
-    pj_json_key(json, "tests");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "tests");
     for (uint32_t i = 0; i < s->test_count; i++) write_test(json, &s->tests[i]);
     pj_json_array_end(json);
 }
@@ -175,8 +166,7 @@ static void write_tests(const pj_sides *s, pj_json *json)
 static void write_standing(const pj_sides *s, const char *key, const pj_side_best *b, int standing,
                            pj_json *json)
 {
-    pj_json_key(json, key);
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, key);
     for (uint32_t i = 0; i < s->count; i++)
         if ((int)b->standing[i] == standing) pj_json_uint(json, i);
     pj_json_array_end(json);
@@ -184,8 +174,7 @@ static void write_standing(const pj_sides *s, const char *key, const pj_side_bes
 
 static void write_bests(const pj_sides *s, pj_json *json)
 {
-    pj_json_key(json, "best");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "best");
     for (uint32_t i = 0; i < s->best_count; i++) {
         const pj_side_best *b = &s->bests[i];
         pj_json_object_begin(json);
@@ -218,8 +207,7 @@ static void write_term(pj_json *json, const pj_term *t)
 
 static void write_terms(const pj_sides *s, pj_json *json)
 {
-    pj_json_key(json, "decomposition");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "decomposition");
     for (uint32_t i = 0; i < s->term_count; i++) {
         const pj_side_terms *t = &s->terms[i];
         pj_json_object_begin(json);
@@ -229,8 +217,7 @@ static void write_terms(const pj_sides *s, pj_json *json)
         pj_json_kv_double(json, "mj_per_token_a", t->mj_a);
         pj_json_kv_double(json, "mj_per_token_b", t->mj_b);
         pj_json_kv_double(json, "difference_mj", t->mj_b - t->mj_a);
-        pj_json_key(json, "terms");
-        pj_json_array_begin(json);
+        pj_json_kv_array_begin(json, "terms");
         for (uint32_t k = 0; k < t->count; k++) write_term(json, &t->terms[k]);
         pj_json_array_end(json);
         pj_json_object_end(json);

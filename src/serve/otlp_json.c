@@ -65,8 +65,7 @@ static void open_attribute(pj_json *out, const char *key)
 {
     pj_json_object_begin(out);
     pj_json_kv_string(out, "key", key);
-    pj_json_key(out, "value");
-    pj_json_object_begin(out);
+    pj_json_kv_object_begin(out, "value");
 }
 
 static void close_attribute(pj_json *out)
@@ -100,8 +99,7 @@ static void attribute_int(pj_json *out, const char *key, int64_t value)
 
 static void begin_attributes(pj_json *out)
 {
-    pj_json_key(out, "attributes");
-    pj_json_array_begin(out);
+    pj_json_kv_array_begin(out, "attributes");
 }
 
 /* Opens {"resource...": [{"resource": ..., "scope...": [{"scope": ..., LIST: [. */
@@ -109,11 +107,9 @@ static void open_document(const pj_otlp_resource *r, const char *resources, cons
                           const char *list, pj_json *out)
 {
     pj_json_object_begin(out);
-    pj_json_key(out, resources);
-    pj_json_array_begin(out);
+    pj_json_kv_array_begin(out, resources);
     pj_json_object_begin(out);
-    pj_json_key(out, "resource");
-    pj_json_object_begin(out);
+    pj_json_kv_object_begin(out, "resource");
     begin_attributes(out);
     attribute_text(out, "service.name", "perjoule");
     attribute_text(out, "service.version", pj_version());
@@ -121,16 +117,13 @@ static void open_document(const pj_otlp_resource *r, const char *resources, cons
     attribute_text(out, "host.name", r->host);
     pj_json_array_end(out);
     pj_json_object_end(out);
-    pj_json_key(out, scopes);
-    pj_json_array_begin(out);
+    pj_json_kv_array_begin(out, scopes);
     pj_json_object_begin(out);
-    pj_json_key(out, "scope");
-    pj_json_object_begin(out);
+    pj_json_kv_object_begin(out, "scope");
     pj_json_kv_string(out, "name", "perjoule");
     pj_json_kv_string(out, "version", pj_version());
     pj_json_object_end(out);
-    pj_json_key(out, list);
-    pj_json_array_begin(out);
+    pj_json_kv_array_begin(out, list);
 }
 
 static void close_document(pj_json *out)
@@ -153,14 +146,12 @@ static void begin_metric(const pj_otlp_resource *r, const char *name, const char
     pj_json_kv_string(out, "name", name_of(r, name));
     pj_json_kv_string(out, "unit", unit);
     pj_json_kv_string(out, "description", text);
-    pj_json_key(out, is_counter ? "sum" : "gauge");
-    pj_json_object_begin(out);
+    pj_json_kv_object_begin(out, is_counter ? "sum" : "gauge");
     if (is_counter) {
         pj_json_kv_int(out, "aggregationTemporality", CUMULATIVE);
         pj_json_kv_bool(out, "isMonotonic", true);
     }
-    pj_json_key(out, "dataPoints");
-    pj_json_array_begin(out);
+    pj_json_kv_array_begin(out, "dataPoints");
 }
 
 static void end_metric(pj_json *out)
@@ -338,8 +329,7 @@ static void begin_span(const span *s, pj_json *out)
 static void end_span(const char *failure, pj_json *out)
 {
     pj_json_array_end(out);
-    pj_json_key(out, "status");
-    pj_json_object_begin(out);
+    pj_json_kv_object_begin(out, "status");
     if (failure) {
         pj_json_kv_int(out, "code", STATUS_ERROR);
         pj_json_kv_string(out, "message", failure);

@@ -46,8 +46,7 @@ static pj_status write_column(pj_run_view *view, const char *device, int column,
 static pj_status write_throttle(pj_run_view *view, const char *device, pj_error *err)
 {
     pj_sql *sql = select_device(view, device, err);
-    pj_json_key(view->json, "throttle");
-    pj_json_array_begin(view->json);
+    pj_json_kv_array_begin(view->json, "throttle");
     while (pj_sql_step(sql)) pj_json_string(view->json, pj_sql_get_text(sql, 6, NULL));
     pj_json_array_end(view->json);
     return pj_sql_end(sql, err);
@@ -89,8 +88,7 @@ static pj_status write_conditions(pj_run_view *view, pj_arena *arena, pj_error *
     pj_status status = read_devices(view, arena, devices, &count, err);
     pj_json_object_begin(view->json);
     pj_json_kv_string(view->json, "run_id", view->info->id);
-    pj_json_key(view->json, "devices");
-    pj_json_array_begin(view->json);
+    pj_json_kv_array_begin(view->json, "devices");
     for (uint32_t i = 0; i < count && status == PJ_OK; i++)
         status = write_device(view, devices[i], err);
     pj_json_array_end(view->json);

@@ -272,17 +272,9 @@ static void write_part(void *context, const pj_part_figures *f)
 static void write_choice(pj_run_view *view, const pj_view_choice *choice)
 {
     pj_json *json = view->json;
-    pj_json_key(json, "layer");
-    if (choice->layer == PJ_ANY)
-        pj_json_null(json);
-    else
-        pj_json_int(json, choice->layer);
+    pj_json_kv_optional(json, "layer", choice->layer != PJ_ANY, choice->layer);
     pj_json_kv_string(json, "component", choice->component);
-    pj_json_key(json, "token");
-    if (choice->token == PJ_ANY)
-        pj_json_null(json);
-    else
-        pj_json_int(json, choice->token);
+    pj_json_kv_optional(json, "token", choice->token != PJ_ANY, choice->token);
     pj_json_kv_string(json, "phase", choice->phase);
 }
 
@@ -296,8 +288,7 @@ pj_status pj_view_operations(pj_store *store, const char *id, const pj_view_choi
         pj_view_head(&view, true);
         write_choice(&view, choice);
         for (int operations = 0; operations < 2 && status == PJ_OK; operations++) {
-            pj_json_key(json, operations ? "operations" : "components");
-            pj_json_array_begin(json);
+            pj_json_kv_array_begin(json, operations ? "operations" : "components");
             status = each_part(&view, choice, operations, write_part, json, err);
             pj_json_array_end(json);
         }

@@ -34,8 +34,7 @@ static pj_status write_facet_rows(pj_sql *sql, pj_json *json, const char *const 
 {
     bool more = pj_sql_step(sql);
     for (int i = 0; i < count; i++) {
-        pj_json_key(json, keys[i]);
-        pj_json_array_begin(json);
+        pj_json_kv_array_begin(json, keys[i]);
         for (int n = 0; more && pj_sql_get_int(sql, 0) == i; more = pj_sql_step(sql)) {
             if (n++ >= FACET_VALUES_MAX) continue;
             pj_json_object_begin(json);
@@ -135,8 +134,7 @@ static pj_status write_rows(pj_run_view *view, pj_table_id id, const char *key, 
                       show_column(id, table->columns[i].name).select);
     pj_sql *sql = pj_view_select(view, id, list, "ORDER BY id", err);
     pj_json *json = view->json;
-    pj_json_key(json, key);
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, key);
     while (pj_sql_step(sql)) {
         pj_json_object_begin(json);
         for (int i = 0; i < table->column_count; i++) {
@@ -192,13 +190,11 @@ static pj_status write_page(pj_run_view *view, pj_table_id id, const pj_view_pag
     uint64_t offset = page->offset < UINT32_MAX ? page->offset : UINT32_MAX;
     if (limit > 100000) limit = 100000;
     pj_row_select(&pj_tables[id], columns, sizeof columns);
-    pj_json_key(json, pj_tables[id].name);
-    pj_json_object_begin(json);
+    pj_json_kv_object_begin(json, pj_tables[id].name);
     pj_json_kv_uint(json, "total", view->ranges[id].count);
     pj_json_kv_uint(json, "offset", offset);
     pj_json_kv_uint(json, "limit", limit);
-    pj_json_key(json, "rows");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "rows");
     pj_sql *sql = pj_view_select(view, id, columns, "AND id >= ?3 ORDER BY id LIMIT ?4", err);
     pj_sql_int(sql, 3, view->ranges[id].first + (int64_t)offset);
     pj_sql_int(sql, 4, limit);
@@ -281,8 +277,7 @@ static void write_statistics(pj_json *json, double *values, uint32_t count)
 
 static void write_named_statistics(pj_json *json, const char *key, double *values, uint32_t count)
 {
-    pj_json_key(json, key);
-    pj_json_object_begin(json);
+    pj_json_kv_object_begin(json, key);
     write_statistics(json, values, count);
     pj_json_object_end(json);
 }
@@ -425,8 +420,7 @@ static pj_status write_layers(pj_run_view *view, pj_error *err)
     uint32_t count;
     pj_status status = sum_layers(view, &view->one.arena, &layers, &count, err);
     if (status != PJ_OK) return status;
-    pj_json_key(json, "layers");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "layers");
     for (uint32_t l = 0; l < count; l++) {
         pj_json_object_begin(json);
         pj_json_kv_uint(json, "layer", l);
@@ -472,8 +466,7 @@ static pj_status write_components(pj_run_view *view, pj_error *err)
     pj_status status =
         pj_view_component_sums(view->store, view->info->id, &view->one.arena, &sums, &count, err);
     if (status != PJ_OK) return status;
-    pj_json_key(view->json, "components");
-    pj_json_array_begin(view->json);
+    pj_json_kv_array_begin(view->json, "components");
     for (uint32_t i = 0; i < count; i++) write_component(view->json, &sums[i]);
     pj_json_array_end(view->json);
     return PJ_OK;

@@ -307,8 +307,7 @@ static void find_extremes(pj_heatmap *m)
 
 static void write_values(pj_json *json, const pj_heatmap *m)
 {
-    pj_json_key(json, "values");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "values");
     for (uint32_t l = 0; l < m->layers; l++) {
         pj_json_array_begin(json);
         for (uint32_t c = 0; c < m->components; c++)
@@ -316,8 +315,7 @@ static void write_values(pj_json *json, const pj_heatmap *m)
         pj_json_array_end(json);
     }
     pj_json_array_end(json);
-    pj_json_key(json, "outside");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "outside");
     for (uint32_t c = 0; c < m->components; c++) {
         double value = heatmap_value(m, m->layers, c);
         if (isnan(value)) continue;
@@ -338,24 +336,17 @@ static void write_heatmap(const pj_heatmap *m, const pj_view_choice *choice, pj_
     pj_json_kv_string(json, "metric", pj_metric_table[choice->metric].name);
     pj_json_kv_string(json, "unit", pj_metric_table[choice->metric].unit);
     pj_json_kv_string(json, "aggregate", pj_metric_table[choice->metric].aggregate);
-    pj_json_key(json, "token");
-    if (choice->token == PJ_ANY)
-        pj_json_null(json);
-    else
-        pj_json_int(json, choice->token);
+    pj_json_kv_optional(json, "token", choice->token != PJ_ANY, choice->token);
     pj_json_kv_string(json, "phase", choice->phase);
     pj_json_kv_uint(json, "tokens", m->tokens);
-    pj_json_key(json, "layers");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "layers");
     for (uint32_t l = 0; l < m->layers; l++) pj_json_uint(json, l);
     pj_json_array_end(json);
-    pj_json_key(json, "components");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "components");
     for (uint32_t c = 0; c < m->components; c++)
         if (m->inside[c]) pj_json_string(json, m->names[c]);
     pj_json_array_end(json);
-    pj_json_key(json, "all_components");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "all_components");
     for (uint32_t c = 0; c < m->components; c++) pj_json_string(json, m->names[c]);
     pj_json_array_end(json);
     write_values(json, m);
@@ -459,8 +450,7 @@ static void write_children(const tree *t, const pj_sum_node *parent, uint32_t le
         const pj_sum_node *n = &t->nodes.nodes[i];
         if (!is_child(parent, n, level)) continue;
         if (!any) {
-            pj_json_key(json, "children");
-            pj_json_array_begin(json);
+            pj_json_kv_array_begin(json, "children");
         }
         any = true;
         write_node(t, n, level);
@@ -488,11 +478,7 @@ static void write_node(const tree *t, const pj_sum_node *n, uint32_t level)
     pj_json_kv_string(json, "name",
                       layer ? name : t->nodes.names[operation ? n->operation : n->component]);
     if (!operation) {
-        pj_json_key(json, "layer");
-        if (n->layer < 0)
-            pj_json_null(json);
-        else
-            pj_json_int(json, n->layer);
+        pj_json_kv_optional(json, "layer", n->layer >= 0, n->layer);
     }
     pj_json_kv_uint(json, "count", n->count);
     double value = node_metric(n, t->metric);
@@ -517,8 +503,7 @@ static pj_status write_phases(const tree *t, pj_error *err)
     pj_sql *sql =
         pj_view_select(t->view, PJ_TABLE_PHASES, "phase, sum(duration_ms), sum(energy_mj), min(id)",
                        "GROUP BY phase ORDER BY min(id)", err);
-    pj_json_key(json, "children");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "children");
     while (pj_sql_step(sql)) {
         const char *name = pj_sql_get_text(sql, 0, NULL);
         double ms = pj_sql_get_double(sql, 1), mj = pj_sql_get_double(sql, 2);
@@ -559,8 +544,7 @@ static pj_status write_tree(tree *t, pj_error *err)
     pj_view_head(t->view, true);
     pj_json_kv_string(json, "metric", pj_metric_table[t->metric].name);
     pj_json_kv_string(json, "unit", pj_metric_table[t->metric].unit);
-    pj_json_key(json, "root");
-    pj_json_object_begin(json);
+    pj_json_kv_object_begin(json, "root");
     pj_json_kv_string(json, "kind", "run");
     pj_json_kv_string(json, "name", "run");
     if (t->metric == PJ_METRIC_TIME)

@@ -21,8 +21,7 @@ static pj_status write_section_totals(pj_run_view *view, int64_t phase_id, uint6
         "AND phase_id = ?3 GROUP BY section_name ORDER BY min(start_ms)", err);
     pj_sql_int(sql, 3, phase_id);
     *count = 0;
-    pj_json_key(view->json, "section_totals");
-    pj_json_array_begin(view->json);
+    pj_json_kv_array_begin(view->json, "section_totals");
     while (pj_sql_step(sql)) {
         pj_json_object_begin(view->json);
         pj_json_kv_string(view->json, "section_name", pj_sql_get_text(sql, 0, NULL));
@@ -37,14 +36,11 @@ static pj_status write_section_totals(pj_run_view *view, int64_t phase_id, uint6
     return pj_sql_end(sql, err);
 }
 
-/* Writes the first token of a shared step; null for rows of a single token. */
-static void write_step(pj_run_view *view, pj_sql *sql, int column)
+/* A reference to a token, or to the first token of a shared step, by index. */
+static void write_token_index(pj_run_view *view, pj_sql *sql, int column, const char *key)
 {
-    pj_json_key(view->json, "step");
-    if (pj_sql_get_type(sql, column) == PJ_VALUE_NULL)
-        pj_json_null(view->json);
-    else
-        pj_json_int(view->json, pj_sql_get_int(sql, column) - view->ranges[PJ_TABLE_TOKENS].first);
+    pj_json_kv_optional(view->json, key, pj_sql_get_type(sql, column) != PJ_VALUE_NULL,
+                        pj_sql_get_int(sql, column) - view->ranges[PJ_TABLE_TOKENS].first);
 }
 
 static void write_section(pj_run_view *view, pj_sql *sql)
@@ -52,11 +48,7 @@ static void write_section(pj_run_view *view, pj_sql *sql)
     pj_json *json = view->json;
     pj_json_object_begin(json);
     pj_json_kv_string(json, "section_name", pj_sql_get_text(sql, 0, NULL));
-    pj_json_key(json, "token");
-    if (pj_sql_get_type(sql, 1) == PJ_VALUE_NULL)
-        pj_json_null(json);
-    else
-        pj_json_int(json, pj_sql_get_int(sql, 1) - view->ranges[PJ_TABLE_TOKENS].first);
+    write_token_index(view, sql, 1, "token");
     pj_json_kv_double(json, "start_ms", pj_sql_get_double(sql, 2));
     pj_json_kv_double(json, "end_ms", pj_sql_get_double(sql, 3));
     pj_json_kv_double(json, "duration_ms", pj_sql_get_double(sql, 4));
@@ -79,8 +71,7 @@ static pj_status write_sections(pj_run_view *view, int64_t phase_id, const pj_vi
     pj_sql_double(sql, 4, whole ? -INFINITY : window->from_ms);
     pj_sql_double(sql, 5, whole ? INFINITY : window->to_ms);
     pj_sql_int(sql, 6, *left);
-    pj_json_key(view->json, "sections");
-    pj_json_array_begin(view->json);
+    pj_json_kv_array_begin(view->json, "sections");
     while (pj_sql_step(sql)) {
         write_section(view, sql);
         (*left)--;
@@ -119,8 +110,7 @@ void pj_view_write_phases(pj_run_view *view, const pj_view_window *window, bool 
     pj_sql *sql =
         pj_view_select(view, PJ_TABLE_PHASES,
                        "id, phase, start_ms, duration_ms, " PJ_ENERGY_COLUMNS, "ORDER BY id", err);
-    pj_json_key(view->json, "phases");
-    pj_json_array_begin(view->json);
+    pj_json_kv_array_begin(view->json, "phases");
     *status = PJ_OK;
     while (*status == PJ_OK && pj_sql_step(sql))
         *status = write_phase(view, sql, window, sections, &left, err);
@@ -284,20 +274,16 @@ static bool is_empty(const double *values, uint32_t count)
 static void write_axis(pj_json *json, const power_table *p, const thinning *t)
 {
     uint32_t rows = rows_of(t);
-    pj_json_key(json, "phase_names");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "phase_names");
     for (int i = 0; i < PJ_PHASE_COUNT; i++) pj_json_string(json, pj_phase_name((pj_phase)i));
     pj_json_array_end(json);
-    pj_json_key(json, "t_ms");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "t_ms");
     for (uint32_t i = 0; i < rows; i++) pj_json_double(json, p->series.t_ms[sample_of(t, i)]);
     pj_json_array_end(json);
-    pj_json_key(json, "phase");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "phase");
     for (uint32_t i = 0; i < rows; i++) pj_json_int(json, p->series.phase[sample_of(t, i)]);
     pj_json_array_end(json);
-    pj_json_key(json, "phase_confidence");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "phase_confidence");
     for (uint32_t i = 0; i < rows; i++) pj_json_float(json, p->confidence[sample_of(t, i)]);
     pj_json_array_end(json);
     for (int c = 0; c <= PJ_RAIL_TOTAL; c++) {
@@ -308,8 +294,7 @@ static void write_axis(pj_json *json, const power_table *p, const thinning *t)
             write_thinned(json, p->series.columns[c], t);
     }
     if (t->bucket == 1) return;
-    pj_json_key(json, "means");
-    pj_json_object_begin(json);
+    pj_json_kv_object_begin(json, "means");
     for (int c = 0; c <= PJ_RAIL_TOTAL; c++) {
         if (is_empty(p->series.columns[c], t->count)) continue;
         pj_json_key(json, pj_rail_class_column((pj_rail_class)c));
@@ -327,8 +312,7 @@ static pj_status write_rails(pj_run_view *view, const power_table *p, const thin
     pj_sql *sql = pj_view_select(view, PJ_TABLE_RAILS,
                                  "rail_name, rail_class, source, quality, baseline_mw, power_mw",
                                  "ORDER BY id", err);
-    pj_json_key(json, "rails");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "rails");
     while (pj_sql_step(sql)) {
         size_t bytes = 0;
         pj_json_object_begin(json);
@@ -354,8 +338,7 @@ static pj_status write_phase_spans(pj_run_view *view, pj_error *err)
     pj_json *json = view->json;
     pj_sql *sql =
         pj_view_select(view, PJ_TABLE_PHASES, "phase, start_ms, duration_ms", "ORDER BY id", err);
-    pj_json_key(json, "phases");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "phases");
     while (pj_sql_step(sql)) {
         double start = pj_sql_get_double(sql, 1);
         pj_json_object_begin(json);
@@ -449,11 +432,8 @@ static void write_token(pj_run_view *view, pj_sql *sql, double *cumulative)
     pj_json_kv_int(json, "token", pj_sql_get_int(sql, 0) - view->ranges[PJ_TABLE_TOKENS].first);
     pj_json_kv_int(json, "position", pj_sql_get_int(sql, 1));
     pj_json_kv_int(json, "sequence", pj_sql_get_int(sql, 2));
-    pj_json_key(json, "token_id");
-    if (pj_sql_get_type(sql, 3) == PJ_VALUE_NULL)
-        pj_json_null(json);
-    else
-        pj_json_int(json, pj_sql_get_int(sql, 3));
+    pj_json_kv_optional(json, "token_id", pj_sql_get_type(sql, 3) != PJ_VALUE_NULL,
+                        pj_sql_get_int(sql, 3));
     const char *text = pj_sql_get_text(sql, 4, &bytes);
     pj_json_key(json, "text");
     if (text)
@@ -467,7 +447,7 @@ static void write_token(pj_run_view *view, pj_sql *sql, double *cumulative)
     pj_json_kv_double(json, "power_snapshot_mw", pj_sql_get_double(sql, POWER));
     pj_json_kv_double(json, "cumulative_energy_mj", isnan(mj) ? NAN : *cumulative);
     write_optional(json, sql, DISTURBED, "disturbed", true);
-    write_step(view, sql, STEP);
+    write_token_index(view, sql, STEP, "step");
     write_optional(json, sql, CONTEXT_TOKENS, "context_tokens", false);
     pj_json_kv_double(json, "share", pj_sql_get_double(sql, SHARE));
     pj_json_kv_double(json, "context_share", pj_sql_get_double(sql, CONTEXT_SHARE));
@@ -493,8 +473,7 @@ static pj_status write_tokens(pj_run_view *view, uint64_t offset, uint32_t limit
                                  "AND id >= ?3 ORDER BY id LIMIT ?4", err);
     pj_sql_int(sql, 3, view->ranges[PJ_TABLE_TOKENS].first + (int64_t)offset);
     pj_sql_int(sql, 4, limit ? limit : 10000);
-    pj_json_key(json, "tokens");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "tokens");
     while (pj_sql_step(sql)) write_token(view, sql, &cumulative);
     pj_json_array_end(json);
     pj_json_object_end(json);

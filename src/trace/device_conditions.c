@@ -6,8 +6,7 @@
 
 void pj_device_conditions_write(const pj_device_conditions *d, pj_json *json)
 {
-    pj_json_key(json, d->device);
-    pj_json_object_begin(json);
+    pj_json_kv_object_begin(json, d->device);
 #define WRITE(name) pj_json_kv_double(json, #name, d->name);
     PJ_CONDITION_NUMBERS(WRITE)
 #undef WRITE
