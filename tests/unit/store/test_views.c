@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "store/check.h"
 #include "store/machines.h"
+#include "store/rows.h"
 #include "store/store.h"
 #include "store/view.h"
 #include "store/views.h"
@@ -645,6 +646,124 @@ static void machines_are_known_by_runs_and_beats(void **state)
     json_decref(v);
 }
 
+/* A screen loads the first rows of a few tables, and nothing of the others. */
+static void some_tables_load_alone(void **state)
+{
+    fixture *f = *state;
+    pj_run_data some = {0};
+    pj_error err = {0};
+    char id[PJ_UUID_BYTES];
+    memcpy(id, f->run.info.id, sizeof id);
+    if (pj_store_load_tables(f->store, id, 1 << PJ_TABLE_PHASES | 1 << PJ_TABLE_TOKENS, 3, &some,
+                             &err) != PJ_OK)
+        fail_msg("%s", err.text);
+    assert_int_equal(some.phase_count, 3);
+    assert_int_equal(some.token_count, 3);
+    assert_int_equal(some.layer_count, 0);
+    assert_true(some.info.total_mj == f->run.info.total_mj);
+    assert_true(some.tokens[2].energy.gross_nj == f->run.tokens[2].energy.gross_nj);
+    assert_true(some.phases[1].duration_ms == f->run.phases[1].duration_ms);
+    pj_run_data_fini(&some);
+}
+
+static void take_part(void *context, const pj_part_figures *part)
+{
+    *(double *)context += part->energy_mj;
+}
+
+/* Figures as structs are those of the JSON. */
+static void structs_hold_what_json_says(void **state)
+{
+    fixture *f = *state;
+    pj_error wrong = {0};
+    pj_arena arena;
+    pj_layer_sum *layers;
+    pj_component_sum *components;
+    uint32_t layer_count, component_count;
+    pj_arena_init(&arena, 0);
+    json_t *v = summary(f->store);
+    assert_int_equal(pj_view_layer_sums(f->store, "last", &arena, &layers, &layer_count, &wrong),
+                     0);
+    assert_int_equal(layer_count, 3);
+    const json_t *layer = json_array_get(json_object_get(v, "layers"), 1);
+    assert_near(layers[1].energy_mj, number(layer, "energy_mj"));
+    assert_near(layers[1].mlp_mj, number(layer, "mlp_energy_mj"));
+    assert_int_equal(
+        pj_view_component_sums(f->store, "last", &arena, &components, &component_count, &wrong), 0);
+    const json_t *component = json_array_get(json_object_get(v, "components"), 0);
+    assert_string_equal(components[0].name,
+                        json_string_value(json_object_get(component, "component_name")));
+    assert_near(components[0].share, number(component, "share"));
+    json_decref(v);
+
+    pj_view_choice choice = {
+        .metric = PJ_METRIC_ENERGY, .token = 2, .layer = PJ_ANY, .component = "q_proj"};
+    double sum = 0, told = 0;
+    size_t i;
+    const json_t *part;
+    v = VIEW(pj_view_operations(f->store, "last", &choice, json, &err));
+    json_array_foreach(json_object_get(v, "components"), i, part) told += number(part, "energy_mj");
+    assert_int_equal(pj_view_each_part(f->store, "last", &choice, false, take_part, &sum, &wrong),
+                     PJ_OK);
+    assert_true(sum > 0);
+    assert_near(sum, told);
+    json_decref(v);
+
+    pj_heatmap map;
+    choice.component = NULL;
+    v = VIEW(pj_view_heatmap(f->store, "last", &choice, json, &err));
+    assert_int_equal(pj_heatmap_get(f->store, "last", &choice, &map, &wrong), PJ_OK);
+    assert_int_equal(map.layers, 3);
+    assert_near(map.max, number(v, "max"));
+    pj_heatmap_fini(&map);
+    json_decref(v);
+    pj_arena_fini(&arena);
+}
+
+typedef struct kept {
+    uint32_t made, items;
+} kept;
+
+static pj_status make_numbers(void *context, pj_buffer *items, pj_error *err)
+{
+    kept *k = context;
+    k->made++;
+    for (uint32_t i = 0; i < k->items; i++) {
+        double number = i + 0.5;
+        pj_buffer_append(items, &number, sizeof number);
+    }
+    return PJ_OK;
+}
+
+/* What is expensive is computed once, also where it comes to nothing; another struct of the same
+ * name is not read as this one. */
+static void expensive_figures_are_kept(void **state)
+{
+    fixture *f = *state;
+    pj_error err = {0};
+    pj_arena arena;
+    void *items;
+    uint32_t count;
+    const char *id = f->run.info.id;
+    pj_arena_init(&arena, 0);
+    for (uint32_t n = 0; n < 4; n += 3) {
+        kept k = {.items = n};
+        const pj_view_chart chart = {n ? "some" : "none", sizeof(double), make_numbers};
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(pj_view_kept(f->store, id, &chart, &k, &arena, &items, &count, &err),
+                             PJ_OK);
+            assert_int_equal(count, n);
+            if (n) assert_true(((double *)items)[2] == 2.5);
+        }
+        assert_int_equal(k.made, 1);
+    }
+    kept k = {.items = 1};
+    const pj_view_chart other = {"some", 2 * sizeof(double), make_numbers};
+    assert_int_equal(pj_view_kept(f->store, id, &other, &k, &arena, &items, &count, &err), PJ_OK);
+    assert_int_equal(k.made, 1);
+    pj_arena_fini(&arena);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -661,6 +780,9 @@ int main(void)
         TEST(trees_conserve),
         TEST(operations_sum_over_tokens),
         TEST(summaries_are_complete),
+        TEST(some_tables_load_alone),
+        TEST(structs_hold_what_json_says),
+        TEST(expensive_figures_are_kept),
         cmocka_unit_test_setup_teardown(without_sensors_all_else_is_there, set_up_bare, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

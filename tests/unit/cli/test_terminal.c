@@ -1,0 +1,52 @@
+/* Figures as text: a value and its interval share a unit and the places that the interval deserves,
+ * as on the page. */
+#include "cli/terminal.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void a_value_shares_unit_and_places_with_its_interval(void **state)
+{
+    static const struct {
+        double mj, half_mj;
+        const char *text;
+    } cases[] = {{1120, 0.224, "1.1200 ± 0.0002 J"},
+                 {19844, 3, "19.844 ± 0.003 J"},
+                 {12.4, 0.3, "12.4 ± 0.3 mJ"},
+                 {12.34, 0.13, "12.34 ± 0.13 mJ"},
+                 {1.45, 5.76, "1 ± 6 mJ"},
+                 {0.0157, 0.0073, "16 ± 7 µJ"},
+                 {508, 120, "508 ± 120 mJ"},
+                 {5, NAN, "5.00 mJ"},
+                 {5, 0, "5.00 mJ"},
+                 {NAN, 1, "unavailable"},
+                 {1e9, 1e-5, "1.000000 ± <0.000001 MJ"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[64];
+        pj_format_interval(cases[i].mj, cases[i].half_mj / 1.96, text, sizeof text);
+        assert_string_equal(text, cases[i].text);
+    }
+}
+
+static void columns_count_characters(void **state)
+{
+    char line[64];
+    snprintf(line, sizeof line, "%*s|", pj_width_of("3.27 µs", 10), "3.27 µs");
+    assert_string_equal(line, "   3.27 µs|");
+    assert_int_equal(pj_width_of("3.27 ms", 10), 10);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_value_shares_unit_and_places_with_its_interval),
+        cmocka_unit_test(columns_count_characters),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
