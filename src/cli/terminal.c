@@ -124,8 +124,9 @@ void pj_format_interval(double mj, double sd_mj, char *text, size_t bytes)
     half /= joule_factors[unit];
     int places = places_of(half);
     double least = pow(10, -places);
-    snprintf(text, bytes, "%.*f ± %s%.*f %s", places, value, half < least / 2 ? "<" : "", places,
-             fmax(half, least / 2), joules[unit]);
+    bool below = half < least / 2;
+    snprintf(text, bytes, "%.*f ± %s%.*f %s", places, value, below ? "<" : "", places,
+             below ? least : half, joules[unit]);
 }
 
 void pj_format_power(double mw, char *text, size_t bytes)
