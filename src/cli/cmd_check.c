@@ -116,24 +116,17 @@ static pj_status check_as_text(check *c, pj_store *store, const char *id, pj_err
 
 static pj_status check_as_json(check *c, pj_store *store, const char *id, pj_error *err)
 {
-    pj_buffer out;
-    pj_json json;
+    pj_json_out out;
     pj_status status = look(c, store, id, err);
     if (status != PJ_OK) return status;
-    pj_buffer_init(&out, 16 << 20);
-    pj_json_init(&json, &out);
-    pj_json_object_begin(&json);
-    c->json = &json;
-    pj_json_key(&json, "spools");
-    pj_json_array_begin(&json);
+    pj_json *json = c->json = pj_json_out_begin(&out);
+    pj_json_object_begin(json);
+    pj_json_kv_array_begin(json, "spools");
     pj_spools_list(pj_store_path(store), take_spool, c);
-    pj_json_array_end(&json);
-    write_json(c, pj_store_path(store), &json);
-    pj_json_object_end(&json);
-    pj_json_finish(&json);
-    pj_print_json(&out);
-    pj_buffer_fini(&out);
-    return PJ_OK;
+    pj_json_array_end(json);
+    write_json(c, pj_store_path(store), json);
+    pj_json_object_end(json);
+    return pj_json_out_end(&out, status, err);
 }
 
 static int run_check(const pj_command *command, int argc, char **argv)

@@ -30,14 +30,9 @@ static pj_status compare(pj_store *store, const compare_args *a, char **ids, int
 
 static pj_status write_json(const pj_compared *c, const pj_cost_rates *rates, pj_error *err)
 {
-    pj_buffer out;
-    pj_json json;
-    pj_buffer_init(&out, 1u << 28);
-    pj_json_init(&json, &out);
-    pj_compared_write(c, rates, &json);
-    int code = pj_print_json(&out);
-    pj_buffer_fini(&out);
-    return code == PJ_EXIT_OK ? PJ_OK : pj_fail(err, PJ_E_IO, "can't write to standard output");
+    pj_json_out out;
+    pj_compared_write(c, rates, pj_json_out_begin(&out));
+    return pj_json_out_end(&out, PJ_OK, err);
 }
 
 static int run_compare(const pj_command *command, int argc, char **argv)

@@ -217,13 +217,9 @@ static pj_status show_result(const experiment_args *a, pj_store *store, const ch
     pj_experiment_result *result;
     pj_status status = pj_experiment_result_get(store, name, NULL, &result, err);
     if (result && a->json) {
-        pj_buffer out;
-        pj_json json;
-        pj_buffer_init(&out, 1u << 28);
-        pj_json_init(&json, &out);
-        pj_experiment_result_write(result, &json);
-        pj_print_json(&out);
-        pj_buffer_fini(&out);
+        pj_json_out out;
+        pj_experiment_result_write(result, pj_json_out_begin(&out));
+        status = pj_json_out_end(&out, PJ_OK, err);
     } else if (result) {
         pj_experiment_print(result);
     }

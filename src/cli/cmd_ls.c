@@ -156,27 +156,23 @@ static int list_runs(const pj_command *command, const ls_args *args)
     pj_run_query query;
     pj_cost_rates rates;
     pj_error err = {0};
-    int code = PJ_EXIT_OK;
     pj_status status = make_query(args, &query, &err);
     if (status == PJ_OK) status = pj_prices_get(&args->prices, &rates, &err);
     if (status == PJ_OK) status = pj_stored_open(args->db, &store, &err);
     if (status == PJ_OK) status = pj_store_list(store, &query, &list, &err);
     if (status == PJ_OK && args->json) {
-        pj_buffer out;
-        pj_json json;
-        pj_buffer_init(&out, 1u << 31);
-        pj_json_init(&json, &out);
-        pj_json_array_begin(&json);
-        for (uint32_t i = 0; i < list.count; i++) pj_summary_write(&json, &list.runs[i], &rates);
-        pj_json_array_end(&json);
-        code = pj_print_json(&out);
-        pj_buffer_fini(&out);
+        pj_json_out out;
+        pj_json *json = pj_json_out_begin(&out);
+        pj_json_array_begin(json);
+        for (uint32_t i = 0; i < list.count; i++) pj_summary_write(json, &list.runs[i], &rates);
+        pj_json_array_end(json);
+        status = pj_json_out_end(&out, status, &err);
     } else if (status == PJ_OK) {
         print_list(&list);
     }
     pj_run_list_fini(&list);
     pj_store_close(store);
-    return status == PJ_OK ? code : pj_command_failed(command, &err);
+    return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
 }
 
 static int run_ls(const pj_command *command, int argc, char **argv)

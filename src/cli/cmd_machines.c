@@ -68,15 +68,9 @@ static void print_table(const pj_machine_row *machines, uint32_t count)
 
 static pj_status show_json(pj_store *store, pj_error *err)
 {
-    pj_buffer out;
-    pj_json json;
-    pj_buffer_init(&out, 64 << 20);
-    pj_json_init(&json, &out);
-    pj_status status = pj_view_machines(store, NULL, NULL, &json, err);
-    if (status == PJ_OK && pj_print_json(&out) != PJ_EXIT_OK)
-        status = pj_fail(err, PJ_E_IO, "can't write to standard output");
-    pj_buffer_fini(&out);
-    return status;
+    pj_json_out out;
+    pj_status status = pj_view_machines(store, NULL, NULL, pj_json_out_begin(&out), err);
+    return pj_json_out_end(&out, status, err);
 }
 
 static pj_status show_table(pj_store *store, pj_error *err)

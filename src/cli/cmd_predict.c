@@ -79,35 +79,17 @@ static void print_prediction(const pj_request_prediction *p)
     if (p->ask.map) print_map(&p->map);
 }
 
-static void print_json(void (*write)(const void *figures, pj_json *json), const void *figures)
-{
-    pj_buffer out;
-    pj_json json;
-    pj_buffer_init(&out, 1 << 20);
-    pj_json_init(&json, &out);
-    write(figures, &json);
-    pj_print_json(&out);
-    pj_buffer_fini(&out);
-}
-
-static void write_laws(const void *laws, pj_json *json)
-{
-    pj_laws_write(laws, json);
-}
-
-static void write_prediction(const void *prediction, pj_json *json)
-{
-    pj_request_prediction_write(prediction, json);
-}
-
 static pj_status show_laws(pj_store *store, bool as_json, pj_error *err)
 {
     pj_laws *laws;
+    pj_json_out out;
     pj_status status = pj_laws_get(store, NULL, &laws, err);
-    if (laws && as_json)
-        print_json(write_laws, laws);
-    else if (laws)
+    if (laws && as_json) {
+        pj_laws_write(laws, pj_json_out_begin(&out));
+        status = pj_json_out_end(&out, PJ_OK, err);
+    } else if (laws) {
         print_laws(laws);
+    }
     pj_laws_free(laws);
     return status;
 }
@@ -116,12 +98,14 @@ static pj_status show_prediction(pj_store *store, const pj_predict_ask *ask, boo
                                  pj_error *err)
 {
     pj_request_prediction p;
+    pj_json_out out;
     pj_status status = pj_request_predict(store, ask, &p, err);
     if (status == PJ_OK && p.refusal[0]) {
         print_nearest(&p);
         status = pj_fail(err, PJ_E_UNAVAILABLE, "%s", p.refusal);
     } else if (status == PJ_OK && as_json) {
-        print_json(write_prediction, &p);
+        pj_request_prediction_write(&p, pj_json_out_begin(&out));
+        status = pj_json_out_end(&out, PJ_OK, err);
     } else if (status == PJ_OK) {
         print_prediction(&p);
     }

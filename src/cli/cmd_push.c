@@ -13,22 +13,17 @@ static void say_id(void *context, const char *id)
     if (!*json) printf("%s\n", id);
 }
 
-static int print_json(const pj_outbox_result *result, const char *path)
+static void print_json(const pj_outbox_result *result, const char *path)
 {
-    pj_buffer out;
-    pj_json json;
-    pj_buffer_init(&out, 1 << 20);
-    pj_json_init(&json, &out);
-    pj_json_object_begin(&json);
-    pj_json_kv_uint(&json, "handed_over", result->handed_over);
-    pj_json_kv_uint(&json, "waiting", result->left);
-    pj_json_kv_string(&json, "kept_in", path);
-    pj_json_kv_string(&json, "reason", result->left ? result->reason.text : NULL);
-    pj_json_object_end(&json);
-    pj_json_finish(&json);
-    int code = pj_print_json(&out);
-    pj_buffer_fini(&out);
-    return code;
+    pj_json_out out;
+    pj_json *json = pj_json_out_begin(&out);
+    pj_json_object_begin(json);
+    pj_json_kv_uint(json, "handed_over", result->handed_over);
+    pj_json_kv_uint(json, "waiting", result->left);
+    pj_json_kv_string(json, "kept_in", path);
+    pj_json_kv_string(json, "reason", result->left ? result->reason.text : NULL);
+    pj_json_object_end(json);
+    pj_json_out_end(&out, PJ_OK, NULL);
 }
 
 static int push(const pj_command *command, const char *server, bool json)

@@ -70,15 +70,9 @@ static pj_status write_part(const showing *s, part what, pj_json *json, pj_error
 
 static pj_status write_json(const showing *s, part what, pj_error *err)
 {
-    pj_buffer out;
-    pj_json json;
-    pj_buffer_init(&out, 1u << 31);
-    pj_json_init(&json, &out);
-    pj_status status = write_part(s, what, &json, err);
-    if (status == PJ_OK && pj_print_json(&out) != PJ_EXIT_OK)
-        status = pj_fail(err, PJ_E_IO, "can't write to standard output");
-    pj_buffer_fini(&out);
-    return status;
+    pj_json_out out;
+    pj_status status = write_part(s, what, pj_json_out_begin(&out), err);
+    return pj_json_out_end(&out, status, err);
 }
 
 /* ---- text ----------------------------------------------------------------------------------- */
