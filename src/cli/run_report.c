@@ -108,6 +108,13 @@ static void print_disturbed(FILE *out, const pj_run_info *info)
     fputc('\n', out);
 }
 
+/* Four digits. */
+static void print_speed(FILE *out, const char *phase, double speed)
+{
+    if (!isnan(speed))
+        fprintf(out, speed < 1000 ? "; %s %.4g tokens/s" : "; %s %.0f tokens/s", phase, speed);
+}
+
 static void print_rates(FILE *out, const pj_run_info *info)
 {
     pj_run_ratios r;
@@ -117,9 +124,8 @@ static void print_rates(FILE *out, const pj_run_info *info)
     if (info->input_tokens)
         snprintf(input, sizeof input, "%llu", (unsigned long long)info->input_tokens);
     fprintf(out, "\n  %s tokens in, %llu out", input, (unsigned long long)info->output_tokens);
-    if (!isnan(r.prefill_tokens_per_second))
-        fprintf(out, "; prefill %.1f tokens/s", r.prefill_tokens_per_second);
-    if (!isnan(r.tokens_per_second)) fprintf(out, "; decode %.2f tokens/s", r.tokens_per_second);
+    print_speed(out, "prefill", r.prefill_tokens_per_second);
+    print_speed(out, "decode", r.tokens_per_second);
     fputc('\n', out);
     if (isnan(r.joules_per_token)) {
         print_disturbed(out, info);
@@ -258,9 +264,9 @@ static void print_title(FILE *out, const pj_run_info *info)
     fprintf(out, "\n%s%s%s  %s", pj_style_on(out, PJ_STYLE_BOLD), info->id, pj_style_off(out),
             info->model_name ? info->model_name : "");
     if (info->dtype) fprintf(out, " %s", info->dtype);
-    if (info->isa) fprintf(out, " %s", info->isa);
-    if (info->threads) fprintf(out, " %u threads", info->threads);
-    if (info->batch_size > 1) fprintf(out, " batch %u", info->batch_size);
+    if (info->isa) fprintf(out, ", %s kernels", info->isa);
+    if (info->threads) fprintf(out, ", %u thread%s", info->threads, info->threads == 1 ? "" : "s");
+    if (info->batch_size > 1) fprintf(out, ", batch %u", info->batch_size);
     fprintf(out, ", depth %s, %s\n\n", pj_depth_name(info->depth),
             pj_run_status_name(info->status));
 }
