@@ -208,8 +208,8 @@ static void on_end(void *context, const char *run_id, const pj_live_end *end)
     pj_json_kv_string(&json, "status", pj_run_status_name(end->status));
     if (failed) pj_json_kv_string(&json, "error", end->error);
     pj_json_key(&json, "summary");
-    if (end->data)
-        pj_summary_write(&json, &end->data->info, NULL);
+    if (end->summary_json)
+        pj_json_raw(&json, end->summary_json, strlen(end->summary_json));
     else
         pj_json_null(&json);
     /* A run cancelled while queued ends during another run. */

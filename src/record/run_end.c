@@ -112,11 +112,19 @@ static void say_ended(pj_run *run, pj_run_status status, const char *failure,
 {
     const pj_live_sink *sink = &run->session->sinks.all;
     if (!sink->run_end) return;
+    pj_buffer buffer;
+    pj_json json;
+    pj_buffer_init(&buffer, PJ_RECORD_MAX_BYTES);
+    pj_json_init(&json, &buffer);
+    if (data) pj_summary_write(&json, &data->info, NULL);
+    bool whole = pj_json_finish(&json) && data;
     sink->run_end(sink->context, run->info.id,
                   &(pj_live_end){.t_ms = (double)(pj_clock_ns() - run->start_ns) / 1e6,
                                  .status = status,
                                  .data = data,
+                                 .summary_json = whole ? pj_buffer_get(&buffer) : NULL,
                                  .error = failure});
+    pj_buffer_fini(&buffer);
 }
 
 /* Keeps the spool of a run that could not be stored, and reports exactly how much of it is kept. */

@@ -72,7 +72,8 @@ typedef struct pj_live_part {
 typedef struct pj_live_end {
     double t_ms;
     pj_run_status status;
-    const pj_run_data *data; /* the run as it was stored; NULL: it was not */
+    const pj_run_data *data;  /* the run as it was stored; NULL: it was not */
+    const char *summary_json; /* its summary object, or NULL */
     const char *error;       /* failed runs: one sentence */
 } pj_live_end;
 
