@@ -74,7 +74,7 @@ typedef struct pj_live_end {
     pj_run_status status;
     const pj_run_data *data;  /* the run as it was stored; NULL: it was not */
     const char *summary_json; /* its summary object, or NULL */
-    const char *error;       /* failed runs: one sentence */
+    const char *error;        /* failed runs: one sentence */
 } pj_live_end;
 
 enum { PJ_LIVE_SINK_VERSION = 3, PJ_MAX_LIVE_SINKS = 8 };
