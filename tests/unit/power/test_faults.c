@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "../virtual_clock.h"
 #include "base/clock.h"
 #include "base/memory.h"
 #include "power/meter_impl.h"
@@ -635,6 +636,7 @@ static void power_limit_changes(void **state)
 
 int main(void)
 {
+    virtual_clock_use();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_fault),
         cmocka_unit_test(io_error_mid_run),

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "../virtual_clock.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -414,6 +415,7 @@ static void simulated_meter(void **state)
 
 int main(void)
 {
+    virtual_clock_use();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lists),
         cmocka_unit_test(bad_lists),

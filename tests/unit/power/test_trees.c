@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "../virtual_clock.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "power/checks.h"
@@ -878,6 +879,7 @@ static void conditions(void **state)
 
 int main(void)
 {
+    virtual_clock_use();
     setpriority(PRIO_PROCESS, 0, -19); /* polls on time on a busy machine, where it is allowed */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(idle_gpu),

@@ -3,6 +3,7 @@
  * recorded trace. What is divided adds up to what the machine drew, in threads and whatever begins
  * and ends when; a killed process leaves the same shares; windows nest and know what is too short.
  */
+#include "../virtual_clock.h"
 #include "base/clock.h"
 #include "record/run.h"
 
@@ -116,6 +117,11 @@ static pj_session *open_session(const char *power, const char *rule)
     return session;
 }
 
+static void wait_ms(int64_t ms)
+{
+    pj_clock_sleep_until(pj_clock_ns() + ms * PJ_NS_PER_MS);
+}
+
 /* The sampler's cost is counted once, however many runs it serves. */
 static void runs_share_the_time_of_the_sampler(void **state)
 {
@@ -125,11 +131,11 @@ static void runs_share_the_time_of_the_sampler(void **state)
     assert_int_equal(pj_gauge_join(session->gauge, &a, &err), PJ_OK);
     assert_int_equal(pj_gauge_join(session->gauge, &b, &err), PJ_OK);
     int64_t a_begin = pj_gauge_begin(session->gauge, &a, 1);
-    usleep(3000);
+    wait_ms(3);
     int64_t b_begin = pj_gauge_begin(session->gauge, &b, 1);
-    usleep(5000);
+    wait_ms(5);
     int64_t a_end = pj_gauge_end(session->gauge, &a);
-    usleep(2000);
+    wait_ms(2);
     int64_t b_end = pj_gauge_end(session->gauge, &b);
     double both = (double)(a_end - b_begin) / 2;
     assert_true(fabs(a.sampled_ns - ((double)(b_begin - a_begin) + both)) < 1);
@@ -150,11 +156,6 @@ static pj_run *begin(pj_session *session, double weight)
     pj_run_options options = {.size = sizeof options, .depth = PJ_DEPTH_MODULE, .weight = weight};
     if (pj_run_begin(session, &options, &run, &err) != PJ_OK) fail_msg("%s", err.text);
     return run;
-}
-
-static void wait_ms(int64_t ms)
-{
-    pj_clock_sleep_until(pj_clock_ns() + ms * PJ_NS_PER_MS);
 }
 
 /* Tokens with two components each, for a while. */
@@ -522,6 +523,7 @@ static void windows_can_be_repeated(void **state)
 
 int main(void)
 {
+    virtual_clock_use();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(runs_share_the_time_of_the_sampler),
         cmocka_unit_test(runs_that_overlap_divide_the_energy),
