@@ -241,7 +241,7 @@ def furnish(folder):
     home = str(folder / "home")
     return {**{k: v for k, v in os.environ.items() if not k.startswith("PERJOULE_")},
             "PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "HOME": home, "XDG_DATA_HOME": home,
-            "XDG_CACHE_HOME": home, "NO_COLOR": "1", "LC_ALL": "C.UTF-8",
+            "XDG_CACHE_HOME": home, "NO_COLOR": "1", "PERJOULE_BASELINE": "0.2", "LC_ALL": "C.UTF-8",
             "PERJOULE_SYSFS": str(folder / "nothing"), "PERJOULE_NVML": "/nonexistent",
             "CPATH": str(ROOT / "include"), "LIBRARY_PATH": str(LIBRARY),
             "LD_LIBRARY_PATH": str(LIBRARY)}
