@@ -22,6 +22,7 @@ Usage: check.py PROGRAM SOURCE_ROOT LIBRARY_FOLDER
 """
 import csv
 import json
+import multiprocessing.pool
 import os
 import pathlib
 import re
@@ -386,8 +387,8 @@ def main():
     check_mentions(known)
     check_sources()
     check_quotes(ROOT / "docs/troubleshooting.md")
-    for path in RUN:
-        check_runs(path)
+    with multiprocessing.pool.ThreadPool(len(RUN)) as pool:  # beside each other: commands wait for most of their time
+        pool.map(check_runs, RUN, chunksize=1)
     print(f"{counts[True]} passed, {counts[False]} failed")
     return 1 if counts[False] or not counts[True] else 0
 
