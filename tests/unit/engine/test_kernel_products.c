@@ -1,4 +1,5 @@
 /* Matrix products of every type of weights, alone and several in one dispatch, and their times. */
+#include "../assertions.h"
 #include "../sanitized.h"
 #include "kernel_sets.h"
 
@@ -150,7 +151,10 @@ static void product(const pj_kernels *k, const product_case *c)
         }
     }
     for (size_t t = 0; t + 1 < c->tokens; t++) /* no writes beyond the rows */
-        assert_true(y[t * y_stride + c->rows] >= 7 && y[t * y_stride + c->rows + 1] >= 7);
+    {
+        assert_that(y[t * y_stride + c->rows], >=, 7);
+        assert_that(y[t * y_stride + c->rows + 1], >=, 7);
+    }
     pj_team_free(team);
     pj_free(memory);
     test_free(bytes), test_free(x), test_free(bias), test_free(y), test_free(row);
@@ -338,8 +342,10 @@ static void statistics(const pj_kernels *k, size_t tokens, size_t step, bool wit
     plain->value_bounds(y, tokens, ROWS, ROWS, &want);
     check(k->name, "sum_abs", tokens, got.sum_abs, want.sum_abs, 1e-5 * want.sum_abs);
     check(k->name, "sum_square", tokens, got.sum_square, want.sum_square, 1e-5 * want.sum_square);
-    assert_true(got.count == want.count && got.skipped == want.skipped);
-    assert_true(got.nan == want.nan && got.inf == want.inf);
+    assert_that(got.count, ==, want.count);
+    assert_that(got.skipped, ==, want.skipped);
+    assert_that(got.nan, ==, want.nan);
+    assert_that(got.inf, ==, want.inf);
     assert_true(tokens <= 3 || got.nan + got.inf == 2 * ROWS);
     check(k->name, "max", tokens, (double)got.max_abs, (double)want.max_abs,
           1e-6 * (double)want.max_abs);

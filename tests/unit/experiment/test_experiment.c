@@ -1,6 +1,7 @@
 /* An experiment with ablation on simulated sensors: the part is really skipped, attribution holds
  * the energy that the simulation planted for it, and the difference of runs what was planted less
  * without it. The two differ where the others run faster without the part. */
+#include "../assertions.h"
 #include "bench/sim_experiment.h"
 #include "record/run.h"
 
@@ -136,7 +137,7 @@ static void both_hold_what_was_planted(void **state)
     for (size_t i = 0; i < PARTS; i++) {
         json_t *a = json_array_get(all, i);
         double planted = t.parts[i] / t.runs;
-        assert_true(fabs(number(a, "planted_joules_per_token") / planted - 1) < 1e-6);
+        assert_near(number(a, "planted_joules_per_token") / planted, 1, 1e-6);
         double attributed = away(a, "attributed", planted);
         double difference = away(a, "difference", (t.whole - t.without[i]) / BLOCKS);
         missed += (attributed > 1) + (difference > 1);
@@ -151,7 +152,7 @@ static void both_hold_what_was_planted(void **state)
     /* The head of this shape takes many times what attention does, however wide a busy machine
      * makes the intervals: one is not mistaken for the other. */
     const json_t *head = json_object_get(json_array_get(all, 2), "attributed");
-    assert_true(number(head, "joules_per_token") > 2 * t.parts[0] / t.runs);
+    assert_that(number(head, "joules_per_token"), >, 2 * t.parts[0] / t.runs);
     /* What is ablated is never the optimum. */
     assert_int_equal((int)number(json_object_get(view, "optimum"), "cell"), 0);
     json_array_foreach(json_object_get(view, "comparisons"), at, comparison)

@@ -1,5 +1,6 @@
 /* Rows inserted as pages: they were (counted), they equal rows inserted by statements in every
  * table and index, and rows that no page can hold are inserted by statement. */
+#include "../assertions.h"
 #include "made_run.h"
 
 #include "store/record.h"
@@ -279,7 +280,7 @@ static void numbers_take_as_few_bytes_as_hold_them(void **state)
         assert_int_equal(record.types[0], cases[i].type);
         assert_int_equal(record.body.length, cases[i].width);
         if (cases[i].width)
-            assert_true(read_number((const unsigned char *)record.body.data, cases[i].width) ==
+            assert_that(read_number((const unsigned char *)record.body.data, cases[i].width), ==,
                         cases[i].value);
     }
     pj_row_record_begin(&record);
@@ -302,7 +303,7 @@ static void lengths_are_written_and_read_alike(void **state)
             uint32_t count = pj_varint_write(bytes, value);
             for (uint32_t i = 0; i < count; i++)
                 back = i == 8 ? back << 8 | bytes[i] : back << 7 | (bytes[i] & 0x7f);
-            assert_true(back == value);
+            assert_that(back, ==, value);
             for (uint32_t i = 0; i + 1 < count; i++) assert_true(bytes[i] & 0x80);
         }
 }
