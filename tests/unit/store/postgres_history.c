@@ -522,4 +522,4 @@ static const char version_7[] =
 /* clang-format on */
 
 const char *const postgres_history[] = {version_1, version_2, version_3, version_4,
-                                          version_5, version_6, version_7, NULL};
+                                        version_5, version_6, version_7, NULL};

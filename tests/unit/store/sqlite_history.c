@@ -1,5 +1,5 @@
-/* How earlier versions made their tables on SQLite: step i led from version i to i + 1. Databases of
- * each of them are still around, so this never changes. */
+/* How earlier versions made their tables on SQLite: step i led from version i to i + 1. Databases
+ * of each of them are still around, so this never changes. */
 #include "history.h"
 
 #include <stddef.h>
@@ -568,6 +568,6 @@ static const char version_15[] =
 static const char version_16[] = "ALTER TABLE experiments ADD COLUMN machine TEXT;";
 
 const char *const sqlite_history[] = {version_1,  version_2,  version_3,  version_4,  version_5,
-                                        version_6,  version_7,  version_8,  version_9,  version_10,
-                                        version_11, version_12, version_13, version_14, version_15,
-                                        version_16, NULL};
+                                      version_6,  version_7,  version_8,  version_9,  version_10,
+                                      version_11, version_12, version_13, version_14, version_15,
+                                      version_16, NULL};
