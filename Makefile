@@ -18,7 +18,7 @@ export PKG_CONFIG_PATH := $(shell brew --prefix 2>/dev/null)/opt/libpq/lib/pkgco
 endif
 TEST_ARGS = --print-errorlogs --no-rebuild --num-processes $(JOBS)
 
-.PHONY: all deps run test bench lint fuzz conformance cross sanitize install uninstall dist dist-bin deb \
+.PHONY: all deps run test check bench lint fuzz conformance cross sanitize install uninstall dist dist-bin deb \
     bare-root wheel python-test clean help
 
 all: deps $(BUILD)/build.ninja
@@ -36,6 +36,10 @@ run: all ## install what is missing, build, profile the demo model, serve the da
 test: ## everything: unit, command line, server, browser, corpus, layers, sanitizers
 	@tools/install-deps.sh --test
 	@tools/test.sh $(BUILD)
+
+check: all ## the fast part of the tests: unit, command line, checks of the sources
+	@tools/install-deps.sh --test
+	@tools/test.sh $(BUILD) check
 
 bench: all ## ratios and figures; never passes or fails on time
 	@for b in memory kernels engine sampler overhead attribution store server; do \

@@ -32,6 +32,7 @@ def overview(commands, version):
     lines += [".SH ENVIRONMENT"]
     for name, text in (("PERJOULE_DB", "the database, in place of the user's own"),
                        ("PERJOULE_MODELS", "folder of models, in place of ./models"),
+                       ("PERJOULE_BASELINE", "seconds of idle power measured before the first run, in place of 1"),
                        ("PERJOULE_SYSFS, PERJOULE_PROCFS", "folders in front of /sys and /proc"),
                        ("PERJOULE_NVML", "path of NVIDIA's management library"),
                        ("PERJOULE_POWERMETRICS", "command to run instead of powermetrics"),

@@ -1,12 +1,15 @@
 #!/bin/sh
-# All tests, then one closing line: "N passed, N failed, N skipped". Usage: test.sh BUILD
-# Steps: the suite on the normal build, including the page's checks; then unit, corpus and command line tests under
-# the address and undefined sanitizers. `make sanitize` adds the thread sanitizer.
+# All tests, then one closing line: "N passed, N failed, N skipped". Usage: test.sh BUILD, or test.sh BUILD check for
+# the fast part: unit tests, command line and the checks of the sources.
+# Steps: the suite on the normal build, including the page's checks; then unit, corpus and some command line tests under
+# the address and undefined sanitizers, whose build takes the time that the first step's tests wait.
+# `make sanitize` adds the thread sanitizer.
 # Timeouts exist only to end hanging tests, so they are generous for slow and busy machines.
 set -eu
 build=$1
-# One more job than processors: tests spend two fifths of their time waiting.
-jobs=$(($(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 1))
+part=${2:-all}
+# More jobs than processors: tests spend half of their time waiting.
+jobs=$(($(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 2))
 results=$(mktemp)
 trap 'rm -f "$results"' EXIT
 
@@ -32,16 +35,29 @@ suite() { # name, folder, meson test options...
     cat "$folder/meson-logs/testlog.json" >>"$results"
 }
 
-setup "$build"
-# The build installs only the page's build dependencies; its tests need the development tools too.
-if command -v npm >/dev/null && [ ! -x ui/node_modules/.bin/vitest ]; then
-    (cd ui && npm ci --silent --no-fund --no-audit) || echo "the page's test tools could not be installed"
+install_page_tools() {
+    # The build installs only the page's build dependencies; its tests need the development tools too.
+    if command -v npm >/dev/null && [ ! -x ui/node_modules/.bin/vitest ]; then
+        (cd ui && npm ci --silent --no-fund --no-audit) || echo "the page's test tools could not be installed"
+    fi
+}
+setup_sanitized() {
+    # -O1 with line tables compiles twice as fast as -O2 -g and runs a tenth slower; reports need no more.
+    setup build-asan -Db_sanitize=address,undefined -Db_lundef=false -Dbuildtype=debugoptimized \
+        -Doptimization=1 -Dc_args=-g1 -Ddashboard=disabled
+}
+
+if [ "$part" = check ]; then
+    setup "$build"
+    suite "unit tests, command line, sources" "$build" --suite unit --suite cli --suite lint --timeout-multiplier 4
+    exec python3 tools/count_tests.py "$results"
 fi
+install_page_tools
+setup "$build"
+setup_sanitized &
+sanitized=$!
 suite "all tests" "$build" --no-suite conformance --timeout-multiplier 4
-# -O1 with line tables compiles twice as fast as -O2 -g and runs a tenth slower; reports need no more.
-setup build-asan -Db_sanitize=address,undefined -Db_lundef=false -Dbuildtype=debugoptimized \
-    -Doptimization=1 -Dc_args=-g1 -Ddashboard=disabled
+wait "$sanitized"
 ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
-    suite "under the address and undefined sanitizers" build-asan --suite unit --suite corpus \
-    --suite cli --no-suite again --timeout-multiplier 8
+    suite "under the address and undefined sanitizers" build-asan --suite sanitized --timeout-multiplier 8
 exec python3 tools/count_tests.py "$results"

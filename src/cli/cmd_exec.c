@@ -254,7 +254,9 @@ static pj_status open_session(execution *e, pj_error *err)
                                   .power = a->power,
                                   .interval_ns = a->interval_ns,
                                   .database = a->no_store ? "none" : a->database,
-                                  .baseline_seconds = a->baseline_s > 0 ? a->baseline_s : -1};
+                                  .baseline_seconds = isnan(a->baseline_s) ? 0
+                                                      : a->baseline_s == 0 ? -1
+                                                                           : a->baseline_s};
     pj_status status = pj_session_open(&options, &e->r.session, err);
     if (status == PJ_OK) e->r.session->stored = pj_insight_prepare;
     if (status == PJ_OK || a->no_store || a->database) return status;
@@ -295,7 +297,7 @@ static int execute(execution *e)
 
 static int run_exec(const pj_command *command, int argc, char **argv)
 {
-    exec_args a = {.baseline_s = 1};
+    exec_args a = {.baseline_s = NAN}; /* the session's default */
     const pj_option options[] = {
         PJ_OPTION_POWER(&a.power),
         {"interval", 'i', PJ_OPTION_DURATION, &a.interval_ns, "TIME",

@@ -111,6 +111,16 @@ static pj_status check_options(const pj_session_options *from, pj_session_option
     return status;
 }
 
+/* PERJOULE_BASELINE: the seconds where the caller leaves them open, 1 without it. */
+static double default_baseline_seconds(void)
+{
+    const char *text = getenv("PERJOULE_BASELINE");
+    if (!text || !*text) return 1;
+    char *end;
+    double seconds = strtod(text, &end);
+    return *end == 0 && seconds >= 0 && seconds < MAX_BASELINE_SECONDS ? seconds : 1;
+}
+
 pj_status pj_session_open(const pj_session_options *from, pj_session **out, pj_error *err)
 {
     uint32_t rail_count = 0;
@@ -127,7 +137,8 @@ pj_status pj_session_open(const pj_session_options *from, pj_session **out, pj_e
     pj_arena_init(&session->arena, 0);
     const char *power = options->power ? options->power : pj_power_default();
     session->power_asked = pj_arena_strndup(&session->arena, power, strlen(power));
-    double seconds = options->baseline_seconds == 0 ? 1 : options->baseline_seconds;
+    double seconds = options->baseline_seconds;
+    if (seconds == 0) seconds = default_baseline_seconds();
     session->baseline_ns = seconds > 0 ? (int64_t)(seconds * 1e9) : 0;
     pj_status status =
         session->power_asked ? open_store(session, options, err) : pj_fail_memory(err, "a session");

@@ -6,6 +6,7 @@ import signal
 import time
 import unittest
 
+import beside
 from harness import SLOW, Server, Socket
 
 LONG = {"model_name": "synthetic:smollm2-135m,layers=2", "prompt_ids": [1, 2, 3], "max_length": 6000, "wait": False}
@@ -158,4 +159,4 @@ class Durable(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    beside.main()

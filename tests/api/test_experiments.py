@@ -3,6 +3,7 @@ server."""
 import time
 import unittest
 
+import beside
 from harness import SLOW, Server, Socket
 
 API = "/api/profiling/experiments"
@@ -137,4 +138,4 @@ class Experiments(unittest.TestCase):
             self.assertTrue(all(cell["loss"] > 0 for cell in done["cells"]))
 
 
-unittest.main()
+beside.main()

@@ -14,6 +14,7 @@ import struct
 import threading
 import unittest
 
+import beside
 import harness
 
 COUNT = int(os.environ.get("PJ_HOSTILE", "600"))
@@ -229,4 +230,4 @@ class Hostile(unittest.TestCase):
         return len([l for l in links if l.startswith("socket:")])
 
 
-harness.main()
+beside.main()

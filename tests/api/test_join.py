@@ -12,8 +12,8 @@ import tempfile
 import threading
 import unittest
 import urllib.parse
-from unittest import mock
 
+import beside
 import harness
 
 
@@ -160,7 +160,7 @@ class Join(unittest.TestCase):
         with harness.Server() as central, TlsProxy(central.port) as proxy:
             url = f"https://localhost:{proxy.port}"
             trusted = {"CURL_CA_BUNDLE": proxy.certificate}
-            with mock.patch.dict(os.environ, trusted), harness.Server("--join", url) as machine:
+            with harness.Server("--join", url, environment=trusted) as machine:
                 name = name_of(machine)
                 self.joined(central, name)
                 with watch(central, name) as one:
@@ -179,8 +179,8 @@ class Join(unittest.TestCase):
                 self.assertEqual(machine.get("/healthz").status, 200)
             # So is a trusted certificate for another host name.
             with TlsProxy(central.port, "elsewhere.test") as other, \
-                    mock.patch.dict(os.environ, {"CURL_CA_BUNDLE": other.certificate}), \
-                    harness.Server("--join", f"https://localhost:{other.port}") as machine:
+                    harness.Server("--join", f"https://localhost:{other.port}",
+                                   environment={"CURL_CA_BUNDLE": other.certificate}) as machine:
                 self.assertRegex(machine.process.stderr.readline(), "localhost.*(match|name)")
 
     def test_refusals(self):
@@ -228,4 +228,4 @@ class Join(unittest.TestCase):
             self.assertEqual(central.get("/healthz").status, 200)
 
 
-harness.main()
+beside.main()

@@ -4,6 +4,7 @@ import struct
 import threading
 import unittest
 
+import beside
 import harness
 
 
@@ -289,4 +290,4 @@ class Live(unittest.TestCase):
             self.assertTrue(told[-1]["error"])
 
 
-harness.main()
+beside.main()

@@ -3,6 +3,7 @@ import re
 import time
 import unittest
 
+import beside
 import harness
 
 
@@ -75,4 +76,4 @@ class Meter(unittest.TestCase):
             self.assertEqual(server.get("/api/profiling/power/now").json()["rails"], [])
 
 
-harness.main()
+beside.main()

@@ -4,6 +4,7 @@ import re
 import subprocess
 import unittest
 
+import beside
 import harness
 
 TYPES = {"string": str, "boolean": bool, "object": dict, "array": list, "null": type(None)}
@@ -120,4 +121,4 @@ class OpenApi(unittest.TestCase):
         self.assertEqual(described, checked)
 
 
-harness.main()
+beside.main()

@@ -8,6 +8,7 @@ import urllib.request
 import zipfile
 from datetime import datetime, timedelta
 
+import beside
 import harness
 
 SUMMARY = """id run_id prompt model_name model_path created_at status profiling_depth total_duration_ms
@@ -169,4 +170,4 @@ class Scripts(unittest.TestCase):
             self.assertFalse(any(s["in_use"] for s in answer["sources"]))
 
 
-harness.main()
+beside.main()

@@ -9,6 +9,7 @@ import threading
 import time
 import unittest
 
+import beside
 import harness
 
 POST = "/api/profiling/generate"
@@ -494,4 +495,4 @@ class Token(unittest.TestCase):
         self.assertIn("in use", done.stderr)
 
 
-harness.main()
+beside.main()

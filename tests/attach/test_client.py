@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 import unittest
 
+import beside
 from engine import Engine, chat_chunk, sse
 
 PERJOULE = os.environ["PERJOULE"]
@@ -236,4 +237,4 @@ class Client(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    beside.main()

@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 import unittest
 
+import beside
 from engine import Engine
 
 PERJOULE = os.environ["PERJOULE"]
@@ -128,4 +129,4 @@ class Engines(unittest.TestCase):
         self.assertEqual((len(places), len(set(places))), (6, 6))
 
 
-unittest.main()
+beside.main()

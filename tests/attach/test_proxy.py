@@ -14,6 +14,7 @@ import threading
 import time
 import unittest
 
+import beside
 from engine import Engine, chat_chunk, sse
 
 PERJOULE = os.environ["PERJOULE"]
@@ -507,4 +508,4 @@ class Hostile(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    beside.main()

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "../unit/assertions.h"
 #include "base/file.h"
 #include "base/memory.h"
 
@@ -42,7 +43,7 @@ static inline void judge_each(const char *folder, void (*check)(const char *path
         count++;
     }
     closedir(dir);
-    assert_true(count > 0);
+    assert_that(count, >, 0);
 }
 
 static inline char *judge_join(char out[PATH_MAX], const char *a, const char *b)

@@ -1,6 +1,7 @@
 /* The engine against the reference implementation: logits, greedy text and statistics of every
  * golden checkpoint, with every instruction set, one and two threads, in one pass and token by
  * token. */
+#include "../unit/assertions.h"
 #include "../unit/engine/made_gguf.h"
 #include "judge_json.h"
 
@@ -151,7 +152,7 @@ static void check_gguf_copy(const char *folder)
     pj_checkpoint *checkpoint;
     made_gguf g;
     int file = mkstemps(path, 5);
-    assert_true(file >= 0);
+    assert_that(file, >=, 0);
     close(file);
     if (pj_checkpoint_open(folder, &checkpoint, &err) != PJ_OK) fail_msg("%s", err.text);
     if (!made_gguf_carries(pj_checkpoint_config(checkpoint))) {
@@ -432,7 +433,7 @@ static void test_statistics(void **state)
 {
     (void)state;
     judge_each(judge_folder("PJ_GOLDEN"), check_statistics_of);
-    assert_true(statistics_seen > 0);
+    assert_that(statistics_seen, >, 0);
 }
 
 /* ---- a trained model ---------------------------------------------------------------------- */

@@ -1,5 +1,6 @@
 /* Model files against reference data: every golden checkpoint opens, every published config is
  * read, every hostile safetensors or GGUF file, index and config has its expected outcome. */
+#include "../unit/assertions.h"
 #include "judge.h"
 
 #include "engine/files/safetensors.h"
@@ -93,7 +94,8 @@ static pj_status parse_gguf(const char *path, pj_error *err)
     pj_status status = pj_gguf_parse(file.data, file.size, path, &arena, &gguf, err);
     for (uint32_t i = 0; status == PJ_OK && i < gguf.tensor_count; i++) {
         const pj_tensor *t = &gguf.tensors[i];
-        assert_true(t->data >= file.data && t->data + t->bytes <= file.data + file.size);
+        assert_true(t->data >= file.data);
+        assert_true(t->data + t->bytes <= file.data + file.size);
     }
     pj_arena_fini(&arena);
     pj_file_unmap(&file);
@@ -134,12 +136,12 @@ static void test_gguf_values(void **state)
     };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         assert_true(pj_gguf_integer(pj_gguf_find(&gguf, numbers[i].key), 0, &whole));
-        assert_true(whole == numbers[i].value);
+        assert_that(whole, ==, numbers[i].value);
     }
     assert_true(pj_gguf_number(pj_gguf_find(&gguf, "some.parameter.float32"), 0, &real));
-    assert_true(real == (double)0.123456789f);
+    assert_that(real, ==, (double)0.123456789f);
     assert_true(pj_gguf_number(pj_gguf_find(&gguf, "some.parameter.float64"), 0, &real));
-    assert_true(real == 0.12345678901234567890);
+    assert_that(real, ==, 0.12345678901234567890);
     assert_true(pj_gguf_bool(pj_gguf_find(&gguf, "some.parameter.bool"), &flag) && flag);
     assert_true(pj_gguf_string(pj_gguf_find(&gguf, "some.parameter.string"), &text));
     assert_true(pj_gguf_text_is(text, "hello world"));

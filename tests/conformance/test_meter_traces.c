@@ -9,6 +9,7 @@
  * board's sensor also has a gain and an offset relative to the meter (it does not see all that the
  * meter sees): one pair per card, fitted to the whole trace and removed for both methods alike.
  */
+#include "../unit/assertions.h"
 #include "judge.h"
 
 #include "base/clock.h"
@@ -57,13 +58,13 @@ static void read_meter(const char *folder, meter *m)
     for (char *line = strchr(text, '\n'); line && line[1]; line = strchr(line + 1, '\n')) {
         double us, cables, slot;
         if (sscanf(line + 1, "%lf,%lf,%lf", &us, &cables, &slot) != 3) continue;
-        assert_true(m->count < capacity);
+        assert_that(m->count, <, capacity);
         size_t i = m->count++;
         m->t_ms[i] = us * 1e-3;
         if (i > 0) m->mj[i] = m->mj[i - 1] + (cables + slot) * (m->t_ms[i] - m->t_ms[i - 1]);
     }
     pj_free(text);
-    assert_true(m->count > 1000);
+    assert_that(m->count, >, 1000);
 }
 
 static double meter_until(const meter *m, double t_ms)
@@ -92,7 +93,7 @@ static void read_edges(const char *folder, recording *r)
         int64_t ns = strtoll(line, NULL, 10) * 1000;
         if (ns > 0 && (r->edge_count == 0 || r->edges[r->edge_count - 1] != ns))
             r->edges[r->edge_count++] = ns;
-        assert_true(r->edge_count < 1024);
+        assert_that(r->edge_count, <, 1024);
     }
     r->edge_count -= r->edge_count % 2; /* the last time marks the end of the test, not a switch */
     pj_free(text);
@@ -333,8 +334,8 @@ static uint32_t find_rail(const recording *r, const char *name)
 static void check_results(const result *results)
 {
     for (int i = 0; i < LENGTHS; i++) {
-        assert_true(results[i].covered >= 0.90);
-        if (length_ms[i] >= 100) assert_true(results[i].ours_p95 < results[i].naive_p95);
+        assert_that(results[i].covered, >=, 0.90);
+        if (length_ms[i] >= 100) assert_that(results[i].ours_p95, <, results[i].naive_p95);
     }
 }
 
@@ -351,8 +352,8 @@ static void ampere_with_a_switching_load(void **state)
                average);
     check_results(instant);
     check_results(average);
-    assert_true(average[4].ours_p95 <= 8);
-    assert_true(average[4].ours_p95 < average[4].naive_p95 / 2);
+    assert_that(average[4].ours_p95, <=, 8);
+    assert_that(average[4].ours_p95, <, average[4].naive_p95 / 2);
     recording_close(&r);
 }
 
@@ -403,7 +404,7 @@ static void hostile_logs(void **state)
         assert_int_equal(isnan(t.mw[i]), i != 2);
         assert_int_equal(t.gap[i], i != 2);
     }
-    assert_true(fabs((double)t.mw[2] - 61200) < 0.01);
+    assert_near((double)t.mw[2], 61200, 0.01);
     pj_trace_fini(&t);
     read_log("nvml/corrupt/ragged.csv", &t);
     assert_int_equal(t.row_count, 2);
@@ -427,7 +428,7 @@ static void periods_of_recorded_cards(void **state)
         read_log(cards[i].file, &r.trace);
         take_updates(&r, 0, &u);
         printf("%s: period %.1f ms\n", cards[i].file, (double)u.period_ns * 1e-6);
-        assert_true(fabs((double)u.period_ns * 1e-6 / cards[i].ms - 1) < 0.05);
+        assert_near((double)u.period_ns * 1e-6 / cards[i].ms, 1, 0.05);
         updates_fini(&u);
         pj_trace_fini(&r.trace);
     }

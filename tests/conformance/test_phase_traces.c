@@ -1,5 +1,6 @@
 /* Phase detection in recorded power traces without tags (fixtures/nvml/traces). The figures are
  * printed. */
+#include "../unit/assertions.h"
 #include "judge.h"
 
 #include "bench/recorded_phases.h"
@@ -19,9 +20,9 @@ static void recorded_phases_are_found(void **state)
             printf("; of %.0f at 90 %%, %.1f %% right", s->near_90,
                    100 * s->near_90_right / s->near_90);
         printf("; by the prior %.2f %% of work and idle\n", 100 * s->prior_right / s->all);
-        assert_true(s->all > 100);
-        assert_true(s->right >= 0.95 * s->all);
-        assert_true(s->prior_right >= 0.90 * s->all);
+        assert_that(s->all, >, 100);
+        assert_that(s->right, >=, 0.95 * s->all);
+        assert_that(s->prior_right, >=, 0.90 * s->all);
     }
 }
 

@@ -1,6 +1,7 @@
 /* Comparison of recorded runs that are alike (fixtures/llm-energy/dos-group): of 2,000 pairs of
  * groups without a difference at most 5 % may be called different, and planted differences are
  * found. The figures are printed. */
+#include "../unit/assertions.h"
 #include "judge.h"
 
 #include "analysis/ratio.h"
@@ -15,7 +16,7 @@ static void read(void)
     judge_join(of, judge_folder("PJ_FIXTURES"), "llm-energy/dos-group");
     judge_join(path, of, "mfu_aggregated_per_config_A100.csv");
     if (pj_recorded_repeats_read(path, &repeats, &err) != PJ_OK) fail_msg("%s", err.text);
-    assert_true(repeats.count >= 400);
+    assert_that(repeats.count, >=, 400);
 }
 
 /* 5 %, plus twice the sampling error of 2,000 pairs. */
@@ -29,7 +30,7 @@ static void runs_that_are_alike_are_seldom_called_different(void **state)
         double different = pj_recorded_repeats_different(&repeats, sizes[k], 1);
         printf("%zu a side: %.1f %% of pairs that are alike called different\n", sizes[k],
                100 * different);
-        assert_true(different <= 0.061);
+        assert_that(different, <=, 0.061);
     }
 }
 
@@ -43,7 +44,7 @@ static void planted_differences_are_found(void **state)
     double found = pj_recorded_repeats_different(&repeats, 10, 1 + difference);
     printf("10 a side, %.1f %% planted: %.1f %% found, %.0f %% stated\n", 100 * difference,
            100 * found, 100 * PJ_POWER);
-    assert_true(found >= PJ_POWER - 0.05);
+    assert_that(found, >=, PJ_POWER - 0.05);
 }
 
 int main(void)

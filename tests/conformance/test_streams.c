@@ -2,6 +2,7 @@
  * Recorded responses of real servers, replayed whole, split at every byte, and several at once:
  * each must give the counts stated in the recording itself. Needs PJ_FIXTURES/streams.
  */
+#include "../unit/assertions.h"
 #include "../unit/attach/replayed.h"
 #include "judge.h"
 
@@ -100,9 +101,9 @@ static void check(const stream *s, const pj_exchange *x, const char *how)
     if (cached >= 0 && c.cached != cached)
         fail_msg("%s, %s: cached %d", s->name, how, (int)c.cached);
     if (c.contradictory) fail_msg("%s, %s: contradictory", s->name, how);
-    for (size_t i = 1; i < rows; i++) assert_true(tokens[i].at_ns >= tokens[i - 1].at_ns);
-    if (s->is_answer) assert_true(rows > 0);
-    if (s->is_answer) assert_true(pj_exchange_first_ns(x) > 0);
+    for (size_t i = 1; i < rows; i++) assert_that(tokens[i].at_ns, >=, tokens[i - 1].at_ns);
+    if (s->is_answer) assert_that(rows, >, 0);
+    if (s->is_answer) assert_that(pj_exchange_first_ns(x), >, 0);
     pj_free(tokens);
 }
 

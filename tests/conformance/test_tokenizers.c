@@ -1,5 +1,6 @@
 /* Tokenizers against reference vectors: ids with and without special tokens, decoding at once and
  * as a stream; and malformed tokenizer files. */
+#include "../unit/assertions.h"
 #include "../unit/engine/made_gguf.h"
 #include "judge.h"
 
@@ -128,7 +129,7 @@ static void check_inputs(const pj_tokenizer *t, const char *inputs, const char *
         line = newline ? newline + 1 : line + strlen(line);
     }
     print_message("%s: %d texts\n", inputs, cases);
-    assert_true(cases > 40);
+    assert_that(cases, >, 40);
     pj_free(in);
     pj_free(out);
 }
@@ -140,7 +141,7 @@ static void check_long_text(const pj_tokenizer *t, const char *path)
     json_t *list = json_object_get(root, "token_ids");
     int32_t *ids;
     size_t count = ids_of(list ? list : json_object_get(root, "encoded_ids"), &ids);
-    assert_true(count > 0);
+    assert_that(count, >, 0);
     check_ids(t, json_string_value(text), json_string_length(text), false, ids, count, path);
     pj_free(ids);
     json_decref(root);
@@ -394,7 +395,7 @@ static void check_golden(const char *folder)
         check_text(t, ids, count, true, json_string_value(text), json_string_length(text));
         pj_free(ids);
     }
-    assert_true(i > 0);
+    assert_that(i, >, 0);
     json_decref(root);
     pj_tokenizer_close(t);
 }

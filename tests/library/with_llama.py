@@ -5,6 +5,7 @@ itself where PERJOULE_PEER names a folder with its programs and PERJOULE_PEER_MO
 Usage: with_llama.py PROGRAM CLIENT STATIC_CLIENT OLD_CLIENT LOADER PLUGIN
 """
 import json
+import multiprocessing.pool
 import os
 import pathlib
 import sqlite3
@@ -14,7 +15,7 @@ import tempfile
 
 program, client, static, old, loader, plugin = (str(pathlib.Path(p).resolve()) for p in sys.argv[1:7])
 own = ("PERJOULE_", "NVTX_", "LD_PRELOAD", "FAKE_")
-environment = {k: v for k, v in os.environ.items() if not k.startswith(own)}
+environment = {k: v for k, v in os.environ.items() if not k.startswith(own)} | {"PERJOULE_BASELINE": "0.2"}
 LAYERS = 3
 
 
@@ -116,16 +117,22 @@ def alone_and(folder, *words, env=None, **how):
     return Run(folder, *words, env=env, **how), alone
 
 
-def with_each_interface(folder):
-    """Every interposed function, in each of its historical signatures."""
-    for words in ([client, "5", "encode"], [client, "5", "reset"], [client, "5", "process"], [old]):
+def with_interface(*words):
+    """The interposed functions that this program uses, in its signatures."""
+    def check(folder):
         for depth in ("off", "deep"):
             run, alone = alone_and(folder, *words, depth=depth)
             check_steps(run, alone)
         check_layers(run, 9)
-    # freed batches take up no space
+    return check
+
+
+def with_freed_batches(folder):
     run, alone = alone_and(folder, client, "5", "process", env={"FAKE_BATCHES": "1"}, depth="off")
-    check_steps(run, alone)
+    check_steps(run, alone)  # they take up no space
+
+
+def with_plugin(folder):
     run, alone = alone_and(folder, loader, plugin, "5", "process", options=["--llama"])
     check_steps(run, alone)
     check_layers(run, 9)
@@ -219,15 +226,18 @@ def with_peer(folder, peer, model):
               f" {', '.join(sorted(run.components()))}")
 
 
-with tempfile.TemporaryDirectory() as folder:
-    with_stand_ins(folder)
-    with_each_interface(folder)
-    with_late_results(folder)
-    with_contexts(folder)
-    with_full_pipe()
-    with_settings(folder)
-    peer, model = os.environ.get("PERJOULE_PEER"), os.environ.get("PERJOULE_PEER_MODEL")
-    if peer and model:
-        with_peer(folder, peer, model)
-    else:
-        print("skipped: PERJOULE_PEER and PERJOULE_PEER_MODEL name no llama.cpp and no model")
+def in_a_folder(check):
+    with tempfile.TemporaryDirectory() as folder:
+        check(folder)
+
+
+checks = [with_stand_ins, with_settings, with_late_results, with_contexts, with_freed_batches, with_plugin,
+          lambda folder: with_full_pipe(), *(with_interface(*words) for words in
+                                             ([client, "5", "encode"], [client, "5", "reset"], [client, "5", "process"], [old]))]
+with multiprocessing.pool.ThreadPool(2 * (os.cpu_count() or 2)) as pool:  # beside each other: the stand-ins mostly sleep
+    pool.map(in_a_folder, checks, chunksize=1)
+peer, model = os.environ.get("PERJOULE_PEER"), os.environ.get("PERJOULE_PEER_MODEL")
+if peer and model:
+    in_a_folder(lambda folder: with_peer(folder, peer, model))
+else:
+    print("skipped: PERJOULE_PEER and PERJOULE_PEER_MODEL name no llama.cpp and no model")

@@ -5,6 +5,7 @@ import json
 import re
 import unittest
 
+import beside
 import harness
 
 DASHBOARD = harness.SOURCE / "packaging/grafana/perjoule.json"
@@ -91,4 +92,4 @@ class Dashboard(unittest.TestCase):
         self.assertEqual(asked - there, set())
 
 
-harness.main()
+beside.main()

@@ -8,6 +8,7 @@ import os
 import threading
 import unittest
 
+import beside
 import harness
 
 os.environ["OTEL_METRIC_EXPORT_INTERVAL"] = "200"
@@ -151,4 +152,4 @@ class Otlp(unittest.TestCase):
             self.assertIn(said, str(refused.exception))
 
 
-harness.main()
+beside.main()

@@ -14,6 +14,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
+import beside
 import harness
 
 RULES = harness.SOURCE / "packaging/prometheus/perjoule.rules.yml"
@@ -104,4 +105,4 @@ class Prometheus(unittest.TestCase):
                     self.assertTrue(ask("query", query=expression)["result"], (panel["title"], expression))
 
 
-harness.main()
+beside.main()

@@ -1,4 +1,5 @@
 /* Advice on constructed runs: each triggers its rule, and only that rule. */
+#include "../assertions.h"
 #include "bench/planted_advice.h"
 
 #include <math.h>
@@ -39,10 +40,15 @@ static const pj_advice *only(const pj_advice_facts *f, const char *rule)
         fail_msg("wanted %s, found %s", rule ? rule : "nothing", found);
     for (size_t i = speaking; i < count; i++) assert_true(all[i].text[0]);
     if (!rule) return NULL;
-    assert_true(all[0].text[0] && all[0].test[0] && all[0].evidence_count > 0);
+    assert_true(all[0].text[0]);
+    assert_true(all[0].test[0]);
+    assert_that(all[0].evidence_count, >, 0);
     assert_memory_equal(all[0].test, "perjoule ", 9);
-    if (!isnan(all[0].share))
-        assert_true(all[0].lo <= all[0].share && all[0].share <= all[0].hi && all[0].hi <= 1);
+    if (!isnan(all[0].share)) {
+        assert_that(all[0].lo, <=, all[0].share);
+        assert_that(all[0].share, <=, all[0].hi);
+        assert_that(all[0].hi, <=, 1);
+    }
     return &all[0];
 }
 
@@ -50,7 +56,7 @@ static void a_good_run_is_left_alone(void **state)
 {
     pj_advice_facts f = nothing();
     only(&f, NULL);
-    assert_true(pj_advice_rules() >= 12);
+    assert_that(pj_advice_rules(), >=, 12);
 }
 
 /* Also when every figure is a little different. */
@@ -72,7 +78,7 @@ static void load_of_a_model_in_use(void **state)
 {
     pj_advice_facts f = planted("keep-resident");
     const pj_advice *a = only(&f, "keep-resident");
-    assert_true(fabs(a->share * a->mj - 4000) < 1e-6);
+    assert_near(a->share * a->mj, 4000, 1e-6);
     assert_string_equal(a->of, "total");
     f.same_model_last_hour = 0;
     only(&f, NULL); /* it may never be run again */
@@ -82,7 +88,7 @@ static void batches(void **state)
 {
     pj_advice_facts f = planted("batch-up");
     const pj_advice *a = only(&f, "batch-up");
-    assert_true(a->hi <= 0.5 * 0.6 + 1e-12); /* half of the components that read weights */
+    assert_that(a->hi, <=, 0.5 * 0.6 + 1e-12); /* half of the components that read weights */
     assert_string_equal(a->basis, "predicted");
     pj_planted_no_room(&f);
     only(&f, NULL);
@@ -107,7 +113,7 @@ static void weights_in_many_bits(void **state)
     f.neighbours[0].lo = 0.58;
     f.neighbours[0].hi = 0.62;
     a = only(&f, "dtype");
-    assert_true(fabs(a->share - 0.4) < 1e-12);
+    assert_near(a->share, 0.4, 1e-12);
     f.weight_bytes = 0.3 * f.decode_bytes;
     only(&f, NULL);
 }
@@ -180,7 +186,7 @@ static void a_machine_that_waits(void **state)
     f = planted("idle");
     double few = only(&f, "idle")->hi;
     f.window_mj *= 50;
-    assert_true(only(&f, "idle")->hi < few);
+    assert_that(only(&f, "idle")->hi, <, few);
 }
 
 static void ids_stay_ids(void **state)
@@ -227,10 +233,10 @@ static void order(void **state)
     f.smaller_model = "small";
     f.smaller_parameters = 1e7;
     pj_advise(&f, all, &speaking);
-    assert_true(speaking >= 4);
+    assert_that(speaking, >=, 4);
     assert_string_equal(all[0].rule, "disturbed");
     for (size_t i = 2; i < speaking; i++)
-        assert_true(all[i - 1].share * all[i - 1].mj >= all[i].share * all[i].mj);
+        assert_that(all[i - 1].share * all[i - 1].mj, >=, all[i].share * all[i].mj);
 }
 
 int main(void)

@@ -1,4 +1,5 @@
 /* Two-sample tests: published values, false positives; and detection of outliers. */
+#include "../assertions.h"
 #include "analysis/anomalies.h"
 #include "analysis/compare.h"
 #include "analysis/cost.h"
@@ -12,11 +13,6 @@
 
 #include <cmocka.h>
 
-static void assert_near(double a, double b, double reach)
-{
-    if (!(fabs(a - b) <= reach)) fail_msg("%.12g is not %.12g", a, b);
-}
-
 static void student_matches_tables(void **state)
 {
     assert_near(pj_student_quantile(0.975, 1), 12.7062047, 1e-6);
@@ -24,7 +20,7 @@ static void student_matches_tables(void **state)
     assert_near(pj_student_quantile(0.975, 1e6), 1.95996636, 1e-5);
     assert_near(pj_student_two_sided(2.0, 5), 0.10193948, 1e-7);
     assert_near(pj_student_two_sided(0, 5), 1, 1e-12);
-    assert_true(pj_student_two_sided(40, 100) < 1e-60);
+    assert_that(pj_student_two_sided(40, 100), <, 1e-60);
 }
 
 /* By hand: means 3 and 5, variances 2.5 and 10, so t = 2 / sqrt(2.5). */
@@ -38,7 +34,8 @@ static void welch_follows_its_formula(void **state)
     assert_near(c.difference, 2, 1e-12);
     assert_near(c.welch_t, 2 / sqrt(2.5), 1e-12);
     assert_near(c.welch_df, 6.25 / (0.0625 + 1), 1e-12);
-    assert_true(c.difference_lo < 0 && c.difference_hi > 4);
+    assert_that(c.difference_lo, <, 0);
+    assert_that(c.difference_hi, >, 4);
     assert_near(c.hedges_g, 2 / 2.5 * (1 - 3.0 / 31), 1e-12);
 }
 
@@ -62,7 +59,9 @@ static void too_few_values_say_nothing(void **state)
     double work[8];
     pj_comparison c;
     pj_compare(one, 1, same, 3, work, &c);
-    assert_true(isnan(c.welch_p) && isnan(c.mann_whitney_p) && c.difference == -1);
+    assert_true(isnan(c.welch_p));
+    assert_true(isnan(c.mann_whitney_p));
+    assert_that(c.difference, ==, -1);
     pj_compare(same, 3, same, 3, work, &c);
     assert_true(isnan(c.welch_p) && isnan(c.mann_whitney_p));
 }
@@ -113,12 +112,12 @@ static void outliers_stand_out(void **state)
     values[20] = 20;
     assert_int_equal(pj_anomalies_find(values, 40, 5, 0, work, found, 3), 2);
     assert_int_equal(found[0].index, 20);
-    assert_true(found[0].score < -40);
+    assert_that(found[0].score, <, -40);
     assert_int_equal(found[1].index, 7);
     assert_int_equal(pj_anomalies_find(values, 5, 5, 0, work, found, 3), 0);
     values[21] = values[22] = 500;
     assert_int_equal(pj_anomalies_find(values, 40, 5, 0, work, found, 3), 3);
-    assert_true(fabs(found[0].score) >= fabs(found[1].score));
+    assert_that(fabs(found[0].score), >=, fabs(found[1].score));
 }
 
 /* Rounding noise on a flat rail is no anomaly; a real anomaly on it is still found. */
@@ -151,8 +150,8 @@ static void planted_outliers_are_found(void **state)
         reported += (int)n;
         for (size_t i = 0; i < n; i++) hits += found[i].index % 80 == 7 && found[i].index < 960;
     }
-    assert_true(hits >= 0.9 * 20 * PLANTED);
-    assert_true(hits >= 0.9 * reported);
+    assert_that(hits, >=, 0.9 * 20 * PLANTED);
+    assert_that(hits, >=, 0.9 * reported);
 }
 
 static void prices_are_per_kilowatt_hour(void **state)

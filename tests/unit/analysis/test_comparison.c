@@ -1,4 +1,5 @@
 /* Ratios, their decomposition and the verdict sentence, with planted differences and without. */
+#include "../assertions.h"
 #include "analysis/decompose.h"
 #include "analysis/ratio.h"
 #include "analysis/verdict.h"
@@ -11,11 +12,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-static void assert_near(double a, double b, double reach)
-{
-    if (!(fabs(a - b) <= reach)) fail_msg("%.12g is not %.12g", a, b);
-}
 
 /* Joules per token of a run: a level, variation between runs, and occasional outliers. */
 static double draw(pj_random *random, double level, double cv, double disturbed)
@@ -142,7 +138,8 @@ static void permutations_are_counted(void **state)
     double many_a[40], many_b[40];
     for (int i = 0; i < 40; i++) many_a[i] = i, many_b[i] = i + 30;
     double p = pj_permutation_p(many_a, 40, many_b, 40); /* random permutations */
-    assert_true(p > 0 && p < 1e-3);
+    assert_that(p, >, 0);
+    assert_that(p, <, 1e-3);
 }
 
 /* The permutation test decides for small groups, otherwise Welch's t-test. */
@@ -155,10 +152,12 @@ static void small_groups_are_permuted(void **state)
     assert_near(r.p, 2.0 / 70, 1e-12);
     pj_ratio_compare(a, 3, b, 3, 0, &r);
     assert_string_equal(r.method, "welch_log");
-    assert_true(r.p < 0.05);
+    assert_that(r.p, <, 0.05);
     pj_ratio_compare(a, 1, b, 4, 0, &r);
     assert_string_equal(r.method, "none");
-    assert_true(isnan(r.p) && isnan(r.lo) && r.ratio > 1);
+    assert_true(isnan(r.p));
+    assert_true(isnan(r.lo));
+    assert_that(r.ratio, >, 1);
 }
 
 /* Two devices: the difference between two tight groups is within the sensors' calibration error. */
@@ -168,8 +167,11 @@ static void gain_counts_between_devices(void **state)
     pj_ratio one, two;
     pj_ratio_compare(a, 6, b, 6, 0, &one);
     pj_ratio_compare(a, 6, b, 6, 0.08, &two);
-    assert_true(one.p < 1e-6 && one.hi - one.lo < 0.01);
-    assert_true(two.p > 0.3 && two.lo < 0.91 && two.hi > 1.2);
+    assert_that(one.p, <, 1e-6);
+    assert_that(one.hi - one.lo, <, 0.01);
+    assert_that(two.p, >, 0.3);
+    assert_that(two.lo, <, 0.91);
+    assert_that(two.hi, >, 1.2);
 }
 
 static void equal_values_differ_by_what_they_are(void **state)
@@ -214,7 +216,7 @@ static void terms_add_up_to_the_difference(void **state)
         sum += terms[i].difference;
         assert_near(terms[i].by_time + terms[i].by_power, terms[i].difference, 1e-12);
         if (i + 1 == n) break;
-        assert_true(fabs(terms[i].difference) <= first);
+        assert_that(fabs(terms[i].difference), <=, first);
         first = fabs(terms[i].difference);
     }
     assert_near(sum, difference, 1e-12);

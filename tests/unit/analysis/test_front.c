@@ -1,5 +1,6 @@
 /* Pareto fronts against the definition on random points, ties, missing values, and knees at known
  * positions. */
+#include "../assertions.h"
 #include "analysis/front.h"
 #include "base/random.h"
 
@@ -39,7 +40,10 @@ static void a_front_is_what_nothing_dominates(void **state)
         for (size_t f = 0; f < count; f++) {
             assert_false(isnan(y[front[f]]));
             for (size_t i = 0; i < POINTS; i++) assert_false(dominates(x, y, i, front[f]));
-            if (f) assert_true(x[front[f]] > x[front[f - 1]] && y[front[f]] < y[front[f - 1]]);
+            if (f) {
+                assert_that(x[front[f]], >, x[front[f - 1]]);
+                assert_that(y[front[f]], <, y[front[f - 1]]);
+            }
         }
     }
 }
@@ -72,10 +76,10 @@ static void a_knee_is_where_the_front_bends(void **state)
     const double wide_y[] = {1000, 100, 10, 1};
     (void)state;
     assert_int_equal(knee_of(loss, joules, 3), 1);
-    assert_true(knee_of(straight_x, straight_y, 3) == SIZE_MAX);
-    assert_true(knee_of(straight_x, hollow_y, 3) == SIZE_MAX);
-    assert_true(knee_of(wide_x, wide_y, 4) == SIZE_MAX);
-    assert_true(knee_of(loss, joules, 2) == SIZE_MAX);
+    assert_that(knee_of(straight_x, straight_y, 3), ==, SIZE_MAX);
+    assert_that(knee_of(straight_x, hollow_y, 3), ==, SIZE_MAX);
+    assert_that(knee_of(wide_x, wide_y, 4), ==, SIZE_MAX);
+    assert_that(knee_of(loss, joules, 2), ==, SIZE_MAX);
 }
 
 int main(void)

@@ -1,5 +1,6 @@
 /* Power laws: planted exponents are recovered, intervals cover them, and too little data is
  * refused. */
+#include "../assertions.h"
 #include "analysis/law.h"
 #include "base/random.h"
 
@@ -26,7 +27,8 @@ static void intervals_cover_planted_exponents(void **state)
         pj_law_fit(points, n, &law);
         assert_null(law.refusal);
         held += law.exponent_lo <= b && b <= law.exponent_hi;
-        assert_true(law.r2 >= 0 && law.r2 <= 1);
+        assert_that(law.r2, >=, 0);
+        assert_that(law.r2, <=, 1);
     }
     assert_in_range(held, of * 93 / 100, of * 97 / 100);
 }
@@ -37,7 +39,9 @@ static void an_exact_law_is_exact(void **state)
     pj_law law;
     pj_law_fit(points, 4, &law);
     assert_int_equal(law.points, 3);
-    assert_true(fabs(law.exponent - 1) < 1e-9 && fabs(law.factor - 2) < 1e-9 && law.r2 > 0.999999);
+    assert_near(law.exponent, 1, 1e-9);
+    assert_near(law.factor, 2, 1e-9);
+    assert_that(law.r2, >, 0.999999);
 }
 
 static void too_little_is_refused(void **state)
@@ -59,8 +63,8 @@ static void kinds_explain_what_differs_between_them(void **state)
     const pj_law_point apart[] = {{1, 1}, {1, 1.01}, {1, 2}, {1, 2.02}};
     const pj_law_point mixed[] = {{1, 1}, {1, 2}, {1, 1.01}, {1, 2.02}};
     const uint32_t kinds[] = {0, 0, 1, 1}, one[] = {3, 3, 3, 3}, own[] = {0, 1, 2, 3};
-    assert_true(pj_law_of_kinds(apart, kinds, 4) > 0.99);
-    assert_true(pj_law_of_kinds(mixed, kinds, 4) < 0.01);
+    assert_that(pj_law_of_kinds(apart, kinds, 4), >, 0.99);
+    assert_that(pj_law_of_kinds(mixed, kinds, 4), <, 0.01);
     assert_true(isnan(pj_law_of_kinds(apart, one, 4)));
     assert_true(isnan(pj_law_of_kinds(apart, own, 4)));
     assert_true(isnan(pj_law_of_kinds(apart, kinds, 2)));

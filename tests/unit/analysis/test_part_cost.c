@@ -1,5 +1,6 @@
 /* The energy of a component by ablation (difference of runs) and by attribution: pairing, refusals,
  * and intervals that cover the planted truth. */
+#include "../assertions.h"
 #include "analysis/part_cost.h"
 #include "base/random.h"
 
@@ -49,11 +50,11 @@ static void intervals_hold_what_was_planted(void **state)
         measure(&(world){.part = 0.3, .drift = 0.1, .noise = 0.01}, &random, &cost);
         held += holds(&cost.difference, 0.3);
         agree += cost.outcome == PJ_PART_AGREE;
-        assert_true(cost.difference.hi - cost.difference.lo < 0.1);
+        assert_that(cost.difference.hi - cost.difference.lo, <, 0.1);
         assert_int_equal(cost.pairs, BLOCKS);
     }
     assert_in_range(held, 930, 970);
-    assert_true(agree > 930);
+    assert_that(agree, >, 930);
 }
 
 static void a_wrong_attribution_is_seen(void **state)
@@ -71,7 +72,8 @@ static void below_the_resolution_is_refused(void **state)
     measure(&(world){.part = 0.03, .noise = 0.0001, .sensor_sd = 0.05}, &random, &cost);
     assert_int_equal(cost.outcome, PJ_PART_TOO_SHORT);
     assert_true(isnan(cost.difference.value) && isfinite(cost.attributed.value));
-    assert_true(cost.resolution > 0.1 && cost.resolution < 0.2);
+    assert_that(cost.resolution, >, 0.1);
+    assert_that(cost.resolution, <, 0.2);
     measure(&(world){.part = 0.3, .noise = 0.0001, .sensor_sd = 0.05}, &random, &cost);
     assert_int_equal(cost.outcome, PJ_PART_AGREE);
 }
@@ -85,7 +87,8 @@ static void one_block_or_no_energy_stays_open(void **state)
     pj_part_cost_get(&(pj_part_ask){whole, without, shares, 3, 2, 2}, &cost);
     assert_int_equal(cost.pairs, 1);
     assert_int_equal(cost.outcome, PJ_PART_OPEN);
-    assert_true(isnan(cost.difference.lo) && fabs(cost.difference.value - 0.5) < 1e-12);
+    assert_true(isnan(cost.difference.lo));
+    assert_near(cost.difference.value, 0.5, 1e-12);
     pj_part_cost_get(&(pj_part_ask){0}, &cost);
     assert_int_equal(cost.outcome, PJ_PART_OPEN);
     assert_true(isnan(cost.difference.value) && isnan(cost.attributed.value));

@@ -1,5 +1,6 @@
 /* Phase detection in untagged traces: accuracy per sample, calibration of the confidence, and
  * traces without information. */
+#include "../assertions.h"
 #include "analysis/phases.h"
 #include "base/random.h"
 
@@ -125,8 +126,8 @@ static void tags_that_were_removed_are_found(void **state)
     try(make, TRAIN, TEST, 2024, &s);
     print_message("%.2f %% of samples right; told %.2f %%\n", 100 * s.right / s.all,
                   100 * s.told / s.all);
-    assert_true(s.right / s.all >= 0.95);
-    assert_true(fabs(s.told - s.right) < 0.05 * s.all);
+    assert_that(s.right / s.all, >=, 0.95);
+    assert_near(s.told, s.right, 0.05 * s.all);
 }
 
 static void confidence_is_calibrated(void **state)
@@ -136,9 +137,10 @@ static void confidence_is_calibrated(void **state)
     print_message("where phases overlap: %.1f %% right, told %.1f %%; of %.0f samples at 90 %%, "
                   "%.1f %% right\n",
                   100 * s.right / s.all, 100 * s.told / s.all, s.sure, 100 * s.sure_right / s.sure);
-    assert_true(s.sure > 1000);
-    assert_true(s.sure_right >= 0.85 * s.sure && s.sure_right <= 0.95 * s.sure);
-    assert_true(fabs(s.told - s.right) < 0.03 * s.all);
+    assert_that(s.sure, >, 1000);
+    assert_that(s.sure_right, >=, 0.85 * s.sure);
+    assert_that(s.sure_right, <=, 0.95 * s.sure);
+    assert_near(s.told, s.right, 0.03 * s.all);
 }
 
 /* A reading of 20 ms that holds the end of idle time and the beginning of prefill belongs to the
@@ -165,9 +167,9 @@ static void mixed_readings_belong_to_the_longer_phase(void **state)
         assert_int_equal(pj_phases_detect(&t, &model, phase, confidence), 3);
         for (size_t i = 0; i < m->count; i++) assert_int_equal(phase[i], m->phase[i]);
         size_t first = of_idle > 0.5 ? 51 : 50; /* of prefill */
-        assert_true(confidence[first] < confidence[first + 1]);
-        assert_true(confidence[first - 1] < confidence[first - 2]);
-        assert_true(confidence[first + 3] < confidence[first + 10]);
+        assert_that(confidence[first], <, confidence[first + 1]);
+        assert_that(confidence[first - 1], <, confidence[first - 2]);
+        assert_that(confidence[first + 3], <, confidence[first + 10]);
     }
     free(m);
 }
@@ -203,8 +205,10 @@ static void flat_and_short_traces_are_unknown(void **state)
     stretch(m, &r, PJ_PHASE_IDLE, 300, 10e3, 0.03);
     pj_phase_trace t = trace_of(m, false);
     assert_int_equal(pj_phases_detect(&t, &model, phase, confidence), 0);
-    for (size_t i = 0; i < m->count; i++)
-        assert_true(phase[i] == PJ_PHASE_UNKNOWN && confidence[i] == 0);
+    for (size_t i = 0; i < m->count; i++) {
+        assert_that(phase[i], ==, PJ_PHASE_UNKNOWN);
+        assert_that(confidence[i], ==, 0);
+    }
     t.count = 10;
     assert_int_equal(pj_phases_detect(&t, &model, phase, confidence), 0);
     free(m);

@@ -1,4 +1,5 @@
 /* Predictions for simulated machines: error and coverage on held-out runs, and refusals. */
+#include "../assertions.h"
 #include "analysis/predict.h"
 #include "base/random.h"
 
@@ -64,9 +65,10 @@ static void runs_left_out_are_predicted(void **state)
     double median = errors[predicted / 2], coverage = (double)held / predicted;
     print_message("median error %.2f %%, coverage %.1f %%, refused %d of %d\n", 100 * median,
                   100 * coverage, refused, MACHINES * RUNS);
-    assert_true(median <= 0.05);
-    assert_true(coverage >= 0.90 && coverage <= 0.98);
-    assert_true(refused < MACHINES * RUNS / 10);
+    assert_that(median, <=, 0.05);
+    assert_that(coverage, >=, 0.90);
+    assert_that(coverage, <=, 0.98);
+    assert_that(refused, <, MACHINES * RUNS / 10);
 }
 
 /* Runs whose energy is a twentieth or twenty times that of their likes (another sensor, a disturbed
@@ -90,8 +92,8 @@ static void some_wrong_runs_change_little(void **state)
                 if (!p.refusal) errors[predicted++] = fabs(log(p.joules / runs[i].joules));
             }
             qsort(errors, (size_t)predicted, sizeof *errors, ascending);
-            assert_true(errors[predicted / 2] < 0.08);
-            assert_true(errors[predicted * 9 / 10] < 0.4);
+            assert_that(errors[predicted / 2], <, 0.08);
+            assert_that(errors[predicted * 9 / 10], <, 0.4);
         }
 }
 
@@ -117,12 +119,14 @@ static void nothing_is_said_outside_of_what_was_seen(void **state)
     pj_predict(runs, RUNS, &far, &p);
     assert_int_equal(p.nearest_count, PJ_PREDICT_NEAREST);
     assert_int_equal(p.nearest[0], 9);
-    assert_true(p.nearest[1] != p.nearest[0] && p.nearest[2] != p.nearest[1]);
+    assert_that(p.nearest[1], !=, p.nearest[0]);
+    assert_that(p.nearest[2], !=, p.nearest[1]);
     pj_predict(runs, 7, &runs[0].work, &p);
     assert_non_null(p.refusal);
     pj_predict(runs, RUNS, &runs[0].work, &p);
     assert_null(p.refusal);
-    assert_true(p.joules_lo <= p.joules && p.joules <= p.joules_hi);
+    assert_that(p.joules_lo, <=, p.joules);
+    assert_that(p.joules, <=, p.joules_hi);
 }
 
 int main(void)

@@ -1,4 +1,5 @@
 /* Published figures: sorted by similarity, and never compared across different energy scopes. */
+#include "../assertions.h"
 #include "analysis/published.h"
 
 #include <math.h>
@@ -17,11 +18,13 @@ static int has_caveat(const pj_published_beside *b, const char *words)
 
 static void every_figure_names_its_source(void **state)
 {
-    assert_true(pj_published_count >= 10);
+    assert_that(pj_published_count, >=, 10);
     for (size_t i = 0; i < pj_published_count; i++) {
         const pj_published *f = &pj_published_figures[i];
-        assert_true(f->joules_per_token > 0 && f->joules_hi >= f->joules_per_token);
-        assert_true(f->parameters >= f->active_parameters && f->active_parameters > 1e9);
+        assert_that(f->joules_per_token, >, 0);
+        assert_that(f->joules_hi, >=, f->joules_per_token);
+        assert_that(f->parameters, >=, f->active_parameters);
+        assert_that(f->active_parameters, >, 1e9);
         assert_non_null(f->source);
         assert_int_equal(strncmp(f->address, "https://", 8), 0);
     }
@@ -47,7 +50,7 @@ static void other_scopes_have_none(void **state)
     pj_published_beside b[PJ_PUBLISHED_NEAREST];
     pj_published_ask ask = {0.5e9, 1, "bf16", "rapl", 0.5, 0};
     uint32_t count = pj_published_near(&ask, b);
-    assert_true(count > 0);
+    assert_that(count, >, 0);
     for (uint32_t i = 0; i < count; i++) {
         assert_true(isnan(b[i].ratio));
         assert_true(has_caveat(&b[i], "another scope"));

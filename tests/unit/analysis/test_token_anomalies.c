@@ -1,5 +1,6 @@
 /* Anomalous tokens: planted ones are found with their cause, flat rails have none, and the sensor's
  * resolution is a lower bound of the threshold. */
+#include "../assertions.h"
 #include "analysis/forest.h"
 #include "base/random.h"
 #include "bench/planted_tokens.h"
@@ -25,7 +26,9 @@ static void planted_anomalies_are_found(void **state)
     double recall = score.right / (RUNS * PJ_PLANTED_ANOMALIES);
     double precision = score.right / score.reported, caused = score.caused / score.right;
     print_message("recall %.3f, precision %.3f, cause right %.3f\n", recall, precision, caused);
-    assert_true(recall >= 0.9 && precision >= 0.9 && caused >= 0.9);
+    assert_that(recall, >=, 0.9);
+    assert_that(precision, >=, 0.9);
+    assert_that(caused, >=, 0.9);
 }
 
 static void flat_rails_have_none(void **state)
@@ -39,7 +42,7 @@ static void flat_rails_have_none(void **state)
     assert_int_equal(pj_token_anomalies_find(&f, 1, found, PJ_TOKEN_ANOMALIES_MAX), 0);
     /* Quantisation steps of the sensor count as noise. */
     pj_planted_tokens_flat(&tokens, &r, 20);
-    assert_true(pj_token_anomalies_find(&f, 1, found, PJ_TOKEN_ANOMALIES_MAX) > 0);
+    assert_that(pj_token_anomalies_find(&f, 1, found, PJ_TOKEN_ANOMALIES_MAX), >, 0);
     f.resolution_mj = 20;
     assert_int_equal(pj_token_anomalies_find(&f, 1, found, PJ_TOKEN_ANOMALIES_MAX), 0);
 }
@@ -55,7 +58,7 @@ static void ordinary_runs_have_few(void **state)
     }
     print_message("%.0f in %d tokens without anomalies\n", score.reported,
                   RUNS * PJ_PLANTED_TOKENS);
-    assert_true(score.reported <= RUNS * PJ_PLANTED_TOKENS / 2000);
+    assert_that(score.reported, <=, RUNS * PJ_PLANTED_TOKENS / 2000);
 }
 
 /* A multivariate outlier: each value is ordinary, their combination is not. */
@@ -74,8 +77,8 @@ static void the_forest_sees_combinations(void **state)
     pj_forest *forest = pj_forest_grow(rows, ROWS, 2, 42),
               *same = pj_forest_grow(rows, ROWS, 2, 42);
     double usual[2] = {0, 0}, score = pj_forest_score(forest, rows + 300);
-    assert_true(pj_forest_score(forest, usual) < 0.5);
-    assert_true(score > 0.6);
+    assert_that(pj_forest_score(forest, usual), <, 0.5);
+    assert_that(score, >, 0.6);
     assert_float_equal(score, pj_forest_score(same, rows + 300), 0);
     assert_null(pj_forest_grow(rows, 7, 2, 1));
     pj_forest_free(forest);

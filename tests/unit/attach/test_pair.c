@@ -1,4 +1,5 @@
 /* Queues of the proxy's connections. */
+#include "../assertions.h"
 #include "attach/proxy_pair.h"
 
 #include <setjmp.h>
@@ -24,7 +25,7 @@ static void a_queue_that_is_never_empty(void **state)
             assert_int_equal((unsigned char)queue.bytes.data[queue.sent++], next_out++);
     }
     assert_int_equal(queue.bytes.length - queue.sent, 1);
-    assert_true(most < 4 * PJ_PAIR_HOLD_BYTES);
+    assert_that(most, <, 4 * PJ_PAIR_HOLD_BYTES);
     pj_buffer_fini(&queue.bytes);
 }
 

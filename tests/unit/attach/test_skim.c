@@ -1,4 +1,5 @@
 /* Long strings of JSON are cut, and what is left means the same. */
+#include "../assertions.h"
 #include "attach/exchange.h"
 #include "attach/skim.h"
 
@@ -48,8 +49,8 @@ static void cuts_are_between_characters(void **state)
             while (json.length < PJ_SKIM_TEXT_BYTES + 1000) pj_buffer_text(&json, units[u]);
             pj_buffer_text(&json, "\",7]");
             assert_true(pj_skim_json(json.data, json.length, true, &out));
-            assert_true(out.length < PJ_SKIM_TEXT_BYTES + 10 &&
-                        out.length > PJ_SKIM_TEXT_BYTES - 20);
+            assert_that(out.length, <, PJ_SKIM_TEXT_BYTES + 10);
+            assert_that(out.length, >, PJ_SKIM_TEXT_BYTES - 20);
             json_t *whole = json_loadb(json.data, json.length, 0, NULL);
             json_t *skimmed = json_loadb(out.data, out.length, 0, NULL);
             assert_non_null(skimmed);
@@ -82,7 +83,7 @@ static void an_image_is_skimmed(void **state)
         while (json.length < 2 << 20) pj_buffer_text(&json, "iVBORw0KGgo/+");
         pj_buffer_text(&json, "==\"}},{\"type\":\"text\",\"text\":\"this?\"}]}],\"max_tokens\":9}");
         assert_true(pj_skim_json(json.data, json.length, true, &out));
-        assert_true(out.length < PJ_SKIM_ENCODED_BYTES + 500);
+        assert_that(out.length, <, PJ_SKIM_ENCODED_BYTES + 500);
         pj_exchange *x = pj_exchange_new("POST", "/v1/chat/completions", json.data, json.length, 1);
         assert_string_equal(pj_exchange_asked(x)->prompt, "What is\n\nthis?");
         assert_int_equal(pj_exchange_asked(x)->max_tokens, 9);

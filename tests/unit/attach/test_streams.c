@@ -2,6 +2,7 @@
  * Responses of servers, handwritten from their published documentation: each is replayed whole and
  * split at every byte, and must give the same tokens, counts and text.
  */
+#include "../assertions.h"
 #include "replayed.h"
 
 #include "base/memory.h"
@@ -227,10 +228,10 @@ static void check_case(const answer_case *c, size_t cut)
                  (int)got.output, (int)rows, got.approximate, got.spread, got.contradictory);
     assert_int_equal(pj_exchange_result(r.exchange), c->outcome);
     if (c->failure) assert_string_equal(pj_exchange_failure(r.exchange), c->failure);
-    for (size_t i = 1; i < rows; i++) assert_true(tokens[i].at_ns >= tokens[i - 1].at_ns);
+    for (size_t i = 1; i < rows; i++) assert_that(tokens[i].at_ns, >=, tokens[i - 1].at_ns);
     size_t bytes = 0;
     for (size_t i = 0; i < rows; i++) bytes += tokens[i].bytes;
-    assert_true(bytes <= strlen(c->text));
+    assert_that(bytes, <=, strlen(c->text));
     pj_free(tokens);
     replay_fini(&r);
 }

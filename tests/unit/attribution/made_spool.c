@@ -1,4 +1,5 @@
 #include "made_spool.h"
+#include "../assertions.h"
 
 #include "trace/run_json.h"
 
@@ -160,7 +161,7 @@ pj_status build_with(writer *w, const pj_build_options *options, pj_run_data *da
 
 static void add(int64_t *sums, uint32_t index, uint32_t count, int64_t value)
 {
-    assert_true(index < count);
+    assert_that(index, <, count);
     sums[index] += value;
 }
 
@@ -186,7 +187,7 @@ static void assert_tokens_and_phases_conserved(const pj_run_data *d)
             add(token, pj_step_of(c->token, c->step), d->token_count, c->energy.gross_nj);
             continue;
         }
-        assert_true(c->section < d->section_count);
+        assert_that(c->section, <, d->section_count);
         add(phase, d->sections[c->section].phase, d->phase_count, c->energy.gross_nj);
     }
     int64_t parts = 0, whole = 0;
@@ -227,7 +228,7 @@ void assert_conserved(const pj_run_data *d)
     }
     assert_tokens_and_phases_conserved(d);
     for (uint32_t i = 0; i < d->phase_count; i++) run += d->phases[i].energy.gross_nj;
-    assert_true(fabs((double)run * 1e-6 - d->info.total_mj) <= 1e-9 * d->info.total_mj);
+    assert_near((double)run * 1e-6, d->info.total_mj, 1e-9 * d->info.total_mj);
     free(component);
     free(layer);
 }

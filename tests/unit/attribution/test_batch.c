@@ -1,5 +1,6 @@
 /* Sharing a batch's steps between sequences: every rule, several batch sizes and prompt lengths,
  * exact sums in nanojoules, and components that sum to each token. */
+#include "../assertions.h"
 #include "attribution/batch.h"
 
 #include <math.h>
@@ -119,7 +120,7 @@ static void steps_and_tokens_add_up(void **state)
                     for (uint32_t c = 0; c < m->d.component_count; c++)
                         if (pj_step_of_component(&m->d, &m->components[c]) == first)
                             parts += pj_token_part_mj(t, &m->components[c]);
-                    assert_true(fabs(parts / pj_mj_of_nj(t->energy.gross_nj) - 1) < 1e-12);
+                    assert_near(parts / pj_mj_of_nj(t->energy.gross_nj), 1, 1e-12);
                     assert_int_equal(t->energy.method, PJ_METHOD_ALLOCATED);
                 }
                 assert_int_equal(gross, step->gross_nj);
@@ -143,8 +144,8 @@ static void prefill_goes_by_length(void **state)
     for (int r = 0; r < 3; r++) {
         made *m = make(3, rules[r], true); /* 1, 8 and 29 tokens */
         assert_int_equal(pj_batch_share(&m->d, NAN, NULL), PJ_OK);
-        assert_true(fabs(ratio(m, 1, 0) / 8 - 1) < 1e-4);
-        assert_true(fabs(ratio(m, 2, 0) / 29 - 1) < 1e-4);
+        assert_near(ratio(m, 1, 0) / 8, 1, 1e-4);
+        assert_near(ratio(m, 2, 0) / 29, 1, 1e-4);
         free(m);
     }
 }
@@ -164,7 +165,7 @@ static void bytes_splits_attention_by_context(void **state)
         for (int i = 0; i < 3; i++) sum += context[i] = m->lengths[i] + position;
         for (int i = 0; i < 3; i++) {
             double expected = rest_nj / 3 + net_nj * context[i] / sum;
-            assert_true(fabs((double)rows[i].energy.gross_nj - expected) <= 2);
+            assert_near((double)rows[i].energy.gross_nj, expected, 2);
             assert_int_equal(rows[i].context_tokens, (uint32_t)context[i]);
         }
     }
@@ -194,8 +195,8 @@ static void tokens_and_sequences_differ(void **state)
         m->tokens[4].sequence = 0; /* of step 1: sequences 0, 0, 2 */
         assert_int_equal(pj_batch_share(&m->d, NAN, NULL), PJ_OK);
         double expected = by_tokens ? 1 : 0.5;
-        assert_true(fabs(ratio(m, 3, 5) - expected) < 1e-5);
-        assert_true(fabs(ratio(m, 4, 5) - expected) < 1e-5);
+        assert_near(ratio(m, 3, 5), expected, 1e-5);
+        assert_near(ratio(m, 4, 5), expected, 1e-5);
         free(m);
     }
 }
@@ -206,7 +207,8 @@ static void unknown_lengths_fall_back_to_equal(void **state)
     made *m = make(3, NULL, false);
     assert_int_equal(pj_batch_share(&m->d, NAN, NULL), PJ_OK);
     assert_string_equal(m->d.info.batch_rule, "equal");
-    assert_true(fabs(ratio(m, 1, 0) - 1) < 1e-5 && fabs(ratio(m, 4, 3) - 1) < 1e-5);
+    assert_near(ratio(m, 1, 0), 1, 1e-5);
+    assert_near(ratio(m, 4, 3), 1, 1e-5);
     free(m);
     m = make(3, "bytes", true); /* no attention was recorded */
     for (uint32_t c = 0; c < m->d.component_count; c++) m->components[c].name = "linear";

@@ -1,5 +1,6 @@
 /* From a spool to a finished run: rows, nesting, gaps, batches, device spans, missing levels,
  * truncated spools, threads, failing allocations. */
+#include "../assertions.h"
 #include "../sanitized.h"
 #include "made_spool.h"
 #include "trace/run_json.h"
@@ -27,24 +28,26 @@ static void rows_hang_together(void **state)
     assert_int_equal(d.component_count, 30);
     assert_int_equal(d.operation_count, 10);
     assert_string_equal(d.info.output_text, "abbbb");
-    assert_true(fabs(d.info.total_ms - 10) < 1e-9);
-    assert_true(fabs(d.info.prefill_ms - 2) < 1e-9 && fabs(d.info.decode_ms - 8) < 1e-9);
+    assert_near(d.info.total_ms, 10, 1e-9);
+    assert_near(d.info.prefill_ms, 2, 1e-9);
+    assert_near(d.info.decode_ms, 8, 1e-9);
     assert_true(isnan(d.info.total_mj));
     assert_int_equal(d.info.quality, PJ_UNAVAILABLE);
     for (uint32_t i = 0; i < d.component_count; i++) {
         const pj_component_row *c = &d.components[i];
-        assert_true(c->energy.gross_nj == PJ_NJ_UNKNOWN);
+        assert_that(c->energy.gross_nj, ==, PJ_NJ_UNKNOWN);
         assert_int_equal(d.layers[c->layer].token, c->token);
         const pj_token_row *token = &d.tokens[c->token];
-        assert_true(c->start_ms >= token->start_ms &&
-                    c->start_ms + c->duration_ms <= token->start_ms + token->duration_ms + 1e-9);
+        assert_that(c->start_ms, >=, token->start_ms);
+        assert_that(c->start_ms + c->duration_ms, <=, token->start_ms + token->duration_ms + 1e-9);
         assert_int_equal(d.phases[token->phase].phase,
                          token->position ? PJ_PHASE_DECODE : PJ_PHASE_PREFILL);
     }
     for (uint32_t i = 0; i < d.operation_count; i++)
         assert_string_equal(d.components[d.operations[i].component].name, "attention");
     /* attention 0.4 ms and q_proj 0.2 ms of each layer, down_proj 0.2 ms. */
-    assert_true(fabs(d.layers[0].attention_ms - .6) < 1e-9 && fabs(d.layers[0].mlp_ms - .2) < 1e-9);
+    assert_near(d.layers[0].attention_ms, .6, 1e-9);
+    assert_near(d.layers[0].mlp_ms, .2, 1e-9);
     pj_run_data_fini(&d);
     end_run(&w, &d);
 }
@@ -72,9 +75,9 @@ static void thousands_of_names_cost_little(void **state)
     clock_t before = clock();
     assert_int_equal(build(&w, &sim, &d), PJ_OK);
     double seconds = (double)(clock() - before) / CLOCKS_PER_SEC;
-    if (!PJ_SANITIZED) assert_true(seconds < 2);
-    assert_true(d.class_count >= NAMES);
-    assert_true(d.info.total_mj > 0);
+    if (!PJ_SANITIZED) assert_that(seconds, <, 2);
+    assert_that(d.class_count, >=, NAMES);
+    assert_that(d.info.total_mj, >, 0);
     end_run(&w, &d);
 }
 
@@ -101,7 +104,8 @@ static void a_large_run_is_made_by_several_threads(void **state)
         assert_conserved(&d);
         for (uint32_t i = 0; i < d.component_count; i++) {
             const pj_energy *e = &d.components[i].energy;
-            assert_true(e->method != PJ_METHOD_NONE && e->sd_mj >= 0);
+            assert_that(e->method, !=, PJ_METHOD_NONE);
+            assert_that(e->sd_mj, >=, 0);
             assert_int_equal(d.layers[d.components[i].layer].token, d.components[i].token);
         }
         pj_run_data_fini(&d);
@@ -129,13 +133,13 @@ static void a_batch_shares_its_steps(void **state)
             assert_int_equal(rows[s].sequence, s);
             assert_int_equal(rows[s].position, step);
             assert_int_equal(rows[s].energy.method, PJ_METHOD_ALLOCATED);
-            assert_true(llabs(rows[s].energy.gross_nj - rows[0].energy.gross_nj) <= 2);
+            assert_near(rows[s].energy.gross_nj, rows[0].energy.gross_nj, 2);
             whole += rows[s].energy.gross_nj;
             self += rows[s].energy.self_nj;
         }
         for (uint32_t i = 0; i < d.layer_count; i++) /* it belongs to no single token */
             assert_int_equal(d.layers[i].token, PJ_NO_PARENT);
-        assert_true(layers > 0);
+        assert_that(layers, >, 0);
         assert_int_equal(layers + self, whole);
     }
     assert_string_equal(d.info.output_text, "abbbb");
@@ -204,9 +208,9 @@ static void nested_spans_of_one_kind_stand_apart(void **state)
     assert_int_equal(d.operation_count, 2);
     assert_conserved(&d);
     for (uint32_t i = 0; i < d.operation_count; i++) /* 2 ms inside, 100 us on either side */
-        assert_true(d.operations[i].energy.gross_nj > 0);
-    assert_true(d.operations[0].energy.gross_nj > 5 * d.operations[1].energy.gross_nj);
-    assert_true(d.operations[1].energy.sd_mj >= 0);
+        assert_that(d.operations[i].energy.gross_nj, >, 0);
+    assert_that(d.operations[0].energy.gross_nj, >, 5 * d.operations[1].energy.gross_nj);
+    assert_that(d.operations[1].energy.sd_mj, >=, 0);
     end_run(&w, &d);
 }
 
@@ -257,7 +261,7 @@ static void a_cut_spool_is_an_interrupted_run(void **state)
         if (status == PJ_OK) {
             assert_int_equal(d.info.status, PJ_RUN_INTERRUPTED);
             assert_conserved(&d);
-            assert_true(d.component_count >= most);
+            assert_that(d.component_count, >=, most);
             most = d.component_count;
             pj_run_data_fini(&d);
         } else {
@@ -319,10 +323,10 @@ static void nth_allocation_may_fail(void **state)
             break;
         }
         assert_int_equal(status, PJ_E_NO_MEMORY);
-        assert_true(err.text[0] != 0);
-        assert_true(++failures < 1000);
+        assert_that(err.text[0], !=, 0);
+        assert_that(++failures, <, 1000);
     }
-    assert_true(failures > 20);
+    assert_that(failures, >, 20);
     pj_spool_reader_close(&reader);
     pj_spool_close(&w.spool, true);
 }

@@ -1,5 +1,6 @@
 /* Energies of finished runs: sums at every level, and what sensors of each kind let one say. Spans
  * have explicit times, so that expectations are exact. */
+#include "../assertions.h"
 #include "made_spool.h"
 #include "trace/run_json.h"
 
@@ -29,13 +30,14 @@ static void simulated_energy_is_conserved_and_right(void **state)
             truth += pj_mj_of_nj(d.components[i].energy.planted_nj);
         for (uint32_t i = 0; i < d.phase_count; i++)
             found += pj_mj_of_nj(d.phases[i].energy.planted_nj);
-        assert_true(truth > 0 && found > truth);
+        assert_that(truth, >, 0);
+        assert_that(found, >, truth);
         if (k == 0) { /* a noiseless, fine-grained counter identifies the components */
-            assert_true(fabs(d.info.total_mj - found) < 1e-3 * found);
+            assert_near(d.info.total_mj, found, 1e-3 * found);
             for (uint32_t i = 0; i < d.component_count; i++) {
                 const pj_energy *e = &d.components[i].energy;
                 if (d.components[i].token == 0) continue; /* prefill: one token, no evidence */
-                assert_true(llabs(e->gross_nj - e->planted_nj) < e->planted_nj / 20);
+                assert_near(e->gross_nj, e->planted_nj, e->planted_nj / 20);
             }
         }
         uint32_t covered = 0;
@@ -43,7 +45,7 @@ static void simulated_energy_is_conserved_and_right(void **state)
             const pj_energy *e = &d.components[i].energy;
             covered += fabs(pj_mj_of_nj(e->gross_nj - e->planted_nj)) <= 1.96 * (double)e->sd_mj;
         }
-        assert_true(covered >= 0.9 * d.component_count); /* each with the noise of its window */
+        assert_that(covered, >=, 0.9 * d.component_count); /* each with the noise of its window */
         for (uint32_t i = 0; i < d.token_count; i++) assert_false(isnan(d.tokens[i].power_mw));
         pj_run_data_fini(&d);
         pj_spool_close(&w.spool, true);
@@ -69,7 +71,7 @@ static void a_simulation_keeps_the_interval_asked_for(void **state)
         double truth = 0;
         for (uint32_t i = 0; i < d.phase_count; i++)
             truth += pj_mj_of_nj(d.phases[i].energy.planted_nj);
-        assert_true(fabs(d.info.total_mj - truth) < 0.02 * truth);
+        assert_near(d.info.total_mj, truth, 0.02 * truth);
         samples_of[coarse] = d.samples.count;
         pj_run_data_fini(&d);
         pj_spool_close(&w.spool, true);
@@ -96,7 +98,7 @@ static void what_no_window_saw_is_unavailable(void **state)
             assert_int_equal(d.info.absence, PJ_ABSENT_BELOW_RESOLUTION);
             assert_int_equal(d.info.quality, PJ_UNAVAILABLE);
             for (uint32_t i = 0; i < d.token_count; i++) {
-                assert_true(d.tokens[i].energy.gross_nj == PJ_NJ_UNKNOWN);
+                assert_that(d.tokens[i].energy.gross_nj, ==, PJ_NJ_UNKNOWN);
                 assert_int_equal(d.tokens[i].energy.absence, PJ_ABSENT_BELOW_RESOLUTION);
             }
             for (uint32_t i = 0; i < d.rail_energy_count; i++)
@@ -111,9 +113,9 @@ static void what_no_window_saw_is_unavailable(void **state)
                 if (d.rail_energy[i].phase == PJ_PHASE_COUNT) rail_sd = d.rail_energy[i].sd_mj;
             assert_int_equal(d.info.absence, PJ_ABSENT_NOT);
             /* one rail: its figure is the run's, with the same standard deviation */
-            assert_true(fabs(rail_sd / d.info.total_sd_mj - 1) < 1e-5);
-            assert_true(d.info.net_sd_mj > 0 &&
-                        d.info.net_sd.gain_mj < d.info.total_sd.gain_mj + 1e-12F);
+            assert_near(rail_sd / d.info.total_sd_mj, 1, 1e-5);
+            assert_that(d.info.net_sd_mj, >, 0);
+            assert_that(d.info.net_sd.gain_mj, <, d.info.total_sd.gain_mj + 1e-12F);
         }
         pj_run_data_fini(&d);
         pj_spool_close(&w.spool, true);
@@ -130,7 +132,7 @@ static void an_uncertain_gain_is_an_interval(void **state)
     begin_run(&w, &sim, "period_ms=1,declare_gain=1.0+-0.6");
     build_steps(&w, &sim, 4, &d);
     assert_int_equal(d.info.absence, PJ_ABSENT_NOT);
-    assert_true(fabs(d.info.total_sd_mj / d.info.total_mj / 0.6 - 1) < 0.02);
+    assert_near(d.info.total_sd_mj / d.info.total_mj / 0.6, 1, 0.02);
     pj_run_data_fini(&d);
     pj_spool_close(&w.spool, true);
 }
@@ -177,7 +179,7 @@ static void a_lag_does_not_concern_a_counter(void **state)
     for (uint32_t i = 0; i < d.component_count; i++) {
         const pj_energy *e = &d.components[i].energy;
         if (d.components[i].token == 0) continue; /* prefill: one token, no evidence */
-        assert_true(llabs(e->gross_nj - e->planted_nj) < e->planted_nj / 20);
+        assert_near(e->gross_nj, e->planted_nj, e->planted_nj / 20);
     }
     end_run(&w, &d);
 }
@@ -205,11 +207,11 @@ static void assert_covered(const char *sensor, double noise, double readings)
                 fabs(pj_mj_of_nj(e->gross_nj - e->planted_nj)) <= 1.96 * (double)e->sd_mj;
         }
         covered += fabs(d.info.total_mj - truth) <= 1.96 * d.info.total_sd_mj;
-        assert_true(d.info.total_sd_mj < 2 * noise * truth / sqrt(readings));
+        assert_that(d.info.total_sd_mj, <, 2 * noise * truth / sqrt(readings));
         end_run(&w, &d);
     }
     assert_in_range(covered, 52, MACHINES);
-    assert_true(covered_phases >= 0.87 * phases);
+    assert_that(covered_phases, >=, 0.87 * phases);
 }
 
 /* Readings of a lagging sensor weight recent power more, and the noise of each affects two
@@ -255,8 +257,8 @@ static void variation_inside_a_long_average_is_covered(void **state)
         }
         end_run(&w, &d);
     }
-    assert_true(covered >= 0.92 * tokens);
-    assert_true(width < 0.05 * tokens);
+    assert_that(covered, >=, 0.92 * tokens);
+    assert_that(width, <, 0.05 * tokens);
 }
 
 /* Without a declaration a counter may add up what its sensor saw in a part of each period: its
@@ -286,7 +288,7 @@ static void a_counter_without_a_declaration_is_covered(void **state)
                 double off = pj_mj_of_nj(e->gross_nj - e->planted_nj);
                 covered += fabs(off) <= 1.96 * (double)e->sd_mj;
             }
-            assert_true(1.96 * d.info.total_sd_mj < cases[k].width * d.info.total_mj);
+            assert_that(1.96 * d.info.total_sd_mj, <, cases[k].width * d.info.total_mj);
             end_run(&w, &d);
         }
         if (covered < 0.9 * phases) fail_msg("%s: %d of %d", cases[k].sim, covered, phases);
@@ -317,7 +319,7 @@ static void a_late_counter_is_covered(void **state)
         end_run(&w, &d);
     }
     if (covered < 0.7 * phases) fail_msg("%d of %d", covered, phases);
-    assert_true(width < 0.1 * phases);
+    assert_that(width, <, 0.1 * phases);
 }
 
 /* In a run of one or two of its periods a late counter shows the energy when nothing runs any more,
@@ -399,8 +401,8 @@ static void gains_of_one_make_add_up(void **state)
     open_spool(&w);
     put_rails(&w, &sim);
     build_steps(&w, &sim, 4, &d);
-    assert_true(fabs((double)d.info.total_sd.gain_mj / (0.08 * d.info.total_mj) - 1) < 1e-3);
-    assert_true(fabs((double)d.info.net_sd.gain_mj / (0.08 * d.info.net_mj) - 1) < 1e-3);
+    assert_near((double)d.info.total_sd.gain_mj / (0.08 * d.info.total_mj), 1, 1e-3);
+    assert_near((double)d.info.net_sd.gain_mj / (0.08 * d.info.net_mj), 1, 1e-3);
     end_run(&w, &d);
 }
 
@@ -417,11 +419,12 @@ static void short_idle_time_is_known(void **state)
     assert_int_equal(build(&w, &sim, &d), PJ_OK);
     const pj_phase_row *idle = &d.phases[d.phase_count - 1];
     assert_int_equal(idle->phase, PJ_PHASE_IDLE);
-    assert_true(fabs(idle->duration_ms - 0.4) < 1e-3);
+    assert_near(idle->duration_ms, 0.4, 1e-3);
     double gross = pj_mj_of_nj(idle->energy.gross_nj), truth = pj_mj_of_nj(idle->energy.planted_nj);
     assert_int_equal(idle->energy.method, PJ_METHOD_FIT);
-    assert_true(idle->energy.sd_mj > 0 && idle->energy.sd_mj < 0.1 * gross);
-    assert_true(fabs(gross - truth) < 4 * (double)idle->energy.sd_mj);
+    assert_that(idle->energy.sd_mj, >, 0);
+    assert_that(idle->energy.sd_mj, <, 0.1 * gross);
+    assert_near(gross, truth, 4 * (double)idle->energy.sd_mj);
     assert_conserved(&d);
     end_run(&w, &d);
 }
@@ -446,9 +449,9 @@ static void a_phase_has_the_energy_of_its_own_time(void **state)
         const pj_energy *e = &d.phases[i].energy;
         double idle_mj = BASELINE_MW * d.phases[i].duration_ms * 1e-3;
         sum_ms += d.phases[i].duration_ms;
-        assert_true(fabs(pj_mj_of_nj(e->gross_nj - e->net_nj) - idle_mj) < 1e-3);
+        assert_near(pj_mj_of_nj(e->gross_nj - e->net_nj), idle_mj, 1e-3);
     }
-    assert_true(fabs(sum_ms - d.info.total_ms) < 1e-9);
+    assert_near(sum_ms, d.info.total_ms, 1e-9);
     assert_conserved(&d);
     end_run(&w, &d);
 }
@@ -477,15 +480,15 @@ static void a_request_beside_idle_time_is_covered(void **state)
             truth += pj_mj_of_nj(d.phases[i].energy.planted_nj);
             idle_mj += sim.idle_mw * d.phases[i].duration_ms * 1e-3;
         }
-        assert_true(info->request_mj < 0.9 * info->total_mj);
+        assert_that(info->request_mj, <, 0.9 * info->total_mj);
         covered += fabs(info->request_mj - truth) <= 1.96 * info->request_sd_mj;
         covered_net +=
             fabs(info->request_net_mj - (truth - idle_mj)) <= 1.96 * info->request_net_sd_mj;
-        assert_true(fabs(pj_sd_total(&info->request_sd) - info->request_sd_mj) < 1e-9);
-        assert_true(fabs(pj_sd_total(&info->request_net_sd) - info->request_net_sd_mj) < 1e-9);
+        assert_near(pj_sd_total(&info->request_sd), info->request_sd_mj, 1e-9);
+        assert_near(pj_sd_total(&info->request_net_sd), info->request_net_sd_mj, 1e-9);
         /* the gain's error is a share of the energy */
-        assert_true(fabs(info->request_sd.gain_mj / info->request_mj -
-                         info->total_sd.gain_mj / info->total_mj) < 1e-6);
+        assert_near(info->request_sd.gain_mj / info->request_mj,
+                    info->total_sd.gain_mj / info->total_mj, 1e-6);
         end_run(&w, &d);
     }
     assert_in_range(covered, 52, MACHINES);
@@ -539,7 +542,7 @@ static void a_wrong_calibration_is_seen(void **state)
         if (round == 0)
             assert_true(isnan(d.info.calibration_gap));
         else
-            assert_true(fabs((1 + d.info.calibration_gap) * made.factor - 1) < 0.03);
+            assert_near((1 + d.info.calibration_gap) * made.factor, 1, 0.03);
         pj_run_data_fini(&d);
         pj_spool_close(&w.spool, true);
     }
@@ -553,20 +556,21 @@ static void samples_know_how_sure_their_phase_is(void **state)
     /* Windows of 1.5 ms; prefill ends at 2 ms, inside one of them. */
     begin_run(&w, &sim, "period_ms=1.5,phase_ms=0.7");
     build_steps(&w, &sim, 4, &d);
-    assert_true(d.samples.count >= 5);
+    assert_that(d.samples.count, >=, 5);
     uint32_t straddling = 0;
     for (uint32_t i = 0; i < d.samples.count; i++) {
         double share = (double)d.samples.phase_confidence[i];
         double end = d.samples.t_ms[i], begin = end - 1.5;
-        assert_true(share > 0 && share <= 1);
+        assert_that(share, >, 0);
+        assert_that(share, <=, 1);
         if (begin > 2 && end < 10) {
             assert_int_equal(d.samples.phase[i], PJ_PHASE_DECODE);
-            assert_true(share == 1);
+            assert_that(share, ==, 1);
         } else if (begin < 2 && end > 2) {
             double prefill = (2 - fmax(begin, 0)) / 1.5, decode = (end - 2) / 1.5;
             assert_int_equal(d.samples.phase[i],
                              prefill > decode ? PJ_PHASE_PREFILL : PJ_PHASE_DECODE);
-            assert_true(fabs(share - fmax(prefill, decode)) < 1e-3);
+            assert_near(share, fmax(prefill, decode), 1e-3);
             straddling++;
         }
         assert_false(isnan(d.samples.columns[PJ_RAIL_TOTAL][i]));

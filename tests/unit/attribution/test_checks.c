@@ -1,4 +1,5 @@
 /* Effects of rail checks on a run: warnings and gain uncertainty. */
+#include "../assertions.h"
 #include "attribution/joules.h"
 #include "base/clock.h"
 
@@ -106,11 +107,11 @@ static void a_finding_never_makes_a_gain_surer(void **state)
     point(&g);
     assert_int_equal(pj_joules_check(&g.j, NULL), PJ_OK);
     assert_int_equal(g.j.finding_count, 2);
-    assert_true(g.d.rails[0].gain_sd == 0); /* still the default */
+    assert_that(g.d.rails[0].gain_sd, ==, 0); /* still the default */
     pj_curve_energy energy;
     pj_curve_query(g.j.curves[0], g.tree.begin_ns, g.tree.end_ns, &energy);
-    assert_true(fabs(energy.gain_sd_mj / energy.energy_mj - PJ_USUAL_GAIN_SD) < 1e-9);
-    assert_true(fabs(g.d.rails[2].gain_sd - 0.06 / 1.06) < 1e-3);
+    assert_near(energy.gain_sd_mj / energy.energy_mj, PJ_USUAL_GAIN_SD, 1e-9);
+    assert_near(g.d.rails[2].gain_sd, 0.06 / 1.06, 1e-3);
     discard(&g);
 }
 

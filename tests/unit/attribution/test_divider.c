@@ -3,6 +3,7 @@
  * runs sum to the machine's energy to the nanojoule, whatever the order in which readings arrive
  * and cells are settled; alone means everything; weights of zero; thousands of requests.
  */
+#include "../assertions.h"
 #include "../sanitized.h"
 #include "attribution/division.h"
 #include "attribution/ledger.h"
@@ -163,8 +164,8 @@ static void requests_sum_to_the_machine(void **state)
                 divide_requests(events, (pj_batch_rule)rule, how, how ? mj : first);
                 for (int i = 0; i < COUNT; i++) {
                     double part = how ? mj[i] : first[i];
-                    assert_true(part >= 0);
-                    assert_true(fabs(part - first[i]) < NANOJOULE);
+                    assert_that(part, >=, 0);
+                    assert_near(part, first[i], NANOJOULE);
                     sum += part;
                 }
                 if (fabs(sum - whole) >= NANOJOULE)
@@ -271,7 +272,7 @@ static void runs_sum_to_the_machine(void **state)
                     assert_int_equal(p->ns, first[i].ns);
                     for (int r = 0; r < RAILS; r++) {
                         double defined = p->ns ? defined_mj(events, rule, i, r) : 0;
-                        assert_true(fabs(p->mj[r] - defined) < NANOJOULE);
+                        assert_near(p->mj[r], defined, NANOJOULE);
                         sums[r] += p->mj[r];
                     }
                 }
@@ -318,16 +319,19 @@ static void zero_weights_and_none(void **state)
     (void)state;
     run_parts parts[3];
     divide_three(0, 0, parts); /* equally */
-    assert_true(parts[0].least_share == 0.5 && parts[0].most_share == 1);
-    assert_true(parts[1].least_share == 0.5 && parts[1].most_share == 0.5);
+    assert_that(parts[0].least_share, ==, 0.5);
+    assert_that(parts[0].most_share, ==, 1);
+    assert_that(parts[1].least_share, ==, 0.5);
+    assert_that(parts[1].most_share, ==, 0.5);
     divide_three(0, 2, parts);
-    assert_true(parts[0].least_share == 0);
+    assert_that(parts[0].least_share, ==, 0);
     double outside = curve_mj(200 * MS, 403 * MS, 0) + curve_mj(707 * MS, 1000 * MS, 0);
-    assert_true(fabs(parts[0].mj[0] - outside) < NANOJOULE);
-    assert_true(parts[1].ns == 0); /* it always had all of it */
+    assert_near(parts[0].mj[0], outside, NANOJOULE);
+    assert_that(parts[1].ns, ==, 0); /* it always had all of it */
     divide_three(3, 1, parts);
-    assert_true(parts[0].least_share == 0.75 && parts[1].most_share == 0.25);
-    assert_true(parts[2].ns == 0); /* alone */
+    assert_that(parts[0].least_share, ==, 0.75);
+    assert_that(parts[1].most_share, ==, 0.25);
+    assert_that(parts[2].ns, ==, 0); /* alone */
 }
 
 static void a_request_alone_gets_everything(void **state)
@@ -344,7 +348,7 @@ static void a_request_alone_gets_everything(void **state)
         pj_ledger_leave(e, 999 * MS);
         assert_int_equal(pj_ledger_settle(l, 999 * MS, NULL), PJ_OK);
         double whole = curve_mj(333 * MS, 999 * MS, 0) + curve_mj(333 * MS, 999 * MS, 1);
-        assert_true(fabs(pj_ledger_of(l, e).total_mj - whole) < NANOJOULE);
+        assert_near(pj_ledger_of(l, e).total_mj, whole, NANOJOULE);
         assert_false(pj_ledger_of(l, e).shared);
         pj_ledger_free(l);
     }
@@ -373,19 +377,19 @@ static void thousands_of_requests(void **state)
             pj_ledger_leave(*e, now_ns);
             assert_int_equal(pj_ledger_settle(l, now_ns, NULL), PJ_OK);
             sum += pj_ledger_of(l, *e).total_mj;
-            assert_true(pj_ledger_series_of(l, *e).count < 4 * AT_A_TIME);
+            assert_that(pj_ledger_series_of(l, *e).count, <, 4 * AT_A_TIME);
             pj_ledger_drop(l, *e);
         }
         if (i < REQUESTS) *e = pj_ledger_enter(l, now_ns, 1 + i % 100);
     }
-    assert_true(fabs(pj_ledger_divided_mj(l, &unknown_ns) - sum) < NANOJOULE);
+    assert_near(pj_ledger_divided_mj(l, &unknown_ns), sum, NANOJOULE);
     assert_int_equal(unknown_ns, 0);
     pj_ledger_free(l);
     if (!PJ_SANITIZED) {
         struct rusage usage;
         getrusage(RUSAGE_SELF, &usage);
-        assert_true(usage.ru_maxrss < 200 << 10); /* kB */
-        assert_true(pj_clock_ns() - begun_ns < 60 * PJ_NS_PER_S);
+        assert_that(usage.ru_maxrss, <, 200 << 10); /* kB */
+        assert_that(pj_clock_ns() - begun_ns, <, 60 * PJ_NS_PER_S);
     }
 }
 
@@ -403,7 +407,7 @@ static void an_idle_ledger_forgets(void **state)
         pj_ledger_start(l, now_ns);
     }
     pj_ledger_machine(l, 590 * PJ_NS_PER_S, 600 * PJ_NS_PER_S, &e);
-    assert_true(e.energy_mj > 0);
+    assert_that(e.energy_mj, >, 0);
     pj_ledger_machine(l, 10 * PJ_NS_PER_S, 100 * PJ_NS_PER_S, &e);
     assert_true(isnan(e.energy_mj));
     pj_ledger_free(l);

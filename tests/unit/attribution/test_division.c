@@ -3,6 +3,7 @@
  * shares sum to the total; a run without overlap is unaffected; windows agree; time without
  * readings stays unknown; memory does not grow with time.
  */
+#include "../assertions.h"
 #include "attribution/division.h"
 
 #include "base/clock.h"
@@ -137,15 +138,19 @@ static void overlapping_runs_divide_everything(void **state)
         pj_division_window_energy(d, w, (uint32_t)r, &e);
         pj_division_window_close(d, w);
         whole = e.energy_mj;
-        assert_true(fabs(pa.mj[r] + pb.mj[r] + pc.mj[r] - whole) < 1e-9 * whole);
-        assert_true(fabs(whole - truth_mj(r, 103 * MS, 1303 * MS)) < 0.01 * whole);
+        assert_near(pa.mj[r] + pb.mj[r] + pc.mj[r], whole, 1e-9 * whole);
+        assert_near(whole, truth_mj(r, 103 * MS, 1303 * MS), 0.01 * whole);
     }
     double expected = truth_mj(0, 103 * MS, 331 * MS) + truth_mj(0, 331 * MS, 449 * MS) / 2 +
                       truth_mj(0, 449 * MS, 777 * MS) / 3;
-    assert_true(fabs(pa.mj[0] - expected) < 0.01 * expected);
+    assert_near(pa.mj[0], expected, 0.01 * expected);
     /* also of the time before it was shared, and after */
-    assert_true(pa.first_ns == 103 * MS && pa.last_ns == 777 * MS && pa.first_share == 1);
-    assert_true(pb.first_ns == 331 * MS && pb.last_ns == 1303 * MS && pb.last_share == 1);
+    assert_that(pa.first_ns, ==, 103 * MS);
+    assert_that(pa.last_ns, ==, 777 * MS);
+    assert_that(pa.first_share, ==, 1);
+    assert_that(pb.first_ns, ==, 331 * MS);
+    assert_that(pb.last_ns, ==, 1303 * MS);
+    assert_that(pb.last_share, ==, 1);
     assert_int_equal(pc.announced, 2);          /* a third, then a half */
     assert_int_equal(take(d, a).determined, 0); /* each record once */
     pj_division_free(d);
@@ -182,8 +187,8 @@ static void weights_divide_in_proportion(void **state)
     part pb = take(d, b);
     double expected = truth_mj(0, 150 * MS, 500 * MS) / 4 + truth_mj(0, 500 * MS, 700 * MS) +
                       truth_mj(0, 700 * MS, 900 * MS) / 2;
-    assert_true(fabs(pb.mj[0] - expected) < 0.01 * expected);
-    assert_true(take(d, a).last_share == 1); /* alone again, whatever its weight */
+    assert_near(pb.mj[0], expected, 0.01 * expected);
+    assert_that(take(d, a).last_share, ==, 1); /* alone again, whatever its weight */
     pj_division_free(d);
 }
 
@@ -207,11 +212,12 @@ static void windows_see_the_same_energy(void **state)
     pj_curve_energy e;
     pj_division_window_energy(d, outer, 0, &e);
     double truth = truth_mj(0, 100 * MS, 26300 * MS);
-    assert_true(fabs(e.energy_mj - truth) < 3e-4 * truth);
-    assert_true(e.sd_mj > 0 && e.known_share > 0.99);
+    assert_near(e.energy_mj, truth, 3e-4 * truth);
+    assert_that(e.sd_mj, >, 0);
+    assert_that(e.known_share, >, 0.99);
     pj_division_window_energy(d, inner, 1, &e);
     truth = truth_mj(1, 25950 * MS, 26100 * MS);
-    assert_true(fabs(e.energy_mj - truth) < 0.01 * truth);
+    assert_near(e.energy_mj, truth, 0.01 * truth);
     pj_division_window_close(d, inner);
     pj_division_window_close(d, outer);
     pj_division_free(d);
@@ -247,11 +253,14 @@ static void equal_times_still_make_parts(void **state)
     read_until(d, 200 * MS);
     pj_division_member *a = pj_division_enter(d, &at_a, 1), *b = pj_division_enter(d, &at_b, 1);
     pj_division_leave(d, b, &end);
-    assert_true(at_a == 100 * MS && at_b == at_a + 1 && end == at_b + 1);
+    assert_that(at_a, ==, 100 * MS);
+    assert_that(at_b, ==, at_a + 1);
+    assert_that(end, ==, at_b + 1);
     leave(d, a, 150 * MS);
     pj_division_settle(d, 200 * MS, 150 * MS);
     part pa = take(d, a), pb = take(d, b);
-    assert_true(pa.determined == 3 && pb.determined == 1);
+    assert_that(pa.determined, ==, 3);
+    assert_that(pb.determined, ==, 1);
     pj_division_free(d);
 }
 
@@ -279,8 +288,8 @@ static void long_sessions_stay_small(void **state)
     pj_division_settle(d, 600100 * MS, 0);
     sum += take(d, before).mj[0] + take(d, stays).mj[0];
     double truth = truth_mj(0, 50 * MS, 600000 * MS);
-    assert_true(fabs(sum - truth) < 1e-4 * truth);
-    assert_true(determined > 29000);
+    assert_near(sum, truth, 1e-4 * truth);
+    assert_that(determined, >, 29000);
     pj_division_free(d);
 }
 

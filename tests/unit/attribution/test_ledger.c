@@ -3,6 +3,7 @@
  * order of queries; rates, contexts and cached tokens count as the rules define; time without
  * readings stays unknown.
  */
+#include "../assertions.h"
 #include "attribution/ledger.h"
 
 #include "base/clock.h"
@@ -95,7 +96,8 @@ static void check_conservation(pj_batch_rule rule)
     for (int i = 0; i < COUNT; i++) {
         pj_ledger_figure f = pj_ledger_of(l, e[i]);
         assert_false(f.provisional);
-        assert_true(f.total_mj > 0 && f.sd_mj >= 0);
+        assert_that(f.total_mj, >, 0);
+        assert_that(f.sd_mj, >=, 0);
         sum += f.total_mj;
         idle += pj_ledger_idle_mj(l, e[i], 0);
         if ((double)end[i] > last) last = (double)end[i];
@@ -103,14 +105,14 @@ static void check_conservation(pj_batch_rule rule)
         assert_int_equal(s.t_ns[0], begin[i]);
         assert_int_equal(s.t_ns[s.count - 1], end[i]);
         double own = s.mj[(s.count - 1) * 2] + s.mj[(s.count - 1) * 2 + 1];
-        assert_true(fabs(own - f.total_mj) <= 1e-9 * own);
+        assert_near(own, f.total_mj, 1e-9 * own);
     }
     double whole = machine(l, begin[0], (int64_t)last);
-    assert_true(fabs(sum - whole) <= 1e-9 * whole);
+    assert_near(sum, whole, 1e-9 * whole);
     int64_t unknown_ns;
-    assert_true(fabs(pj_ledger_divided_mj(l, &unknown_ns) - whole) <= 1e-9 * whole);
+    assert_near(pj_ledger_divided_mj(l, &unknown_ns), whole, 1e-9 * whole);
     assert_int_equal(unknown_ns, 0);
-    assert_true(fabs(idle - 5000 * (last - (double)begin[0]) * 1e-9) <= 1e-6 * idle);
+    assert_near(idle, 5000 * (last - (double)begin[0]) * 1e-9, 1e-6 * idle);
     pj_ledger_free(l);
 }
 
@@ -140,8 +142,8 @@ static void test_rates(void **state)
     assert_int_equal(pj_ledger_settle(l, 2500 * MS, NULL), PJ_OK);
     pj_ledger_figure fa = pj_ledger_of(l, a), fb = pj_ledger_of(l, b);
     assert_true(fa.shared && fb.shared);
-    assert_true(fabs(fa.output_mj / fb.output_mj - 3) < 0.01);
-    assert_true(fabs(fa.input_mj / fb.input_mj - 31.0 / 11) < 0.01);
+    assert_near(fa.output_mj / fb.output_mj, 3, 0.01);
+    assert_near(fa.input_mj / fb.input_mj, 31.0 / 11, 0.01);
     pj_ledger_free(l);
 }
 
@@ -161,7 +163,7 @@ static void test_contexts(void **state)
         }
         assert_int_equal(pj_ledger_settle(l, 2001 * MS, NULL), PJ_OK);
         double ratio = pj_ledger_of(l, e[1]).output_mj / pj_ledger_of(l, e[0]).output_mj;
-        assert_true(fabs(ratio - (big ? 2.95 : 1)) < 0.1);
+        assert_near(ratio, (big ? 2.95 : 1), 0.1);
         pj_ledger_free(l);
     }
     pj_ledger *l = make(PJ_BATCH_BYTES, NULL, 1e6, 0); /* the shape is not known */
@@ -187,9 +189,9 @@ static void test_estimates(void **state)
     read_until(l, 1910 * MS, 2100 * MS, 22000);
     assert_int_equal(pj_ledger_settle(l, 2000 * MS, NULL), PJ_OK);
     pj_ledger_figure final = pj_ledger_of(l, e);
-    assert_true(fabs(early.total_mj - final.total_mj) <= 1.96 * early.sd_mj);
-    assert_true(early.sd_mj < 0.2 * early.total_mj);
-    assert_true(fabs(early.input_mj - final.input_mj) < 0.01 * final.input_mj);
+    assert_near(early.total_mj, final.total_mj, 1.96 * early.sd_mj);
+    assert_that(early.sd_mj, <, 0.2 * early.total_mj);
+    assert_near(early.input_mj, final.input_mj, 0.01 * final.input_mj);
     pj_ledger_free(l);
 }
 
@@ -204,7 +206,7 @@ static void test_gaps(void **state)
     pj_ledger_leave(a, 1400 * MS);
     pj_ledger_leave(b, 2000 * MS);
     assert_int_equal(pj_ledger_settle(l, 2000 * MS, NULL), PJ_OK);
-    assert_true(pj_ledger_of(l, a).total_mj > 0);
+    assert_that(pj_ledger_of(l, a).total_mj, >, 0);
     assert_true(isnan(pj_ledger_of(l, b).total_mj));
     pj_ledger_series s = pj_ledger_series_of(l, b);
     assert_true(isnan(s.mj[(s.count - 1) * 2]));
@@ -244,8 +246,10 @@ static void test_short(void **state)
     assert_true(f.provisional && !f.shared && g.shared && isnan(f.input_mj));
     f = pj_ledger_at(&f, 1002 * MS);
     g = pj_ledger_at(&g, 1002 * MS);
-    assert_true(fabs(f.total_mj - mw * 2e-3) < 1e-6 && fabs(g.total_mj - mw * 1e-3) < 1e-6);
-    assert_true(f.sd_mj > 0 && isnan(f.output_mj));
+    assert_near(f.total_mj, mw * 2e-3, 1e-6);
+    assert_near(g.total_mj, mw * 1e-3, 1e-6);
+    assert_that(f.sd_mj, >, 0);
+    assert_true(isnan(f.output_mj));
     pj_ledger_drop(l, a);
     pj_ledger_drop(l, b);
     pj_ledger_free(l);
@@ -277,7 +281,7 @@ static void test_certain(void **state)
     for (int rule = PJ_BATCH_TOKENS; rule <= PJ_BATCH_EQUAL; rule++) {
         pj_ledger_entry *often[3], *once[3];
         pj_ledger *a = make((pj_batch_rule)rule, NULL, 1e6, 10), *b;
-        assert_true(pj_ledger_certain_ns(a) == INT64_MIN);
+        assert_that(pj_ledger_certain_ns(a), ==, INT64_MIN);
         read_until(a, 0, 12000 * MS, 20000);
         run_streams(a, 7, often);
         b = make((pj_batch_rule)rule, NULL, 1e6, 10);
@@ -287,8 +291,9 @@ static void test_certain(void **state)
         assert_int_equal(pj_ledger_settle(b, 10002 * MS, NULL), PJ_OK);
         for (int i = 0; i < 3; i++) {
             pj_ledger_figure f = pj_ledger_of(a, often[i]), g = pj_ledger_of(b, once[i]);
-            assert_true(f.total_mj > 0 && fabs(f.total_mj - g.total_mj) <= 1e-12 * g.total_mj);
-            assert_true(fabs(f.input_mj - g.input_mj) <= 1e-12 * g.input_mj);
+            assert_that(f.total_mj, >, 0);
+            assert_near(f.total_mj, g.total_mj, 1e-12 * g.total_mj);
+            assert_near(f.input_mj, g.input_mj, 1e-12 * g.input_mj);
             assert_int_equal(pj_ledger_series_of(a, often[i]).count,
                              pj_ledger_series_of(b, once[i]).count);
         }
@@ -332,8 +337,8 @@ static void test_long_prompt(void **state)
     pj_ledger_figure f = pj_ledger_of(l, slow), g = pj_ledger_of(l, e);
     double whole = machine(l, 1000 * MS, 101000 * MS);
     double last_mw = machine(l, 100000 * MS, 101000 * MS);
-    assert_true(fabs(f.total_mj + g.total_mj - whole) <= 1e-9 * whole);
-    assert_true(fabs(f.rate_mw + g.rate_mw - last_mw) <= 0.02 * last_mw);
+    assert_near(f.total_mj + g.total_mj, whole, 1e-9 * whole);
+    assert_near(f.rate_mw + g.rate_mw, last_mw, 0.02 * last_mw);
     pj_ledger_free(l);
 }
 
@@ -353,10 +358,12 @@ static void test_early_parts(void **state)
     pj_ledger_figure f = pj_ledger_of(l, e), g = pj_ledger_of(l, late);
     f = pj_ledger_at(&f, 1400 * MS);
     double known = machine(l, 1000 * MS, 1100 * MS), mw = known / 0.1;
-    assert_true(fabs(f.input_mj - mw * 0.2) < 1e-6 * mw);
-    assert_true(fabs(f.output_mj - mw * 0.2) < 1e-6 * mw);
+    assert_near(f.input_mj, mw * 0.2, 1e-6 * mw);
+    assert_near(f.output_mj, mw * 0.2, 1e-6 * mw);
     g = pj_ledger_at(&g, 1400 * MS);
-    assert_true(g.total_mj > 0 && isnan(g.input_mj) && isnan(g.output_mj));
+    assert_that(g.total_mj, >, 0);
+    assert_true(isnan(g.input_mj));
+    assert_true(isnan(g.output_mj));
     pj_ledger_free(l);
 }
 
@@ -375,9 +382,10 @@ static void test_settled_rate(void **state)
     assert_int_equal(pj_ledger_settle(l, pj_ledger_certain_ns(l), NULL), PJ_OK);
     pj_ledger_estimate(l, 5000 * MS);
     pj_ledger_figure f = pj_ledger_of(l, fast), g = pj_ledger_of(l, slow);
-    assert_true(f.provisional && fabs(f.rate_mw / g.rate_mw - 3) < 0.01);
+    assert_true(f.provisional);
+    assert_near(f.rate_mw / g.rate_mw, 3, 0.01);
     double last_mw = machine(l, 4000 * MS, 5000 * MS);
-    assert_true(fabs(f.rate_mw + g.rate_mw - last_mw) <= 0.02 * last_mw);
+    assert_near(f.rate_mw + g.rate_mw, last_mw, 0.02 * last_mw);
     pj_ledger_free(l);
 }
 
@@ -397,10 +405,10 @@ static void test_long(void **state)
     pj_ledger_leave(e, end);
     assert_int_equal(pj_ledger_settle(l, end, NULL), PJ_OK);
     pj_ledger_series s = pj_ledger_series_of(l, e);
-    assert_true(s.count <= 1 << 16);
+    assert_that(s.count, <=, 1 << 16);
     assert_int_equal(s.t_ns[s.count - 1], end);
-    assert_true(fabs(s.mj[(s.count - 1) * 2] - 2000) < 1e-6);
-    for (size_t i = 1; i < s.count; i++) assert_true(s.t_ns[i] > s.t_ns[i - 1]);
+    assert_near(s.mj[(s.count - 1) * 2], 2000, 1e-6);
+    for (size_t i = 1; i < s.count; i++) assert_that(s.t_ns[i], >, s.t_ns[i - 1]);
     pj_ledger_free(l);
 }
 

@@ -1,4 +1,5 @@
 /* The base layer: errors, memory and its fault injection, buffers, JSON, rings, ids, clock. */
+#include "../assertions.h"
 #include "../sanitized.h"
 #include "base/buffer.h"
 #include "base/clock.h"
@@ -32,10 +33,11 @@ static void medians_of_any_count(void **state)
     (void)state;
     double values[] = {3, -1, 7, 2};
     assert_true(isnan(pj_median(values, 0)));
-    assert_true(pj_median(values, 1) == 3);
-    assert_true(pj_median(values, 3) == 3);
-    assert_true(pj_median(values, 4) == 2.5);
-    assert_true(values[0] == -1 && values[3] == 7); /* sorted */
+    assert_that(pj_median(values, 1), ==, 3);
+    assert_that(pj_median(values, 3), ==, 3);
+    assert_that(pj_median(values, 4), ==, 2.5);
+    assert_that(values[0], ==, -1);
+    assert_that(values[3], ==, 7); /* sorted */
 }
 
 static void errors_are_one_line(void **state)
@@ -132,7 +134,7 @@ static void json_streams_in_blocks(void **state)
     pj_json_array_end(&j);
     assert_true(pj_json_finish(&j));
     assert_int_equal(total, 100000 * 8 + 1);
-    assert_true(block.capacity <= 128 * 1024);
+    assert_that(block.capacity, <=, 128 * 1024);
     pj_buffer_fini(&block);
 }
 
@@ -187,7 +189,7 @@ static void ring_keeps_order_between_threads(void **state)
     while (read + pj_ring_lost(&ring) < RING_TRANSFER) {
         size_t n = pj_ring_read(&ring, got, 256);
         for (size_t i = 0; i < n; i++) {
-            assert_true(got[i] >= next);
+            assert_that(got[i], >=, next);
             next = got[i] + 1;
         }
         read += n;
@@ -231,12 +233,12 @@ static void ids_sort_and_checksums_hold(void **state)
     pj_uuid7(before);
     for (int i = 0; i < 10000; i++) {
         pj_uuid7(after);
-        assert_true(strcmp(before, after) < 0);
+        assert_that(strcmp(before, after), <, 0);
         memcpy(before, after, sizeof before);
     }
     assert_int_equal(after[14], '7');
     assert_int_equal(pj_crc32c(0, "123456789", 9), 0xe3069283u); /* RFC 3720's check value */
-    assert_true(pj_hash64(0, "a", 1) == 0xaf63dc4c8601ec8cu);
+    assert_that(pj_hash64(0, "a", 1), ==, 0xaf63dc4c8601ec8cu);
 }
 
 static int64_t system_clock_ns(void)
@@ -253,9 +255,9 @@ static void the_clock_is_the_systems_and_never_goes_back(void **state)
     int64_t before = system_clock_ns(), end = before + LONG_NS, last = 0;
     while (before < end) {
         int64_t now = pj_clock_ns(), after = system_clock_ns();
-        assert_true(now >= last);
-        assert_true(now >= before - MOST_NS);
-        assert_true(now <= after + MOST_NS);
+        assert_that(now, >=, last);
+        assert_that(now, >=, before - MOST_NS);
+        assert_that(now, <=, after + MOST_NS);
         last = now;
         before = after;
     }
@@ -268,9 +270,9 @@ static void iso_times_go_both_ways(void **state)
     pj_clock_format_iso(1767225600123000000, text);
     assert_string_equal(text, "2026-01-01T00:00:00.123+00:00");
     assert_true(pj_clock_parse_iso(text, &ns));
-    assert_true(ns == 1767225600123000000);
+    assert_that(ns, ==, 1767225600123000000);
     assert_true(pj_clock_parse_iso("2026-01-01T01:00:00+01:00", &ns));
-    assert_true(ns == 1767225600000000000);
+    assert_that(ns, ==, 1767225600000000000);
     assert_true(pj_clock_parse_iso("2026-01-01", &ns));
     assert_false(pj_clock_parse_iso("yesterday", &ns));
     assert_false(pj_clock_parse_iso("2026-13-01", &ns));
@@ -318,13 +320,14 @@ static void memory_is_told_apart(void **state)
         print_message("this system does not report resident memory\n");
         skip();
     }
-    assert_true(before.resident_bytes > 0 && before.anonymous_bytes > 0);
+    assert_that(before.resident_bytes, >, 0);
+    assert_that(before.anonymous_bytes, >, 0);
     char *block = pj_alloc(BYTES, 1);
     assert_non_null(block);
     memset(block, 1, BYTES);
     assert_true(pj_process_memory_get(&own));
-    assert_true(own.anonymous_bytes >= before.anonymous_bytes + BYTES - SLACK);
-    assert_true(own.file_bytes < before.file_bytes + SLACK);
+    assert_that(own.anonymous_bytes, >=, before.anonymous_bytes + BYTES - SLACK);
+    assert_that(own.file_bytes, <, before.file_bytes + SLACK);
 
     snprintf(path, sizeof path, "/tmp/pj-memory-%ld", (long)getpid());
     assert_int_equal(pj_file_write(path, block, BYTES, &err), PJ_OK);
@@ -333,8 +336,8 @@ static void memory_is_told_apart(void **state)
     for (size_t i = 0; i < mapping.size; i += 4096) sum += mapping.data[i];
     assert_int_equal(sum, BYTES / 4096);
     assert_true(pj_process_memory_get(&file));
-    assert_true(file.file_bytes >= own.file_bytes + BYTES - SLACK);
-    assert_true(file.anonymous_bytes < own.anonymous_bytes + SLACK);
+    assert_that(file.file_bytes, >=, own.file_bytes + BYTES - SLACK);
+    assert_that(file.anonymous_bytes, <, own.anonymous_bytes + SLACK);
     pj_file_unmap(&mapping);
     unlink(path);
     pj_free(block);

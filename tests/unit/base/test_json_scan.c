@@ -2,6 +2,7 @@
  * The JSON cursor: members and items in order, values of other types, trees of parts, and what it
  * refuses: it agrees with jansson about which texts are valid.
  */
+#include "../assertions.h"
 #include "base/json_scan.h"
 
 #include <math.h>
@@ -42,7 +43,7 @@ static void members_come_in_order(void **state)
     assert_text(value, "x");
     assert_text(key, "\xc3\xa4\n"); /* a value without escapes does not overwrite it */
     assert_true(pj_json_scan_member(&scan, &key));
-    assert_true(pj_json_scan_peek(&scan) == '{');
+    assert_that(pj_json_scan_peek(&scan), ==, '{');
     assert_true(pj_json_scan_skip(&scan, NULL));
     assert_false(pj_json_scan_member(&scan, &key));
     assert_false(pj_json_scan_failed(&scan));
@@ -82,12 +83,13 @@ static void numbers_of_any_length(void **state)
     memset(long_text + 2, '3', 300);
     pj_json_scan scan = scan_of(long_text);
     assert_true(pj_json_scan_number(&scan, &number));
-    assert_true(number == 1.0 / 3);
+    assert_that(number, ==, 1.0 / 3);
     assert_true(pj_json_scan_end(&scan));
     pj_json_scan_fini(&scan);
     /* text that is not terminated: digits after its end are not part of the number */
     pj_json_scan_init(&scan, "1234", 2);
-    assert_true(pj_json_scan_number(&scan, &number) && number == 12);
+    assert_true(pj_json_scan_number(&scan, &number));
+    assert_that(number, ==, 12);
     scan = scan_of("1e999");
     assert_true(pj_json_scan_number(&scan, &number) && isinf(number));
 }
@@ -117,7 +119,7 @@ static bool is_valid(const char *text, size_t bytes)
     pj_json_scan scan;
     pj_json_scan_init(&scan, text, bytes);
     bool valid = pj_json_scan_skip(&scan, NULL) && pj_json_scan_end(&scan);
-    assert_true(valid != pj_json_scan_failed(&scan));
+    assert_that(valid, !=, pj_json_scan_failed(&scan));
     pj_json_scan_fini(&scan);
     return valid;
 }

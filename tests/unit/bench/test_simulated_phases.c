@@ -1,5 +1,6 @@
 /* Phases of simulated sensors whose tags were removed, by kind of sensor. The figures are printed.
  */
+#include "../assertions.h"
 #include "bench/sim_phases.h"
 
 #include <setjmp.h>
@@ -41,13 +42,14 @@ static void phases_of_simulated_sensors_are_found(void **state)
                of->preset, s.all, 100 * s.right / s.all, 100 * s.clear / s.all,
                100 * s.clear_right / s.clear, s.near_90, 100 * s.near_90_right / s.near_90,
                (unsigned)s.unknown);
-        assert_true(s.clear >= 0.2 * s.all);
-        assert_true(s.clear_right >= 0.95 * s.clear);
-        assert_true(s.right >= 0.9 * s.all);
+        assert_that(s.clear, >=, 0.2 * s.all);
+        assert_that(s.clear_right, >=, 0.95 * s.clear);
+        assert_that(s.right, >=, 0.9 * s.all);
         /* the samples of a segment are right or wrong together: only many segments tell */
         if (of->machines < MACHINES) continue;
-        assert_true(s.near_90 >= 0.03 * s.all);
-        assert_true(s.near_90_right >= 0.85 * s.near_90 && s.near_90_right <= 0.95 * s.near_90);
+        assert_that(s.near_90, >=, 0.03 * s.all);
+        assert_that(s.near_90_right, >=, 0.85 * s.near_90);
+        assert_that(s.near_90_right, <=, 0.95 * s.near_90);
     }
 }
 

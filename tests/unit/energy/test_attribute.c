@@ -1,5 +1,6 @@
 /* The estimator against known truth: its accuracy with each kind of sensor, the coverage of its
  * intervals, and that shared energy adds up exactly. */
+#include "../assertions.h"
 #include "../sanitized.h"
 #include "truth.h"
 
@@ -120,10 +121,13 @@ static void errors_stay_below_the_table(void **state)
                100 * error, 100 * rows[i].limit, 100.0 * s.covered / s.judged);
         covered += s.covered;
         judged += s.judged;
-        if (!more && !PJ_SANITIZED) assert_true(error <= rows[i].limit);
+        if (!more && !PJ_SANITIZED) assert_that(error, <=, rows[i].limit);
     }
     printf("coverage over all: %.1f %% of %u\n", 100.0 * covered / judged, judged);
-    if (!PJ_SANITIZED) assert_true(covered >= 0.92 * judged && covered <= 0.98 * judged);
+    if (!PJ_SANITIZED) {
+        assert_that(covered, >=, 0.92 * judged);
+        assert_that(covered, <=, 0.98 * judged);
+    }
 }
 
 /* Cumulative readings: rounding or a late read moves energy from one window to the next, so that
@@ -154,10 +158,13 @@ static void errors_of_a_counters_readings_cancel(void **state)
                100 * error, 100 * rows[i].limit, 100.0 * s.covered / s.judged);
         covered += s.covered;
         judged += s.judged;
-        if (!more && !PJ_SANITIZED) assert_true(error <= rows[i].limit);
+        if (!more && !PJ_SANITIZED) assert_that(error, <=, rows[i].limit);
     }
     printf("coverage over all: %.1f %% of %u\n", 100.0 * covered / judged, judged);
-    if (!PJ_SANITIZED) assert_true(covered >= 0.92 * judged && covered <= 0.98 * judged);
+    if (!PJ_SANITIZED) {
+        assert_that(covered, >=, 0.92 * judged);
+        assert_that(covered, <=, 0.98 * judged);
+    }
 }
 
 static void a_calibration_that_does_not_explain_is_seen(void **state)
@@ -175,9 +182,9 @@ static void a_calibration_that_does_not_explain_is_seen(void **state)
     pj_fit_input input = {windows, count, t.leaves,   t.leaf_count, t.class_count, t.idle_mw,
                           total,   0,     t.begin_ns, t.end_ns,     prior,         0};
     assert_int_equal(pj_fit_run(&input, &fit, NULL), PJ_OK);
-    assert_true(total - fit.predicted_mj > 1.96 * fit.predicted_sd_mj);
+    assert_that(total - fit.predicted_mj, >, 1.96 * fit.predicted_sd_mj);
     for (uint32_t c = 0; c < t.class_count; c++) /* the common factor is still found */
-        assert_true(fabs(fit.power_mw[c] / t.power_mw[c] - 1) < 0.05);
+        assert_near(fit.power_mw[c] / t.power_mw[c], 1, 0.05);
     pj_fit_fini(&fit);
     pj_free(windows);
     truth_fini(&t);
@@ -204,8 +211,8 @@ static void negative_powers_are_truncated_and_said(void **state)
     assert_int_equal(pj_fit_run(&input, &fit, NULL), PJ_OK);
     assert_true(fit.truncated[1]);
     assert_false(fit.truncated[0]);
-    assert_true(fit.power_mw[1] == 0);
-    assert_true(fit.power_mw[0] > 0);
+    assert_that(fit.power_mw[1], ==, 0);
+    assert_that(fit.power_mw[0], >, 0);
     pj_fit_fini(&fit);
 }
 
@@ -271,12 +278,12 @@ static void shares_add_up_to_the_nanojoule(void **state)
         pj_share_run(segments, n, t.leaves, t.leaf_count, t.power_mw, 15000, &result);
         int64_t sum = 0;
         for (size_t i = 0; i < t.leaf_count; i++) {
-            assert_true(result.gross_nj[i] != INT64_MIN);
+            assert_that(result.gross_nj[i], !=, INT64_MIN);
             sum += result.gross_nj[i];
         }
-        assert_true(result.total_nj == expected_nj);
-        assert_true(sum + result.unshared_nj == result.total_nj);
-        assert_true(llabs(result.unshared_nj) < 10);
+        assert_that(result.total_nj, ==, expected_nj);
+        assert_that(sum + result.unshared_nj, ==, result.total_nj);
+        assert_that(llabs(result.unshared_nj), <, 10);
         assert_int_equal(result.by_time, 1);
         pj_free(result.gross_nj);
         pj_free(result.net_nj);
@@ -294,12 +301,14 @@ static void dark_time_makes_leaves_unknown_not_zero(void **state)
     int64_t gross[5], net[5];
     pj_share_result r = {.gross_nj = gross, .net_nj = net};
     pj_share_run(segments, 3, leaves, 5, power, 0, &r);
-    assert_true(gross[0] > 0 && gross[2] > 0);
-    assert_true(gross[1] == INT64_MIN && net[1] == INT64_MIN);
-    assert_true(gross[3] == 0); /* zero duration: known to be zero */
-    assert_true(gross[4] == INT64_MIN);
-    assert_true(r.total_nj == 3000000);
-    assert_true(gross[0] + gross[2] + r.unshared_nj == r.total_nj);
+    assert_that(gross[0], >, 0);
+    assert_that(gross[2], >, 0);
+    assert_that(gross[1], ==, INT64_MIN);
+    assert_that(net[1], ==, INT64_MIN);
+    assert_that(gross[3], ==, 0); /* zero duration: known to be zero */
+    assert_that(gross[4], ==, INT64_MIN);
+    assert_that(r.total_nj, ==, 3000000);
+    assert_that(gross[0] + gross[2] + r.unshared_nj, ==, r.total_nj);
 }
 
 static void parallel_leaves_share_their_time(void **state)
@@ -310,9 +319,10 @@ static void parallel_leaves_share_their_time(void **state)
     int64_t gross[3], net[3];
     pj_share_result r = {.gross_nj = gross, .net_nj = net};
     pj_share_run(segments, 1, leaves, 3, power, 10, &r);
-    assert_true(gross[0] + gross[1] + gross[2] == 100000);
-    assert_true(net[0] + net[1] + net[2] == 90000);
-    assert_true(net[0] > 2 * net[1] && net[1] > net[2]);
+    assert_that(gross[0] + gross[1] + gross[2], ==, 100000);
+    assert_that(net[0] + net[1] + net[2], ==, 90000);
+    assert_that(net[0], >, 2 * net[1]);
+    assert_that(net[1], >, net[2]);
 }
 
 /* ---- power that varies within a class ------------------------------------------------------- */
@@ -328,16 +338,25 @@ static void windows_inside_one_leaf_are_merged(void **state)
         windows[i] = (pj_window){10 * i - 30,  10 * i - 20,  .energy_mj = i,
                                  .sd_mj = 0.5, .begin_s = i, .end_s = i + 1};
     assert_int_equal(pj_windows_merge(windows, 16, leaves, 6), 14);
-    assert_true(windows[3].begin_ns == 0 && windows[3].end_ns == 10); /* an edge */
-    assert_true(windows[4].begin_ns == 10 && windows[4].end_ns == 40);
-    assert_true(windows[4].parts == 3 && windows[4].energy_mj == 4 + 5 + 6);
-    assert_true(windows[4].begin_s == 4 && windows[4].end_s == 7 && windows[4].sd_mj == 1.5);
-    assert_true(windows[5].begin_ns == 40 && windows[5].parts == 0);
-    assert_true(windows[7].begin_ns == 60 && windows[7].parts == 0); /* parallel */
+    assert_that(windows[3].begin_ns, ==, 0);
+    assert_that(windows[3].end_ns, ==, 10); /* an edge */
+    assert_that(windows[4].begin_ns, ==, 10);
+    assert_that(windows[4].end_ns, ==, 40);
+    assert_that(windows[4].parts, ==, 3);
+    assert_that(windows[4].energy_mj, ==, 4 + 5 + 6);
+    assert_that(windows[4].begin_s, ==, 4);
+    assert_that(windows[4].end_s, ==, 7);
+    assert_that(windows[4].sd_mj, ==, 1.5);
+    assert_that(windows[5].begin_ns, ==, 40);
+    assert_that(windows[5].parts, ==, 0);
+    assert_that(windows[7].begin_ns, ==, 60);
+    assert_that(windows[7].parts, ==, 0); /* parallel */
     windows[0] = (pj_window){0, 4, .energy_mj = 1}, windows[1] = (pj_window){5, 9, .energy_mj = 1};
     const pj_leaf one[] = {{-9, 0, 0}, {0, 20, 1}, {20, 30, 0}};
     assert_int_equal(pj_windows_merge(windows, 2, one, 3), 1); /* a gap between them */
-    assert_true(windows[0].end_ns == 8 && windows[0].energy_mj == 2 && windows[0].parts == 2);
+    assert_that(windows[0].end_ns, ==, 8);
+    assert_that(windows[0].energy_mj, ==, 2);
+    assert_that(windows[0].parts, ==, 2);
     windows[0] = (pj_window){0, 6, .energy_mj = 1}, windows[1] = (pj_window){4, 9, .energy_mj = 1};
     assert_int_equal(pj_windows_merge(windows, 2, one, 3), 2); /* they overlap */
 }
@@ -363,10 +382,10 @@ static void a_lagging_window_weighs_its_leaves(void **state)
             energy += mw[i] * pj_window_part_s(&w, &leaves[i]);
             whole += pj_window_part_s(&w, &leaves[i]);
         }
-        assert_true(fabs(whole - 60e-9) < 1e-18);
-        assert_true(fabs((answer - left * first) / (1 - left) * 60e-9 - energy) < 1e-9 * energy);
+        assert_near(whole, 60e-9, 1e-18);
+        assert_near((answer - left * first) / (1 - left) * 60e-9, energy, 1e-9 * energy);
         w.lag_s = 0;
-        assert_true(fabs(pj_window_part_s(&w, &leaves[2]) - 40e-9) < 1e-18);
+        assert_near(pj_window_part_s(&w, &leaves[2]), 40e-9, 1e-18);
     }
 }
 
@@ -456,14 +475,14 @@ static void assert_varied_covered(int64_t seen_ns)
         covered += fit_varied(&v, 0.115, &spread);
         sum += spread;
         without += fit_varied(&v, 0, &spread);
-        assert_true(spread == 0);
+        assert_that(spread, ==, 0);
         judged += VARIED;
     }
     printf("covered %u of %u, without a spread %u; spread %.3f\n", covered, judged, without,
            sum / 40);
-    assert_true(covered >= 0.9 * judged);
-    assert_true(without < 0.8 * judged); /* otherwise this would test nothing */
-    assert_true(fabs(sum / 40 - 0.115) < 0.02);
+    assert_that(covered, >=, 0.9 * judged);
+    assert_that(without, <, 0.8 * judged); /* otherwise this would test nothing */
+    assert_near(sum / 40, 0.115, 0.02);
 }
 
 static void powers_that_vary_within_a_class_are_covered(void **state)
@@ -504,11 +523,11 @@ static void linear_algebra_inverts(void **state)
         for (int k = 0; k < 6; k++) {
             double s = 0;
             for (int j = 0; j < 6; j++) s += a[i * 6 + j] * inverse[j * 6 + k];
-            assert_true(fabs(s - (i == k)) < 1e-12);
+            assert_near(s, (i == k), 1e-12);
         }
     double diagonal[4] = {4, 0, 0, 0.5}, singular[4] = {1, 1, 1, 1};
-    assert_true(fabs(pj_condition_number(diagonal, 2) - 8) < 1e-9);
-    assert_true(pj_condition_number(singular, 2) > 1e12);
+    assert_near(pj_condition_number(diagonal, 2), 8, 1e-9);
+    assert_that(pj_condition_number(singular, 2), >, 1e12);
     double not_positive[4] = {1, 2, 2, 1};
     assert_false(pj_cholesky(not_positive, 2, NULL));
 }
@@ -528,11 +547,11 @@ static void a_tridiagonal_matrix_is_inverted(void **state)
     assert_true(pj_tridiagonal_invert(diagonal, below, N, &log_det));
     assert_true(pj_cholesky(dense, N, &log_dense));
     pj_cholesky_inverse(dense, N, inverse);
-    assert_true(fabs(log_det - log_dense) < 1e-12);
+    assert_near(log_det, log_dense, 1e-12);
     for (int j = 0; j < N; j++) {
         double value = diagonal[j];
         for (int k = j; k >= 0; k--) {
-            assert_true(fabs(value - inverse[j * N + k]) < 1e-12);
+            assert_near(value, inverse[j * N + k], 1e-12);
             value *= below[k];
         }
     }
@@ -552,10 +571,10 @@ static void a_banded_matrix_is_factored(void **state)
         }
     assert_true(pj_banded_cholesky(band, N, BANDS, &log_det));
     assert_true(pj_cholesky(dense, N, &same));
-    assert_true(fabs(log_det - same) < 1e-12);
+    assert_near(log_det, same, 1e-12);
     for (size_t i = 0; i < N; i++)
         for (size_t j = 0; j <= BANDS && j <= i; j++)
-            assert_true(fabs(band[i * (BANDS + 1) + j] - dense[i * N + i - j]) < 1e-12);
+            assert_near(band[i * (BANDS + 1) + j], dense[i * N + i - j], 1e-12);
     double not_positive[] = {1, 0, 1, 2};
     assert_false(pj_banded_cholesky(not_positive, 2, 1, &log_det));
 }
@@ -573,9 +592,10 @@ static void unit_costs_recover_planted_ones(void **state)
     pj_fit fit = {.class_count = N, .power_mw = power, .covariance = cov, .time_ms = time};
     pj_unit_costs costs;
     pj_unit_costs_fit(&fit, flops, bytes, &costs);
-    assert_true(fabs(costs.pj_per_flop - 5) < 1e-6);
-    assert_true(fabs(costs.pj_per_byte - 60) < 1e-6);
-    assert_true(costs.pj_per_flop_sd > 0 && costs.pj_per_byte_sd > 0);
+    assert_near(costs.pj_per_flop, 5, 1e-6);
+    assert_near(costs.pj_per_byte, 60, 1e-6);
+    assert_that(costs.pj_per_flop_sd, >, 0);
+    assert_that(costs.pj_per_byte_sd, >, 0);
 }
 
 int main(void)

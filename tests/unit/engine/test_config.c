@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "../assertions.h"
 #include "engine/model/blueprint.h"
 #include "engine/model/config.h"
 #include "engine/model/config_rules.h"
@@ -64,7 +65,8 @@ static void test_generations(void **state)
     assert_int_equal(new.arch, PJ_ARCH_LLAMA);
     assert_int_equal(old.rope.type, PJ_ROPE_LINEAR);
     assert_int_equal(new.rope.type, PJ_ROPE_LINEAR);
-    assert_true(old.rope.theta == new.rope.theta &&old.rope.factor == new.rope.factor);
+    assert_that(old.rope.theta, ==, new.rope.theta);
+    assert_that(old.rope.factor, ==, new.rope.factor);
     assert_int_equal(old.head_dim, 16);
     assert_int_equal(old.rope.dims, 16);
 }
@@ -148,16 +150,16 @@ static void test_original_context(void **state)
              "\"rope_scaling\":{\"rope_type\":\"longrope\"," LONG
              ",\"original_max_position_embeddings\":64}}");
     assert_int_equal(beside.rope.original_context, 32);
-    assert_true(beside.rope.factor == 4);
+    assert_that(beside.rope.factor, ==, 4);
     pj_model_config inside = read("{\"model_type\":\"llama\"," SIZES
                                   ",\"rope_scaling\":{\"rope_type\":\"longrope\"," LONG
                                   ",\"original_max_position_embeddings\":64,\"factor\":3.0}}");
     assert_int_equal(inside.rope.original_context, 64);
-    assert_true(inside.rope.factor == 3);
+    assert_that(inside.rope.factor, ==, 3);
     pj_model_config yarn = read("{\"model_type\":\"llama\"," SIZES
                                 ",\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":null,"
                                 "\"original_max_position_embeddings\":16}}");
-    assert_true(yarn.rope.factor == 8);
+    assert_that(yarn.rope.factor, ==, 8);
 #undef LONG
 }
 
@@ -199,18 +201,24 @@ static void test_newer_families(void **state)
     assert_true(nested.layer_is_windowed[4] && !nested.layer_is_windowed[5]);
     assert_int_equal(nested.rope.type, PJ_ROPE_LINEAR);
     assert_int_equal(nested.window_rope.type, PJ_ROPE_DEFAULT);
-    assert_true(nested.rope.theta == 1e6 && nested.window_rope.theta == 1e4);
+    assert_that(nested.rope.theta, ==, 1e6);
+    assert_that(nested.window_rope.theta, ==, 1e4);
     pj_model_config smol = read("{\"model_type\":\"smollm3\"," SIZES "}");
-    assert_true(smol.layer_rotates[0] && smol.tied_head && smol.rope.theta == 2e6);
+    assert_true(smol.layer_rotates[0]);
+    assert_true(smol.tied_head);
+    assert_that(smol.rope.theta, ==, 2e6);
     pj_model_config capped = read("{\"model_type\":\"gemma2\"," SIZES "}");
-    assert_true(capped.attention_softcap == 50 && capped.logit_softcap == 30);
+    assert_that(capped.attention_softcap, ==, 50);
+    assert_that(capped.logit_softcap, ==, 30);
     pj_model_config plain =
         read("{\"model_type\":\"gemma2\"," SIZES ",\"attn_logit_softcapping\":null,"
              "\"final_logit_softcapping\":null}");
-    assert_true(plain.attention_softcap == 0 && plain.logit_softcap == 0);
+    assert_that(plain.attention_softcap, ==, 0);
+    assert_that(plain.logit_softcap, ==, 0);
     pj_model_config scaled = read("{\"model_type\":\"ministral3\"," SIZES "}");
     assert_int_equal(scaled.rope.type, PJ_ROPE_YARN);
-    assert_true(scaled.query_beta == 0.1 && scaled.query_period == 16384);
+    assert_that(scaled.query_beta, ==, 0.1);
+    assert_that(scaled.query_period, ==, 16384);
 }
 
 /* Qwen3.5's mixture of experts: routed and shared experts in every layer, whatever its attention.
@@ -223,8 +231,12 @@ static void test_qwen3_5_mixture(void **state)
              "\"model_type\":\"qwen3_5_moe_text\",\"num_experts\":64,\"num_experts_per_tok\":6,"
              "\"moe_intermediate_size\":256,\"shared_expert_intermediate_size\":384}}");
     assert_int_equal(c.arch, PJ_ARCH_QWEN3_5_MOE);
-    assert_true(c.experts == 64 && c.experts_per_token == 6 && c.expert_intermediate == 256);
-    assert_true(c.shared_intermediate == 384 && c.norm_topk && !c.layer_is_dense);
+    assert_that(c.experts, ==, 64);
+    assert_that(c.experts_per_token, ==, 6);
+    assert_that(c.expert_intermediate, ==, 256);
+    assert_that(c.shared_intermediate, ==, 384);
+    assert_true(c.norm_topk);
+    assert_false(c.layer_is_dense);
     assert_true(c.layer_is_linear[0] && !c.layer_is_linear[3]);
     assert_refused("{\"model_type\":\"qwen3_5_moe_text\",\"num_experts\":4}", PJ_E_INVALID,
                    "num_experts_per_tok");
@@ -242,7 +254,8 @@ static void test_eos(void **state)
     assert_int_equal(
         pj_generation_config_parse(more, strlen(more), "made", &config, &generation, &err), PJ_OK);
     assert_int_equal(config.eos_count, 3);
-    assert_true(generation.temperature == 0.5 && isnan(generation.top_p));
+    assert_that(generation.temperature, ==, 0.5);
+    assert_true(isnan(generation.top_p));
 }
 
 /* Every value of pj_arch has a row in each table. */
@@ -251,7 +264,8 @@ static void test_every_table_has_every_architecture(void **state)
     (void)state;
     for (pj_arch arch = 0; arch < PJ_ARCH_COUNT; arch++) {
         const char *name = pj_arch_name(arch);
-        assert_true(name && pj_arch_of_class(name) == arch);
+        assert_true(name);
+        assert_that(pj_arch_of_class(name), ==, arch);
         assert_non_null(pj_config_rules_get(arch)->activation);
         assert_true(pj_blueprint_get(arch)->attention_norm ||
                     pj_blueprint_get(arch)->attention_out_norm);
@@ -299,7 +313,8 @@ static void test_sizes_of_layers_must_fit(void **state)
     "\"sliding_attention\",\"full_attention\"]"
     pj_model_config c = read(LAYERS_OF_GEMMA ",\"per_layer_config\":{\"1\":{\"head_dim\":32},"
                                              "\"3\":{\"head_dim\":32}}}");
-    assert_true(c.rope.dims == 32 && c.window_rope.dims == 16);
+    assert_that(c.rope.dims, ==, 32);
+    assert_that(c.window_rope.dims, ==, 16);
     assert_refused(LAYERS_OF_GEMMA ",\"per_layer_config\":{\"3\":{\"head_dim\":2}}}",
                    PJ_E_UNSUPPORTED, "different head_dim");
     assert_refused(LAYERS_OF_GEMMA ",\"num_kv_shared_layers\":2,\"per_layer_config\":{"

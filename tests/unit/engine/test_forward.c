@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "../assertions.h"
 #include "base/memory.h"
 #include "engine/generation/engine.h"
 #include "engine/kernels/kernels.h"
@@ -61,7 +62,7 @@ static difference compare(pj_engine *engine, const int32_t *ids, int count, bool
     difference d = {.want = want, .first = first};
     if (pj_engine_logits(engine, ids, (uint32_t)count, whole, compare_row, &d, &err) != PJ_OK)
         fail_msg("%s", err.text);
-    assert_true(d.count > 0);
+    assert_that(d.count, >, 0);
     return d;
 }
 
@@ -197,7 +198,7 @@ static const pj_component_row *component(const pj_run_data *data, uint32_t layer
     return NULL;
 }
 
-static void assert_near(double got, double want)
+static void assert_same(double got, double want)
 {
     if (!(fabs(got - want) <= fmax(1e-6, 1e-4 * fabs(want)))) fail_msg("%g is not %g", got, want);
 }
@@ -209,7 +210,8 @@ static void check_statistics(const pj_run_data *data, const tiny_capture *captur
     for (int i = 0; i < count; i++) {
         const tiny_capture *c = &captures[i];
         const pj_component_row *got = component(data, 0, c->component);
-        assert_true(got->has_stats && c->count > 0);
+        assert_true(got->has_stats);
+        assert_that(c->count, >, 0);
         if (fabs(got->stats.mean_abs - c->mean_abs) > room * c->std ||
             fabs(got->stats.mean - c->mean) > room * c->std ||
             fabs(got->stats.std - c->std) > room * c->std ||
@@ -282,13 +284,15 @@ static void statistics(void **state)
         for (int i = 0; i < CAPTURES; i++) {
             const tiny_capture *c = &captures[i];
             const pj_component_row *got = component(&data, 0, c->component);
-            assert_true(got->has_stats && c->count > 0);
-            assert_near(got->stats.mean_abs, c->mean_abs);
-            assert_near(got->stats.mean, c->mean);
-            assert_near(got->stats.std, c->std);
-            assert_near(got->stats.max_abs, c->max_abs);
-            assert_near(got->stats.sparsity, c->sparsity);
-            assert_true(got->flops > 0 && got->bytes > 0);
+            assert_true(got->has_stats);
+            assert_that(c->count, >, 0);
+            assert_same(got->stats.mean_abs, c->mean_abs);
+            assert_same(got->stats.mean, c->mean);
+            assert_same(got->stats.std, c->std);
+            assert_same(got->stats.max_abs, c->max_abs);
+            assert_same(got->stats.sparsity, c->sparsity);
+            assert_that(got->flops, >, 0);
+            assert_that(got->bytes, >, 0);
         }
         pj_run_data_fini(&data);
     }
@@ -309,8 +313,8 @@ static void work(void **state)
     pj_engine *engine = open_tiny(&m, &(pj_engine_options){.threads = 1});
     record(engine, ids, 8, 0, PJ_DEPTH_DEEP, &data, &hash);
     const pj_component_row *q = component(&data, 1, "q_proj");
-    assert_near(q->flops, 2.0 * 8 * 48 * 48);
-    assert_near(q->bytes, 48 * 48 * 4 + 8 * 48 * 4 + 8 * 48 * 4);
+    assert_same(q->flops, 2.0 * 8 * 48 * 48);
+    assert_same(q->bytes, 48 * 48 * 4 + 8 * 48 * 4 + 8 * 48 * 4);
     static const struct {
         const char *name;
         double flops, bytes;
@@ -327,8 +331,8 @@ static void work(void **state)
         for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
             const pj_operation_row *o = &data.operations[i];
             if (o->component != attention || strcmp(o->name, rows[k].name) != 0) continue;
-            assert_near(o->flops, rows[k].flops);
-            assert_near(o->bytes, rows[k].bytes);
+            assert_same(o->flops, rows[k].flops);
+            assert_same(o->bytes, rows[k].bytes);
             seen++;
         }
     assert_int_equal(seen, sizeof rows / sizeof *rows);
@@ -377,11 +381,11 @@ static void same_stats(bool known, const pj_stats *x, bool also_known, const pj_
 {
     assert_int_equal(known, also_known);
     if (!known) return;
-    assert_near(y->mean_abs, x->mean_abs);
-    assert_near(y->mean, x->mean);
-    assert_near(y->std, x->std);
-    assert_true(y->max_abs == x->max_abs);
-    assert_near(y->sparsity, x->sparsity);
+    assert_same(y->mean_abs, x->mean_abs);
+    assert_same(y->mean, x->mean);
+    assert_same(y->std, x->std);
+    assert_that(y->max_abs, ==, x->max_abs);
+    assert_same(y->sparsity, x->sparsity);
 }
 
 static void same_extras(const pj_extra_row *want, uint32_t count, const pj_extra_row *got,
@@ -391,7 +395,7 @@ static void same_extras(const pj_extra_row *want, uint32_t count, const pj_extra
     for (uint32_t i = 0; i < count; i++) {
         assert_string_equal(got[i].name, want[i].name);
         assert_int_equal(got[i].index, want[i].index);
-        assert_near(got[i].value, want[i].value);
+        assert_same(got[i].value, want[i].value);
     }
 }
 
@@ -431,11 +435,11 @@ static void stages_of_attention(void **state)
             const pj_component_row *c = &data[1].components[o->component];
             stages++;
             same_figures(&data[0], &data[0].operations[i], &data[1], o);
-            assert_true(o->duration_ms >= 0);
-            assert_true(o->start_ms >= before->start_ms + before->duration_ms - 1e-6);
-            assert_true(o->start_ms + o->duration_ms <= c->start_ms + c->duration_ms + 1e-6);
+            assert_that(o->duration_ms, >=, 0);
+            assert_that(o->start_ms, >=, before->start_ms + before->duration_ms - 1e-6);
+            assert_that(o->start_ms + o->duration_ms, <=, c->start_ms + c->duration_ms + 1e-6);
         }
-        assert_true(stages >= 8 * 6);
+        assert_that(stages, >=, 8 * 6);
         for (int i = 0; i < 2; i++) pj_run_data_fini(&data[i]);
         tiny_free(&m);
     }
@@ -567,9 +571,9 @@ static void memory_runs_out_while_opening(void **state)
         status = pj_engine_open(&options, &engine, &err);
         pj_memory_fail_after(-1);
         if (status != PJ_OK) assert_null(engine);
-        if (status != PJ_OK) assert_true(err.text[0] != 0);
+        if (status != PJ_OK) assert_that(err.text[0], !=, 0);
         pj_engine_close(engine);
-        assert_true(n < 100000);
+        assert_that(n, <, 100000);
     }
     tiny_free(&m);
 }

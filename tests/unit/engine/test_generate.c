@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "../assertions.h"
 #include "base/memory.h"
 #include "engine/generation/engine.h"
 #include "tiny.h"
@@ -224,7 +225,7 @@ static void eos(void **state)
         ended += s->stop == PJ_STOP_EOS;
         pj_generate_result_fini(&r);
     }
-    assert_true(ended > 0);
+    assert_that(ended, >, 0);
     close_shape();
 }
 
@@ -240,7 +241,7 @@ static void stream(void *context, const pj_generated *t)
 {
     streamed *s = context;
     assert_int_equal(t->position, s->count++);
-    assert_true(strlen(s->text) + t->bytes < sizeof s->text);
+    assert_that(strlen(s->text) + t->bytes, <, sizeof s->text);
     strncat(s->text, t->text, t->bytes);
 }
 
@@ -284,10 +285,11 @@ static void check_with_draft(const char *shape, uint64_t seed, bool sampled)
         assert_memory_equal(with.sequences[0].ids, plain.sequences[0].ids, 40 * sizeof(int32_t));
         assert_string_equal(with.sequences[0].text, plain.sequences[0].text);
         assert_string_equal(s.text, plain.sequences[0].text);
-        assert_true(with.proposed > 0 && with.accepted <= with.proposed);
+        assert_that(with.proposed, >, 0);
+        assert_that(with.accepted, <=, with.proposed);
         assert_int_equal(with.decode_steps + with.accepted, 39);
         if (seed == 11 && !sampled) assert_int_equal(with.accepted, with.proposed);
-        if (seed != 11) assert_true(with.accepted < with.proposed);
+        if (seed != 11) assert_that(with.accepted, <, with.proposed);
         pj_generate_result_fini(&with);
     }
     pj_generate_result_fini(&plain);
@@ -409,7 +411,7 @@ static void cancelling(void **state)
     assert_int_equal(pj_engine_generate(engine, &request, &r, &err), PJ_E_CANCELLED);
     assert_int_equal(r.sequences[0].count, 5);
     assert_int_equal(r.sequences[0].stop, PJ_STOP_CANCELLED);
-    assert_true(r.sequences[0].text_bytes > 0);
+    assert_that(r.sequences[0].text_bytes, >, 0);
     pj_generate_result_fini(&r);
     /* before it begins */
     assert_int_equal(pj_engine_generate(engine, &request, &r, &err), PJ_E_CANCELLED);
@@ -456,7 +458,7 @@ static void decoding_allocates_nothing(void **state)
                                        .sampling = {0.7, 30, 0.95, 0.01, 1.2, 5},
                                        .on_token = count_allocations};
         pj_generate_result r = generate(&request);
-        assert_true(allocations[0] > 0);
+        assert_that(allocations[0], >, 0);
         assert_int_equal(allocations[0], allocations[39]);
         pj_generate_result_fini(&r);
         close_shape();
@@ -480,9 +482,9 @@ static void memory_runs_out(void **state)
         status = pj_engine_generate(engine, &request, &r, &err);
         pj_memory_fail_after(-1);
         if (status != PJ_OK) assert_int_equal(status, PJ_E_NO_MEMORY);
-        if (status != PJ_OK) assert_true(err.text[0] != 0);
+        if (status != PJ_OK) assert_that(err.text[0], !=, 0);
         pj_generate_result_fini(&r);
-        assert_true(n < 10000);
+        assert_that(n, <, 10000);
     }
     close_shape();
 }

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "../assertions.h"
 #include "base/memory.h"
 #include "base/utf8.h"
 #include "engine/text/tokenizer.h"
@@ -35,7 +36,8 @@ static void parse_bytes(const char *bytes, size_t count, parsed *p)
     p->status = pj_gguf_parse(exact, count, "made", &p->arena, &p->gguf, &p->err);
     for (uint32_t i = 0; p->status == PJ_OK && i < p->gguf.tensor_count; i++) {
         const pj_tensor *t = &p->gguf.tensors[i];
-        assert_true(t->data >= exact && t->data + t->bytes <= exact + count);
+        assert_true(t->data >= exact);
+        assert_true(t->data + t->bytes <= exact + count);
     }
     pj_arena_fini(&p->arena);
     free(exact);
@@ -93,7 +95,7 @@ static void test_damage(void **state)
             refused += p.status != PJ_OK;
             file.data[at] ^= (char)(1 << bit);
         }
-    assert_true(refused > 300);
+    assert_that(refused, >, 300);
     pj_buffer_fini(&file);
     made_gguf_fini(&g);
 }
@@ -601,7 +603,7 @@ static void test_out_of_memory(void **state)
             pj_gguf gguf;
             pj_tokenizer *t = NULL;
             pj_error err = {0};
-            assert_true(after < 1000);
+            assert_that(after, <, 1000);
             pj_arena_init(&arena, 0);
             pj_memory_fail_after(after);
             pj_status status =

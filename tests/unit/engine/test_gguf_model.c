@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "../assertions.h"
 #include "base/memory.h"
 #include "engine/generation/engine.h"
 #include "engine/kernels/kernels.h"
@@ -191,7 +192,7 @@ static void converted(void **state)
     write_copy(m.folder, plain, &(made_gguf_options){.type = PJ_Q4_K, .rounded = true});
     logits_of(plain, &(pj_engine_options){.threads = 2}, shape.vocab, want);
     logits_of(path, &(pj_engine_options){.threads = 2, .dtype = "f32"}, shape.vocab, got);
-    assert_true(worst(got, want, TOKENS * shape.vocab, &rms) <= 1);
+    assert_that(worst(got, want, TOKENS * shape.vocab, &rms), <=, 1);
     unlink(path);
     unlink(plain);
     tiny_free(&m);
@@ -349,8 +350,8 @@ static void yarn_factors(void **state)
 {
     double own = 0.1 * log(8) + 1;
     (void)state;
-    assert_true(fabs(yarn_factor("llama", 1.5) - 1.5 * own) < 1e-6);
-    assert_true(fabs(yarn_factor("olmo2", own) - own) < 1e-6);
+    assert_near(yarn_factor("llama", 1.5), 1.5 * own, 1e-6);
+    assert_near(yarn_factor("olmo2", own), own, 1e-6);
 }
 
 /* ---- sets of files ------------------------------------------------------------------------ */
@@ -414,13 +415,13 @@ static void parts(void **state)
     pj_engine_options o = {.threads = 2};
     logits_of(m.folder, &o, m.shape.vocab, want);
     logits_of(first, &o, m.shape.vocab, got);
-    assert_true(worst(got, want, TOKENS * m.shape.vocab, &rms) <= 1);
+    assert_that(worst(got, want, TOKENS * m.shape.vocab, &rms), <=, 1);
     logits_of(second, &o, m.shape.vocab, got);
-    assert_true(worst(got, want, TOKENS * m.shape.vocab, &rms) <= 1);
+    assert_that(worst(got, want, TOKENS * m.shape.vocab, &rms), <=, 1);
     /* a folder with a single model can be given as the model */
     assert_int_equal(unlink(config), 0);
     logits_of(m.folder, &o, m.shape.vocab, got);
-    assert_true(worst(got, want, TOKENS * m.shape.vocab, &rms) <= 1);
+    assert_that(worst(got, want, TOKENS * m.shape.vocab, &rms), <=, 1);
     assert_int_equal(rename(second, config), 0);
     assert_int_not_equal(pj_checkpoint_open(first, &checkpoint, &err), PJ_OK);
     assert_non_null(strstr(err.text, "x-00002-of-00002.gguf"));

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "../assertions.h"
 #include "engine/text/jinja/jinja.h"
 
 #include <jansson.h>
@@ -56,7 +57,7 @@ static void test_cases(void **state)
     json_t *cases = json_load_file(getenv("PJ_JINJA_CASES"), 0, &where), *item;
     size_t i;
     (void)state;
-    assert_true(json_array_size(cases) > 100);
+    assert_that(json_array_size(cases), >, 100);
     json_array_foreach(cases, i, item) assert_case(item);
     json_decref(cases);
 }

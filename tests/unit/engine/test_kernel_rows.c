@@ -1,4 +1,5 @@
 /* Functions of rows: norms, rope, activations, softmax, attention, and the sums of statistics. */
+#include "../assertions.h"
 #include "kernel_sets.h"
 
 #include <math.h>
@@ -235,12 +236,14 @@ static void test_mask_and_scale(void **state)
             for (size_t j = 0; j < 40; j++) {
                 float want = (float)(r * 40 + j) * (j < 37 ? 0.5f : 1);
                 if (j < 37 && (j < visible[r].begin || j >= visible[r].end)) want = -INFINITY;
-                assert_true(scores[r * 40 + j] == want);
+                assert_that(scores[r * 40 + j], ==, want);
             }
         k->attention_softmax(scores, 40, 3, 37);
-        assert_true(scores[0] == 1 && scores[1] == 0 && scores[40 + 4] == 0 &&
-                    scores[40 + 33] == 0);
-        assert_true(scores[37] == 37);
+        assert_that(scores[0], ==, 1);
+        assert_that(scores[1], ==, 0);
+        assert_that(scores[40 + 4], ==, 0);
+        assert_that(scores[40 + 33], ==, 0);
+        assert_that(scores[37], ==, 37);
     }
 }
 
@@ -276,7 +279,7 @@ static void test_value_sums(void **state)
         check(k->name, "sum", l, got.sum, want.sum, 1e-6 * want.sum_abs);
         check(k->name, "sum_abs", l, got.sum_abs, want.sum_abs, 1e-6 * want.sum_abs);
         check(k->name, "sum_square", l, got.sum_square, want.sum_square, 1e-6 * want.sum_square);
-        assert_true(got.max_abs == want.max_abs);
+        assert_that(got.max_abs, ==, want.max_abs);
         assert_int_equal(got.count, n);
         assert_int_equal(got.below, want.below);
         assert_int_equal(got.nan, want.nan);
@@ -285,8 +288,10 @@ static void test_value_sums(void **state)
         pj_value_sums bounds = {.max_abs = l % 2 ? 1e-30f : 0};
         k->value_bounds(x, 1, n / 2, n / 2, &bounds);
         k->value_bounds(apart, rows, rest / rows, rest / rows + 7, &bounds);
-        assert_true(bounds.max_abs == fmaxf(want.max_abs, l % 2 ? 1e-30f : 0));
-        assert_true(bounds.nan == want.nan && bounds.inf == want.inf && bounds.count == 0);
+        assert_that(bounds.max_abs, ==, fmaxf(want.max_abs, l % 2 ? 1e-30f : 0));
+        assert_that(bounds.nan, ==, want.nan);
+        assert_that(bounds.inf, ==, want.inf);
+        assert_that(bounds.count, ==, 0);
         test_free(x), test_free(apart);
     }
 }
@@ -310,7 +315,7 @@ static void test_attention_figures(void **state)
         pj_attention_figures got;
         k->attention_figures(p, n, 0.01f, relative_tau, &got);
         check(k->name, "entropy", l, got.entropy, entropy, 2e-6 + 1e-5 * entropy);
-        assert_true(got.max == (double)most);
+        assert_that(got.max, ==, (double)most);
         assert_int_equal(got.below, below);
         assert_int_equal(got.below_relative, below_relative);
         test_free(p);

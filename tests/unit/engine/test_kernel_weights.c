@@ -1,4 +1,5 @@
 /* Types of weights: conversions, layouts of blocks, unpacking, quantisation. */
+#include "../assertions.h"
 #include "kernel_sets.h"
 
 #include <math.h>
@@ -55,10 +56,14 @@ static void test_block_layouts(void **state)
     block[1] = 0x38; /* d = 0.5 */
     block[2] = 0xfe, block[33] = 100;
     k->dequantise(PJ_Q8_0, block, y, 32);
-    assert_true(y[0] == -1.0f && y[31] == 50.0f && y[1] == 0.0f);
+    assert_that(y[0], ==, -1.0f);
+    assert_that(y[31], ==, 50.0f);
+    assert_that(y[1], ==, 0.0f);
     block[2] = 0x9f; /* low 15: 3.5; high 9: 0.5 */
     k->dequantise(PJ_Q4_0, block, y, 32);
-    assert_true(y[0] == 3.5f && y[16] == 0.5f && y[1] == -4.0f);
+    assert_that(y[0], ==, 3.5f);
+    assert_that(y[16], ==, 0.5f);
+    assert_that(y[1], ==, -4.0f);
 
     memset(block, 0, sizeof block);
     block[1] = 0x3c, block[3] = 0x40; /* d = 1, dmin = 2 */
@@ -68,13 +73,15 @@ static void test_block_layouts(void **state)
     block[16] = 0x0e;                 /* value 0: 14 */
     block[16 + 64] = 0x07;            /* value 128 (j 4): 7 */
     k->dequantise(PJ_Q4_K, block, y, 256);
-    assert_true(y[0] == 5.0f * 14 - 2 * 3 && y[128] == 17.0f * 7 - 2 * 34);
+    assert_that(y[0], ==, 5.0f * 14 - 2 * 3);
+    assert_that(y[128], ==, 17.0f * 7 - 2 * 34);
 
     memmove(block + 48, block + 16, 128);
     memset(block + 16, 0, 32);
     block[16] = 0x11; /* fifth bits of values 0 and 128 */
     k->dequantise(PJ_Q5_K, block, y, 256);
-    assert_true(y[0] == 5.0f * 30 - 2 * 3 && y[128] == 17.0f * 23 - 2 * 34);
+    assert_that(y[0], ==, 5.0f * 30 - 2 * 3);
+    assert_that(y[128], ==, 17.0f * 23 - 2 * 34);
 
     memset(block, 0, sizeof block);
     block[0] = 0x21, block[32] = 0x43; /* nibbles of values 0, 64 and 32, 96 */
@@ -82,8 +89,10 @@ static void test_block_layouts(void **state)
     for (int i = 0; i < 16; i++) block[192 + i] = (uint8_t)(i + 1);
     block[209] = 0x3c;
     k->dequantise(PJ_Q6_K, block, y, 256);
-    assert_true(y[0] == 1.0f * (1 - 32) && y[32] == 3.0f * (3 + 16 - 32));
-    assert_true(y[64] == 5.0f * (2 + 32 - 32) && y[96] == 7.0f * (4 + 48 - 32));
+    assert_that(y[0], ==, 1.0f * (1 - 32));
+    assert_that(y[32], ==, 3.0f * (3 + 16 - 32));
+    assert_that(y[64], ==, 5.0f * (2 + 32 - 32));
+    assert_that(y[96], ==, 7.0f * (4 + 48 - 32));
 }
 
 /* The types that are unpacked to codes, likewise. */
@@ -95,29 +104,44 @@ static void test_unpacked_layouts(void **state)
     block[1] = 0x38, block[3] = 0xbc; /* d = 0.5, m = -1 */
     block[4] = 0x9f;                  /* low 15, high 9 */
     k->dequantise(PJ_Q4_1, block, y, 32);
-    assert_true(y[0] == 6.5f && y[16] == 3.5f && y[1] == -1.0f);
+    assert_that(y[0], ==, 6.5f);
+    assert_that(y[16], ==, 3.5f);
+    assert_that(y[1], ==, -1.0f);
     k->dequantise(PJ_IQ4_NL, block, y, 32); /* its nibbles start at byte 2: 0, 0xbc, 0x9f */
-    assert_true(y[0] == -63.5f && y[1] == 0.5f * 53 && y[17] == 0.5f * 38 && y[2] == 0.5f * 113);
+    assert_that(y[0], ==, -63.5f);
+    assert_that(y[1], ==, 0.5f * 53);
+    assert_that(y[17], ==, 0.5f * 38);
+    assert_that(y[2], ==, 0.5f * 113);
 
     memset(block, 0, sizeof block);
     block[1] = 0x3c, block[2] = 0x01, block[4] = 0x02; /* d = 1; fifth bits of values 0 and 17 */
     block[6] = 0x21, block[7] = 0x43;
     k->dequantise(PJ_Q5_0, block, y, 32);
-    assert_true(y[0] == 1.0f && y[16] == -14.0f && y[1] == -13.0f && y[17] == 4.0f);
+    assert_that(y[0], ==, 1.0f);
+    assert_that(y[16], ==, -14.0f);
+    assert_that(y[1], ==, -13.0f);
+    assert_that(y[17], ==, 4.0f);
     memmove(block + 4, block + 2, 6);
     block[2] = 0, block[3] = 0x40; /* m = 2 */
     memset(block + 10, 0, 16);
     block[8] = 0x21, block[9] = 0x43;
     k->dequantise(PJ_Q5_1, block, y, 32);
-    assert_true(y[0] == 19.0f && y[16] == 4.0f && y[1] == 5.0f && y[17] == 22.0f);
+    assert_that(y[0], ==, 19.0f);
+    assert_that(y[16], ==, 4.0f);
+    assert_that(y[1], ==, 5.0f);
+    assert_that(y[17], ==, 22.0f);
 
     memset(block, 0, sizeof block);
     block[0] = 129, block[1] = 0xf7, block[2] = 0x1a; /* twice 6 and -6, then -1 and 0.5 */
     k->dequantise(PJ_MXFP4, block, y, 32);
-    assert_true(y[0] == 24.0f && y[16] == -24.0f && y[1] == -4.0f && y[17] == 2.0f);
+    assert_that(y[0], ==, 24.0f);
+    assert_that(y[16], ==, -24.0f);
+    assert_that(y[1], ==, -4.0f);
+    assert_that(y[17], ==, 2.0f);
     block[0] = 0;
     k->dequantise(PJ_MXFP4, block, y, 32);
-    assert_true(y[0] == 12 * 0x1p-128f && y[17] == 0x1p-128f);
+    assert_that(y[0], ==, 12 * 0x1p-128f);
+    assert_that(y[17], ==, 0x1p-128f);
 
     memset(block, 0, sizeof block);
     block[81] = 0x3c, block[83] = 0x40; /* d = 1, dmin = 2 */
@@ -125,7 +149,10 @@ static void test_unpacked_layouts(void **state)
     block[16] = 0x03, block[64] = 0x10; /* value 0: 3; value 176 (second half, shift 2, 16 on) */
     block[16 + 32 + 16] = 0x08;         /* value 176: 2 */
     k->dequantise(PJ_Q2_K, block, y, 256);
-    assert_true(y[0] == 15.0f - 6 && y[1] == -6.0f && y[176] == 4.0f - 2 && y[177] == -2.0f);
+    assert_that(y[0], ==, 15.0f - 6);
+    assert_that(y[1], ==, -6.0f);
+    assert_that(y[176], ==, 4.0f - 2);
+    assert_that(y[177], ==, -2.0f);
 
     memset(block, 0, sizeof block);
     block[109] = 0x3c;                          /* d = 1 */
@@ -133,16 +160,21 @@ static void test_unpacked_layouts(void **state)
     block[0] = 0x01;                            /* third bit of value 0 */
     block[32] = 0x02, block[32 + 32] = 0x03;    /* value 0: 2; value 128: 3, less 4 */
     k->dequantise(PJ_Q3_K, block, y, 256);
-    assert_true(y[0] == 1.0f * 2 && y[1] == 1.0f * -4 && y[128] == -29.0f * -1);
-    assert_true(y[192] == -16.0f * -4);
+    assert_that(y[0], ==, 1.0f * 2);
+    assert_that(y[1], ==, 1.0f * -4);
+    assert_that(y[128], ==, -29.0f * -1);
+    assert_that(y[192], ==, -16.0f * -4);
 
     memset(block, 0, sizeof block);
     block[1] = 0x3c;                  /* d = 1 */
     block[2] = 0x08, block[4] = 0x51; /* scales 0: 1 - 32; 1: 5 + 32 - 32 */
     block[8] = 0xf0, block[24] = 0x7f;
     k->dequantise(PJ_IQ4_XS, block, y, 256);
-    assert_true(y[0] == -31.0f * -127 && y[16] == -31.0f * 113);
-    assert_true(y[32] == 5.0f * 113 && y[48] == 5.0f * -10 && y[64] == -32.0f * -127);
+    assert_that(y[0], ==, -31.0f * -127);
+    assert_that(y[16], ==, -31.0f * 113);
+    assert_that(y[32], ==, 5.0f * 113);
+    assert_that(y[48], ==, 5.0f * -10);
+    assert_that(y[64], ==, -32.0f * -127);
 }
 
 static void test_quantise(void **state)
@@ -153,7 +185,7 @@ static void test_quantise(void **state)
         float x[32] = {0}, y[32];
         k->quantise(PJ_Q8_0, x, block, 32);
         k->dequantise(PJ_Q8_0, block, y, 32);
-        for (int i = 0; i < 32; i++) assert_true(y[i] == 0);
+        for (int i = 0; i < 32; i++) assert_that(y[i], ==, 0);
         for (int i = 0; i < 32; i++) x[i] = (float)(i * 4 - 63);
         x[31] = 127; /* d = 1 exactly */
         k->quantise(PJ_Q8_0, x, block, 32);

@@ -1,4 +1,5 @@
 /* The stated cost of statistics: neither the clock's own cost nor other programs count as looks. */
+#include "../assertions.h"
 #include "base/memory.h"
 #include "engine/kernels/look.h"
 
@@ -49,7 +50,7 @@ static void test_empty_looks_cost_next_to_nothing(void **state)
 {
     double share = stated_share(OUTSIDE);
     print_message("empty looks: %.2f %% of the time\n", 100 * share);
-    assert_true(share < 0.02);
+    assert_that(share, <, 0.02);
 }
 
 /* A lower bound far below 1: time stolen by a hypervisor counts as CPU time, and a sample may miss
@@ -58,8 +59,8 @@ static void test_what_lies_inside_is_counted(void **state)
 {
     double share = stated_share(INSIDE);
     print_message("only looks: %.2f %% of the time\n", 100 * share);
-    assert_true(share > 0.2);
-    assert_true(share < 1.01);
+    assert_that(share, >, 0.2);
+    assert_that(share, <, 1.01);
 }
 
 int main(void)

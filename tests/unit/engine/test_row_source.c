@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "../assertions.h"
 #include "engine/kernels/blocks.h"
 #include "engine/model/row_source.h"
 
@@ -21,7 +22,7 @@ static void transposed(void **state)
     pj_row_source s = pj_rows_transposed(from, PJ_F32, 3, sizeof from[0], 1, 2);
     for (size_t r = 0; r < 4; r++) {
         s.read(&s, r, row);
-        for (int i = 0; i < 3; i++) assert_true(row[i] == (float)(10 * i + 1 + 2 * (int)r));
+        for (int i = 0; i < 3; i++) assert_that(row[i], ==, (float)(10 * i + 1 + 2 * (int)r));
     }
 }
 
@@ -50,7 +51,8 @@ static void mxfp4(void **state)
             for (size_t i = 0; i < COLS; i++) {
                 int code = blocks[at][i / 2] >> (i % 2 * 4) & 15;
                 float want = ldexpf(levels[code], scales[at][i / 32] - 127);
-                assert_true(read[i] == want && copied[i] == want);
+                assert_that(read[i], ==, want);
+                assert_that(copied[i], ==, want);
             }
         }
     }
@@ -66,7 +68,7 @@ static void eight_bit_floats(void **state)
         if ((byte & 127) == 127)
             assert_true(isnan(got));
         else
-            assert_true((double)got == (byte & 128 ? -want : want));
+            assert_that((double)got, ==, (byte & 128 ? -want : want));
     }
 }
 
@@ -82,11 +84,17 @@ static void scaled_bytes(void **state)
     (void)state;
     pj_row_source s = pj_rows_e4m3(bytes, scales[0], 6, 2, 4, 2);
     s.read(&s, 1, row);
-    assert_true(row[0] == 2 && row[3] == 2 && row[4] == 20 && row[5] == 20);
+    assert_that(row[0], ==, 2);
+    assert_that(row[3], ==, 2);
+    assert_that(row[4], ==, 20);
+    assert_that(row[5], ==, 20);
     s.read(&s, 2, row);
-    assert_true(row[0] == 100 && row[1] == -100 && row[4] == 1000);
+    assert_that(row[0], ==, 100);
+    assert_that(row[1], ==, -100);
+    assert_that(row[4], ==, 1000);
     s.read(&s, 3, row);
-    assert_true(row[0] == 50 && row[5] == 500);
+    assert_that(row[0], ==, 50);
+    assert_that(row[5], ==, 500);
 }
 
 int main(void)

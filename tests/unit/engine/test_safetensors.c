@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "../assertions.h"
 #include "engine/files/safetensors.h"
 
 #include <string.h>
@@ -16,7 +17,7 @@ static pj_status parse(const char *header, size_t data_bytes, uint32_t *count, p
     size_t length = strlen(header);
     pj_arena arena;
     pj_tensor *tensors;
-    assert_true(length + data_bytes + 8 <= sizeof file);
+    assert_that(length + data_bytes + 8, <=, sizeof file);
     file[0] = (unsigned char)length;
     file[1] = (unsigned char)(length >> 8);
     memcpy(file + 8, header, length);

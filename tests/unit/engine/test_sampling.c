@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "../assertions.h"
 #include "engine/generation/reply.h"
 #include "engine/generation/sampling.h"
 
@@ -134,7 +135,7 @@ static void ids_beyond_the_vocabulary_are_never_drawn(void **state)
     int counts[VOCAB];
     pj_sampling hot = {50, 0, 1, 0, 1, 12};
     draw_many(&hot, 7, counts);
-    for (int i = 0; i < 7; i++) assert_true(counts[i] > 0);
+    for (int i = 0; i < 7; i++) assert_that(counts[i], >, 0);
 }
 
 static void same_seed_same_ids(void **state)
@@ -156,7 +157,7 @@ static void same_seed_same_ids(void **state)
         }
         pj_sampler_fini(&sampler);
     }
-    assert_true(different > 0);
+    assert_that(different, >, 0);
 }
 
 static void penalty(void **state)
@@ -170,7 +171,10 @@ static void penalty(void **state)
     pj_sampler_accept(&sampler, 2, true);
     pj_sampler_accept(&sampler, 100, true); /* unknown ids are ignored */
     assert_int_equal(pj_sampler_draw(&sampler, logits), 1);
-    assert_true(logits[0] == 2 && logits[1] == 3 && logits[2] == -2 && logits[3] == -1.5f);
+    assert_that(logits[0], ==, 2);
+    assert_that(logits[1], ==, 3);
+    assert_that(logits[2], ==, -2);
+    assert_that(logits[3], ==, -1.5f);
     pj_sampler_fini(&sampler);
 }
 
@@ -190,8 +194,11 @@ static void frequency_and_presence(void **state)
     pj_sampler_accept(&sampler, 2, true);
     pj_sampler_accept(&sampler, 4, true); /* beyond the vocabulary */
     assert_int_equal(pj_sampler_draw(&sampler, logits), 0);
-    assert_true(logits[0] == 4 && logits[1] == 2.75f && logits[2] == -0.25f && logits[3] == 2);
-    assert_true(logits[4] == 0);
+    assert_that(logits[0], ==, 4);
+    assert_that(logits[1], ==, 2.75f);
+    assert_that(logits[2], ==, -0.25f);
+    assert_that(logits[3], ==, 2);
+    assert_that(logits[4], ==, 0);
     pj_sampler_fini(&sampler);
 }
 
@@ -210,7 +217,8 @@ static void logit_bias(void **state)
     assert_int_equal(pj_sampler_init(&sampler, &settings, 4, &err), PJ_OK);
     pj_sampler_accept(&sampler, 2, false);
     assert_int_equal(pj_sampler_draw(&sampler, logits), 1);
-    assert_true(logits[0] == -96 && logits[2] == 2.5f);
+    assert_that(logits[0], ==, -96);
+    assert_that(logits[2], ==, 2.5f);
     pj_sampler_fini(&sampler);
     assert_int_equal(pj_sampler_init(&sampler, &settings, 2, &err), PJ_E_INVALID);
     settings.biases[0].bias = NAN;
@@ -239,7 +247,7 @@ static void settings_are_checked(void **state)
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         pj_error err = {0};
         assert_int_equal(pj_sampling_check(&wrong[i], &err), PJ_E_INVALID);
-        assert_true(err.text[0] != 0);
+        assert_that(err.text[0], !=, 0);
     }
     assert_int_equal(pj_sampling_check(&PJ_SAMPLING_GREEDY, NULL), PJ_OK);
 }

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "../assertions.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "engine/text/chat.h"
@@ -382,8 +383,8 @@ static void assert_linear(const char *decoder, bool equals_whole)
         assert_int_equal(pj_token_stream_push(stream, ids[i], &streamed, &err), PJ_OK);
     }
     assert_int_equal(pj_token_stream_finish(stream, &streamed, &err), PJ_OK);
-    assert_true(pj_token_stream_work(stream) > TOKENS); /* it is not the direct path */
-    assert_true(pj_token_stream_work(stream) < TIMES * TOKENS);
+    assert_that(pj_token_stream_work(stream), >, TOKENS); /* it is not the direct path */
+    assert_that(pj_token_stream_work(stream), <, TIMES * TOKENS);
     assert_int_equal(pj_tokenizer_decode(t, ids, TOKENS, true, &whole, &err), PJ_OK);
     if (equals_whole) assert_string_equal(pj_buffer_get(&streamed), pj_buffer_get(&whole));
     pj_token_stream_free(stream);

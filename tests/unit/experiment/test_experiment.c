@@ -1,6 +1,7 @@
 /* An experiment with ablation on simulated sensors: the part is really skipped, attribution holds
  * the energy that the simulation planted for it, and the difference of runs what was planted less
  * without it. The two differ where the others run faster without the part. */
+#include "../assertions.h"
 #include "bench/sim_experiment.h"
 #include "record/run.h"
 
@@ -125,7 +126,7 @@ static void both_hold_what_was_planted(void **state)
     for (size_t i = 0; i < PARTS; i++) {
         const pj_ablated_part *a = &result->ablations[i];
         double planted = t.parts[i] / t.runs;
-        assert_true(fabs(a->planted / planted - 1) < 1e-6);
+        assert_near(a->planted / planted, 1, 1e-6);
         double attributed = away(&a->cost.attributed, planted);
         double difference = away(&a->cost.difference, (t.whole - t.without[i]) / BLOCKS);
         missed += (attributed > 1) + (difference > 1);
@@ -139,7 +140,7 @@ static void both_hold_what_was_planted(void **state)
         fail_msg("%d of 8 intervals miss, by up to %g half widths", missed, farthest);
     /* The head of this shape takes many times what attention does, however wide a busy machine
      * makes the intervals: one is not mistaken for the other. */
-    assert_true(result->ablations[2].cost.attributed.value > 2 * t.parts[0] / t.runs);
+    assert_that(result->ablations[2].cost.attributed.value, >, 2 * t.parts[0] / t.runs);
     /* What is ablated is never the optimum. */
     assert_int_equal(result->optimum, 0);
     for (uint32_t i = 0; i < result->first_count; i++)

@@ -1,5 +1,6 @@
 /* Exchanges with a server that this test plays itself, on the same thread: what arrives in pieces,
  * what breaks off, and which connections are used again. */
+#include "../assertions.h"
 #include "http/call.h"
 
 #include "base/clock.h"
@@ -126,7 +127,8 @@ static void an_answer_in_single_bytes(void **state)
     expect_body(f, "abcd");
     assert_int_equal(f->heads, 1);
     assert_int_equal(f->call.head.status, 200);
-    assert_true(f->call.sent_ns > 0 && f->call.heard_ns >= f->call.sent_ns);
+    assert_that(f->call.sent_ns, >, 0);
+    assert_that(f->call.heard_ns, >=, f->call.sent_ns);
 }
 
 static void a_connection_is_used_again(void **state)
@@ -138,7 +140,7 @@ static void a_connection_is_used_again(void **state)
         answer(f, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
         run_for_ms(f, 5000);
         expect_body(f, "ok");
-        assert_true(f->call.fd >= 0);
+        assert_that(f->call.fd, >=, 0);
     }
     hang_up(f); /* between two requests: the next one is sent on a new connection */
     begin(f);
@@ -185,7 +187,7 @@ static void another_protocol(void **state)
     answer(f, "HTTP/1.1 101 Switching Protocols\r\n\r\n\x81\x05watch");
     run_for_ms(f, 5000);
     assert_int_equal(f->call.state, PJ_CALL_DONE);
-    assert_true(f->call.fd >= 0);
+    assert_that(f->call.fd, >=, 0);
     size_t rest = f->call.in.length - f->call.head.bytes;
     assert_int_equal(rest, 7);
     assert_memory_equal(f->call.in.data + f->call.head.bytes, "\x81\x05watch", rest);

@@ -1,5 +1,6 @@
 /* HTTP heads, bodies and addresses: what is parsed, and what is rejected as ambiguous (request
  * smuggling). */
+#include "../assertions.h"
 #include "http/head.h"
 #include "http/url.h"
 
@@ -91,7 +92,7 @@ static void test_ambiguous_heads(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         if (request(bad[i].text, &h) != PJ_HEAD_BAD) fail_msg("let in: %s", bad[i].text);
         if (fault.status != bad[i].status) fail_msg("%d: %s", fault.status, bad[i].text);
-        assert_true(strlen(fault.detail) > 10);
+        assert_that(strlen(fault.detail), >, 10);
     }
     static const char nul[] = "GET / HTTP/1.1\r\nA: \0\r\n\r\n";
     assert_int_equal(pj_head_parse(nul, sizeof nul - 1, true, 100, &h, &fault), PJ_HEAD_BAD);

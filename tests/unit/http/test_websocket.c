@@ -1,4 +1,5 @@
 /* Frames of a server, as a machine that joined and the fleet's server read them. */
+#include "../assertions.h"
 #include "http/websocket.h"
 
 #include <setjmp.h>
@@ -43,7 +44,7 @@ static void texts_and_pings(void **state)
         pj_frame_reader_init(&reader, pair[0], take, NULL);
         assert_true(pj_frame_reader_take(&reader, bytes, cut));
         if (cut < sizeof bytes - 1)
-            assert_true(send(pair[1], bytes + cut, sizeof bytes - 1 - cut, 0) > 0);
+            assert_that(send(pair[1], bytes + cut, sizeof bytes - 1 - cut, 0), >, 0);
         assert_true(pj_frame_reader_receive(&reader));
         assert_true(pj_frame_reader_receive(&reader)); /* nothing more yet */
         assert_string_equal(taken, "watch|two|");

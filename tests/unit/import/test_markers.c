@@ -1,4 +1,5 @@
 /* Markers of foreign programs: grammar, times, lanes, and what hostile lines come to. */
+#include "../assertions.h"
 #include "import/markers.h"
 
 #include "base/clock.h"
@@ -100,16 +101,17 @@ static void lines_become_spans_wherever_they_are_cut(void **state)
         for (uint32_t i = 0; i < 2; i++) {
             const pj_section_row *s = &d.sections[i];
             bool load = strcmp(s->name, "load") == 0;
-            assert_true(fabs(s->duration_ms - 1) < 1e-9);
+            assert_near(s->duration_ms, 1, 1e-9);
             assert_int_equal(d.phases[s->phase].phase,
                              load ? PJ_PHASE_PRE_INFERENCE : PJ_PHASE_DECODE);
         }
         double ms[PJ_PHASE_COUNT] = {0};
         for (uint32_t i = 0; i < d.phase_count; i++)
             ms[d.phases[i].phase] += d.phases[i].duration_ms;
-        assert_true(fabs(ms[PJ_PHASE_PREFILL] - 2) < 1e-9);
-        assert_true(fabs(ms[PJ_PHASE_DECODE] - 4) < 1e-9);
-        assert_true(ms[PJ_PHASE_PRE_INFERENCE] >= 2 && ms[PJ_PHASE_POST_INFERENCE] >= 4);
+        assert_near(ms[PJ_PHASE_PREFILL], 2, 1e-9);
+        assert_near(ms[PJ_PHASE_DECODE], 4, 1e-9);
+        assert_that(ms[PJ_PHASE_PRE_INFERENCE], >=, 2);
+        assert_that(ms[PJ_PHASE_POST_INFERENCE], >=, 4);
         pj_run_data_fini(&d);
     }
 }
@@ -130,7 +132,7 @@ static void threads_nest_apart(void **state)
     for (uint32_t i = 0; i < 3; i++)
         for (int k = 0; k < 3; k++)
             if (strcmp(d.sections[i].name, names[k]) == 0)
-                assert_true(fabs(d.sections[i].duration_ms - expected[k]) < 1e-9);
+                assert_near(d.sections[i].duration_ms, expected[k], 1e-9);
     pj_run_data_fini(&d);
 }
 
@@ -209,7 +211,7 @@ static void nonsense_is_counted(void **state)
         feed(markers, line, 1000);
         feed(markers, "begin section deep\n", 1000);
     }
-    assert_true(pj_markers_count(markers).malformed > sizeof bad / sizeof *bad + 8 + 24);
+    assert_that(pj_markers_count(markers).malformed, >, sizeof bad / sizeof *bad + 8 + 24);
     pj_run_data d = end(run, markers);
     bool said = false;
     for (uint32_t i = 0; i < d.warning_count; i++)
@@ -228,8 +230,9 @@ static void times_are_made_possible(void **state)
     pj_run_data d = end(run, markers);
     assert_int_equal(d.section_count, 2);
     for (uint32_t i = 0; i < 2; i++) {
-        assert_true(d.sections[i].start_ms >= 0 && d.sections[i].duration_ms >= 0);
-        assert_true(d.sections[i].start_ms + d.sections[i].duration_ms <= d.info.total_ms);
+        assert_that(d.sections[i].start_ms, >=, 0);
+        assert_that(d.sections[i].duration_ms, >=, 0);
+        assert_that(d.sections[i].start_ms + d.sections[i].duration_ms, <=, d.info.total_ms);
     }
     pj_run_data_fini(&d);
 }

@@ -1,4 +1,5 @@
 /* Runs and groups of runs side by side, from a database of made runs. */
+#include "../assertions.h"
 #include "../store/made_run.h"
 
 #include "base/json.h"
@@ -133,22 +134,23 @@ static void groups_are_judged_and_explained(void **state)
     }
     json_t *tree = groups(p, "dtype", PJ_OK), *v = at(tree, "verdicts", 0), *term;
     assert_string_equal(text(v, "outcome"), "different");
-    assert_true(number(v, "ratio_lo") <= 1.3 && number(v, "ratio_hi") >= 1.3);
+    assert_that(number(v, "ratio_lo"), <=, 1.3);
+    assert_that(number(v, "ratio_hi"), >=, 1.3);
     assert_string_equal(text(at(tree, "differences", 0), "setting"), "dtype");
     assert_int_equal((int)number(at(tree, "best", 0), "side"), 0);
     json_t *d = at(tree, "decomposition", 0);
     double sum = 0;
     size_t i;
     json_array_foreach(json_object_get(d, "terms"), i, term) sum += number(term, "difference_mj");
-    assert_true(fabs(sum - number(d, "difference_mj")) < 1e-9 * fabs(sum));
-    assert_true(json_array_size(json_object_get(d, "terms")) > 1);
+    assert_near(sum, number(d, "difference_mj"), 1e-9 * fabs(sum));
+    assert_that(json_array_size(json_object_get(d, "terms")), >, 1);
     /* Table and test are over the same runs. */
     json_t *test = at(tree, "tests", 0), *metric;
     json_array_foreach(json_object_get(tree, "metrics"), i, metric)
     {
         if (strcmp(text(metric, "metric"), text(test, "metric")) != 0) continue;
         double mean = json_number_value(json_array_get(json_object_get(metric, "values"), 0));
-        assert_true(fabs(mean - number(test, "mean_a")) < 1e-12);
+        assert_near(mean, number(test, "mean_a"), 1e-12);
     }
     json_decref(tree);
 }
@@ -180,7 +182,8 @@ static void what_may_not_be_compared_is_not_judged(void **state)
         json_t *v = at(tree, "verdicts", i);
         assert_string_equal(text(v, "outcome"), "refused");
         assert_null(strstr(text(v, "text"), ".."));
-        assert_true(json_is_null(json_object_get(v, "p")) && number(v, "ratio") > 0);
+        assert_true(json_is_null(json_object_get(v, "p")));
+        assert_that(number(v, "ratio"), >, 0);
     }
     assert_true(has_caveat(tree, "not_comparable"));
     /* No energy is called different from another, or the least; times are. */
@@ -193,7 +196,7 @@ static void what_may_not_be_compared_is_not_judged(void **state)
         assert_true(!energy || json_is_false(json_object_get(item, "significant")));
         judged += !energy;
     }
-    assert_true(judged > 0);
+    assert_that(judged, >, 0);
     json_array_foreach(json_object_get(tree, "best"), i, item)
         assert_string_equal(text(item, "title"), "fastest");
     json_decref(tree);
@@ -278,7 +281,7 @@ static void one_run_of_a_side_tests_nothing(void **state)
     save(p, 8, &(kind){"b", .factor = 2}, NULL);
     json_t *tree = groups(p, "dtype", PJ_OK), *v = at(tree, "verdicts", 0);
     assert_string_equal(text(v, "outcome"), "single_runs");
-    assert_true(fabs(number(v, "ratio") - 2) < 0.02);
+    assert_near(number(v, "ratio"), 2, 0.02);
     assert_true(json_is_null(json_object_get(v, "ratio_lo")));
     assert_non_null(strstr(text(v, "text"), "one run of b says nothing about future ones"));
     json_decref(tree);
@@ -299,8 +302,9 @@ static void single_runs_are_only_themselves(void **state)
     assert_int_equal(pj_insight_compare(p->store, ids, 2, NULL, &json, NULL), PJ_OK);
     json_t *tree = json_loads(pj_buffer_get(&out), 0, NULL), *v = at(tree, "verdicts", 0);
     assert_string_equal(text(v, "outcome"), "single_runs");
-    assert_true(fabs(number(v, "ratio") - 2) < 0.01);
-    assert_true(number(v, "ratio_lo") < 2 && number(v, "ratio_lo") > 1.8);
+    assert_near(number(v, "ratio"), 2, 0.01);
+    assert_that(number(v, "ratio_lo"), <, 2);
+    assert_that(number(v, "ratio_lo"), >, 1.8);
     assert_string_equal(text(at(tree, "tests", 0), "sample"), "token");
     /* Without repeats there is no test, so there is no tie either. */
     json_t *best = at(tree, "best", 0);
@@ -378,11 +382,13 @@ static void laws_hold_all_else_equal(void **state)
     json_t *tree = json_loads(pj_buffer_get(&out), 0, NULL), *law = law_over(tree, "parameters");
     assert_int_equal(json_array_size(json_object_get(law, "points")), 4);
     assert_int_equal((int)number(at(law, "points", 0), "runs"), 3);
-    assert_true(number(law, "exponent_lo") <= 0.8 && number(law, "exponent_hi") >= 0.8);
-    assert_true(fabs(number(law, "exponent") - 0.8) < 0.01 && number(law, "r2") > 0.999);
+    assert_that(number(law, "exponent_lo"), <=, 0.8);
+    assert_that(number(law, "exponent_hi"), >=, 0.8);
+    assert_near(number(law, "exponent"), 0.8, 0.01);
+    assert_that(number(law, "r2"), >, 0.999);
     assert_int_equal((int)number(json_object_get(law, "held"), "batch"), 1);
     law = law_over(tree, "batch");
-    assert_true(fabs(number(law, "exponent") + 0.5) < 0.02);
+    assert_that(fabs(number(law, "exponent") + 0.5), <, 0.02);
     assert_string_equal(text(json_object_get(law, "held"), "model"), "model-100000000");
     assert_non_null(text(law_over(tree, "layers"), "refusal"));
     assert_true(json_is_null(json_object_get(law_over(tree, "input"), "exponent")));

@@ -1,5 +1,6 @@
 /* The hub over socket pairs: order, gaps, replay, slow and disconnecting readers, closing
  * handshake. */
+#include "../assertions.h"
 #include "../sanitized.h"
 #include "made_service.h"
 
@@ -73,7 +74,7 @@ static int next_frame(int fd, char *payload, size_t max)
         bytes = 0;
         for (int i = 0; i < n; i++) bytes = bytes << 8 | more[i];
     }
-    assert_true(bytes < max);
+    assert_that(bytes, <, max);
     if (!take(fd, payload, bytes)) return -1;
     payload[bytes] = 0;
     return head[0] & 15;
@@ -198,8 +199,8 @@ static void slow_readers_lose_states_not_events(void **state)
         gaps += strstr(text, "\"gap\"") != NULL;
     }
     assert_int_equal(events, 500);
-    assert_true(states < 1500);
-    assert_true(gaps > 0);
+    assert_that(states, <, 1500);
+    assert_that(gaps, >, 0);
     close(slow);
     close(quick);
     pj_hub_close(hub);
@@ -329,18 +330,19 @@ static void a_day_of_samples_needs_no_more_memory(void **state)
     pj_hub_stats stats;
     pj_hub_get_stats(hub, &stats);
     size_t end_kb = resident_kb();
-    assert_true(stats.ring_bytes > 0 && stats.ring_bytes <= 4 << 20);
+    assert_that(stats.ring_bytes, >, 0);
+    assert_that(stats.ring_bytes, <=, 4 << 20);
     pj_hub_close(hub);
     void *total;
     pthread_join(reader, &total);
-    assert_true(*(uint64_t *)total > 0);
+    assert_that(*(uint64_t *)total, >, 0);
     print_message(
         "%llu messages, %llu MB to the reader, %zu MB resident after an hour, %zu after the "
         "day\n",
         (unsigned long long)stats.published, (unsigned long long)(*(uint64_t *)total >> 20),
         full_kb >> 10, end_kb >> 10);
 #if !PJ_SANITIZED
-    assert_true(end_kb < full_kb + (16 << 10));
+    assert_that(end_kb, <, full_kb + (16 << 10));
 #endif
     close(fd);
     pj_live_json_close(live);

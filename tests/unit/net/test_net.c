@@ -1,4 +1,5 @@
 /* The server's pure parts: addresses, names, tokens, bodies, encodings, the handshake, the ring. */
+#include "../assertions.h"
 #include "base/clock.h"
 #include "net/gate.h"
 #include "net/handshake.h"
@@ -287,7 +288,7 @@ static void the_ring_lets_states_go_first(void **state)
     pj_message_ring ring;
     assert_int_equal(pj_message_ring_init(&ring, 100, 5000, NULL), PJ_OK);
     for (uint64_t n = 1; n <= 40; n++) pj_message_ring_put(&ring, make(n, n % 2, 200));
-    assert_true(ring.bytes <= 5000);
+    assert_that(ring.bytes, <=, 5000);
     assert_int_equal(ring.head, 41);
     assert_int_equal(ring.tail, 1);
     int states = 0;
@@ -296,9 +297,10 @@ static void the_ring_lets_states_go_first(void **state)
         if (n % 2 == 0) assert_true(kept); /* all events fit once nearly all states are dropped */
         states += n % 2 && kept;
     }
-    assert_true(states < 4);
+    assert_that(states, <, 4);
     for (uint64_t n = 41; n <= 80; n++) pj_message_ring_put(&ring, make(n, false, 200));
-    assert_true(ring.bytes <= 5000 && ring.tail > 50);
+    assert_that(ring.bytes, <=, 5000);
+    assert_that(ring.tail, >, 50);
     pj_message_ring_fini(&ring);
 }
 
@@ -314,7 +316,7 @@ static void the_ring_is_bounded_in_messages(void **state)
     assert_int_equal(pj_message_ring_at(&ring, 990)->audience, PJ_FOR_ALL);
     pj_message_ring_put(&ring, make(1000000, false, 10)); /* and a long run of them */
     assert_int_equal(ring.head, 1000001);
-    assert_true(ring.head - ring.tail <= 65);
+    assert_that(ring.head - ring.tail, <=, 65);
     pj_message_ring_fini(&ring);
 }
 

@@ -1,4 +1,5 @@
 /* The server on the fake service, without a port: routes, streams, hostile bytes. */
+#include "../assertions.h"
 #include "made_service.h"
 
 #include "base/clock.h"
@@ -115,9 +116,10 @@ static void large_exports_stream(void **state)
     for (ssize_t n; (n = recv(fd, block, sizeof block, 0)) > 0;) {
         total += (uint64_t)n;
         /* The producer is never ahead of the consumer by more than socket buffers and queue. */
-        assert_true(atomic_load(&f->made.exported) < total + (4u << 20));
+        assert_that(atomic_load(&f->made.exported), <, total + (4u << 20));
     }
-    assert_true(total > 1000000000 && total < 1000002000);
+    assert_that(total, >, 1000000000);
+    assert_that(total, <, 1000002000);
     close(fd);
 }
 
@@ -131,7 +133,7 @@ static void a_reader_that_goes_ends_the_export(void **state)
     for (int i = 0; i < 20; i++) { /* beyond the limit of streams: each must end */
         int fd = made_connect(f->server);
         assert_int_equal(send(fd, request, sizeof request - 1, 0), sizeof request - 1);
-        assert_true(recv(fd, some, sizeof some, 0) > 0);
+        assert_that(recv(fd, some, sizeof some, 0), >, 0);
         close(fd);
         if (i >= 8) pj_clock_sleep_until(pj_clock_ns() + 20 * PJ_NS_PER_MS);
     }

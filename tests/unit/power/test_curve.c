@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "../assertions.h"
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/random.h"
@@ -49,12 +50,7 @@ static double energy(const pj_curve *curve, int64_t from_ms, int64_t to_ms)
     return pj_curve_energy_mj(curve, from_ms * MS, to_ms * MS);
 }
 
-static void assert_near(double got, double wanted, double relative, int line)
-{
-    if (!(fabs(got - wanted) <= relative * fabs(wanted) + 1e-12))
-        fail_msg("line %d: %.9g is not %.9g", line, got, wanted);
-}
-#define NEAR(a, b, relative) assert_near((a), (b), (relative), __LINE__)
+#define NEAR(a, b, relative) assert_near(a, b, (relative)*fabs((double)(b)) + 1e-12)
 
 /* ---- units --------------------------------------------------------------------------------------
  */
@@ -156,9 +152,10 @@ static void blind_counter_is_as_sure_as_its_sensor(void **state)
     }
     pj_curve_energy x = query(a, 130, 470), y = query(b, 130, 470);
     NEAR(y.energy_mj, x.energy_mj, 1e-9);
-    assert_true(x.random_sd_mj > 0.05 * x.energy_mj);
+    assert_that(x.random_sd_mj, >, 0.05 * x.energy_mj);
     /* no surer: that the power did not change during the pause was not seen */
-    assert_true(y.random_sd_mj >= x.random_sd_mj && y.random_sd_mj < 1.05 * x.random_sd_mj);
+    assert_that(y.random_sd_mj, >=, x.random_sd_mj);
+    assert_that(y.random_sd_mj, <, 1.05 * x.random_sd_mj);
     NEAR(y.known_share, x.known_share, 1e-9);
     /* after a restart the energy in between is unknown */
     add(b, 700, 1e6, PJ_READING_RESET);
@@ -191,7 +188,7 @@ static void a_pause_of_a_blind_counter_is_bridged(void **state)
     pj_curve_energy whole = query(curve, 800, 2800);
     NEAR(whole.energy_mj, 60e3, 0.01); /* the first period is filled from both its neighbours */
     NEAR(whole.known_share, 0.25, 0.05);
-    assert_true(whole.random_sd_mj > 0);
+    assert_that(whole.random_sd_mj, >, 0);
     pj_curve_window windows[16];
     size_t count = pj_curve_windows(curve, 0, 2800 * MS, windows, 16);
     assert_int_equal(count, 9); /* for the fit the pause is one window, of its mean */
@@ -223,8 +220,8 @@ static void a_thinned_blind_counter_stays_blind(void **state)
         for (int k = 0; k < count; k++) assert_int_equal(pj_curve_add(curve, &out[k], NULL), PJ_OK);
     }
     pj_curve_energy e = query(curve, 1000, 6000);
-    assert_true(fabs(e.energy_mj - 160e3) < 2 * e.random_sd_mj + 2 * e.bias_sd_mj);
-    assert_true(e.random_sd_mj > 0.01 * e.energy_mj);
+    assert_near(e.energy_mj, 160e3, 2 * e.random_sd_mj + 2 * e.bias_sd_mj);
+    assert_that(e.random_sd_mj, >, 0.01 * e.energy_mj);
     NEAR(e.known_share, 0.25, 0.1);
     pj_curve_free(curve);
 }
@@ -272,7 +269,7 @@ static void unseen_time_is_filled_and_widens(void **state)
     pj_curve_query(curve, 200 * MS, 1800 * MS, &e);
     NEAR(e.energy_mj, 2000 * 1.6, 0.01);
     NEAR(e.known_share, 0.25, 0.01);
-    assert_true(e.random_sd_mj > 0.05 * e.energy_mj);
+    assert_that(e.random_sd_mj, >, 0.05 * e.energy_mj);
     pj_curve_free(curve);
 }
 
@@ -369,9 +366,9 @@ static void windows_of_any_length_are_resolved(void **state)
         pj_block *blocks;
         size_t count;
         assert_int_equal(pj_deconvolve(windows, COUNT, MS, &blocks, &count, &err), PJ_OK);
-        assert_true(count >= COUNT);
+        assert_that(count, >=, COUNT);
         for (size_t i = 0; i < count; i++) {
-            assert_true(blocks[i].end_ns > blocks[i].begin_ns);
+            assert_that(blocks[i].end_ns, >, blocks[i].begin_ns);
             NEAR(blocks[i].mw, 10000, 1);
         }
         pj_free(blocks);
@@ -437,7 +434,7 @@ static void energy_is_monotone(void **state)
             double rest = energy(curve, t + 6, t + 13);
             assert_false(whole < 0);
             if (!isnan(whole) && !isnan(first) && !isnan(rest))
-                assert_true(fabs(first + rest - whole) <= 0.11 * whole + 1e-9);
+                assert_near(first + rest, whole, 0.11 * whole + 1e-9);
         }
         pj_curve_free(curve);
     }
@@ -470,7 +467,7 @@ static void intervals_hold_the_truth(void **state)
         }
         pj_curve_free(curve);
     }
-    assert_true(inside >= asked * 0.92);
+    assert_that(inside, >=, asked * 0.92);
 }
 
 int main(void)

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "../assertions.h"
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/random.h"
@@ -46,7 +47,7 @@ static pj_curve *curve_of(const pj_sim_spec *spec, uint32_t rail)
     pj_rail rails[PJ_SIM_MAX_RAILS];
     pj_reading *readings;
     size_t count;
-    assert_true(rail < pj_sim_rails(spec, rails, PJ_SIM_MAX_RAILS));
+    assert_that(rail, <, pj_sim_rails(spec, rails, PJ_SIM_MAX_RAILS));
     assert_int_equal(rails[rail].quality, PJ_MODELLED);
     assert_int_equal(
         pj_sim_read(spec, rail, segments, SEGMENTS, BEGIN, END, &readings, &count, NULL), PJ_OK);
@@ -83,7 +84,7 @@ static void exact_to_quantisation(void **state)
         for (size_t i = 0; i < count; i++) {
             double truth = pj_sim_truth_mj(&spec, 0, segments, SEGMENTS, windows[i].begin_ns,
                                            windows[i].end_ns);
-            assert_true(fabs(windows[i].energy_mj - truth) <= step * 1.000001 + 1e-6);
+            assert_near(windows[i].energy_mj, truth, step * 1.000001 + 1e-6);
         }
         pj_curve_free(curve);
     }
@@ -103,8 +104,8 @@ static void every_preset_sees_the_energy(void **state)
         if (relative_error(text) > 0.02) fail_msg("%s is off by %g", text, relative_error(text));
     }
     /* sensors that see a part of the time know less, not nothing */
-    assert_true(relative_error("preset=nvml-a100") < 0.2);
-    assert_true(relative_error("preset=nvml-volta") < 0.1);
+    assert_that(relative_error("preset=nvml-a100"), <, 0.2);
+    assert_that(relative_error("preset=nvml-volta"), <, 0.1);
 }
 
 static void same_seed_same_bytes(void **state)
@@ -130,28 +131,29 @@ static void class_powers(void **state)
 {
     (void)state;
     pj_sim_spec spec = parse("q_proj=45000,decode/q_proj=41000,seed=4,low_mw=1000,high_mw=2000");
-    assert_true(pj_sim_class_mw(&spec, "q_proj", PJ_PHASE_PREFILL) == 45000);
-    assert_true(pj_sim_class_mw(&spec, "q_proj", PJ_PHASE_DECODE) == 41000);
+    assert_that(pj_sim_class_mw(&spec, "q_proj", PJ_PHASE_PREFILL), ==, 45000);
+    assert_that(pj_sim_class_mw(&spec, "q_proj", PJ_PHASE_DECODE), ==, 41000);
     double drawn = pj_sim_class_mw(&spec, "down_proj", PJ_PHASE_DECODE);
-    assert_true(drawn >= 1000 && drawn <= 2000);
-    assert_true(drawn == pj_sim_class_mw(&spec, "down_proj", PJ_PHASE_PREFILL));
+    assert_that(drawn, >=, 1000);
+    assert_that(drawn, <=, 2000);
+    assert_that(drawn, ==, pj_sim_class_mw(&spec, "down_proj", PJ_PHASE_PREFILL));
     pj_sim_spec other = parse("seed=5,low_mw=1000,high_mw=2000");
-    assert_true(drawn != pj_sim_class_mw(&other, "down_proj", PJ_PHASE_DECODE));
+    assert_that(drawn, !=, pj_sim_class_mw(&other, "down_proj", PJ_PHASE_DECODE));
 }
 
 static void faults_are_survived(void **state)
 {
     (void)state;
     make_truth(6);
-    assert_true(relative_error("dropout=0.1,seed=2") < 0.01);
-    assert_true(relative_error("duplicate=0.3") < 0.01);
-    assert_true(relative_error("freeze_ms=1000-1500") < 0.01);
-    assert_true(relative_error("jump_ms=1000,jump_mw=1e9") < 0.01);
-    assert_true(relative_error("modulus_mj=20000,start_mj=19990") < 0.01);
-    assert_true(relative_error("gain=1.1") < 0.01); /* it is told */
-    assert_true(relative_error("gain=1.1,declare_gain=1") > 0.09);
-    assert_true(relative_error("gain=1.1,declare_gain=1.1+-0.01") < 0.01);
-    assert_true(relative_error("period_ms=100,jitter=0.2") < 0.01);
+    assert_that(relative_error("dropout=0.1,seed=2"), <, 0.01);
+    assert_that(relative_error("duplicate=0.3"), <, 0.01);
+    assert_that(relative_error("freeze_ms=1000-1500"), <, 0.01);
+    assert_that(relative_error("jump_ms=1000,jump_mw=1e9"), <, 0.01);
+    assert_that(relative_error("modulus_mj=20000,start_mj=19990"), <, 0.01);
+    assert_that(relative_error("gain=1.1"), <, 0.01); /* it is told */
+    assert_that(relative_error("gain=1.1,declare_gain=1"), >, 0.09);
+    assert_that(relative_error("gain=1.1,declare_gain=1.1+-0.01"), <, 0.01);
+    assert_that(relative_error("period_ms=100,jitter=0.2"), <, 0.01);
     assert_true(isnan(relative_error("start_mj=1e6,reset_ms=2000")) ||
                 relative_error("start_mj=1e6,reset_ms=2000") < 0.01);
 }
@@ -170,7 +172,7 @@ static void rails_share_the_truth(void **state)
     double sum = 0;
     for (uint32_t i = 0; i < 3; i++)
         sum += pj_sim_truth_mj(&spec, i, segments, SEGMENTS, BEGIN, END);
-    assert_true(fabs(sum / pj_sim_truth_mj(&spec, 3, segments, SEGMENTS, BEGIN, END) - 1) < 1e-12);
+    assert_near(sum / pj_sim_truth_mj(&spec, 3, segments, SEGMENTS, BEGIN, END), 1, 1e-12);
 }
 
 static void nonsense_is_refused(void **state)
@@ -198,7 +200,7 @@ static void nonsense_is_refused(void **state)
         pj_sim_spec spec;
         pj_error err = {0};
         assert_int_equal(pj_sim_parse(bad[i], &spec, &err), PJ_E_INVALID);
-        assert_true(strlen(err.text) > 10);
+        assert_that(strlen(err.text), >, 10);
     }
 }
 

@@ -6,6 +6,8 @@
 
 #include <cmocka.h>
 
+#include "../assertions.h"
+#include "../virtual_clock.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -131,8 +133,11 @@ static void our_traces(void **state)
     assert_int_equal(t.rails[0].parent, 2);
     assert_int_equal(t.rails[0].period_ns, 100 * PJ_NS_PER_MS);
     assert_int_equal(t.rails[0].quality, PJ_MEASURED);
-    assert_true(t.t_ms[0] == 0 && t.t_ms[3] == 300);
-    assert_true(t.mw[0] == 10000 && isnan(t.mw[1 * 3 + 1]) && isnan(t.mw[2 * 3 + 1]));
+    assert_that(t.t_ms[0], ==, 0);
+    assert_that(t.t_ms[3], ==, 300);
+    assert_that(t.mw[0], ==, 10000);
+    assert_true(isnan(t.mw[1 * 3 + 1]));
+    assert_true(isnan(t.mw[2 * 3 + 1]));
     assert_false(t.gap[1 * 3 + 1]); /* empty: this row is not for it */
     assert_true(t.gap[2 * 3 + 1]);  /* it says that there is none */
     assert_true(isnan(t.mw[2 * 3 + 2]) && isnan(t.mw[3 * 3]));
@@ -159,8 +164,8 @@ static void logs_of_nvidia_smi(void **state)
     assert_string_equal(t.rails[0].name, "gpu0");
     assert_int_equal(t.rails[1].kind, PJ_RAIL_AVERAGE);
     assert_true(isnan(t.mw[0]) && t.gap[0]);
-    assert_true(fabs((double)t.mw[2] - 61200) < 0.01);
-    assert_true(t.t_ms[1] == 100);
+    assert_near((double)t.mw[2], 61200, 0.01);
+    assert_that(t.t_ms[1], ==, 100);
     pj_trace_fini(&t);
     /* A log of one GPU may name it; rows of several must not pass for readings of one. */
     static const char one[] = "timestamp, index, power.draw [W]\n"
@@ -227,7 +232,7 @@ static pj_status refusal(const char *sources, pj_power_env *env)
     pj_meter_options options = {.sources = sources, .env = env};
     pj_status status = pj_meter_open(&options, &meter, &err);
     assert_null(meter);
-    assert_true(strlen(err.text) > 10);
+    assert_that(strlen(err.text), >, 10);
     return status;
 }
 
@@ -303,8 +308,8 @@ static void tdp_by_whole_words(void **state)
 {
     (void)state;
     assert_null(pj_tdp_find("AMD EPYC"));
-    assert_true(pj_tdp_find("AMD EPYC 7763 64-Core Processor")->watts == 280);
-    assert_true(pj_tdp_find("AMD Ryzen 7 7800X3D 8-Core Processor")->watts == 120);
+    assert_that(pj_tdp_find("AMD EPYC 7763 64-Core Processor")->watts, ==, 280);
+    assert_that(pj_tdp_find("AMD Ryzen 7 7800X3D 8-Core Processor")->watts, ==, 120);
     assert_string_equal(pj_tdp_find("Apple M2 Max")->model, "Apple M2 Max");
     assert_string_equal(pj_tdp_find("Apple M2")->model, "Apple M2");
     assert_null(pj_tdp_find("Intel(R) Xeon(R) Platinum 84801 CPU"));
@@ -337,9 +342,9 @@ static void replay_gives_back_the_energy(void **state)
     }
     int64_t begin, end;
     assert_true(pj_curve_span(curve, &begin, &end));
-    assert_true(llabs(end - begin - 620 * PJ_NS_PER_MS) < PJ_NS_PER_MS);
+    assert_near(end - begin, 620 * PJ_NS_PER_MS, PJ_NS_PER_MS);
     double mj = pj_curve_energy_mj(curve, end - 600 * PJ_NS_PER_MS, end);
-    assert_true(fabs(mj - (14 * 10000 + 16 * 50000) * 0.02) < 1);
+    assert_near(mj, (14 * 10000 + 16 * 50000) * 0.02, 1);
     pj_curve_free(curve);
     pj_meter_close(meter);
 }
@@ -355,7 +360,7 @@ static void meters_start_with_a_reading(void **state)
         int64_t started_ns = pj_clock_ns();
         pj_meter_stop(meter);
         assert_int_equal(pj_meter_read(meter, &reading, 1), 1);
-        assert_true(reading.after_ns <= started_ns);
+        assert_that(reading.after_ns, <=, started_ns);
         pj_meter_close(meter);
     }
 }
@@ -378,8 +383,8 @@ static void counters_count_on_unread(void **state)
     source->read(sim, &readings[1], 1, &count);
     assert_int_equal(count, 1);
     double ms = (double)(readings[1].after_ns - readings[0].after_ns) * 1e-6;
-    assert_true(ms >= UNREAD_MS - 1);
-    assert_true(fabs((readings[1].value - readings[0].value) / ms / 30e3 - 1) < 0.02);
+    assert_that(ms, >=, UNREAD_MS - 1);
+    assert_near((readings[1].value - readings[0].value) / ms / 30e3, 1, 0.02);
     source->close(sim);
     pj_free(sim);
 }
@@ -398,22 +403,23 @@ static void simulated_meter(void **state)
     assert_true(pj_rail_in_column(rails, count, 0, PJ_RAIL_CPU));
     assert_false(pj_rail_in_column(rails, count, 0, PJ_RAIL_TOTAL)); /* it has a rail of its own */
     assert_true(pj_rail_in_column(rails, count, 2, PJ_RAIL_TOTAL));
-    assert_true(pj_meter_settle_ns(meter) > 0);
+    assert_that(pj_meter_settle_ns(meter), >, 0);
     assert_int_equal(pj_meter_start(meter, NULL), PJ_OK);
     assert_int_equal(
         pj_meter_baseline(meter, PJ_BASELINE_COLD, 300 * PJ_NS_PER_MS, &baseline, NULL), PJ_OK);
-    assert_true(fabs(baseline.mw[0] - 5000) < 50);
-    assert_true(fabs(baseline.mw[2] - 20000) < 200);
+    assert_near(baseline.mw[0], 5000, 50);
+    assert_near(baseline.mw[2], 20000, 200);
     pj_meter_set_activity(meter, 30000);
     pj_clock_sleep_until(pj_clock_ns() + 100 * PJ_NS_PER_MS);
     assert_int_equal(
         pj_meter_baseline(meter, PJ_BASELINE_RESIDENT, 200 * PJ_NS_PER_MS, &baseline, NULL), PJ_OK);
-    assert_true(fabs(baseline.mw[2] - 50000) < 500);
+    assert_near(baseline.mw[2], 50000, 500);
     pj_meter_close(meter);
 }
 
 int main(void)
 {
+    virtual_clock_use();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lists),
         cmocka_unit_test(bad_lists),

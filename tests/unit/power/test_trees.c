@@ -7,6 +7,8 @@
 
 #include <cmocka.h>
 
+#include "../assertions.h"
+#include "../virtual_clock.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "power/checks.h"
@@ -259,7 +261,7 @@ static void idle_gpu(void **state)
         assert_string_equal(m.events, "");
         for (uint32_t r = 0; r < m.count && i; r++) {
             double wanted = (double)m.span_ns / (double)intervals[i];
-            assert_true(m.rails[r].period_ns == intervals[i]);
+            assert_that(m.rails[r].period_ns, ==, intervals[i]);
             if (!(fabs((double)m.points[r] - wanted) <= 0.5 * wanted))
                 fail_msg("%s has %zu samples, not %.0f", m.rails[r].name, m.points[r], wanted);
         }
@@ -382,12 +384,14 @@ static void grace_hopper(void **state)
         for (uint32_t r = 0; r < m.count; r++) { /* each inside something of its own socket */
             if (m.rails[r].parent < 0) continue;
             double own = m.mw[r], above = m.mw[m.rails[r].parent];
-            assert_true(own < above);
+            assert_that(own, <, above);
             bool first = fabs(own - 150e3) < 1 || fabs(own - 90e3) < 1 || fabs(own - 30e3) < 1;
-            assert_true(fabs(above - (fabs(own - 150e3) < 1   ? 600e3
-                                      : fabs(own - 140e3) < 1 ? 500e3
-                                      : first                 ? 150e3
-                                                              : 140e3)) < 1);
+            assert_near(above,
+                        (fabs(own - 150e3) < 1   ? 600e3
+                         : fabs(own - 140e3) < 1 ? 500e3
+                         : first                 ? 150e3
+                                                 : 140e3),
+                        1);
         }
         pj_meter_close(m.meter);
     }
@@ -454,7 +458,7 @@ static void standing_counter(void **state)
     file_with("sys/class/hwmon/hwmon1/energy1_input", "123456789\n");
     for (int64_t ms = 200; ms <= 1600; ms *= 8) { /* shorter and longer than a second */
         machine m = listen_to("auto", 0, ms);
-        assert_true(column(&m, PJ_RAIL_GPU) == 0);
+        assert_that(column(&m, PJ_RAIL_GPU), ==, 0);
         near(column(&m, PJ_RAIL_TOTAL), 45);
         pj_meter_close(m.meter);
     }
@@ -580,7 +584,7 @@ static void contradictions(void **state)
         sscanf(f->text, "The parts of cpu draw %lf W, more than its own %lf W", &parts, &own), 2);
     near(parts * 1e3, 60);
     near(own * 1e3, 45);
-    assert_true(fabs(f->excess - 1.0 / 3) < 0.05);
+    assert_near(f->excess, 1.0 / 3, 0.05);
     assert_string_equal(m.rails[f->rail].name, "cpu");
     f = finding(&m, "sources_disagree");
     assert_non_null(strstr(f->text, "80 W"));
@@ -679,7 +683,7 @@ static void stopped_sensors(void **state)
         if (found) {
             assert_string_equal(findings[0].code, cases[i].code);
             if (!strstr(findings[0].text, cases[i].words)) fail_msg("%s", findings[0].text);
-            assert_true(fabs(findings[0].excess - cases[i].excess) < 0.05 * cases[i].excess);
+            assert_near(findings[0].excess, cases[i].excess, 0.05 * cases[i].excess);
         }
         pj_curve_free(curve);
     }
@@ -755,7 +759,7 @@ static void busy_baseline(void **state)
         char text[256];
         pj_baseline_compute(curves, 2, PJ_BASELINE_COLD, 2 * PJ_NS_PER_MS, PJ_NS_PER_S, busy[i],
                             &b);
-        assert_true(fabs(b.mw[0] - 45000) < 100);
+        assert_near(b.mw[0], 45000, 100);
         assert_int_equal(b.rail_quiet[0], i == 0);
         assert_true(b.rail_quiet[1]);
         assert_int_equal(pj_baseline_text(&b, text, sizeof text), i == 1);
@@ -841,7 +845,8 @@ static void conditions(void **state)
     const pj_condition *r = condition(rows, count, "cpu");
     assert_true(about(r->clock_mhz, 2500) && about(r->temperature_c, 61.5));
     assert_true(about(r->utilisation, 0.5) && about(r->power_limit_mw, 225000));
-    assert_true(about(r->tdp_mw, 280000) && r->throttle == PJ_THROTTLE_THERMAL);
+    assert_true(about(r->tdp_mw, 280000));
+    assert_that(r->throttle, ==, PJ_THROTTLE_THERMAL);
     r = condition(rows, count, "amdgpu");
     assert_true(about(r->temperature_c, 72) && about(r->clock_mhz, 1500));
     assert_true(about(r->utilisation, 0.37) && about(r->power_limit_mw, 250000));
@@ -877,6 +882,7 @@ static void conditions(void **state)
 
 int main(void)
 {
+    virtual_clock_use();
     setpriority(PRIO_PROCESS, 0, -19); /* polls on time on a busy machine, where it is allowed */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(idle_gpu),

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../assertions.h"
 #include <cmocka.h>
 
 static char folder[64], database[96];
@@ -90,18 +91,22 @@ static void a_result_says_how_many_joules(void **state)
     assert_int_equal(r.status, PJ_RUN_COMPLETED);
     assert_int_equal(r.energy_source, PJ_MODELLED);
     assert_false(r.is_stored);
-    assert_true(r.total.mj > 0 && r.total.lo_mj < r.total.mj && r.total.mj < r.total.hi_mj);
-    assert_true(r.net.mj < r.total.mj);
+    assert_that(r.total.mj, >, 0);
+    assert_that(r.total.lo_mj, <, r.total.mj);
+    assert_that(r.total.mj, <, r.total.hi_mj);
+    assert_that(r.net.mj, <, r.total.mj);
     double sum = 0;
     for (uint32_t i = 0; i < r.phase_count; i++) sum += r.phases[i].gross.mj;
-    assert_true(fabs(sum - r.total.mj) <= 1e-6 * r.total.mj);
-    assert_true(phase_of(&r, PJ_PHASE_DECODE)->duration_ms >= 119);
-    assert_true(phase_of(&r, PJ_PHASE_PREFILL)->gross.mj > 0);
-    assert_true(r.joules_per_token > 0 && r.output_tokens == 8 && r.input_tokens == 4);
+    assert_near(sum, r.total.mj, 1e-6 * r.total.mj);
+    assert_that(phase_of(&r, PJ_PHASE_DECODE)->duration_ms, >=, 119);
+    assert_that(phase_of(&r, PJ_PHASE_PREFILL)->gross.mj, >, 0);
+    assert_that(r.joules_per_token, >, 0);
+    assert_that(r.output_tokens, ==, 8);
+    assert_that(r.input_tokens, ==, 4);
     json_t *json = json_loads(r.json, 0, NULL);
     assert_string_equal(json_string_value(json_object_get(json, "id")), id);
     double total = json_number_value(json_object_get(json_object_get(json, "total"), "mj"));
-    assert_true(fabs(total - r.total.mj) <= 1e-6 * r.total.mj);
+    assert_near(total, r.total.mj, 1e-6 * r.total.mj);
     assert_int_equal(json_array_size(json_object_get(json, "phases")), r.phase_count);
     json_decref(json);
     pj_result_fini(&r);
@@ -121,7 +126,7 @@ static void unavailable_energy_is_nan_never_zero(void **state)
     assert_true(isnan(r.total.mj) && isnan(r.total.lo_mj) && isnan(r.net.mj));
     assert_true(isnan(r.joules_per_token));
     assert_true(isnan(phase_of(&r, PJ_PHASE_DECODE)->gross.mj));
-    assert_true(r.duration_ms > 100);
+    assert_that(r.duration_ms, >, 100);
     json_t *json = json_loads(r.json, 0, NULL);
     assert_true(json_is_null(json_object_get(json_object_get(json, "total"), "mj")));
     json_decref(json);

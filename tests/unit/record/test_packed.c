@@ -1,4 +1,5 @@
 /* Spans with explicit times, many in one call: how they nest, what they carry, what is refused. */
+#include "../assertions.h"
 #include "record/run.h"
 
 #include <perjoule.h>
@@ -103,7 +104,7 @@ static void times_make_the_tree(void **state)
         assert_int_equal(d.layers[c->layer].layer_index, 1);
         assert_int_equal(d.tokens[d.layers[c->layer].token].position, 1);
         assert_int_equal(d.phases[d.tokens[c->token].phase].phase, PJ_PHASE_DECODE);
-        assert_true(fabs(c->duration_ms - 0.04) < 1e-9);
+        assert_near(c->duration_ms, 0.04, 1e-9);
         assert_int_equal(d.info.spans_lost, 0);
         pj_run_data_fini(&d);
     }
@@ -147,9 +148,10 @@ static void they_lie_in_what_is_open(void **state)
         bool second = layer->layer_index == 1;
         assert_true(second ? isnan(c->flops) && c->bytes == 7 : c->flops == 5e6 && isnan(c->bytes));
         assert_int_equal(c->has_stats, second);
-        if (second) assert_true(c->stats.max_abs == 3);
+        if (second) assert_that(c->stats.max_abs, ==, 3);
     }
-    assert_true(d.layers[0].duration_ms >= 0.0099 && d.layers[1].duration_ms >= 0.0099);
+    assert_that(d.layers[0].duration_ms, >=, 0.0099);
+    assert_that(d.layers[1].duration_ms, >=, 0.0099);
     assert_int_equal(d.tokens[0].token_id, 42);
     pj_run_data_fini(&d);
 }
@@ -257,11 +259,13 @@ static void times_outside_the_run_are_clipped(void **state)
         }
         pj_run_data d = end(run);
         double most_ms = (double)(pj_clock_ns() - before_ns) / 1e6;
-        assert_true(d.info.total_ms >= 1 && d.info.total_ms <= most_ms);
+        assert_that(d.info.total_ms, >=, 1);
+        assert_that(d.info.total_ms, <=, most_ms);
         assert_int_equal(d.section_count, 1);
         const pj_section_row *s = &d.sections[0];
-        assert_true(s->start_ms >= 0 && s->duration_ms >= 0);
-        assert_true(s->start_ms + s->duration_ms <= d.info.total_ms + 1e-9);
+        assert_that(s->start_ms, >=, 0);
+        assert_that(s->duration_ms, >=, 0);
+        assert_that(s->start_ms + s->duration_ms, <=, d.info.total_ms + 1e-9);
         pj_run_data_fini(&d);
     }
 }

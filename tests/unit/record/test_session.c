@@ -1,5 +1,7 @@
 /* Sessions end to end: a run into the database and out again, live events, threads, fallback,
  * processes killed at any moment, places that cannot be written. */
+#include "../assertions.h"
+#include "../virtual_clock.h"
 #include "attribution/build.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -18,6 +20,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -98,8 +101,8 @@ static void a_run_comes_out_of_the_database_as_it_went_in(void **state)
                               .settings_json = "{\"a\":1}"};
     assert_int_equal(pj_run_begin(session, &options, &run, &err), PJ_OK);
     record(run, 10, 100000);
-    pj_statistics_time(pj_run_lane(run), 2000000);
-    pj_statistics_time(pj_run_lane(run), 500000);
+    pj_statistics_time(pj_run_lane(run), 20000);
+    pj_statistics_time(pj_run_lane(run), 5000);
     pj_run_set_tokens(run, 3, 10);
     pj_run_warn(run, "test", "a warning of %d words", 4);
     char id[PJ_UUID_BYTES];
@@ -114,12 +117,14 @@ static void a_run_comes_out_of_the_database_as_it_went_in(void **state)
     assert_int_equal(loaded.info.tag_count, 2);
     assert_int_equal(loaded.info.quality, PJ_MODELLED); /* simulated is never measured */
     assert_int_equal(loaded.info.input_tokens, 3);
-    assert_true(loaded.info.total_mj > 0 && loaded.info.idle_mj > 0);
-    assert_true(fabs(loaded.info.total_mj - data.info.total_mj) < 1e-9 * data.info.total_mj);
-    assert_true(loaded.info.statistics_ms == 2.5); /* and part of the whole */
-    assert_true(loaded.info.overhead_ms > 2.5);
+    assert_that(loaded.info.total_mj, >, 0);
+    assert_that(loaded.info.idle_mj, >, 0);
+    assert_near(loaded.info.total_mj, data.info.total_mj, 1e-9 * data.info.total_mj);
+    assert_that(loaded.info.statistics_ms, ==, 0.025); /* and part of the whole */
+    assert_that(loaded.info.overhead_ms, >, 0.025);
     assert_string_equal(loaded.warnings[loaded.warning_count - 1].text, "a warning of 4 words");
-    assert_true(data.components[0].has_stats && data.components[0].stats.max_abs == 3);
+    assert_true(data.components[0].has_stats);
+    assert_that(data.components[0].stats.max_abs, ==, 3);
     pj_run_data_fini(&data);
     pj_run_data_fini(&loaded);
     pj_session_close(session);
@@ -148,7 +153,7 @@ static void what_a_client_says_spoils_nothing(void **state)
     memcpy(id, pj_run_id(run), sizeof id);
     assert_int_equal(pj_run_finish(run, PJ_RUN_COMPLETED, NULL, &data, &err), PJ_OK);
     assert_int_equal(pj_store_load(session->store, id, &loaded, &err), PJ_OK);
-    assert_true(loaded.info.input_tokens == INT64_MAX);
+    assert_that(loaded.info.input_tokens, ==, INT64_MAX);
     assert_string_equal(loaded.info.settings_json, " {\"a\": [1]} ");
     pj_run_data_fini(&data);
     pj_run_data_fini(&loaded);
@@ -170,7 +175,7 @@ static void without_a_sensor_only_energy_is_missing(void **state)
     if (data.rail_count == 0) { /* no GPU library in sight either */
         assert_int_equal(data.info.quality, PJ_UNAVAILABLE);
         assert_true(isnan(data.info.total_mj));
-        assert_true(data.tokens[0].energy.gross_nj == PJ_NJ_UNKNOWN);
+        assert_that(data.tokens[0].energy.gross_nj, ==, PJ_NJ_UNKNOWN);
         assert_string_equal(data.warnings[0].code, "power_unavailable");
         assert_non_null(strstr(data.warnings[0].text, "perjoule sensors"));
     }
@@ -272,8 +277,10 @@ static void listeners_hear_the_run(void **state)
     assert_int_equal(h.ends, 1);
     assert_int_equal(h.tokens, 20);
     assert_true(h.ordered && h.valid && h.has_summary && h.stored);
-    assert_true(h.power > 0 && h.parts > 0 && h.sections >= 2 * h.parts);
-    assert_true(h.energy_mj > 0);
+    assert_that(h.power, >, 0);
+    assert_that(h.parts, >, 0);
+    assert_that(h.sections, >=, 2 * h.parts);
+    assert_that(h.energy_mj, >, 0);
     char want[256] = "";
     for (int i = 0; i < 10; i++) strcat(want, "x\xe2\x82\xac");
     assert_string_equal(h.text, want);
@@ -321,7 +328,7 @@ static void a_power_sample_has_the_phase_of_its_time(void **state)
         }
         pj_run_data_fini(&data);
     }
-    assert_true(inside > 0);
+    assert_that(inside, >, 0);
     pj_session_close(session);
 }
 
@@ -356,8 +363,10 @@ static void the_running_layer_is_sampled(void **state)
         told += rounds[i].told;
         assert_int_equal(h.layers, told);
         if (!rounds[i].told) continue;
-        assert_true(h.layer.t_ms == rounds[i].ms && h.layer.phase == PJ_PHASE_DECODE);
-        assert_true(h.layer.position == rounds[i].token && (int)h.layer.layer == rounds[i].layer);
+        assert_that(h.layer.t_ms, ==, rounds[i].ms);
+        assert_that(h.layer.phase, ==, PJ_PHASE_DECODE);
+        assert_that(h.layer.position, ==, rounds[i].token);
+        assert_that((int)h.layer.layer, ==, rounds[i].layer);
     }
     pj_live_feed_close(feed);
 }
@@ -393,7 +402,8 @@ static void the_progress_of_a_load_is_sampled(void **state)
         told += rounds[i].told;
         assert_int_equal(h.loads, told);
         if (!rounds[i].told) continue;
-        assert_true(h.load.t_ms == rounds[i].ms && h.load.total == rounds[i].total);
+        assert_that(h.load.t_ms, ==, rounds[i].ms);
+        assert_that(h.load.total, ==, rounds[i].total);
         assert_int_equal(h.load.done, rounds[i].done);
     }
     pj_live_feed_close(feed);
@@ -452,7 +462,8 @@ static void no_run_is_lost_by_a_kill(void **state)
         close(fds[1]);
         assert_int_equal(read(fds[0], ids[begun], 36), 36);
         begun++;
-        usleep((useconds_t)(pj_random_unit(&random) * 40000));
+        struct timespec moment = {.tv_nsec = (long)(pj_random_unit(&random) * 40e6)};
+        nanosleep(&moment, NULL); /* of the real clock: the child works meanwhile */
         kill(child, SIGKILL);
         waitpid(child, NULL, 0);
         while (begun < MOST && read(fds[0], ids[begun], 36) == 36) begun++;
@@ -470,7 +481,7 @@ static void no_run_is_lost_by_a_kill(void **state)
         assert_string_equal(data.info.prompt, "doomed");
         pj_run_data_fini(&data);
     }
-    assert_true(runs_of_status(session, "interrupted") > 0);
+    assert_that(runs_of_status(session, "interrupted"), >, 0);
     assert_int_equal(spools_left(), 0);
     pj_session_close(session);
     char command[256];
@@ -587,13 +598,14 @@ static void nth_allocation_may_fail(void **state)
         pj_memory_fail_after(-1);
         pj_session_close(session);
         failures += status != PJ_OK;
-        if (status != PJ_OK) assert_true(err.text[0] != 0);
+        if (status != PJ_OK) assert_that(err.text[0], !=, 0);
     }
-    assert_true(failures > 10);
+    assert_that(failures, >, 10);
 }
 
 int main(void)
 {
+    virtual_clock_use();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_comes_out_of_the_database_as_it_went_in),
         cmocka_unit_test(what_a_client_says_spoils_nothing),

@@ -3,6 +3,8 @@
  * recorded trace. What is divided adds up to what the machine drew, in threads and whatever begins
  * and ends when; a killed process leaves the same shares; windows nest and know what is too short.
  */
+#include "../assertions.h"
+#include "../virtual_clock.h"
 #include "base/clock.h"
 #include "record/run.h"
 
@@ -74,10 +76,10 @@ static void keep_cell(const pj_share_record *record, const unsigned char *energi
     }
     for (size_t i = 0; i < cell_count; i++)
         if (cells[i].begin_ns == c.begin_ns) {
-            assert_true(cells[i].mj == c.mj); /* the same in every spool */
+            assert_that(cells[i].mj, ==, c.mj); /* the same in every spool */
             return;
         }
-    assert_true(cell_count < sizeof cells / sizeof *cells);
+    assert_that(cell_count, <, sizeof cells / sizeof *cells);
     cells[cell_count++] = c;
 }
 
@@ -116,6 +118,11 @@ static pj_session *open_session(const char *power, const char *rule)
     return session;
 }
 
+static void wait_ms(int64_t ms)
+{
+    pj_clock_sleep_until(pj_clock_ns() + ms * PJ_NS_PER_MS);
+}
+
 /* The sampler's cost is counted once, however many runs it serves. */
 static void runs_share_the_time_of_the_sampler(void **state)
 {
@@ -125,15 +132,15 @@ static void runs_share_the_time_of_the_sampler(void **state)
     assert_int_equal(pj_gauge_join(session->gauge, &a, &err), PJ_OK);
     assert_int_equal(pj_gauge_join(session->gauge, &b, &err), PJ_OK);
     int64_t a_begin = pj_gauge_begin(session->gauge, &a, 1);
-    usleep(3000);
+    wait_ms(3);
     int64_t b_begin = pj_gauge_begin(session->gauge, &b, 1);
-    usleep(5000);
+    wait_ms(5);
     int64_t a_end = pj_gauge_end(session->gauge, &a);
-    usleep(2000);
+    wait_ms(2);
     int64_t b_end = pj_gauge_end(session->gauge, &b);
     double both = (double)(a_end - b_begin) / 2;
-    assert_true(fabs(a.sampled_ns - ((double)(b_begin - a_begin) + both)) < 1);
-    assert_true(fabs(b.sampled_ns - ((double)(b_end - a_end) + both)) < 1);
+    assert_near(a.sampled_ns, ((double)(b_begin - a_begin) + both), 1);
+    assert_near(b.sampled_ns, ((double)(b_end - a_end) + both), 1);
     pj_gauge_part(session->gauge, &a, a_end);
     pj_gauge_part(session->gauge, &b, b_end);
     pj_tap_fini(session->gauge, &a);
@@ -150,11 +157,6 @@ static pj_run *begin(pj_session *session, double weight)
     pj_run_options options = {.size = sizeof options, .depth = PJ_DEPTH_MODULE, .weight = weight};
     if (pj_run_begin(session, &options, &run, &err) != PJ_OK) fail_msg("%s", err.text);
     return run;
-}
-
-static void wait_ms(int64_t ms)
-{
-    pj_clock_sleep_until(pj_clock_ns() + ms * PJ_NS_PER_MS);
 }
 
 /* Tokens with two components each, for a while. */
@@ -209,13 +211,14 @@ static double rails_mj(const pj_run_data *d)
 static void parts_add_up(const pj_run_data *d)
 {
     int64_t whole = llround(d->info.total_mj * 1e6);
-    assert_true(llabs(phases_nj(d) - whole) <= 1);
-    assert_true(tokens_nj(d) <= whole);
-    assert_true(fabs(rails_mj(d) - d->info.total_mj) < 1e-6 * d->info.total_mj);
+    assert_near(phases_nj(d), whole, 1);
+    assert_that(tokens_nj(d), <=, whole);
+    assert_near(rails_mj(d), d->info.total_mj, 1e-6 * d->info.total_mj);
     int64_t components = 0;
     for (uint32_t i = 0; i < d->component_count; i++)
         components += d->components[i].energy.gross_nj;
-    assert_true(components > 0 && components <= tokens_nj(d));
+    assert_that(components, >, 0);
+    assert_that(components, <=, tokens_nj(d));
 }
 
 static void runs_that_overlap_divide_the_energy(void **state)
@@ -231,9 +234,9 @@ static void runs_that_overlap_divide_the_energy(void **state)
     decode(a, 200, &at_a);
     pj_run_data da = finish(a);
     double sum = da.info.total_mj + db.info.total_mj, whole = determined_mj();
-    assert_true(fabs(sum - whole) <= 1e-9 * whole);
-    assert_true(fabs(whole - 25 * da.info.total_ms) < 0.02 * whole); /* 25 W all the time */
-    assert_true(fabs(db.info.total_mj - 12.5 * db.info.total_ms) < 0.02 * db.info.total_mj);
+    assert_near(sum, whole, 1e-9 * whole);
+    assert_near(whole, 25 * da.info.total_ms, 0.02 * whole); /* 25 W all the time */
+    assert_near(db.info.total_mj, 12.5 * db.info.total_ms, 0.02 * db.info.total_mj);
     assert_string_equal(da.info.allocation, "equal");
     assert_string_equal(db.info.allocation, "equal");
     assert_int_equal(db.info.method, PJ_METHOD_ALLOCATED);
@@ -242,10 +245,10 @@ static void runs_that_overlap_divide_the_energy(void **state)
     /* what A did alone is attributed as always, what it did beside B is a share */
     uint32_t last = da.token_count - 1;
     assert_int_equal(db.tokens[0].energy.method, PJ_METHOD_ALLOCATED);
-    assert_true(da.tokens[0].energy.method != PJ_METHOD_ALLOCATED);
-    assert_true(da.tokens[last].energy.method != PJ_METHOD_ALLOCATED);
+    assert_that(da.tokens[0].energy.method, !=, PJ_METHOD_ALLOCATED);
+    assert_that(da.tokens[last].energy.method, !=, PJ_METHOD_ALLOCATED);
     double alone_mw = da.tokens[2].power_mw, beside_mw = db.tokens[2].power_mw;
-    assert_true(fabs(beside_mw / alone_mw - 0.5) < 0.1);
+    assert_near(beside_mw / alone_mw, 0.5, 0.1);
     pj_run_data_fini(&da);
     pj_run_data_fini(&db);
     pj_session_close(session);
@@ -266,9 +269,9 @@ static void weights_count_where_the_rule_says_so(void **state)
     assert_int_equal(pj_run_set_weight(NULL, 1, &err), PJ_E_INVALID);
     pj_run_data db = finish(b), da = finish(a);
     double whole = determined_mj();
-    assert_true(fabs(da.info.total_mj + db.info.total_mj - whole) <= 1e-9 * whole);
+    assert_near(da.info.total_mj + db.info.total_mj, whole, 1e-9 * whole);
     double expected = 25 * (weighed_ms / 4 + (db.info.total_ms - weighed_ms));
-    assert_true(fabs(db.info.total_mj - expected) < 0.05 * expected);
+    assert_near(db.info.total_mj, expected, 0.05 * expected);
     assert_string_equal(db.info.allocation, "weight");
     pj_run_data_fini(&da);
     pj_run_data_fini(&db);
@@ -285,7 +288,7 @@ static void runs_one_after_the_other_are_alone(void **state)
         wait_ms(100);
         pj_run_data d = finish(run);
         assert_null(d.info.allocation);
-        assert_true(fabs(d.info.total_mj - 25 * d.info.total_ms) < 0.1 * d.info.total_mj);
+        assert_near(d.info.total_mj, 25 * d.info.total_ms, 0.1 * d.info.total_mj);
         pj_run_data_fini(&d);
     }
     assert_int_equal(cell_count, 0);
@@ -353,8 +356,8 @@ static void threads_divide_all_of_it(void **state)
         sum += workers[i].mj;
     }
     double whole = determined_mj();
-    assert_true(cell_count > 2 * THREADS);
-    assert_true(fabs(sum - whole) <= 1e-9 * whole);
+    assert_that(cell_count, >, 2 * THREADS);
+    assert_near(sum, whole, 1e-9 * whole);
     pj_session_close(session);
 }
 
@@ -395,10 +398,10 @@ static void killed_runs_keep_their_shares(void **state)
         assert_string_equal(d[i].info.allocation, "equal");
     }
     double b_ms = d[1].info.total_ms, a_ms = d[0].info.total_ms;
-    assert_true(fabs(d[1].info.total_mj - 12.5 * b_ms) < 0.05 * d[1].info.total_mj);
+    assert_near(d[1].info.total_mj, 12.5 * b_ms, 0.05 * d[1].info.total_mj);
     double alone_ms = (double)(d[1].info.created_wall_ns - d[0].info.created_wall_ns) / 1e6;
     double expected = 25 * (alone_ms + (a_ms - alone_ms) / 2); /* where its spool ends */
-    assert_true(fabs(d[0].info.total_mj - expected) < 0.2 * expected);
+    assert_near(d[0].info.total_mj, expected, 0.2 * expected);
     pj_run_data_fini(&d[0]);
     pj_run_data_fini(&d[1]);
     pj_session_close(session);
@@ -416,7 +419,8 @@ static void simulated_machines_can_be_shared(void **state)
     pj_run_data da = finish(a);
     pj_run_data db = finish(b);
     double sum = da.info.total_mj + db.info.total_mj, whole = determined_mj();
-    assert_true(whole > 0 && fabs(sum - whole) <= 1e-9 * whole);
+    assert_that(whole, >, 0);
+    assert_near(sum, whole, 1e-9 * whole);
     assert_int_equal(da.info.quality, PJ_MODELLED);
     pj_run_data_fini(&da);
     pj_run_data_fini(&db);
@@ -446,17 +450,21 @@ static void windows_nest(void **state)
     pj_run_data d = finish(run);
     wait_ms(50);
     pj_window_result out = end_window(outer);
-    assert_true(out.duration_ms >= 300 && in.duration_ms >= 150 &&
-                in.duration_ms < out.duration_ms);
-    assert_true(fabs(in.total.mj - 25 * in.duration_ms) < 0.05 * in.total.mj);
-    assert_true(fabs(out.total.mj - 25 * out.duration_ms) < 0.05 * out.total.mj);
-    assert_true(in.total.lo_mj < in.total.mj && in.total.mj < in.total.hi_mj);
-    assert_true(out.total.lo_mj <= 25 * out.duration_ms && 25 * out.duration_ms <= out.total.hi_mj);
+    assert_that(out.duration_ms, >=, 300);
+    assert_that(in.duration_ms, >=, 150);
+    assert_that(in.duration_ms, <, out.duration_ms);
+    assert_near(in.total.mj, 25 * in.duration_ms, 0.05 * in.total.mj);
+    assert_near(out.total.mj, 25 * out.duration_ms, 0.05 * out.total.mj);
+    assert_that(in.total.lo_mj, <, in.total.mj);
+    assert_that(in.total.mj, <, in.total.hi_mj);
+    assert_that(out.total.lo_mj, <=, 25 * out.duration_ms);
+    assert_that(25 * out.duration_ms, <=, out.total.hi_mj);
     assert_int_equal(out.rail_count, 2);
     assert_string_equal(out.rails[1].name, "dram");
-    assert_true(fabs(out.rails[1].gross.mj * 5 - out.total.mj) < 0.01 * out.total.mj);
+    assert_near(out.rails[1].gross.mj * 5, out.total.mj, 0.01 * out.total.mj);
     assert_true(isnan(out.net.mj)); /* no baseline was taken */
-    assert_true(out.energy_source != PJ_UNAVAILABLE && !out.is_partial);
+    assert_that(out.energy_source, !=, PJ_UNAVAILABLE);
+    assert_false(out.is_partial);
     assert_null(d.info.allocation);
     pj_run_data_fini(&d);
     pj_session_close(session);
@@ -470,7 +478,8 @@ static void a_window_too_short_for_its_sensor_has_a_bound(void **state)
     pj_window_result r = end_window(window);
     assert_int_equal(r.energy_source, PJ_UNAVAILABLE);
     assert_true(isnan(r.total.mj) && isnan(r.total.lo_mj) && isnan(r.net.mj));
-    assert_true(r.total_upper_mj > 0 && r.total_upper_mj < 1e6);
+    assert_that(r.total_upper_mj, >, 0);
+    assert_that(r.total_upper_mj, <, 1e6);
     assert_int_equal(r.rail_count, 2);
     assert_true(isnan(r.rails[0].gross.mj));
     pj_session_close(session);
@@ -486,7 +495,9 @@ static void windows_without_sensors_have_a_time(void **state)
     pj_window_result r = {.size = 7};
     assert_int_equal(pj_window_end(window, &r, &err), PJ_E_INVALID);
     r = end_window(window);
-    assert_true(isnan(r.total.mj) && isnan(r.total_upper_mj) && r.duration_ms >= 20);
+    assert_true(isnan(r.total.mj));
+    assert_true(isnan(r.total_upper_mj));
+    assert_that(r.duration_ms, >=, 20);
     assert_int_equal(r.energy_source, PJ_UNAVAILABLE);
     assert_int_equal(pj_window_begin(NULL, &window, &err), PJ_E_INVALID);
     assert_int_equal(pj_window_begin(session, NULL, &err), PJ_E_INVALID);
@@ -522,6 +533,7 @@ static void windows_can_be_repeated(void **state)
 
 int main(void)
 {
+    virtual_clock_use();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(runs_share_the_time_of_the_sampler),
         cmocka_unit_test(runs_that_overlap_divide_the_energy),

@@ -1,4 +1,5 @@
 /* The server's log of power: joules of counters and of power readings, gaps, and seconds. */
+#include "../assertions.h"
 #include "serve/power_log.h"
 
 #include "base/clock.h"
@@ -34,14 +35,14 @@ static void counters_add_their_steps(void **state)
 {
     pj_power_log *log = pj_power_log_new(rails, 2);
     give(log, 0, 0, PJ_READING_RESET, 999e6); /* its value before does not count */
-    assert_true(pj_power_log_energy_mj(log, 0) == 0);
+    assert_that(pj_power_log_energy_mj(log, 0), ==, 0);
     give(log, 0, 500 * MS, PJ_READING_OK, 999e6 + 250000);
     give(log, 0, 1500 * MS, PJ_READING_OK, 250000); /* wraps: 1 J more */
     assert_float_equal(pj_power_log_energy_mj(log, 0), 1250, 1e-6);
     give(log, 0, 1500 * MS, PJ_READING_OK, 900e6); /* not later than the last */
     give(log, 0, 1600 * MS, PJ_READING_REJECTED, 5);
     assert_float_equal(pj_power_log_energy_mj(log, 0), 1250, 1e-6);
-    assert_true(pj_power_log_energy_mj(log, 1) == 0);
+    assert_that(pj_power_log_energy_mj(log, 1), ==, 0);
     pj_power_log_free(log);
 }
 
@@ -81,7 +82,7 @@ static void gaps_add_nothing_and_have_no_power(void **state)
     give(log, 1, 3 * S, PJ_READING_OK, 10000); /* 1 to 3 s: unknown */
     give(log, 1, 4 * S, PJ_READING_OK, 10000);
     assert_float_equal(pj_power_log_energy_mj(log, 1), 20000, 1e-6);
-    assert_true(pj_power_log_history(log, 1, BASE + 4 * S + 5, power, 4) == BASE + 4 * S);
+    assert_that(pj_power_log_history(log, 1, BASE + 4 * S + 5, power, 4), ==, BASE + 4 * S);
     assert_float_equal(power[0], 10000, 1e-6);
     assert_true(isnan(power[1]) && isnan(power[2]));
     assert_float_equal(power[3], 10000, 1e-6);
@@ -97,7 +98,7 @@ static void readings_that_repeat_are_no_gap(void **state)
     double power[3];
     pj_power_log *log = pj_power_log_new(rails, 2);
     give(log, 1, 0, PJ_READING_REPEAT, 10000); /* of an unknown reading */
-    assert_true(pj_power_log_energy_mj(log, 1) == 0);
+    assert_that(pj_power_log_energy_mj(log, 1), ==, 0);
     give(log, 0, 0, PJ_READING_RESET, 0);
     give(log, 1, 0, PJ_READING_OK, 10000);
     for (int64_t s = 1; s <= 30; s++) {

@@ -1,4 +1,5 @@
 /* Exports: JSON comes back equal, traces nest, flame graphs hold all the energy. */
+#include "../assertions.h"
 #include "../sanitized.h"
 #include "made_run.h"
 
@@ -258,13 +259,13 @@ static void traces_nest(void **state)
         if (*ph != 'X') continue;
         int tid = (int)number(e, "tid");
         double start = number(e, "ts");
-        assert_true(start >= end[tid] - 0.01);
+        assert_that(start, >=, end[tid] - 0.01);
         end[tid] = start + number(e, "dur");
         spans++;
     }
     assert_int_equal(powers, f->run.samples.count);
     assert_int_equal(totals, f->run.samples.count);
-    assert_true(number(json_object_get(trace, "otherData"), "monotonic_ms") ==
+    assert_that(number(json_object_get(trace, "otherData"), "monotonic_ms"), ==,
                 f->run.info.monotonic_ms);
     assert_int_equal(spans, f->run.phase_count + f->run.section_count + f->run.token_count +
                                 f->run.layer_count + f->run.component_count +
@@ -286,9 +287,9 @@ static void flame_graphs_hold_all_the_energy(void **state)
     json_t *w, *stack, *frame;
     json_array_foreach(weights, i, w) sum += json_number_value(w);
     json_array_foreach(samples, i, stack) json_array_foreach(stack, j, frame)
-        assert_true((size_t)json_integer_value(frame) < frames);
-    assert_true(fabs(sum - f->run.info.total_mj * 1e3) < 1e-9 * sum);
-    assert_true(fabs(sum - number(profile, "endValue")) < 1e-9 * sum);
+        assert_that((size_t)json_integer_value(frame), <, frames);
+    assert_near(sum, f->run.info.total_mj * 1e3, 1e-9 * sum);
+    assert_near(sum, number(profile, "endValue"), 1e-9 * sum);
     json_decref(file);
     pj_buffer folded = export_run(f->store, PJ_EXPORT_FOLDED);
     assert_non_null(strstr(folded.data, "decode;layer 2;attention;softmax "));

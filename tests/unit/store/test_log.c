@@ -1,5 +1,6 @@
 /* Large runs: they come back, and whatever ends the saving (a full disk, no memory, a kill) leaves
  * the database whole. */
+#include "../assertions.h"
 #include "made_run.h"
 
 #include "base/clock.h"
@@ -170,13 +171,14 @@ static void no_memory_of_sqlite(void **state)
         pid_t child = fork();
         if (child == 0) save_with_little_memory(f->path, mb);
         waitpid(child, &code, 0);
-        assert_true(WIFEXITED(code) && WEXITSTATUS(code) % 10 == 0);
+        assert_true(WIFEXITED(code));
+        assert_that(WEXITSTATUS(code) % 10, ==, 0);
         failed += WEXITSTATUS(code) == 0;
         pj_store *store = open_at(f->path);
         assert_whole(store, -1);
         pj_store_close(store);
     }
-    assert_true(failed > 0);
+    assert_that(failed, >, 0);
 }
 
 static void failing_memory_is_an_error_not_a_crash(void **state)

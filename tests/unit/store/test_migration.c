@@ -1,4 +1,5 @@
 /* Databases of earlier schemas, made by taking a new one apart, and where operations are kept. */
+#include "../assertions.h"
 #include "history.h"
 #include "made_run.h"
 
@@ -216,9 +217,10 @@ static void version_1_is_taken_along(void **state)
     assert_int_equal(ask(f->store, "SELECT count(*) FROM pragma_table_info('component_metrics')"
                                    " WHERE name = 'first_operation_id'"),
                      0);
-    assert_true(ask(f->store, "SELECT count(*) FROM deep_operation_metrics a JOIN"
+    assert_that(ask(f->store, "SELECT count(*) FROM deep_operation_metrics a JOIN"
                               " deep_operation_metrics b ON b.id = a.id + 1"
-                              " WHERE b.component_metric_id < a.component_metric_id") > 0);
+                              " WHERE b.component_metric_id < a.component_metric_id"),
+                >, 0);
     open_again(f);
     assert_int_equal(ask(f->store, "PRAGMA user_version"), pj_sqlite_dialect.version);
     for (int i = 1; i < RUNS; i++) assert_stored(f, &runs[i]);
@@ -334,7 +336,7 @@ static void operations_of_a_component_lie_together(void **state)
                      0);
     /* Whoever deletes a part deletes what belongs to it. */
     do_sql(f->store, "DELETE FROM layer_metrics WHERE id = 2");
-    assert_true(ask(f->store, "SELECT count(*) FROM deep_operation_metrics") < count);
+    assert_that(ask(f->store, "SELECT count(*) FROM deep_operation_metrics"), <, count);
     assert_int_equal(ask(f->store,
                          "SELECT count(*) FROM deep_operation_metrics WHERE"
                          " component_metric_id NOT IN (SELECT id FROM component_metrics)"),

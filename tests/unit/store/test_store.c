@@ -1,4 +1,5 @@
 /* The database: round trips, lists and filters, external faults. */
+#include "../assertions.h"
 #include "made_run.h"
 
 #include "base/clock.h"
@@ -216,7 +217,7 @@ static void parts_sum_to_the_whole(void **state)
                                             .layers = 3,
                                             .depth = PJ_DEPTH_DEEP,
                                             .energy_factor = 1000});
-    assert_true(ask(f->store, "SELECT count(*) FROM conservation") > 4 * 6 * 3 * 11);
+    assert_that(ask(f->store, "SELECT count(*) FROM conservation"), >, 4 * 6 * 3 * 11);
     assert_int_equal(ask(f->store, "SELECT count(DISTINCT level) FROM conservation"), 5);
     assert_int_equal(ask(f->store, "SELECT count(*) FROM conservation WHERE"
                                    " abs(whole_mj - parts_mj) > 1e-9 * abs(whole_mj)"),
@@ -709,7 +710,7 @@ static void failing_memory_is_an_error_not_a_crash(void **state)
         if (loaded == PJ_OK) pj_run_data_fini(&data);
         failures += saved != PJ_OK || loaded != PJ_OK;
     }
-    assert_true(failures > 0);
+    assert_that(failures, >, 0);
     pj_run_data back = {0};
     assert_int_equal(pj_store_load(f->store, run.info.id, &back, &err), PJ_OK);
     assert_runs_equal(&run, &back);

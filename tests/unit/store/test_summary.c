@@ -1,5 +1,6 @@
 /* The run's ratios, and the summary object: units, unavailable figures, the fields of the contract.
  */
+#include "../assertions.h"
 #include "store/run_summary.h"
 #include "trace/private_text.h"
 
@@ -50,19 +51,19 @@ static void ratios_follow_their_definitions(void **state)
     pj_run_info info = example();
     pj_run_ratios r;
     pj_run_ratios_get(&info, &r);
-    assert_true(r.tokens_per_second == 40); /* 22 less the first of each of two sequences */
-    assert_true(r.prefill_tokens_per_second == 80);
-    assert_true(r.joules_per_token == 2);
-    assert_true(fabs(r.joules_per_token_sd - 0.01) < 1e-12);
-    assert_true(r.joules_per_token_typical == 1.3);
-    assert_true(r.mj_per_million_parameters == 22000);
-    assert_true(r.mj_per_million_active_parameters == 44000);
-    assert_true(r.joules_per_token_net == 1.5);
-    assert_true(r.joules_per_input_token == 0.5);
-    assert_true(r.joules_per_output_token == 30.0 / 22); /* those first ones count here */
-    assert_true(r.tokens_per_joule == 0.5);
-    assert_true(r.energy_delay_product == 44);
-    assert_true(r.mean_power_mw == 56000);                    /* the whole run */
+    assert_that(r.tokens_per_second, ==, 40); /* 22 less the first of each of two sequences */
+    assert_that(r.prefill_tokens_per_second, ==, 80);
+    assert_that(r.joules_per_token, ==, 2);
+    assert_near(r.joules_per_token_sd, 0.01, 1e-12);
+    assert_that(r.joules_per_token_typical, ==, 1.3);
+    assert_that(r.mj_per_million_parameters, ==, 22000);
+    assert_that(r.mj_per_million_active_parameters, ==, 44000);
+    assert_that(r.joules_per_token_net, ==, 1.5);
+    assert_that(r.joules_per_input_token, ==, 0.5);
+    assert_that(r.joules_per_output_token, ==, 30.0 / 22); /* those first ones count here */
+    assert_that(r.tokens_per_joule, ==, 0.5);
+    assert_that(r.energy_delay_product, ==, 44);
+    assert_that(r.mean_power_mw, ==, 56000);                  /* the whole run */
     info.output_tokens = info.batch_size, info.decode_mj = 0; /* all of them out of prefill */
     pj_run_ratios_get(&info, &r);
     assert_true(isnan(r.tokens_per_second) && isnan(r.joules_per_output_token));
@@ -71,14 +72,14 @@ static void ratios_follow_their_definitions(void **state)
 static void units_are_not_off_by_a_thousand(void **state)
 {
     const pj_cost_rates usual = PJ_COST_RATES_DEFAULT;
-    assert_true(fabs(pj_cost_usd(3.6e9, &usual) - 0.12) < 1e-12);
-    assert_true(fabs(pj_co2_grams(3.6e9, &usual) - 400) < 1e-9);
-    assert_true(fabs(pj_cost_usd(1e6, &usual) - 3.33e-5) < 1e-7); /* 1 kJ */
+    assert_near(pj_cost_usd(3.6e9, &usual), 0.12, 1e-12);
+    assert_near(pj_co2_grams(3.6e9, &usual), 400, 1e-9);
+    assert_near(pj_cost_usd(1e6, &usual), 3.33e-5, 1e-7); /* 1 kJ */
     /* 1 mW for 1 s is 1 mJ, and 44 J in 1 s are 44 W. */
     pj_run_info info = example();
     pj_run_ratios r;
     pj_run_ratios_get(&info, &r);
-    assert_true(r.mean_power_mw * info.total_ms / 1000 == info.total_mj);
+    assert_that(r.mean_power_mw * info.total_ms / 1000, ==, info.total_mj);
 }
 
 static json_t *summary_of(const pj_run_info *info)
@@ -175,7 +176,7 @@ static void unavailable_is_null_and_never_zero(void **state)
                                          "cost_usd_per_token"};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         assert_true(json_is_null(json_object_get(o, fields[i])));
-    assert_true(json_number_value(json_object_get(o, "tokens_per_second")) == 40);
+    assert_that(json_number_value(json_object_get(o, "tokens_per_second")), ==, 40);
     json_decref(o);
 }
 

@@ -1,5 +1,6 @@
 /* Requests to generate: parsing untrusted bodies, writing and reading them back, and agreement of
  * the table of fields with openapi.json, the documents and the dashboard's types. */
+#include "../assertions.h"
 #include "base/file.h"
 #include "trace/generate_ask.h"
 
@@ -36,7 +37,10 @@ static void a_body_becomes_a_request(void **state)
     assert_null(ask.tags.items[2]);
     assert_int_equal(ask.max_tokens, 7);
     assert_string_equal(ask.depth, "deep");
-    assert_true(ask.top_p == 0.5 && isnan(ask.temperature) && ask.seed < 0 && !ask.wait);
+    assert_that(ask.top_p, ==, 0.5);
+    assert_true(isnan(ask.temperature));
+    assert_that(ask.seed, <, 0);
+    assert_false(ask.wait);
     assert_string_equal(ask.dtype, "q4_0");
     assert_null(ask.experiment);
     pj_arena_fini(&arena);
@@ -51,10 +55,13 @@ static void what_is_absent_has_its_default(void **state)
     assert_int_equal(
         parse("{\"prompt\":\"a\",\"max_length\":null,\"wait\":null}", &ask, &arena, &syntax, NULL),
         PJ_OK);
-    assert_true(ask.max_tokens == 100 && clear.max_tokens == 100);
+    assert_that(ask.max_tokens, ==, 100);
+    assert_that(clear.max_tokens, ==, 100);
     assert_true(ask.wait && clear.wait && !ask.chat);
     assert_string_equal(ask.depth, "module");
-    assert_true(ask.batch == 0 && ask.top_k < 0 && isnan(ask.min_p));
+    assert_that(ask.batch, ==, 0);
+    assert_that(ask.top_k, <, 0);
+    assert_true(isnan(ask.min_p));
     pj_arena_fini(&arena);
 }
 

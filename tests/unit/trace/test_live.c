@@ -1,4 +1,5 @@
 /* Events reach every sink of a list; one that fails is left out and counted. */
+#include "../assertions.h"
 #include "trace/live.h"
 
 #include <setjmp.h>
@@ -55,7 +56,10 @@ static void all_sinks_hear_what_they_want(void **state)
     add(&list, &b, true);
     list.all.token(list.all.context, "id", &(pj_live_token){0});
     list.all.run_end(list.all.context, "id", &(pj_live_end){0});
-    assert_true(a.tokens == 1 && a.ends == 0 && b.tokens == 1 && b.ends == 1);
+    assert_that(a.tokens, ==, 1);
+    assert_that(a.ends, ==, 0);
+    assert_that(b.tokens, ==, 1);
+    assert_that(b.ends, ==, 1);
     pj_live_sinks_clear(&list);
     assert_null(list.all.token);
 }
@@ -69,8 +73,10 @@ static void a_failing_sink_is_left_out(void **state)
     add(&list, &good, true);
     for (int i = 0; i < 5; i++) list.all.token(list.all.context, "id", &(pj_live_token){0});
     list.all.run_end(list.all.context, "id", &(pj_live_end){0});
-    assert_true(bad.tokens == 2 && bad.ends == 0);
-    assert_true(good.tokens == 5 && good.ends == 1);
+    assert_that(bad.tokens, ==, 2);
+    assert_that(bad.ends, ==, 0);
+    assert_that(good.tokens, ==, 5);
+    assert_that(good.ends, ==, 1);
     assert_int_equal(list.failed, 1);
 }
 

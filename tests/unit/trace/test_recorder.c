@@ -1,4 +1,5 @@
 /* The recorder: nesting, context, depth, loss, threads, and what it costs in allocations. */
+#include "../assertions.h"
 #include "base/clock.h"
 #include "base/thread.h"
 #include "trace/recorder.h"
@@ -90,7 +91,9 @@ static void spans_carry_their_context(void **state)
     assert_int_equal(pj_recorder_place(&r).layer, -1);
     pj_span_begin(lane, PJ_SPAN_LAYER, 3);
     pj_place place = pj_recorder_place(&r);
-    assert_true(place.phase == PJ_PHASE_DECODE && place.token == 7 && place.layer == 3);
+    assert_that(place.phase, ==, PJ_PHASE_DECODE);
+    assert_that(place.token, ==, 7);
+    assert_that(place.layer, ==, 3);
     pj_span_begin(lane, PJ_SPAN_COMPONENT, q);
     pj_span_begin(lane, PJ_SPAN_OPERATION, matmul);
     pj_token_text(lane, 2, 42, "hello", 5);
@@ -109,11 +112,14 @@ static void spans_carry_their_context(void **state)
     assert_int_equal(op->span.layer, 3);
     assert_int_equal(op->span.section, layers);
     assert_int_equal(op->span.component, q);
-    assert_true(op->span.flops == 1e6f && op->span.bytes == 2e6f);
-    assert_true(op->stats.mean_abs == 1.5f && op->stats.nan_count == 2);
+    assert_that(op->span.flops, ==, 1e6f);
+    assert_that(op->span.bytes, ==, 2e6f);
+    assert_that(op->stats.mean_abs, ==, 1.5f);
+    assert_that(op->stats.nan_count, ==, 2);
     assert_int_equal(op->extra_count, 2);
-    assert_true(op->extras[1].value == -7 && op->extras[1].index == 3);
-    assert_true(op->span.end_ns >= op->span.begin_ns);
+    assert_that(op->extras[1].value, ==, -7);
+    assert_that(op->extras[1].index, ==, 3);
+    assert_that(op->span.end_ns, >=, op->span.begin_ns);
     /* pj_span_next: one clock reading between the two. */
     assert_int_equal(ended(1)->span.end_ns, ended(2)->span.begin_ns);
     assert_true(isnan(ended(1)->span.flops));
@@ -296,9 +302,9 @@ static void device_spans_stay_within_the_run(void **state)
     drain(&r);
     assert_int_equal(count_of(PJ_RECORD_SPAN), 1);
     assert_int_equal(pj_recorder_count(&r).misused, sizeof outside / sizeof *outside + 1);
-    assert_true(ended(0)->span.begin_ns >= earliest_ns);
-    assert_true(ended(0)->span.end_ns <= pj_clock_ns());
-    assert_true(ended(0)->span.end_ns >= ended(0)->span.begin_ns);
+    assert_that(ended(0)->span.begin_ns, >=, earliest_ns);
+    assert_that(ended(0)->span.end_ns, <=, pj_clock_ns());
+    assert_that(ended(0)->span.end_ns, >=, ended(0)->span.begin_ns);
     pj_recorder_fini(&r);
 }
 

@@ -1,4 +1,5 @@
 /* The request's energy, typical tokens and disturbed steps, on runs made up row by row. */
+#include "../assertions.h"
 #include "trace/request.h"
 
 #include <math.h>
@@ -87,14 +88,14 @@ static void loading_and_idle_gaps_are_left_out(void **state)
     m->sections[m->d.section_count++] =
         (pj_section_row){0, PJ_NO_PARENT, PJ_NO_PARENT, "tokenization", 100, 1, energy_of(5)};
     figure(m);
-    assert_true(fabs(m->d.info.request_mj - 620) < 1e-9);
-    assert_true(fabs(m->d.info.request_net_mj - 310) < 1e-9);
-    assert_true(fabs(m->d.info.request_ms - 160) < 1e-9);
-    assert_true(fabs(m->d.info.model_load_mj - 300) < 1e-9);
-    assert_true(fabs(m->d.info.request_sd_mj - 6.2) < 1e-9);
-    assert_true(fabs(pj_sd_total(&m->d.info.request_sd) - 6.2) < 1e-6);
-    assert_true(fabs(m->d.info.model_load_sd_mj - 3) < 1e-9);
-    assert_true(fabs(pj_sd_total(&m->d.info.model_load_sd) - 3) < 1e-6);
+    assert_near(m->d.info.request_mj, 620, 1e-9);
+    assert_near(m->d.info.request_net_mj, 310, 1e-9);
+    assert_near(m->d.info.request_ms, 160, 1e-9);
+    assert_near(m->d.info.model_load_mj, 300, 1e-9);
+    assert_near(m->d.info.request_sd_mj, 6.2, 1e-9);
+    assert_near(pj_sd_total(&m->d.info.request_sd), 6.2, 1e-6);
+    assert_near(m->d.info.model_load_sd_mj, 3, 1e-9);
+    assert_near(pj_sd_total(&m->d.info.model_load_sd), 3, 1e-6);
     free(m);
 }
 
@@ -102,7 +103,8 @@ static void a_run_without_loading_is_all_request(void **state)
 {
     made *m = make(20, 1);
     figure(m);
-    assert_true(m->d.info.request_mj == 1000 && m->d.info.request_ms == 300);
+    assert_that(m->d.info.request_mj, ==, 1000);
+    assert_that(m->d.info.request_ms, ==, 300);
     assert_true(isnan(m->d.info.model_load_mj)); /* absent, not zero */
     free(m);
 }
@@ -114,7 +116,7 @@ static void unknown_loading_makes_the_request_unknown(void **state)
         (pj_section_row){0, PJ_NO_PARENT, PJ_NO_PARENT, "model_load", 0, 100, energy_of(NAN)};
     figure(m);
     assert_true(isnan(m->d.info.request_mj) && isnan(m->d.info.model_load_mj));
-    assert_true(m->d.info.request_ms == 200);
+    assert_that(m->d.info.request_ms, ==, 200);
     free(m);
 }
 
@@ -126,7 +128,7 @@ static void typical_is_the_median_of_decode(void **state)
     m->tokens[3].energy = energy_of(1000);
     m->tokens[4].energy = energy_of(NAN);
     figure(m);
-    assert_true(m->d.info.typical_token_mj == 3); /* of 2, 2, 3, 4, 1000 */
+    assert_that(m->d.info.typical_token_mj, ==, 3); /* of 2, 2, 3, 4, 1000 */
     free(m);
 }
 
@@ -149,7 +151,7 @@ static void a_slow_step_is_marked(void **state)
         assert_int_equal(m->tokens[7 * batch].disturbed, 1);
         assert_int_equal(m->tokens[6 * batch].disturbed, 0);
         assert_int_equal(m->tokens[0].disturbed, -1); /* prefill is not judged */
-        assert_true(fabs(m->d.info.disturbed_share - 2.0 * batch / 1000) < 1e-12);
+        assert_near(m->d.info.disturbed_share, 2.0 * batch / 1000, 1e-12);
         free(m);
     }
 }
@@ -187,7 +189,7 @@ static void few_steps_are_not_judged(void **state)
         if (steps) set_step(m, steps, 1, 100, 1);
         figure(m);
         assert_int_equal(m->d.info.disturbed_tokens, steps >= PJ_DISTURBED_LEAST_STEPS ? 1 : -1);
-        assert_true(isnan(m->d.info.disturbed_share) == (steps < PJ_DISTURBED_LEAST_STEPS));
+        assert_that(isnan(m->d.info.disturbed_share), ==, (steps < PJ_DISTURBED_LEAST_STEPS));
         free(m);
     }
 }

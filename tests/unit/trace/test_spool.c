@@ -1,4 +1,5 @@
 /* The spool: written and read back, cut at every byte, corrupted, locked, on a full disk. */
+#include "../assertions.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "trace/spool.h"
@@ -256,7 +257,7 @@ static void a_killed_writer_loses_nothing_written(void **state)
         pj_error err;
         snprintf(path, sizeof path, "%s/killed.spool", folder);
         assert_int_equal(pj_spool_reader_open(path, &reader, &err), PJ_OK);
-        assert_true(read_all(&reader) >= last + 1);
+        assert_that(read_all(&reader), >=, last + 1);
         pj_spool_reader_close(&reader);
         unlink(path);
     }

@@ -1,4 +1,5 @@
 /* The table of statistics is complete, and what is made from it agrees with it. */
+#include "../assertions.h"
 #include "trace/phases.h"
 #include "trace/statistics.h"
 
@@ -30,7 +31,7 @@ static void each_line_reads_its_own_member(void **state)
     PJ_STATISTICS(X)
 #undef X
     for (int s = 0; s < PJ_STATISTIC_COUNT; s++)
-        assert_true(pj_statistic_get(&stats, (pj_statistic)s) == s + 1);
+        assert_that(pj_statistic_get(&stats, (pj_statistic)s), ==, s + 1);
     assert_true(pj_statistic_get(&stats, PJ_STATISTIC_COUNT) !=
                 pj_statistic_get(&stats, PJ_STATISTIC_COUNT));
 }
@@ -50,7 +51,7 @@ static void shown_statistics_are_metrics(void **state)
     (void)state;
     for (int s = 0; s < PJ_STATISTIC_SHOWN; s++) {
         int metric = pj_metric_parse(pj_statistics[s].activation);
-        assert_true(metric >= 0);
+        assert_that(metric, >=, 0);
         assert_int_equal(pj_metric_statistic((pj_metric)metric), s);
         assert_true(pj_metric_table[metric].in_heatmap && !pj_metric_table[metric].in_tree);
         assert_string_equal(pj_metric_table[metric].unit, pj_statistics[s].unit);

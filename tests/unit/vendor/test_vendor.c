@@ -1,5 +1,6 @@
 /* The vendor sources on machines made of files and stand-ins: fake sysfs trees, a fake NVML
  * library, a fake powermetrics. Faults are those that real machines show. */
+#include "../assertions.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -57,7 +58,8 @@ static void *open_source(const char *name, const pj_power_env *env, pj_status ex
     void *state = pj_alloc(1, s->state_bytes);
     assert_int_equal(s->open(state, env, "", err), expected);
     if (expected == PJ_OK) return state;
-    assert_true(err->text[0] != 0 && !strchr(err->text, '\n'));
+    assert_that(err->text[0], !=, 0);
+    assert_false(strchr(err->text, '\n'));
     pj_free(state);
     return NULL;
 }
@@ -131,13 +133,13 @@ static void rapl_nests_its_domains(void **state)
     assert_ptr_equal(&rails[cpu0->parent], psys);
     assert_int_equal(psys->rail_class, PJ_RAIL_PLATFORM);
     assert_int_equal(rail_named(rails, count, "dram0")->rail_class, PJ_RAIL_DRAM);
-    assert_true(cpu0->max_mw == 125000);
+    assert_that(cpu0->max_mw, ==, 125000);
     /* The modulus is one unit more than the range: 2^32 units of 61.035 uJ. */
-    assert_true(fabs(cpu0->modulus_uj - 262143328850.0 - 61.035) < 0.01);
+    assert_near(cpu0->modulus_uj - 262143328850.0, 61.035, 0.01);
     assert_int_equal(read_source("rapl", s, readings, &read), PJ_OK);
     assert_int_equal(read, 5);
-    assert_true(readings[cpu0 - rails].value == 1000000);
-    assert_true(readings[0].before_ns <= readings[0].after_ns);
+    assert_that(readings[cpu0 - rails].value, ==, 1000000);
+    assert_that(readings[0].before_ns, <=, readings[0].after_ns);
     close_source("rapl", s);
     machine_end();
 }
@@ -162,7 +164,7 @@ static void rapl_failures_are_gaps_never_zeros(void **state)
     put(ZONE "0/energy_uj", "1000061\n");
     read_source("rapl", s, r, &count);
     assert_int_equal(r[0].status, PJ_READING_OK);
-    assert_true(r[0].value == 1000061);
+    assert_that(r[0].value, ==, 1000061);
     close_source("rapl", s);
     machine_end();
 }
@@ -243,7 +245,7 @@ static void hwmon_takes_the_best_of_each_channel(void **state)
     assert_int_equal(count, 6);
     const pj_rail *ppt = rail_named(rails, count, "amdgpu-ppt");
     assert_int_equal(ppt->rail_class, PJ_RAIL_GPU);
-    assert_true(ppt->max_mw == 220000);
+    assert_that(ppt->max_mw, ==, 220000);
     assert_string_equal(ppt->field, "power1_average");
     const pj_rail *card = rail_named(rails, count, "xe-card"),
                   *pkg = rail_named(rails, count, "xe-pkg");
@@ -255,9 +257,9 @@ static void hwmon_takes_the_best_of_each_channel(void **state)
     assert_ptr_equal(&rails[rail_named(rails, count, "ina3221-vdd_cpu_cv")->parent], in);
     rail_named(rails, count, "amdgpu1-power1");
     assert_int_equal(read_source("hwmon", s, r, &read), PJ_OK);
-    assert_true(r[ppt - rails].value == 35000);
-    assert_true(r[card - rails].value == 123456);
-    assert_true(fabs(r[in - rails].value - 9500) < 1e-9);
+    assert_that(r[ppt - rails].value, ==, 35000);
+    assert_that(r[card - rails].value, ==, 123456);
+    assert_near(r[in - rails].value, 9500, 1e-9);
     put(CHIP "2/curr1_input", "garbage\n");
     read_source("hwmon", s, r, &read);
     assert_int_equal(r[in - rails].status, PJ_READING_GAP);
@@ -316,7 +318,7 @@ static void nvml_prefers_the_counter(void **state)
     assert_string_equal(rails[0].name, "gpu0");
     assert_int_equal(rails[0].kind, PJ_RAIL_COUNTER);
     assert_int_equal(rails[0].rail_class, PJ_RAIL_GPU);
-    assert_true(rails[0].max_mw == 400000);
+    assert_that(rails[0].max_mw, ==, 400000);
     assert_string_equal(rails[1].name, "gpu0-instant");
     assert_int_equal(rails[1].parent, 0);
     assert_int_equal(rails[1].rail_class, PJ_RAIL_PLATFORM);
@@ -325,10 +327,10 @@ static void nvml_prefers_the_counter(void **state)
     assert_int_equal(read_source("nvml", s, r, &read), PJ_OK);
     assert_int_equal(read, 6);
     double first = r[0].value;
-    assert_true(first >= 5e12); /* uJ: beyond 32 bits */
+    assert_that(first, >=, 5e12); /* uJ: beyond 32 bits */
     read_source("nvml", s, r, &read);
-    assert_true(r[0].value > first);
-    assert_true(r[1].value == 150000);
+    assert_that(r[0].value, >, first);
+    assert_that(r[1].value, ==, 150000);
     close_source("nvml", s);
 }
 
@@ -376,20 +378,20 @@ static void power_limits_are_read(void **state)
     void *s = open_source("rapl", &env, PJ_OK, &err);
     const pj_power_source *rapl = pj_power_source_find("rapl", 4);
     assert_int_equal(rapl->limits(s, limits, PJ_MAX_RAILS), 2);
-    assert_true(limits[0] == 125000);
+    assert_that(limits[0], ==, 125000);
     assert_true(isnan(limits[1]));
     put(ZONE "0/constraint_0_power_limit_uw", "95000000\n");
     rapl->limits(s, limits, PJ_MAX_RAILS);
-    assert_true(limits[0] == 95000);
+    assert_that(limits[0], ==, 95000);
     close_source("rapl", s);
     machine_end();
     s = open_nvml("gpus=1", NULL, PJ_OK, &err);
     const pj_power_source *nvml = pj_power_source_find("nvml", 4);
-    assert_true(nvml->limits(s, limits, PJ_MAX_RAILS) >= 1);
-    assert_true(limits[0] == 300000);
+    assert_that(nvml->limits(s, limits, PJ_MAX_RAILS), >=, 1);
+    assert_that(limits[0], ==, 300000);
     setenv("FAKE_NVML", "gpus=1,limit=250000", 1);
     nvml->limits(s, limits, PJ_MAX_RAILS);
-    assert_true(limits[0] == 250000);
+    assert_that(limits[0], ==, 250000);
     setenv("FAKE_NVML", "gpus=1,nolimit", 1);
     nvml->limits(s, limits, PJ_MAX_RAILS);
     assert_true(isnan(limits[0]));
@@ -473,7 +475,7 @@ static void nvml_faults_are_said(void **state)
             }
         }
     }
-    assert_true(gaps > 5);
+    assert_that(gaps, >, 5);
     close_source("nvml", s);
     s = open_nvml("lost=40", NULL, PJ_OK, &err);
     pj_status status = PJ_OK;
@@ -562,10 +564,10 @@ static void powermetrics_gives_true_windows(void **state)
     assert_int_equal(rails_of("powermetrics", s, rails), 3);
     assert_string_equal(rails[0].name, "cpu");
     assert_string_equal(rails[2].name, "ane");
-    assert_true(rails[0].resolution == 10); /* 1 mJ over 100 ms */
+    assert_that(rails[0].resolution, ==, 10); /* 1 mJ over 100 ms */
     assert_int_equal(read_some(s, r, 6, &total), PJ_OK);
-    assert_true(total >= 6);
-    assert_true(fabs(r[0].value - 540) < 1e-6);
+    assert_that(total, >=, 6);
+    assert_near(r[0].value, 540, 1e-6);
     assert_int_equal(r[0].window_ns, 100000000);
     close_source("powermetrics", s);
     env = powermetrics_env("old", command, sizeof command);
@@ -581,7 +583,7 @@ static void powermetrics_gives_true_windows(void **state)
     env = powermetrics_env("intel", command, sizeof command);
     s = open_source("powermetrics", &env, PJ_OK, &err);
     read_some(s, r, 1, &total);
-    assert_true(fabs(r[0].value - 12500) < 1e-6);
+    assert_near(r[0].value, 12500, 1e-6);
     close_source("powermetrics", s);
 }
 
@@ -616,7 +618,7 @@ static void powermetrics_survives_its_faults(void **state)
     env = powermetrics_env("crlf", command, sizeof command);
     s = open_source("powermetrics", &env, PJ_OK, &err);
     read_some(s, r, 3, &total);
-    assert_true(fabs(r[0].value - 540) < 1e-6);
+    assert_near(r[0].value, 540, 1e-6);
     close_source("powermetrics", s);
     env = powermetrics_env("password", command, sizeof command);
     open_source("powermetrics", &env, PJ_E_DENIED, &err);
@@ -637,10 +639,10 @@ static void plists_cut_anywhere_give_no_sample(void **state)
     pj_pm_sample sample;
     size_t bytes = sizeof text - 1;
     assert_int_equal(pj_pm_parse(text, bytes, &sample, NULL), PJ_OK);
-    assert_true(fabs(sample.mw[PJ_PM_CPU] - 102.66) < 0.01);
+    assert_near(sample.mw[PJ_PM_CPU], 102.66, 0.01);
     assert_true(isnan(sample.mw[PJ_PM_GPU]));
     for (size_t cut = 0; cut < bytes; cut++)
-        assert_true(pj_pm_parse(text, cut, &sample, NULL) != PJ_OK);
+        assert_that(pj_pm_parse(text, cut, &sample, NULL), !=, PJ_OK);
     assert_int_equal(pj_pm_parse("\0\0\0", 3, &sample, NULL), PJ_E_AGAIN);
 }
 
@@ -683,8 +685,8 @@ static void plists_are_read_as_xml(void **state)
             &s),
         PJ_OK);
     assert_int_equal(s.elapsed_ns, 1000000000);
-    assert_true(s.mw[PJ_PM_CPU] == 250);
-    assert_true(s.mw[PJ_PM_GPU] == 30);
+    assert_that(s.mw[PJ_PM_CPU], ==, 250);
+    assert_that(s.mw[PJ_PM_GPU], ==, 30);
     assert_true(isnan(s.mw[PJ_PM_ANE]) && s.rejected[PJ_PM_ANE]);
     assert_true(isnan(s.mw[PJ_PM_DRAM]) && !s.rejected[PJ_PM_DRAM]);
 }
@@ -719,8 +721,8 @@ static void recorded_streams_are_replayed(void **state)
         assert_int_equal(t.row_count, cut ? 1 : 3);
         assert_int_equal(t.skipped, cut);
         assert_int_equal(t.rail_count, cut ? 3 : 5);
-        assert_true(fabs(t.t_ms[t.row_count - 1] - 100 * (double)t.row_count) < 1e-9);
-        assert_true(fabsf(t.mw[0] - 540) < 0.01f);
+        assert_near(t.t_ms[t.row_count - 1], 100 * (double)t.row_count, 1e-9);
+        assert_near(t.mw[0], 540, 0.01f);
         pj_trace_fini(&t);
         pj_free(text);
     }
