@@ -41,7 +41,7 @@ double pj_bench_truth_noisy(pj_bench_truth *b, double value, double share)
 
 /* ---- comparison ----------------------------------------------------------------------------- */
 
-static bool is_different(pj_bench_truth *b, size_t n, double factor, double spread)
+static bool analysis_is_different(pj_bench_truth *b, size_t n, double factor, double spread)
 {
     double x[32], y[32];
     for (size_t i = 0; i < n; i++) {
@@ -54,7 +54,8 @@ static bool is_different(pj_bench_truth *b, size_t n, double factor, double spre
 static double share_different(pj_bench_truth *b, size_t n, double factor, double spread)
 {
     int64_t different = 0;
-    for (int64_t i = 0; i < b->rounds; i++) different += is_different(b, n, factor, spread);
+    for (int64_t i = 0; i < b->rounds; i++)
+        different += analysis_is_different(b, n, factor, spread);
     return 100.0 * (double)different / (double)b->rounds;
 }
 
@@ -179,7 +180,7 @@ static pj_status bench_ablation(pj_bench_truth *b, pj_error *err)
 
 /* A machine whose time is a smooth maximum of compute and memory time, which differs slightly from
  * the fitted model. */
-static void make_known(pj_bench_truth *b, pj_known_run *run)
+static void analysis_make_known(pj_bench_truth *b, pj_known_run *run)
 {
     static const double parameters[] = {0.14e9, 0.36e9, 0.5e9, 1.1e9, 1.7e9, 3e9};
     double p = parameters[(int)pj_bench_truth_between(b, 0, 6)],
@@ -208,7 +209,7 @@ static void bench_prediction(pj_bench_truth *b)
     double errors[MACHINES * KNOWN], held = 0, refused = 0;
     int n = 0;
     for (int m = 0; m < MACHINES; m++) {
-        for (int i = 0; i < KNOWN; i++) make_known(b, &runs[i]);
+        for (int i = 0; i < KNOWN; i++) analysis_make_known(b, &runs[i]);
         for (int i = 0; i < KNOWN; i++) {
             pj_prediction p;
             for (int k = 0; k + 1 < KNOWN; k++) others[k] = runs[k < i ? k : k + 1];
@@ -235,7 +236,7 @@ typedef struct analysis_args {
     const char *fixtures, *folder;
 } analysis_args;
 
-static pj_status run_all(pj_bench_truth *b, const analysis_args *a, pj_error *err)
+static pj_status analysis_run_all(pj_bench_truth *b, const analysis_args *a, pj_error *err)
 {
     pj_planted_tokens *t = pj_alloc(1, sizeof *t);
     if (!t) return pj_fail_memory(err, "the benchmark");
@@ -283,7 +284,7 @@ static int run_bench_analysis(const pj_command *command, int argc, char **argv)
     b.random.state = (uint64_t)a.seed;
     if (as_json) pj_json_object_begin(&json);
     pj_status status = pj_bench_folder_open(a.folder, &err);
-    if (status == PJ_OK) status = run_all(&b, &a, &err);
+    if (status == PJ_OK) status = analysis_run_all(&b, &a, &err);
     pj_bench_folder_remove();
     if (as_json) {
         pj_json_object_end(&json);

@@ -131,7 +131,7 @@ static bool listen_to(const bench *b, peer *p, uint32_t index)
     return begin_answer(b, p, index);
 }
 
-static void *serve(void *context)
+static void *attach_serve(void *context)
 {
     static peer peers[PEERS_MAX];
     static struct pollfd polls[PEERS_MAX + 1];
@@ -163,23 +163,23 @@ static void *serve(void *context)
 
 /* ---- the proxy ------------------------------------------------------------------------------- */
 
-static int admit(void *context, const char *host, const char *origin, const char *authorization,
-                 const char *token, const char **detail)
+static int attach_admit(void *context, const char *host, const char *origin,
+                        const char *authorization, const char *token, const char **detail)
 {
     return 0;
 }
 
-static bool is_own_token(void *context, const char *authorization)
+static bool attach_is_own_token(void *context, const char *authorization)
 {
     return false;
 }
 
-static void *begin(void *context, pj_exchange *exchange)
+static void *attach_begin(void *context, pj_exchange *exchange)
 {
     return pj_request_begin(((bench *)context)->recorder, exchange, NULL);
 }
 
-static void progress(void *context, void *request)
+static void attach_progress(void *context, void *request)
 {
     pj_request_progress(request);
 }
@@ -192,17 +192,17 @@ static void end(void *context, void *request, pj_exchange *exchange)
         pj_exchange_free(exchange);
 }
 
-static void release(void *context, void *request)
+static void attach_release(void *context, void *request)
 {
     pj_request_release(request);
 }
 
-static const char *id(void *context, void *request)
+static const char *attach_id(void *context, void *request)
 {
     return pj_request_id(request);
 }
 
-static pj_proxy_energy energy(void *context, void *request, int64_t now_ns)
+static pj_proxy_energy attach_energy(void *context, void *request, int64_t now_ns)
 {
     pj_ledger_figure f = pj_request_energy(request, now_ns);
     return (pj_proxy_energy){f.total_mj, f.input_mj, f.output_mj, f.total_mj,
@@ -242,12 +242,13 @@ static pj_status start_proxy(bench *b, pj_error *err)
     pj_status status = start_relay(b, err);
     if (status == PJ_OK) status = pj_listen(&b->proxy_url, &b->listener, err);
     if (status != PJ_OK) return status;
-    b->options = (pj_proxy_options){
-        .url = &b->server_url,
-        .listener = b->listener,
-        .stop = &b->stop,
-        .hooks = {b, admit, is_own_token, begin, progress, end, release, id, energy}};
-    status = pj_thread_start(&b->server_thread, "pj-bench-server", serve, b, err);
+    b->options = (pj_proxy_options){.url = &b->server_url,
+                                    .listener = b->listener,
+                                    .stop = &b->stop,
+                                    .hooks = {b, attach_admit, attach_is_own_token, attach_begin,
+                                              attach_progress, end, attach_release, attach_id,
+                                              attach_energy}};
+    status = pj_thread_start(&b->server_thread, "pj-bench-server", attach_serve, b, err);
     if (status == PJ_OK)
         status = pj_thread_start(&b->proxy_thread, "pj-bench-proxy", run_proxy, b, err);
     return status;
@@ -288,7 +289,7 @@ static void *load_begin(void *context, uint32_t index, pj_exchange *exchange)
 }
 
 /* A chunk's text ends with the time at which it was sent. */
-static void load_progress(void *context, void *request)
+static void attach_load_progress(void *context, void *request)
 {
     load *l = context;
     int64_t now_ns = pj_clock_ns();
@@ -305,14 +306,15 @@ static void load_end(void *context, void *request, pj_exchange *exchange)
     pj_exchange_free(exchange);
 }
 
-static pj_status put_load(const pj_url *url, const char *body, uint32_t requests,
-                          uint32_t concurrency, load *l, pj_error *err)
+static pj_status attach_put_load(const pj_url *url, const char *body, uint32_t requests,
+                                 uint32_t concurrency, load *l, pj_error *err)
 {
-    pj_client_options options = {.url = url,
-                                 .path = "/v1/chat/completions",
-                                 .requests = requests,
-                                 .concurrency = concurrency,
-                                 .hooks = {l, load_body, load_begin, load_progress, load_end}};
+    pj_client_options options = {
+        .url = url,
+        .path = "/v1/chat/completions",
+        .requests = requests,
+        .concurrency = concurrency,
+        .hooks = {l, load_body, load_begin, attach_load_progress, load_end}};
     l->body = body;
     return pj_client_run(&options, err);
 }
@@ -328,9 +330,9 @@ static pj_status measure_requests(bench *b, pj_error *err)
     pj_status status = PJ_OK;
     enum { AT_A_TIME = 10 };
     for (int64_t i = 0; i < b->requests && status == PJ_OK; i += AT_A_TIME) {
-        status = put_load(&b->server_url, whole_body, AT_A_TIME, 1, &direct, err);
+        status = attach_put_load(&b->server_url, whole_body, AT_A_TIME, 1, &direct, err);
         if (status == PJ_OK)
-            status = put_load(&b->proxy_url, whole_body, AT_A_TIME, 1, &through, err);
+            status = attach_put_load(&b->proxy_url, whole_body, AT_A_TIME, 1, &through, err);
     }
     if (status == PJ_OK && (direct.done < b->requests || through.done < b->requests))
         status = pj_fail(err, PJ_E_INTERNAL, "some requests of the bench failed");
@@ -341,13 +343,13 @@ static pj_status measure_streams(bench *b, pj_error *err)
 {
     load l = {0};
     int64_t begun_ns = pj_clock_ns();
-    pj_status status =
-        put_load(&b->server_url, stream_body, (uint32_t)b->streams, (uint32_t)b->streams, &l, err);
+    pj_status status = attach_put_load(&b->server_url, stream_body, (uint32_t)b->streams,
+                                       (uint32_t)b->streams, &l, err);
     b->direct_stream_ms = (double)(pj_clock_ns() - begun_ns) / 1e6;
     begun_ns = pj_clock_ns();
     if (status == PJ_OK)
-        status = put_load(&b->proxy_url, stream_body, (uint32_t)b->streams, (uint32_t)b->streams,
-                          &l, err);
+        status = attach_put_load(&b->proxy_url, stream_body, (uint32_t)b->streams,
+                                 (uint32_t)b->streams, &l, err);
     b->through_stream_ms = (double)(pj_clock_ns() - begun_ns) / 1e6;
     return status;
 }
@@ -358,7 +360,7 @@ static pj_status measure_delay(bench *b, const pj_url *url, delays *d, pj_error 
     d->us = l.delay_us = pj_alloc(l.most_delays, sizeof *l.delay_us);
     if (!l.delay_us) return pj_fail_memory(err, "the bench");
     pj_status status =
-        put_load(url, stream_body, (uint32_t)b->streams, (uint32_t)b->streams, &l, err);
+        attach_put_load(url, stream_body, (uint32_t)b->streams, (uint32_t)b->streams, &l, err);
     d->count = l.delays;
     if (status == PJ_OK && !l.delays)
         status = pj_fail(err, PJ_E_INTERNAL, "some streams of the bench failed");
@@ -382,7 +384,7 @@ static pj_status measure_delays(bench *b, pace paced, pj_error *err)
     return status;
 }
 
-static pj_status measure(bench *b, pj_error *err)
+static pj_status attach_measure(bench *b, pj_error *err)
 {
     pj_url_parse_listen("127.0.0.1:0", &b->server_url, err);
     pj_status status = pj_listen(&b->server_url, &b->server, err);
@@ -405,7 +407,7 @@ static pj_status measure(bench *b, pj_error *err)
 
 /* ---- the report ------------------------------------------------------------------------------ */
 
-static double quantile(double *us, int64_t count, double q)
+static double attach_quantile(double *us, int64_t count, double q)
 {
     pj_sort_doubles(us, (size_t)count);
     return us[(int64_t)(q * (double)(count - 1))];
@@ -414,29 +416,31 @@ static double quantile(double *us, int64_t count, double q)
 static void print_paced(bench *b, pace paced, const char *name)
 {
     delays *d = b->delays[paced];
-    double direct = quantile(d[DIRECT].us, d[DIRECT].count, 0.5);
+    double direct = attach_quantile(d[DIRECT].us, d[DIRECT].count, 0.5);
     printf("%-9s %.1f us on the way direct; through a relay %.1f us later, %.2f us of processor "
            "time; through the proxy %.1f us later, %.2f us\n",
-           name, direct, quantile(d[RELAYED].us, d[RELAYED].count, 0.5) - direct, d[RELAYED].cpu_us,
-           quantile(d[PROXIED].us, d[PROXIED].count, 0.5) - direct, d[PROXIED].cpu_us);
+           name, direct, attach_quantile(d[RELAYED].us, d[RELAYED].count, 0.5) - direct,
+           d[RELAYED].cpu_us, attach_quantile(d[PROXIED].us, d[PROXIED].count, 0.5) - direct,
+           d[PROXIED].cpu_us);
 }
 
 static void write_paced(bench *b, pace paced, const char *name, pj_json *json)
 {
     delays *d = b->delays[paced];
-    double direct = quantile(d[DIRECT].us, d[DIRECT].count, 0.5);
+    double direct = attach_quantile(d[DIRECT].us, d[DIRECT].count, 0.5);
     pj_json_key(json, name);
     pj_json_object_begin(json);
     pj_json_kv_double(json, "direct_us", direct);
     pj_json_kv_double(json, "relay_added_us",
-                      quantile(d[RELAYED].us, d[RELAYED].count, 0.5) - direct);
+                      attach_quantile(d[RELAYED].us, d[RELAYED].count, 0.5) - direct);
     pj_json_kv_double(json, "relay_cpu_us", d[RELAYED].cpu_us);
-    pj_json_kv_double(json, "added_us", quantile(d[PROXIED].us, d[PROXIED].count, 0.5) - direct);
+    pj_json_kv_double(json, "added_us",
+                      attach_quantile(d[PROXIED].us, d[PROXIED].count, 0.5) - direct);
     pj_json_kv_double(json, "cpu_us", d[PROXIED].cpu_us);
     pj_json_object_end(json);
 }
 
-static void print_text(bench *b, double direct, double through, double slow)
+static void attach_print_text(bench *b, double direct, double through, double slow)
 {
     printf("request   direct %8.1f us   through the proxy %8.1f us   added %8.1f us (95th "
            "percentile %.1f us)\n",
@@ -453,14 +457,14 @@ static void print_text(bench *b, double direct, double through, double slow)
 
 static void print(bench *b)
 {
-    double direct = quantile(b->direct_us, b->requests, 0.5);
-    double through = quantile(b->through_us, b->requests, 0.5);
-    double slow =
-        quantile(b->through_us, b->requests, 0.95) - quantile(b->direct_us, b->requests, 0.95);
+    double direct = attach_quantile(b->direct_us, b->requests, 0.5);
+    double through = attach_quantile(b->through_us, b->requests, 0.5);
+    double slow = attach_quantile(b->through_us, b->requests, 0.95) -
+                  attach_quantile(b->direct_us, b->requests, 0.95);
     pj_buffer buffer;
     pj_json json;
     if (!b->json) {
-        print_text(b, direct, through, slow);
+        attach_print_text(b, direct, through, slow);
         return;
     }
     pj_buffer_init(&buffer, 1 << 16);
@@ -504,7 +508,7 @@ static int run_bench_attach(const pj_command *command, int argc, char **argv)
     int positional, code = pj_options_parse(command, options, argc, argv, &positional);
     if (code == PJ_PARSE_GO_ON) {
         b->requests -= b->requests % 10;
-        pj_status status = measure(b, &err);
+        pj_status status = attach_measure(b, &err);
         if (status == PJ_OK) print(b);
         for (int i = 0; i < PACES * WAYS; i++) pj_free(b->delays[i / WAYS][i % WAYS].us);
         pj_requests_close(b->recorder);

@@ -136,7 +136,7 @@ static void judge_parts(bench *b, const pj_run_data *d)
     }
 }
 
-static void judge(bench *b, const pj_sim_spec *spec, const pj_run_data *d)
+static void attribution_judge(bench *b, const pj_sim_spec *spec, const pj_run_data *d)
 {
     double net = 0, time = 0;
     for (uint32_t c = 0; c < d->class_count; c++) {
@@ -164,13 +164,14 @@ static void judge(bench *b, const pj_sim_spec *spec, const pj_run_data *d)
     }
 }
 
-static pj_status simulate(bench *b, pj_tree *tree, const sensor *s, uint64_t seed, pj_error *err)
+static pj_status attribution_simulate(bench *b, pj_tree *tree, const sensor *s, uint64_t seed,
+                                      pj_error *err)
 {
     char text[256];
     pj_sim_spec spec;
     pj_run_data d = {0};
     pj_readings none = {0};
-    pj_joules *joules = NULL;
+    pj_energies *joules = NULL;
     snprintf(text, sizeof text, "%s,seed=%llu,idle_mw=%g", s->spec, (unsigned long long)seed,
              b->idle_mw);
     pj_status status = pj_sim_parse(text, &spec, err);
@@ -188,11 +189,11 @@ static pj_status simulate(bench *b, pj_tree *tree, const sensor *s, uint64_t see
         }
         status = pj_build_rows(tree, &d, err);
     }
-    if (status == PJ_OK) status = pj_joules_new(tree, &none, &options, &d, &joules, err);
-    if (status == PJ_OK) status = pj_joules_fill(joules, err);
-    pj_joules_free(joules);
+    if (status == PJ_OK) status = pj_energy_new(tree, &none, &options, &d, &joules, err);
+    if (status == PJ_OK) status = pj_energy_fill(joules, err);
+    pj_energy_free(joules);
     if (status == PJ_OK) {
-        judge(b, &spec, &d);
+        attribution_judge(b, &spec, &d);
         judge_parts(b, &d);
         b->residual = fmax(b->residual, sum_error(&d));
     }
@@ -227,7 +228,7 @@ static void print_classes(bench *b)
     pj_json_array_end(b->out);
 }
 
-static void print_row(bench *b, const sensor *s)
+static void attribution_print_row(bench *b, const sensor *s)
 {
     double equal = p95(b->equal, b->count), error = p95(b->errors, b->count);
     double coverage = (double)b->covered / b->judged;
@@ -272,7 +273,7 @@ static double decode_token_ms(const pj_tree *tree)
 }
 
 /* Called with the run's spans: evaluates every sensor and seed. */
-static void run_all(void *context, pj_spool_reader *reader)
+static void attribution_run_all(void *context, pj_spool_reader *reader)
 {
     bench *b = context;
     pj_run_data facts = {0};
@@ -311,8 +312,8 @@ static void run_all(void *context, pj_spool_reader *reader)
         b->residual = 0;
         memset(b->classes, 0, b->class_count * sizeof *b->classes);
         for (int64_t k = 0; k < b->runs && status == PJ_OK; k++)
-            status = simulate(b, &tree, &sensors[i], (uint64_t)(b->seed + k), &err);
-        if (status == PJ_OK) print_row(b, &sensors[i]);
+            status = attribution_simulate(b, &tree, &sensors[i], (uint64_t)(b->seed + k), &err);
+        if (status == PJ_OK) attribution_print_row(b, &sensors[i]);
     }
     if (status != PJ_OK) b->code = pj_command_failed(b->command, &err);
     pj_free(b->errors);
@@ -327,12 +328,12 @@ static pj_status reuse(bench *b, pj_error *err)
     pj_spool_reader reader;
     pj_status status = pj_spool_reader_open(b->spans, &reader, err);
     if (status != PJ_OK) return status;
-    run_all(b, &reader);
+    attribution_run_all(b, &reader);
     pj_spool_reader_close(&reader);
     return PJ_OK;
 }
 
-static pj_status record(bench *b, pj_error *err)
+static pj_status attribution_record(bench *b, pj_error *err)
 {
     pj_session *session = NULL;
     pj_model_slot slot = {0};
@@ -356,7 +357,7 @@ static pj_status record(bench *b, pj_error *err)
     pj_status status = pj_model_slot_open(&slot, &options.engine, err);
     if (status == PJ_OK) status = pj_session_open(&session_options, &session, err);
     if (status == PJ_OK) {
-        session->inspect = run_all;
+        session->inspect = attribution_run_all;
         session->inspect_context = b;
         status = pj_profile_generate(session, &slot, &options, &result, err);
         pj_profile_result_fini(&result);
@@ -367,7 +368,7 @@ static pj_status record(bench *b, pj_error *err)
     return status;
 }
 
-static int run_bench(const pj_command *command, int argc, char **argv)
+static int attribution_run_bench(const pj_command *command, int argc, char **argv)
 {
     bench b = {.command = command,
                .model = "synthetic:llama-3.2-1b,bf16",
@@ -412,7 +413,7 @@ static int run_bench(const pj_command *command, int argc, char **argv)
     pj_json_key(&json, "rows");
     pj_json_array_begin(&json);
     if (b.model_error && b.tokens == 200) b.tokens = 40;
-    pj_status status = b.spans ? reuse(&b, &err) : record(&b, &err);
+    pj_status status = b.spans ? reuse(&b, &err) : attribution_record(&b, &err);
     pj_json_array_end(&json);
     pj_json_kv_string(&json, "model", b.recorded);
     pj_json_kv_double(&json, "token_ms", b.token_ms);
@@ -431,7 +432,7 @@ static int run_bench(const pj_command *command, int argc, char **argv)
 const pj_command pj_bench_attribution = {
     .name = "bench attribution",
     .summary = "attribution against simulated sensors with a known truth",
-    .run = run_bench,
+    .run = attribution_run_bench,
     .usage = "[options]",
     .text =
         "Takes the spans of one real run and lets simulated sensors observe machines in\n"

@@ -91,7 +91,7 @@ static double step_bytes(const measuring *m, double context)
 }
 
 /* Combines two speeds of equal amounts of work (harmonic mean). */
-static double between(double a, double b)
+static double engine_between(double a, double b)
 {
     return 2 / (1 / a + 1 / b);
 }
@@ -111,7 +111,8 @@ static void token_done(void *context, const pj_generated *token)
     if (token->position > 0) {
         m->step_ns += step;
         double bytes = step_bytes(m, (double)m->s->prompt + token->position);
-        add_turn(&m->decode, bytes * PJ_NS_PER_S / (double)step, between(before, m->read_speed));
+        add_turn(&m->decode, bytes * PJ_NS_PER_S / (double)step,
+                 engine_between(before, m->read_speed));
     }
     m->aside_cpu += pj_clock_process_cpu_ns() - cpu;
     m->left_ns = pj_clock_ns();
@@ -153,7 +154,7 @@ static pj_status measure_once(measuring *m, const int32_t *ids, pj_error *err)
         note_speeds(m, &result, (double)cpu / PJ_NS_PER_S);
         double flops = prefill_flops(s, pj_engine_get_facts(m->engine));
         double tokens_s = (double)result.input_tokens * PJ_NS_PER_S / (double)result.prefill_ns;
-        add_turn(&m->prefill, tokens_s * flops, between(peak, m->peak));
+        add_turn(&m->prefill, tokens_s * flops, engine_between(peak, m->peak));
     }
     pj_generate_result_fini(&result);
     return status;
@@ -196,8 +197,8 @@ static void end_row(measuring *m)
     if (m->decode.count) r->read_gb_s = pj_bench_median(m->decode.limit, m->decode.count) * 1e-9;
 }
 
-static pj_status measure(const settings *s, const char *dtype, uint32_t threads, row *r,
-                         pj_error *err)
+static pj_status engine_measure(const settings *s, const char *dtype, uint32_t threads, row *r,
+                                pj_error *err)
 {
     pj_kv_type kv = !s->kv ? PJ_KV_AUTO : strcmp(s->kv, "f32") == 0 ? PJ_KV_F32 : PJ_KV_F16;
     char path[4096];
@@ -237,7 +238,7 @@ static void print_share(pj_bench_ratio share)
     printf(" %17s", text);
 }
 
-static void print_table(const settings *s, const row *rows, int count)
+static void engine_print_table(const settings *s, const row *rows, int count)
 {
     printf("%s: prompt %lld, decode %lld, batch %lld, best of %lld; shares: median (95 %%)\n\n",
            s->model, (long long)s->prompt, (long long)s->decode, (long long)s->batch,
@@ -259,7 +260,7 @@ static void print_table(const settings *s, const row *rows, int count)
     }
 }
 
-static void print_json(const settings *s, const row *rows, int count)
+static void engine_print_json(const settings *s, const row *rows, int count)
 {
     pj_buffer buffer;
     pj_json json;
@@ -301,7 +302,7 @@ static void print_json(const settings *s, const row *rows, int count)
 }
 
 /* The next item of a comma-separated list; false at its end. */
-static bool next_word(const char **list, char *word, size_t bytes)
+static bool engine_next_word(const char **list, char *word, size_t bytes)
 {
     *list += strspn(*list, ", ");
     size_t length = strcspn(*list, ", ");
@@ -341,18 +342,18 @@ static int run_bench_engine(const pj_command *command, int argc, char **argv)
     pj_error err = {0};
     char dtype[32], threads[32];
     pj_status status = PJ_OK;
-    for (const char *d = s.dtypes; !status && next_word(&d, dtype, sizeof dtype);)
-        for (const char *t = s.threads; !status && next_word(&t, threads, sizeof threads);)
+    for (const char *d = s.dtypes; !status && engine_next_word(&d, dtype, sizeof dtype);)
+        for (const char *t = s.threads; !status && engine_next_word(&t, threads, sizeof threads);)
             if (count == MAX_ROWS)
                 status = pj_fail(&err, PJ_E_INVALID, "there are more than %d rows", MAX_ROWS);
             else
-                status =
-                    measure(&s, dtype, (uint32_t)strtoul(threads, NULL, 10), &rows[count++], &err);
+                status = engine_measure(&s, dtype, (uint32_t)strtoul(threads, NULL, 10),
+                                        &rows[count++], &err);
     if (status) return pj_command_failed(command, &err);
     if (s.json)
-        print_json(&s, rows, count);
+        engine_print_json(&s, rows, count);
     else
-        print_table(&s, rows, count);
+        engine_print_table(&s, rows, count);
     return PJ_EXIT_OK;
 }
 

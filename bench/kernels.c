@@ -166,8 +166,8 @@ static void run_attention(call *c)
                                  c->n, HEAD, false, pj_team_scratch(c->b->team, 0));
 }
 
-static void add_row(bench *b, const pj_kernels *k, const char *name, void (*run)(call *c),
-                    size_t tokens, size_t n, double operations, double bytes)
+static void kernels_add_row(bench *b, const pj_kernels *k, const char *name, void (*run)(call *c),
+                            size_t tokens, size_t n, double operations, double bytes)
 {
     call c = {.b = b, .kernels = k, .tokens = tokens, .n = n, .run = run};
     c.matrix.type = strstr(name, "q8") ? PJ_Q8_0 : strstr(name, "bf16") ? PJ_BF16 : PJ_F32;
@@ -184,22 +184,24 @@ static void add_row(bench *b, const pj_kernels *k, const char *name, void (*run)
 static void add_rows(bench *b, const pj_kernels *k)
 {
     const double n = 8192;
-    add_row(b, k, "rmsnorm", run_rmsnorm, 1, 2048, NAN, 3 * 2048 * 4);
-    add_row(b, k, "softmax", run_softmax, 1, 2048, NAN, 2 * 2048 * 4);
-    add_row(b, k, "silu_mul", run_silu, 1, 8192, NAN, 3 * n * 4);
-    add_row(b, k, "gelu", run_gelu, 1, 8192, NAN, 2 * n * 4);
-    add_row(b, k, "value_sums", run_sums, 1, 8192, NAN, n * 4);
-    add_row(b, k, "attention", run_attention, 4, 512, 4.0 * 4 * 512 * HEAD, 2 * 512 * HEAD * 2);
-    add_row(b, k, "attention", run_attention, QUERIES, 512, 4.0 * QUERIES * 512 * HEAD, NAN);
-    add_row(b, k, "pack_f32", run_pack, 512, 2048, NAN, 512 * 2048 * 4);
-    add_row(b, k, "pack_bf16", run_pack, 512, 2048, NAN, 512 * 2048 * 4);
-    add_row(b, k, "pack_q8", run_pack, 512, 2048, NAN, 512 * 2048 * 4);
+    kernels_add_row(b, k, "rmsnorm", run_rmsnorm, 1, 2048, NAN, 3 * 2048 * 4);
+    kernels_add_row(b, k, "softmax", run_softmax, 1, 2048, NAN, 2 * 2048 * 4);
+    kernels_add_row(b, k, "silu_mul", run_silu, 1, 8192, NAN, 3 * n * 4);
+    kernels_add_row(b, k, "gelu", run_gelu, 1, 8192, NAN, 2 * n * 4);
+    kernels_add_row(b, k, "value_sums", run_sums, 1, 8192, NAN, n * 4);
+    kernels_add_row(b, k, "attention", run_attention, 4, 512, 4.0 * 4 * 512 * HEAD,
+                    2 * 512 * HEAD * 2);
+    kernels_add_row(b, k, "attention", run_attention, QUERIES, 512, 4.0 * QUERIES * 512 * HEAD,
+                    NAN);
+    kernels_add_row(b, k, "pack_f32", run_pack, 512, 2048, NAN, 512 * 2048 * 4);
+    kernels_add_row(b, k, "pack_bf16", run_pack, 512, 2048, NAN, 512 * 2048 * 4);
+    kernels_add_row(b, k, "pack_q8", run_pack, 512, 2048, NAN, 512 * 2048 * 4);
 }
 
 /* ---- the run ---------------------------------------------------------------------------- */
 
 /* Random bytes that are valid for every weight type: small exponents, small codes. */
-static void fill(bench *b)
+static void kernels_fill(bench *b)
 {
     pj_random random = {1};
     for (size_t i = 0; i < b->weight_bytes; i += 8) {
@@ -210,7 +212,7 @@ static void fill(bench *b)
 }
 
 /* Next item of a comma-separated list; false at its end. */
-static bool next_word(const char **list, char *word, size_t bytes)
+static bool kernels_next_word(const char **list, char *word, size_t bytes)
 {
     *list += strspn(*list, ", ");
     size_t length = strcspn(*list, ", ");
@@ -230,7 +232,7 @@ static int run_set(bench *b, const pj_command *command, const pj_kernels *k)
 {
     const char *types = b->s->types;
     char word[32], count[32];
-    while (next_word(&types, word, sizeof word)) {
+    while (kernels_next_word(&types, word, sizeof word)) {
         int type = pj_dtype_parse(word);
         if (type < 0) return pj_command_usage(command, "there is no weight type %s", word);
         pj_form few = pj_linear_form(k, (pj_dtype)type, 1);
@@ -240,7 +242,7 @@ static int run_set(bench *b, const pj_command *command, const pj_kernels *k)
         if (k == pj_kernels_get()) b->limits.operations_s[type] = many_peak;
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
             const char *tokens = b->s->tokens;
-            while (next_word(&tokens, count, sizeof count)) {
+            while (kernels_next_word(&tokens, count, sizeof count)) {
                 long n = strtol(count, NULL, 10);
                 if (n < 1 || n > 512) return pj_command_usage(command, "tokens are 1 to 512");
                 bool is_few = pj_linear_form(k, (pj_dtype)type, (size_t)n) == few;
@@ -266,7 +268,7 @@ static int run_sets(bench *b, const pj_command *command)
         }
         return PJ_EXIT_OK;
     }
-    while (next_word(&list, word, sizeof word)) {
+    while (kernels_next_word(&list, word, sizeof word)) {
         const pj_kernels *k = pj_kernels_find(word);
         if (!k) return pj_command_usage(command, "there is no kernel set %s", word);
         int code = run_set(b, command, k);
@@ -275,7 +277,7 @@ static int run_sets(bench *b, const pj_command *command)
     return PJ_EXIT_OK;
 }
 
-static void print_table(const bench *b)
+static void kernels_print_table(const bench *b)
 {
     printf("%u threads, memory read %.1f GB/s; medians\n\n", pj_team_threads(b->team),
            b->read_bytes_s * 1e-9);
@@ -297,7 +299,7 @@ static void print_table(const bench *b)
     }
 }
 
-static void print_json(const bench *b)
+static void kernels_print_json(const bench *b)
 {
     pj_buffer buffer;
     pj_json json;
@@ -344,7 +346,7 @@ static pj_status bench_open(bench *b, const settings *s, pj_error *err)
     b->rows = pj_alloc(MAX_ROWS, sizeof *b->rows);
     if (!b->weights || !b->x || !b->y || !b->packed || !b->rows)
         return pj_fail_memory(err, "the benchmark's matrices (--size asks for less)");
-    fill(b);
+    kernels_fill(b);
     for (unsigned streams = 1; streams <= 8; streams *= 2)
         for (int i = 0; i < 3; i++)
             b->read_bytes_s = fmax(b->read_bytes_s,
@@ -406,9 +408,9 @@ static int run_bench_kernels(const pj_command *command, int argc, char **argv)
     code = run_sets(&b, command);
     if (code == PJ_EXIT_OK) {
         if (s.json)
-            print_json(&b);
+            kernels_print_json(&b);
         else
-            print_table(&b);
+            kernels_print_table(&b);
         keep_limits(&b);
     }
     bench_close(&b);

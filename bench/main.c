@@ -26,20 +26,20 @@ static const char *short_name(const pj_command *bench)
     return strchr(bench->name, ' ') + 1;
 }
 
-static void print_list(FILE *out)
+static void main_print_list(FILE *out)
 {
     for (int i = 0; i < BENCH_COUNT; i++)
         fprintf(out, "  %-12s %s\n", short_name(benches[i]), benches[i]->summary);
     fprintf(out, "\nperjoule bench NAME --help shows a benchmark's options.\n");
 }
 
-static int run_bench(const pj_command *command, int argc, char **argv)
+static int main_run_bench(const pj_command *command, int argc, char **argv)
 {
     static const pj_option none[] = {{0}};
     int positional;
     if (argc < 2) {
         fprintf(stderr, "Usage: perjoule bench NAME [options]\n\n");
-        print_list(stderr);
+        main_print_list(stderr);
         return PJ_EXIT_USAGE;
     }
     for (int i = 0; i < BENCH_COUNT; i++)
@@ -49,7 +49,7 @@ static int run_bench(const pj_command *command, int argc, char **argv)
     if (code != PJ_PARSE_GO_ON) {
         if (code == PJ_EXIT_OK && strcmp(argv[1], "--man") != 0) {
             printf("\nBenchmarks:\n");
-            print_list(stdout);
+            main_print_list(stdout);
         }
         return code;
     }
@@ -65,7 +65,7 @@ static int run_bench(const pj_command *command, int argc, char **argv)
 static const pj_command bench_command = {
     .name = "bench",
     .summary = "measure the machine, the engine and the profiler itself",
-    .run = run_bench,
+    .run = main_run_bench,
     .usage = "NAME [options]",
     .text =
         "Each benchmark prints a table for people, or one JSON object with --json. Figures that "

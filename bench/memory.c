@@ -32,8 +32,8 @@ static unsigned thread_counts(unsigned counts[MAX_THREADS])
     return n;
 }
 
-static pj_status measure(const settings *s, unsigned threads, const char *memory, size_t bytes,
-                         rates *r, pj_error *err)
+static pj_status memory_measure(const settings *s, unsigned threads, const char *memory,
+                                size_t bytes, rates *r, pj_error *err)
 {
     pj_team *team;
     pj_status status = pj_team_new(threads, true, &team, err);
@@ -47,7 +47,7 @@ static pj_status measure(const settings *s, unsigned threads, const char *memory
     return PJ_OK;
 }
 
-static void print_table(const settings *s, const rates *r, unsigned count)
+static void memory_print_table(const settings *s, const rates *r, unsigned count)
 {
     printf("Memory read in GB/s, %lld MB, best of %lld; columns: streams per thread\n\n",
            (long long)s->megabytes, (long long)s->repeat);
@@ -61,7 +61,7 @@ static void print_table(const settings *s, const rates *r, unsigned count)
     }
 }
 
-static void print_json(const settings *s, const rates *r, unsigned count)
+static void memory_print_json(const settings *s, const rates *r, unsigned count)
 {
     pj_buffer buffer;
     pj_json json;
@@ -111,13 +111,13 @@ static int run_bench_memory(const pj_command *command, int argc, char **argv)
     }
     memset(memory, 1, bytes); /* real pages instead of the shared zero page */
     for (unsigned i = 0; i < count; i++)
-        if (measure(&s, counts[i], memory, bytes, &rows[i], &err)) break;
+        if (memory_measure(&s, counts[i], memory, bytes, &rows[i], &err)) break;
     pj_pages_free(memory, bytes);
     if (err.status) return pj_command_failed(command, &err);
     if (s.json)
-        print_json(&s, rows, count);
+        memory_print_json(&s, rows, count);
     else
-        print_table(&s, rows, count);
+        memory_print_table(&s, rows, count);
     return PJ_EXIT_OK;
 }
 

@@ -92,7 +92,7 @@ typedef struct table {
 
 /* ---- judging ------------------------------------------------------------------------------- */
 
-static void judge(score *s, double found_mj, double sd_mj, double truth_mj)
+static void model_error_judge(score *s, double found_mj, double sd_mj, double truth_mj)
 {
     if (!(truth_mj > 0)) return;
     if (isnan(found_mj)) {
@@ -106,7 +106,7 @@ static void judge(score *s, double found_mj, double sd_mj, double truth_mj)
 
 static void judge_energy(score *s, const pj_energy *e, double truth_mj)
 {
-    judge(s, pj_mj_of_nj(e->gross_nj), (double)e->sd_mj, truth_mj);
+    model_error_judge(s, pj_mj_of_nj(e->gross_nj), (double)e->sd_mj, truth_mj);
 }
 
 static void judge_classes(score *s, const pj_run_data *d, double *truth_mj)
@@ -121,7 +121,7 @@ static void judge_classes(score *s, const pj_run_data *d, double *truth_mj)
     for (uint32_t c = 0; c < d->class_count; c++) whole += truth_mj[c];
     for (uint32_t c = 0; c < d->class_count; c++)
         if (truth_mj[c] > 0.01 * whole)
-            judge(s, d->classes[c].energy_mj, d->classes[c].energy_sd_mj, truth_mj[c]);
+            model_error_judge(s, d->classes[c].energy_mj, d->classes[c].energy_sd_mj, truth_mj[c]);
 }
 
 static bool judge_run(score *scores, const pj_run_data *d)
@@ -130,7 +130,7 @@ static bool judge_run(score *scores, const pj_run_data *d)
     if (!class_mj) return false;
     for (uint32_t i = 0; i < d->phase_count; i++)
         run_mj += pj_mj_of_nj(d->phases[i].energy.planted_nj);
-    judge(&scores[0], d->info.total_mj, d->info.total_sd_mj, run_mj);
+    model_error_judge(&scores[0], d->info.total_mj, d->info.total_sd_mj, run_mj);
     for (uint32_t i = 0; i < d->phase_count; i++)
         if (d->phases[i].phase == PJ_PHASE_PREFILL || d->phases[i].phase == PJ_PHASE_DECODE)
             judge_energy(&scores[1], &d->phases[i].energy,
@@ -147,14 +147,14 @@ static bool judge_run(score *scores, const pj_run_data *d)
 
 /* ---- runs ---------------------------------------------------------------------------------- */
 
-static pj_status simulate(table *t, pj_tree *tree, const table_row *row, uint64_t seed,
-                          bool everything, pj_error *err)
+static pj_status model_error_simulate(table *t, pj_tree *tree, const table_row *row, uint64_t seed,
+                                      bool everything, pj_error *err)
 {
     char text[256];
     pj_sim_spec spec;
     pj_run_data d = {0};
     pj_readings none = {0};
-    pj_joules *joules = NULL;
+    pj_energies *joules = NULL;
     snprintf(text, sizeof text, "%s,seed=%llu", row->sim, (unsigned long long)seed);
     pj_status status = pj_sim_parse(text, &spec, err);
     if (status != PJ_OK) return status;
@@ -173,9 +173,9 @@ static pj_status simulate(table *t, pj_tree *tree, const table_row *row, uint64_
         }
         status = pj_build_rows(tree, &d, err);
     }
-    if (status == PJ_OK) status = pj_joules_new(tree, &none, &options, &d, &joules, err);
-    if (status == PJ_OK) status = pj_joules_fill(joules, err);
-    pj_joules_free(joules);
+    if (status == PJ_OK) status = pj_energy_new(tree, &none, &options, &d, &joules, err);
+    if (status == PJ_OK) status = pj_energy_fill(joules, err);
+    pj_energy_free(joules);
     if (status == PJ_OK && !judge_run(t->scores[everything], &d))
         status = pj_fail_memory(err, "the scores of a bench");
     pj_run_data_fini(&d);
@@ -184,7 +184,7 @@ static pj_status simulate(table *t, pj_tree *tree, const table_row *row, uint64_
 
 /* ---- printing ------------------------------------------------------------------------------ */
 
-static int by_size(const void *a, const void *b)
+static int model_error_by_size(const void *a, const void *b)
 {
     float x = *(const float *)a, y = *(const float *)b;
     return (x > y) - (x < y);
@@ -193,11 +193,11 @@ static int by_size(const void *a, const void *b)
 static double median_width(score *s)
 {
     if (!s->widths) return NAN;
-    qsort(s->width, s->widths, sizeof *s->width, by_size);
+    qsort(s->width, s->widths, sizeof *s->width, model_error_by_size);
     return (double)s->width[s->widths / 2];
 }
 
-static void print_json(pj_json *json, const table_row *row, double seconds, table *t)
+static void model_error_print_json(pj_json *json, const table_row *row, double seconds, table *t)
 {
     pj_json_object_begin(json);
     pj_json_kv_string(json, "name", row->name);
@@ -220,7 +220,7 @@ static void print_json(pj_json *json, const table_row *row, double seconds, tabl
     pj_json_object_end(json);
 }
 
-static void print_row(const table_row *row, double seconds, table *t)
+static void model_error_print_row(const table_row *row, double seconds, table *t)
 {
     printf("%-32s %5g s", row->name, seconds);
     for (int k = 0; k < KINDS; k++) {
@@ -242,8 +242,8 @@ static void print_row(const table_row *row, double seconds, table *t)
     fflush(stdout);
 }
 
-static pj_status run_row(table *t, pj_tree *tree, const table_row *row, double seconds,
-                         pj_error *err)
+static pj_status model_error_run_row(table *t, pj_tree *tree, const table_row *row, double seconds,
+                                     pj_error *err)
 {
     pj_status status = PJ_OK;
     for (int e = 0; e < 2; e++)
@@ -252,14 +252,15 @@ static pj_status run_row(table *t, pj_tree *tree, const table_row *row, double s
                 t->scores[e][k].widths = 0;
     for (int64_t i = 0; i < t->options->runs && status == PJ_OK; i++) {
         uint64_t seed = (uint64_t)(t->options->seed + i);
-        status = simulate(t, tree, row, seed, false, err);
-        if (status == PJ_OK && row->declared) status = simulate(t, tree, row, seed, true, err);
+        status = model_error_simulate(t, tree, row, seed, false, err);
+        if (status == PJ_OK && row->declared)
+            status = model_error_simulate(t, tree, row, seed, true, err);
     }
     if (status != PJ_OK) return status;
     if (t->options->json)
-        print_json(t->options->json, row, seconds, t);
+        model_error_print_json(t->options->json, row, seconds, t);
     else
-        print_row(row, seconds, t);
+        model_error_print_row(row, seconds, t);
     return PJ_OK;
 }
 
@@ -275,7 +276,7 @@ static pj_status run_length(table *t, pj_spool_reader *reader, double seconds, p
     }
     for (size_t r = 0; r < sizeof rows / sizeof *rows && status == PJ_OK; r++)
         if (!t->options->only || strstr(rows[r].name, t->options->only))
-            status = run_row(t, &tree, &rows[r], seconds, err);
+            status = model_error_run_row(t, &tree, &rows[r], seconds, err);
     pj_tree_fini(&tree);
     pj_run_data_fini(&facts);
     return status;

@@ -77,7 +77,7 @@ static pj_status run_way(overhead *o, int way, int64_t round, pj_error *err)
     return status;
 }
 
-static pj_status measure(overhead *o, pj_error *err)
+static pj_status overhead_measure(overhead *o, pj_error *err)
 {
     pj_random random = {1};
     pj_status status = PJ_OK;
@@ -97,7 +97,7 @@ static pj_status measure(overhead *o, pj_error *err)
 
 /* ---- printing ------------------------------------------------------------------------------ */
 
-static void print_json(const overhead *o, const pj_engine_facts *facts)
+static void overhead_print_json(const overhead *o, const pj_engine_facts *facts)
 {
     pj_buffer buffer;
     pj_json json;
@@ -145,7 +145,7 @@ static double added_share(const overhead *o, int way)
     return 100 * (1 - 1 / pj_bench_compare(run, off, o->rounds).median);
 }
 
-static void print_table(const overhead *o, const pj_engine_facts *facts)
+static void overhead_print_table(const overhead *o, const pj_engine_facts *facts)
 {
     printf("%s %s %s, %u threads; %lld rounds, prompt of %lld, %lld new tokens\n\n",
            facts->model_name, facts->dtype, facts->isa, facts->threads, (long long)o->rounds,
@@ -180,7 +180,7 @@ static void print_table(const overhead *o, const pj_engine_facts *facts)
 
 /* ---- the command --------------------------------------------------------------------------- */
 
-static pj_status prepare(overhead *o, int32_t **ids, pj_prompt *prompt, pj_error *err)
+static pj_status overhead_prepare(overhead *o, int32_t **ids, pj_prompt *prompt, pj_error *err)
 {
     pj_status status = pj_model_find(o->model, NULL, o->path, sizeof o->path, err);
     if (status != PJ_OK) return status;
@@ -224,11 +224,12 @@ static int run_overhead(const pj_command *command, int argc, char **argv)
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
     if (positional) return pj_command_usage(command, "takes no arguments");
-    pj_status status = prepare(&o, &ids, &prompt, &err);
-    if (status == PJ_OK) status = measure(&o, &err);
+    pj_status status = overhead_prepare(&o, &ids, &prompt, &err);
+    if (status == PJ_OK) status = overhead_measure(&o, &err);
     o.same &= o.hash[0] == o.hash[1] && o.hash[0] == o.hash[2];
     if (status == PJ_OK)
-        (o.json ? print_json : print_table)(&o, pj_engine_get_facts(o.slot.engine));
+        (o.json ? overhead_print_json : overhead_print_table)(&o,
+                                                              pj_engine_get_facts(o.slot.engine));
     pj_session_close(o.session);
     pj_model_slot_close(&o.slot);
     pj_free(ids);

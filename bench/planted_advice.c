@@ -91,14 +91,14 @@ static void waits_for_memory(pj_advice_facts *f)
 /* ---- a run for each rule ----------------------------------------------------------------------
  */
 
-static void keep_resident(pj_advice_facts *f)
+static void planted_advice_keep_resident(pj_advice_facts *f)
 {
     f->load_mj = 4000;
     f->total_mj = 14000;
     f->same_model_last_hour = 3;
 }
 
-static void batch_down(pj_advice_facts *f)
+static void planted_advice_batch_down(pj_advice_facts *f)
 {
     f->batch = 16;
     pj_planted_neighbour(f, 8, 4, "q4_0", 0.8);
@@ -110,7 +110,7 @@ static void dtype(pj_advice_facts *f)
     f->dtype = "bf16";
 }
 
-static void head(pj_advice_facts *f)
+static void planted_advice_head(pj_advice_facts *f)
 {
     f->dtype = "bf16";
     f->head_mj = 3000;
@@ -132,42 +132,42 @@ static void prompt(pj_advice_facts *f)
     f->prefix_runs = 12;
 }
 
-static void kv_precision(pj_advice_facts *f)
+static void planted_advice_kv_precision(pj_advice_facts *f)
 {
     f->cache_bytes = 6e9;
     f->attention_mj = 3000;
     f->kv_type = "f32";
 }
 
-static void speculate(pj_advice_facts *f)
+static void planted_advice_speculate(pj_advice_facts *f)
 {
     waits_for_memory(f);
     f->smaller_model = "small";
     f->smaller_parameters = 0.05e9;
 }
 
-static void disturbed(pj_advice_facts *f)
+static void planted_advice_disturbed(pj_advice_facts *f)
 {
     f->disturbed_share = 0.3;
 }
 
-static void throttled(pj_advice_facts *f)
+static void planted_advice_throttled(pj_advice_facts *f)
 {
     f->throttled_share = 0.2;
 }
 
-static void power_limit(pj_advice_facts *f)
+static void planted_advice_power_limit(pj_advice_facts *f)
 {
     waits_for_memory(f);
     f->power_limit_mw = 21000;
 }
 
-static void calibrate(pj_advice_facts *f)
+static void planted_advice_calibrate(pj_advice_facts *f)
 {
     f->interval = 0.6;
 }
 
-static void idle(pj_advice_facts *f)
+static void planted_advice_idle(pj_advice_facts *f)
 {
     f->window_ms = 3000e3;
     f->window_busy_ms = 100e3;
@@ -176,27 +176,27 @@ static void idle(pj_advice_facts *f)
     f->window_prompts = 15;
 }
 
-static void region(pj_advice_facts *f)
+static void planted_advice_region(pj_advice_facts *f)
 {
     f->g_per_kwh = 500;
 }
 
 const pj_planted_advice pj_planted_advices[] = {
-    {"keep-resident", keep_resident},
+    {"keep-resident", planted_advice_keep_resident},
     {"batch-up", pj_planted_bytes_bound},
-    {"batch-down", batch_down},
+    {"batch-down", planted_advice_batch_down},
     {"dtype", dtype},
-    {"head", head},
+    {"head", planted_advice_head},
     {"threads", threads},
     {"prompt", prompt},
-    {"kv-precision", kv_precision},
-    {"speculate", speculate},
-    {"disturbed", disturbed},
-    {"throttled", throttled},
-    {"power-limit", power_limit},
-    {"calibrate", calibrate},
-    {"idle", idle},
-    {"region", region},
+    {"kv-precision", planted_advice_kv_precision},
+    {"speculate", planted_advice_speculate},
+    {"disturbed", planted_advice_disturbed},
+    {"throttled", planted_advice_throttled},
+    {"power-limit", planted_advice_power_limit},
+    {"calibrate", planted_advice_calibrate},
+    {"idle", planted_advice_idle},
+    {"region", planted_advice_region},
     {0},
 };
 

@@ -5,7 +5,7 @@
 
 enum { TOKENS = PJ_PLANTED_TOKENS, EVERY = TOKENS / PJ_PLANTED_ANOMALIES };
 
-static double noisy(pj_random *random, double value, double share)
+static double planted_tokens_noisy(pj_random *random, double value, double share)
 {
     return value * (1 + share * pj_random_normal(random));
 }
@@ -26,10 +26,11 @@ void pj_planted_tokens_make(pj_planted_tokens *t, pj_random *random, bool with_a
 {
     memset(t, 0, sizeof *t);
     for (int i = 0; i < TOKENS; i++) {
-        double power = noisy(random, 30, 0.01), size = 1.3 + 1.2 * pj_random_unit(random);
-        t->duration[i] = noisy(random, 10 * (1 + 0.3 * i / TOKENS), 0.01);
+        double power = planted_tokens_noisy(random, 30, 0.01),
+               size = 1.3 + 1.2 * pj_random_unit(random);
+        t->duration[i] = planted_tokens_noisy(random, 10 * (1 + 0.3 * i / TOKENS), 0.01);
         t->attention[i] = 0.3 + 0.01 * pj_random_normal(random);
-        t->spread[i] = noisy(random, 1, 0.02);
+        t->spread[i] = planted_tokens_noisy(random, 1, 0.02);
         t->processor[i] = 0.98;
         t->clock[i] = 1;
         if (with_anomalies && i % EVERY == EVERY / 2) plant(t, i, size, &power);
@@ -42,7 +43,7 @@ void pj_planted_tokens_flat(pj_planted_tokens *t, pj_random *random, double step
     memset(t, 0, sizeof *t);
     for (int i = 0; i < TOKENS; i++) {
         t->duration[i] = 10;
-        t->energy[i] = noisy(random, 300, 1e-12) + (i % 97 == 50 ? step_mj : 0);
+        t->energy[i] = planted_tokens_noisy(random, 300, 1e-12) + (i % 97 == 50 ? step_mj : 0);
         t->attention[i] = 0.3;
         t->spread[i] = t->processor[i] = t->clock[i] = 1;
     }

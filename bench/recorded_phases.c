@@ -63,8 +63,8 @@ static pj_status tag(const judging *j, const char *of, recorded *r, pj_error *er
 }
 
 /* unix_us,cables_w,slot_w: the card's power is the sum of both. */
-static pj_status read_meter(const judging *j, const char *of, const char *name, recorded *r,
-                            pj_error *err)
+static pj_status recorded_phases_read_meter(const judging *j, const char *of, const char *name,
+                                            recorded *r, pj_error *err)
 {
     size_t bytes;
     char *text;
@@ -118,15 +118,17 @@ static pj_status read_sensor(const judging *j, const char *of, const char *name,
     return status == PJ_OK ? tag(j, of, r, err) : status;
 }
 
-static pj_status read_all(judging *j, pj_error *err)
+static pj_status recorded_phases_read_all(judging *j, pj_error *err)
 {
     recorded *all = j->all;
-    pj_status status = read_meter(j, "k40m-step", "Tesla K40m, a step of 6 s, meter", &all[0], err);
+    pj_status status = recorded_phases_read_meter(j, "k40m-step",
+                                                  "Tesla K40m, a step of 6 s, meter", &all[0], err);
     if (status == PJ_OK)
-        status = read_meter(j, "4090-step", "RTX 4090, a step of 6 s, meter", &all[1], err);
+        status = recorded_phases_read_meter(j, "4090-step", "RTX 4090, a step of 6 s, meter",
+                                            &all[1], err);
     if (status == PJ_OK)
-        status = read_meter(j, "3090-50pct-duty", "RTX 3090, load of 52 ms on, 52 ms off, meter",
-                            &all[2], err);
+        status = recorded_phases_read_meter(
+            j, "3090-50pct-duty", "RTX 3090, load of 52 ms on, 52 ms off, meter", &all[2], err);
     if (status == PJ_OK)
         status =
             read_sensor(j, "k40m-step", "Tesla K40m, its sensor", all[0].t_ms[0], &all[3], err);
@@ -147,8 +149,8 @@ static bool is_work(uint8_t phase)
     return phase == PJ_PHASE_PREFILL || phase == PJ_PHASE_DECODE;
 }
 
-static void judge(judging *j, const recorded *r, const pj_phase_model *model, bool prior,
-                  pj_recorded_score *s)
+static void recorded_phases_judge(judging *j, const recorded *r, const pj_phase_model *model,
+                                  bool prior, pj_recorded_score *s)
 {
     pj_phase_trace untagged = trace_of(r, false);
     pj_phases_detect(&untagged, model, j->phase, j->confidence);
@@ -175,9 +177,9 @@ static bool judge_one(judging *j, size_t at, pj_recorded_score *s)
     for (size_t i = 0; i < RECORDINGS; i++)
         if (i != at) traces[count++] = trace_of(&j->all[i], true);
     if (!pj_phase_model_train(traces, count, &model)) return false;
-    judge(j, &j->all[at], &model, false, s);
+    recorded_phases_judge(j, &j->all[at], &model, false, s);
     pj_phase_model_prior(&model);
-    judge(j, &j->all[at], &model, true, s);
+    recorded_phases_judge(j, &j->all[at], &model, true, s);
     return true;
 }
 
@@ -187,7 +189,7 @@ pj_status pj_recorded_phases_judge(const char *folder, pj_recorded_score scores[
     judging *j = pj_alloc(1, sizeof *j);
     if (!j) return pj_fail_memory(err, "recordings");
     j->folder = folder;
-    pj_status status = read_all(j, err);
+    pj_status status = recorded_phases_read_all(j, err);
     for (size_t i = 0; i < RECORDINGS && status == PJ_OK; i++)
         if (!judge_one(j, i, &scores[i])) status = pj_fail_memory(err, "recordings");
     pj_free(j);

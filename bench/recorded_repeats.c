@@ -15,7 +15,7 @@ enum { MOST = PJ_RECORDED_RUNS, PAIRS = 2000, LARGEST = 10 };
 
 /* ---- the file ------------------------------------------------------------------------------- */
 
-static const char *field(const char *line, int index)
+static const char *recorded_repeats_field(const char *line, int index)
 {
     for (; index > 0 && line; index--) {
         line = strchr(line, ',');
@@ -29,7 +29,7 @@ static int column(const char *header, const char *name)
 {
     size_t length = strlen(name);
     for (int i = 0;; i++) {
-        const char *at = field(header, i);
+        const char *at = recorded_repeats_field(header, i);
         if (!at) return -1;
         if (strncmp(at, name, length) == 0 && (at[length] == ',' || at[length] == '\n')) return i;
     }
@@ -42,12 +42,12 @@ typedef struct recorded {
     double log_joules;
 } recorded;
 
-static bool is_alike(const recorded *a, const recorded *b)
+static bool recorded_repeats_is_alike(const recorded *a, const recorded *b)
 {
     return a->key_bytes == b->key_bytes && memcmp(a->key, b->key, a->key_bytes) == 0;
 }
 
-static size_t read_runs(const char *text, recorded *runs)
+static size_t recorded_repeats_read_runs(const char *text, recorded *runs)
 {
     int power = column(text, "power_draw_watts_mean"), key = column(text, "learning_rate");
     int speed = column(text, "tokens_per_second_mean");
@@ -55,10 +55,12 @@ static size_t read_runs(const char *text, recorded *runs)
     if (power < 0 || key < 0 || speed < 0) return 0;
     for (const char *line = strchr(text, '\n'); line && line[1] && n < MOST;
          line = strchr(line + 1, '\n')) {
-        const char *row = line + 1, *w = field(row, power), *r = field(row, speed);
+        const char *row = line + 1, *w = recorded_repeats_field(row, power),
+                   *r = recorded_repeats_field(row, speed);
         double watts = w ? strtod(w, NULL) : 0, rate = r ? strtod(r, NULL) : 0;
         if (!(watts > 0) || !(rate > 0)) continue;
-        runs[n++] = (recorded){row, (size_t)(field(row, key) - row), log(watts / rate)};
+        runs[n++] =
+            (recorded){row, (size_t)(recorded_repeats_field(row, key) - row), log(watts / rate)};
     }
     return n;
 }
@@ -70,7 +72,7 @@ static void note_deviations(const recorded *runs, size_t n, pj_recorded_repeats 
     for (size_t i = 0; i < n; i++) {
         double sum = 0, alike = 0;
         for (size_t k = 0; k < n; k++)
-            if (is_alike(&runs[i], &runs[k])) sum += runs[k].log_joules, alike++;
+            if (recorded_repeats_is_alike(&runs[i], &runs[k])) sum += runs[k].log_joules, alike++;
         if (alike < 2) continue;
         double away = (runs[i].log_joules - sum / alike) * sqrt(alike / (alike - 1));
         r->deviations[r->count++] = away;
@@ -87,7 +89,7 @@ pj_status pj_recorded_repeats_read(const char *path, pj_recorded_repeats *r, pj_
     if (status != PJ_OK) return status;
     *r = (pj_recorded_repeats){0};
     recorded *runs = pj_alloc(MOST, sizeof *runs);
-    if (runs) note_deviations(runs, read_runs(text, runs), r);
+    if (runs) note_deviations(runs, recorded_repeats_read_runs(text, runs), r);
     if (!runs)
         status = pj_fail_memory(err, "recorded runs");
     else if (!r->count)
@@ -99,7 +101,8 @@ pj_status pj_recorded_repeats_read(const char *path, pj_recorded_repeats *r, pj_
 
 /* ---- judging -------------------------------------------------------------------------------- */
 
-static bool is_different(const pj_recorded_repeats *r, pj_random *random, size_t n, double factor)
+static bool recorded_repeats_is_different(const pj_recorded_repeats *r, pj_random *random, size_t n,
+                                          double factor)
 {
     double a[LARGEST], b[LARGEST];
     for (size_t i = 0; i < n; i++) {
@@ -113,7 +116,8 @@ double pj_recorded_repeats_different(const pj_recorded_repeats *r, size_t n, dou
 {
     pj_random random = {n};
     double different = 0;
-    for (int i = 0; i < PAIRS; i++) different += is_different(r, &random, n, factor);
+    for (int i = 0; i < PAIRS; i++)
+        different += recorded_repeats_is_different(r, &random, n, factor);
     return different / PAIRS;
 }
 

@@ -27,7 +27,7 @@ typedef struct relay {
     char bytes[RELAY_BYTES];
 } relay;
 
-static void hang_up(relay *r, half *h)
+static void relay_hang_up(relay *r, half *h)
 {
     if (!h->is_open) return;
     pj_poller_set(r->poller, h->fd, POLLIN, 0, NULL);
@@ -47,16 +47,16 @@ bool pj_bench_send(int fd, const char *bytes, size_t count)
     return true;
 }
 
-static void copy(relay *r, half *from)
+static void relay_copy(relay *r, half *from)
 {
     ssize_t n = recv(from->fd, r->bytes, sizeof r->bytes, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n > 0 && pj_bench_send(from->other->fd, r->bytes, (size_t)n)) return;
-    hang_up(r, from);
-    hang_up(r, from->other);
+    relay_hang_up(r, from);
+    relay_hang_up(r, from->other);
 }
 
-static void take(relay *r, int client)
+static void relay_take(relay *r, int client)
 {
     int server = pj_dial(&r->address);
     for (uint32_t i = 0; server >= 0 && i < SOCKETS_MAX; i += 2) {
@@ -72,7 +72,7 @@ static void take(relay *r, int client)
     close(client);
 }
 
-static void turn(relay *r)
+static void relay_turn(relay *r)
 {
     uint32_t n = pj_poller_wait(r->poller, r->ready, SOCKETS_MAX, 10);
     bool knocks = false;
@@ -81,9 +81,9 @@ static void turn(relay *r)
         if (!h)
             knocks = true;
         else if (h->is_open)
-            copy(r, h);
+            relay_copy(r, h);
     }
-    for (int fd; knocks && (fd = pj_accept(r->o->listener)) >= 0;) take(r, fd);
+    for (int fd; knocks && (fd = pj_accept(r->o->listener)) >= 0;) relay_take(r, fd);
 }
 
 void pj_bench_relay_run(const pj_bench_relay *options)
@@ -94,8 +94,8 @@ void pj_bench_relay_run(const pj_bench_relay *options)
         r->o = options;
         r->poller = poller;
         pj_poller_set(poller, options->listener, 0, POLLIN, NULL);
-        while (!atomic_load(options->stop)) turn(r);
-        for (uint32_t i = 0; i < SOCKETS_MAX; i++) hang_up(r, &r->halves[i]);
+        while (!atomic_load(options->stop)) relay_turn(r);
+        for (uint32_t i = 0; i < SOCKETS_MAX; i++) relay_hang_up(r, &r->halves[i]);
     }
     pj_poller_free(poller);
     pj_free(r);

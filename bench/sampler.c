@@ -84,7 +84,7 @@ static void measure_sleep(row *r, int64_t duration_ns)
     r->rails = 1;
 }
 
-static pj_status measure(row *r, const char *folder, int64_t duration_ns, pj_error *err)
+static pj_status sampler_measure(row *r, const char *folder, int64_t duration_ns, pj_error *err)
 {
     pj_power_env env;
     pj_reading readings[256];
@@ -115,7 +115,7 @@ static pj_status measure(row *r, const char *folder, int64_t duration_ns, pj_err
     return status;
 }
 
-static void print_figure(double value)
+static void sampler_print_figure(double value)
 {
     if (isnan(value))
         printf("  %9s", "");
@@ -123,7 +123,7 @@ static void print_figure(double value)
         printf("  %9.1f", value);
 }
 
-static void print_row(const row *r)
+static void sampler_print_row(const row *r)
 {
     if (r->rails == 0) {
         printf("%-36s  not on this machine\n", r->name);
@@ -131,9 +131,9 @@ static void print_row(const row *r)
     }
     printf("%-36s  %8.0f  %8.3f %%", r->name, (double)r->cost.ticks / ((double)r->took_ns * 1e-9),
            r->cost.cpu_share * 100);
-    print_figure(r->cost.call_us);
-    print_figure(r->cost.jitter_us);
-    print_figure(r->cost.jitter_p99_us);
+    sampler_print_figure(r->cost.call_us);
+    sampler_print_figure(r->cost.jitter_us);
+    sampler_print_figure(r->cost.jitter_p99_us);
     printf("  %7llu\n", (unsigned long long)r->cost.missed);
 }
 
@@ -154,7 +154,7 @@ static void row_json(pj_json *json, const row *r)
     pj_json_object_end(json);
 }
 
-static void print_json(const row *rows, int count)
+static void sampler_print_json(const row *rows, int count)
 {
     pj_buffer text;
     pj_json json;
@@ -207,12 +207,12 @@ static int run_bench_sampler(const pj_command *command, int argc, char **argv)
         printf("%-36s  %8s  %10s  %9s  %9s  %9s  %7s\n", "", "ticks/s", "of a core", "us/read",
                "late, us", "p99, us", "missed");
     for (int i = 0; i < ROWS && status == PJ_OK; i++) {
-        status = measure(&rows[i], folder, (int64_t)(duration_s * 1e9), &err);
-        if (status == PJ_OK && !json) print_row(&rows[i]);
+        status = sampler_measure(&rows[i], folder, (int64_t)(duration_s * 1e9), &err);
+        if (status == PJ_OK && !json) sampler_print_row(&rows[i]);
     }
     remove_stand_in(folder);
     if (status != PJ_OK) return pj_command_failed(command, &err);
-    if (json) print_json(rows, ROWS);
+    if (json) sampler_print_json(rows, ROWS);
     return PJ_EXIT_OK;
 }
 

@@ -18,7 +18,7 @@
 #include "base/json.h"
 #include "base/thread.h"
 #include "bench/ratio.h"
-#include "bench/taps.h"
+#include "bench/readers.h"
 #include "cli/options.h"
 #include "generate/find_model.h"
 #include "generate/generate.h"
@@ -63,7 +63,7 @@ typedef struct server_bench {
     pj_live_sink sink; /* active only during the readers' stages */
     pj_model_slot slot;
     pj_profile_options options;
-    pj_taps *taps;
+    pj_bench_readers *reader_set;
     pj_status status; /* of the run's thread */
     pj_error err;
     /* state of the engine's thread */
@@ -75,7 +75,7 @@ typedef struct server_bench {
     comparison compared[WAYS];
     _Atomic int way; /* current load beside the run */
     _Atomic bool ends;
-    pj_taps_report total;
+    pj_bench_readers_report total;
     pj_hub_stats sent;
     double told_s;
     uint32_t runs;
@@ -85,7 +85,7 @@ typedef struct server_bench {
 
 /* ---- load beside a run ---------------------------------------------------------------------- */
 
-static void *add(void *context)
+static void *server_add(void *context)
 {
     server_bench *b = context;
     volatile uint64_t sum = 1;
@@ -108,35 +108,36 @@ static bool is_told(const server_bench *b)
     return atomic_load(&b->way) == READERS;
 }
 
-static void on_begin(void *context, const pj_live_run *run)
+static void server_on_begin(void *context, const pj_live_run *run)
 {
     sink_of(context)->run_begin(sink_of(context)->context, run);
 }
 
-static void on_model(void *context, const pj_live_run *run)
+static void server_on_model(void *context, const pj_live_run *run)
 {
     sink_of(context)->run_model(sink_of(context)->context, run);
 }
 
-static void on_end(void *context, const char *run_id, const pj_live_end *end)
+static void server_on_end(void *context, const char *run_id, const pj_live_end *end)
 {
     sink_of(context)->run_end(sink_of(context)->context, run_id, end);
 }
 
-static void on_power(void *context, const char *run_id, const pj_live_power *samples,
-                     uint32_t count)
+static void server_on_power(void *context, const char *run_id, const pj_live_power *samples,
+                            uint32_t count)
 {
     if (is_told(context))
         sink_of(context)->power(sink_of(context)->context, run_id, samples, count);
 }
 
-static void on_section_start(void *context, const char *run_id, const pj_live_section *section)
+static void server_on_section_start(void *context, const char *run_id,
+                                    const pj_live_section *section)
 {
     if (is_told(context))
         sink_of(context)->section_start(sink_of(context)->context, run_id, section);
 }
 
-static void on_section_end(void *context, const char *run_id, const pj_live_section *section)
+static void server_on_section_end(void *context, const char *run_id, const pj_live_section *section)
 {
     if (is_told(context)) sink_of(context)->section_end(sink_of(context)->context, run_id, section);
 }
@@ -146,7 +147,8 @@ static void on_token(void *context, const char *run_id, const pj_live_token *tok
     if (is_told(context)) sink_of(context)->token(sink_of(context)->context, run_id, token);
 }
 
-static void on_parts(void *context, const char *run_id, const pj_live_part *parts, uint32_t count)
+static void server_on_parts(void *context, const char *run_id, const pj_live_part *parts,
+                            uint32_t count)
 {
     if (is_told(context)) sink_of(context)->parts(sink_of(context)->context, run_id, parts, count);
 }
@@ -155,19 +157,19 @@ static pj_live_sink gated_sink(server_bench *b)
 {
     return (pj_live_sink){.version = PJ_LIVE_SINK_VERSION,
                           .context = b,
-                          .run_begin = on_begin,
-                          .run_model = on_model,
-                          .power = on_power,
-                          .section_start = on_section_start,
-                          .section_end = on_section_end,
+                          .run_begin = server_on_begin,
+                          .run_model = server_on_model,
+                          .power = server_on_power,
+                          .section_start = server_on_section_start,
+                          .section_end = server_on_section_end,
                           .token = on_token,
-                          .parts = on_parts,
-                          .run_end = on_end};
+                          .parts = server_on_parts,
+                          .run_end = server_on_end};
 }
 
 /* ---- stages, on the engine's thread -------------------------------------------------------- */
 
-static bool is_done(const server_bench *b)
+static bool server_is_done(const server_bench *b)
 {
     return b->compared[READERS].count == b->rounds;
 }
@@ -180,7 +182,7 @@ static void begin_stage(server_bench *b, beside way, int64_t now)
     b->settled = false;
 }
 
-static void compare(server_bench *b, beside way, pace after)
+static void server_compare(server_bench *b, beside way, pace after)
 {
     comparison *c = &b->compared[way];
     if (c->count == PJ_BENCH_ROUNDS_MAX) return;
@@ -191,7 +193,7 @@ static void compare(server_bench *b, beside way, pace after)
 }
 
 /* Stages of a run alternate: idle, load, idle, load, ... */
-static void end_stage(server_bench *b, int64_t now)
+static void server_end_stage(server_bench *b, int64_t now)
 {
     pace p = {(double)(now - b->begin_ns) / 1e6 / b->stage_tokens,
               (double)(pj_clock_thread_cpu_ns() - b->begin_cpu_ns) / 1e6 / b->stage_tokens};
@@ -201,16 +203,16 @@ static void end_stage(server_bench *b, int64_t now)
         begin_stage(b, NOTHING, now);
         return;
     }
-    if (b->stages > 1) compare(b, order[b->turn++ % ORDER_COUNT], p);
+    if (b->stages > 1) server_compare(b, order[b->turn++ % ORDER_COUNT], p);
     b->before = p;
-    begin_stage(b, is_done(b) ? NOTHING : order[b->turn % ORDER_COUNT], now);
+    begin_stage(b, server_is_done(b) ? NOTHING : order[b->turn % ORDER_COUNT], now);
 }
 
-static void note_token(void *context, const pj_generated *token)
+static void server_note_token(void *context, const pj_generated *token)
 {
     server_bench *b = context;
     int64_t now = pj_clock_ns();
-    if (is_done(b)) return;
+    if (server_is_done(b)) return;
     b->stage_tokens++;
     if (!b->settled && now - b->change_ns >= SETTLE_NS) {
         b->settled = true;
@@ -218,19 +220,19 @@ static void note_token(void *context, const pj_generated *token)
         b->begin_cpu_ns = pj_clock_thread_cpu_ns();
         b->stage_tokens = 0;
     } else if (b->settled && now - b->begin_ns >= MEASURE_NS)
-        end_stage(b, now);
+        server_end_stage(b, now);
 }
 
-static pj_status run_once(server_bench *b, pj_error *err)
+static pj_status server_run_once(server_bench *b, pj_error *err)
 {
     pj_profile_result result = {0};
-    pj_status status = pj_taps_renew_deaf(b->taps, err);
+    pj_status status = pj_bench_readers_renew_deaf(b->reader_set, err);
     b->stages = 0;
     begin_stage(b, NOTHING, pj_clock_ns());
     if (status == PJ_OK)
         status = pj_profile_generate(b->session, &b->slot, &b->options, &result, err);
     begin_stage(b, NOTHING, pj_clock_ns());
-    b->all_told &= pj_taps_wait(b->taps, ++b->runs, WAIT_S * PJ_NS_PER_S);
+    b->all_told &= pj_bench_readers_wait(b->reader_set, ++b->runs, WAIT_S * PJ_NS_PER_S);
     pj_profile_result_fini(&result);
     if (status == PJ_OK && b->stages < 3)
         return pj_fail(err, PJ_E_INVALID,
@@ -254,13 +256,14 @@ static pj_status measure_runs(server_bench *b, pj_error *err)
     pthread_t adder;
     uint32_t deaf_every = b->deaf ? (uint32_t)(100 / b->deaf) : 0;
     pj_hub_stats before;
-    pj_status status = pj_taps_open(pj_server_port(b->server), (uint32_t)b->readers, deaf_every,
-                                    !b->text, b->serve_cpu, &b->taps, err);
-    if (status == PJ_OK) status = pj_thread_start(&adder, "pj-adder", add, b, err);
+    pj_status status =
+        pj_bench_readers_open(pj_server_port(b->server), (uint32_t)b->readers, deaf_every, !b->text,
+                              b->serve_cpu, &b->reader_set, err);
+    if (status == PJ_OK) status = pj_thread_start(&adder, "pj-adder", server_add, b, err);
     if (status != PJ_OK) return status;
     pj_clock_sleep_until(pj_clock_ns() + 500 * PJ_NS_PER_MS); /* until all are admitted */
     pj_hub_get_stats(b->hub, &before);
-    while (!is_done(b) && status == PJ_OK) status = run_once(b, err);
+    while (!server_is_done(b) && status == PJ_OK) status = server_run_once(b, err);
     /* the hub updates its figures with a delay */
     pj_clock_sleep_until(pj_clock_ns() + 300 * PJ_NS_PER_MS);
     pj_hub_get_stats(b->hub, &b->sent);
@@ -272,7 +275,7 @@ static pj_status measure_runs(server_bench *b, pj_error *err)
     return status;
 }
 
-static void *work(void *context)
+static void *server_work(void *context)
 {
     server_bench *b = context;
     static const int32_t ids[16] = {1, 5, 9, 13, 17, 21, 25, 29, 33, 37, 41, 45, 49, 53, 57, 61};
@@ -288,7 +291,7 @@ static void *work(void *context)
         .request.ignore_eos = true,
         .request.sampling = PJ_SAMPLING_GREEDY,
         .depth = PJ_DEPTH_MODULE,
-        .request.on_token = note_token,
+        .request.on_token = server_note_token,
         .request.context = b,
     };
     pj_session_options opening = {.power = b->power, .database = "none", .baseline_seconds = -1};
@@ -296,7 +299,7 @@ static void *work(void *context)
     b->sink = gated_sink(b);
     if (b->status == PJ_OK) pj_session_add_sink(b->session, &b->sink, NULL);
     if (b->status == PJ_OK) b->status = measure_runs(b, &b->err);
-    pj_taps_close(b->taps, &b->total);
+    pj_bench_readers_close(b->reader_set, &b->total);
     pj_session_close(b->session);
     pj_model_slot_close(&b->slot);
     return NULL;
@@ -306,7 +309,7 @@ static void *work(void *context)
 
 static bool all_delivered(const server_bench *b)
 {
-    const pj_taps_report *r = &b->total;
+    const pj_bench_readers_report *r = &b->total;
     return b->all_told && r->least == r->most && !r->gaps && !r->disordered && !r->cut &&
            r->ended == (r->readers - r->deaf) * b->runs;
 }
@@ -318,7 +321,7 @@ static double hub_cpu_s_per_million(const server_bench *b)
 
 static const char *const way_names[WAYS] = {"nothing", "readers", "arithmetic"};
 
-static void print_row(const comparison *c, const char *name)
+static void server_print_row(const comparison *c, const char *name)
 {
     printf("  %-12s%8lld", name, (long long)c->count);
     for (int cpu = 0; cpu < 2; cpu++) {
@@ -331,15 +334,15 @@ static void print_row(const comparison *c, const char *name)
     putchar('\n');
 }
 
-static void print_table(const server_bench *b)
+static void server_print_table(const server_bench *b)
 {
-    const pj_taps_report *t = &b->total;
+    const pj_bench_readers_report *t = &b->total;
     printf("%s on core %d, %u readers (%u deaf, %s frames) on core %d\n\n", b->model, b->run_cpu,
            t->readers, t->deaf, b->text ? "JSON" : "binary", b->serve_cpu);
     printf("  %-12s%8s%20s%28s%20s%28s\n", "load", "times", "per token / without", "ratio (95 %)",
            "processor time", "ratio (95 %)");
     for (int way = READERS; way < WAYS; way++)
-        if (b->compared[way].count) print_row(&b->compared[way], way_names[way]);
+        if (b->compared[way].count) server_print_row(&b->compared[way], way_names[way]);
     printf("\n  messages  %llu to %u readers, %.0f per second, %.0f bytes each, %s\n",
            (unsigned long long)t->messages, t->readers - t->deaf, (double)t->messages / b->told_s,
            (double)t->bytes / (double)t->messages,
@@ -348,9 +351,9 @@ static void print_table(const server_bench *b)
            hub_cpu_s_per_million(b), (double)b->memory_kb / 1024);
 }
 
-static void print_json(const server_bench *b)
+static void server_print_json(const server_bench *b)
 {
-    const pj_taps_report *t = &b->total;
+    const pj_bench_readers_report *t = &b->total;
     pj_buffer buffer;
     pj_json json;
     pj_buffer_init(&buffer, 1 << 16);
@@ -388,7 +391,7 @@ static void print_json(const server_bench *b)
 
 /* ---- the command --------------------------------------------------------------------------- */
 
-static pj_status measure(server_bench *b, pj_error *err)
+static pj_status server_measure(server_bench *b, pj_error *err)
 {
     static const pj_service nothing = {0}; /* only the live stream is needed */
     int cpus[2];
@@ -405,7 +408,7 @@ static pj_status measure(server_bench *b, pj_error *err)
     pj_live_json_attach(b->live, b->hub);
     status =
         pj_server_open(&(pj_server_options){.service = &nothing, .hub = b->hub}, &b->server, err);
-    if (status == PJ_OK) status = pj_thread_start(&runner, "pj-run", work, b, err);
+    if (status == PJ_OK) status = pj_thread_start(&runner, "pj-run", server_work, b, err);
     if (status != PJ_OK) return status;
     pthread_join(runner, NULL);
     *err = b->err;
@@ -437,8 +440,8 @@ static int run_server(const pj_command *command, int argc, char **argv)
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
     if (positional) return pj_command_usage(command, "takes no arguments");
-    pj_status status = measure(&b, &err);
-    if (status == PJ_OK) (b.json ? print_json : print_table)(&b);
+    pj_status status = server_measure(&b, &err);
+    if (status == PJ_OK) (b.json ? server_print_json : server_print_table)(&b);
     pj_server_close(b.server);
     pj_hub_close(b.hub);
     pj_live_json_close(b.live);

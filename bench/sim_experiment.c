@@ -40,7 +40,7 @@ pj_status pj_sim_experiment_run(const char *plan_text, const char *database, uin
     return status;
 }
 
-static void count(const pj_estimate *e, double planted, double *all, double *held)
+static void sim_experiment_count(const pj_estimate *e, double planted, double *all, double *held)
 {
     if (isnan(e->lo) || isnan(e->hi)) return;
     ++*all;
@@ -51,8 +51,8 @@ void pj_sim_parts_judge(const pj_experiment_result *result, pj_sim_parts_score *
 {
     for (uint32_t i = 0; i < result->ablation_count; i++) {
         const pj_ablated_part *a = &result->ablations[i];
-        count(&a->cost.difference, a->planted, &s->difference, &s->difference_held);
-        count(&a->cost.attributed, a->planted, &s->attributed, &s->attributed_held);
+        sim_experiment_count(&a->cost.difference, a->planted, &s->difference, &s->difference_held);
+        sim_experiment_count(&a->cost.attributed, a->planted, &s->attributed, &s->attributed_held);
         s->too_short += a->cost.outcome == PJ_PART_TOO_SHORT;
     }
 }

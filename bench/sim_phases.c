@@ -11,7 +11,7 @@
 
 enum { TRACES = 20 };
 
-static double between(pj_random *r, double lo, double hi)
+static double sim_phases_between(pj_random *r, double lo, double hi)
 {
     return lo + (hi - lo) * pj_random_unit(r);
 }
@@ -22,16 +22,16 @@ static double log_between(pj_random *r, double lo, double hi)
 }
 
 /* In a third of the requests prefill draws what decode draws; half of the traces have idle time. */
-static pj_sim_request draw(pj_random *r, double stretch)
+static pj_sim_request sim_phases_draw(pj_random *r, double stretch)
 {
-    return (pj_sim_request){.idle_ms =
-                                stretch * (pj_random_unit(r) < 0.5 ? 0 : log_between(r, 300, 2000)),
-                            .load_ms = stretch * log_between(r, 200, 3000),
-                            .token_ms = stretch * log_between(r, 5, 60),
-                            .prefill = pj_random_unit(r) < 0.3 ? 1 : between(r, 1.2, 2.5),
-                            .layers = 4,
-                            .prompt = (uint32_t)log_between(r, 8, 512),
-                            .tokens = (uint32_t)log_between(r, 16, 200)};
+    return (pj_sim_request){
+        .idle_ms = stretch * (pj_random_unit(r) < 0.5 ? 0 : log_between(r, 300, 2000)),
+        .load_ms = stretch * log_between(r, 200, 3000),
+        .token_ms = stretch * log_between(r, 5, 60),
+        .prefill = pj_random_unit(r) < 0.3 ? 1 : sim_phases_between(r, 1.2, 2.5),
+        .layers = 4,
+        .prompt = (uint32_t)log_between(r, 8, 512),
+        .tokens = (uint32_t)log_between(r, 16, 200)};
 }
 
 /* Mean and variance of the power of each phase. */
@@ -77,7 +77,8 @@ static void count(const pj_sim_trace *t, const uint8_t *phase, const double *con
     }
 }
 
-static bool judge(const pj_sim_trace *t, const pj_phase_model *model, pj_sim_phase_score *s)
+static bool sim_phases_judge(const pj_sim_trace *t, const pj_phase_model *model,
+                             pj_sim_phase_score *s)
 {
     uint8_t *phase = pj_alloc(t->count + 1, sizeof *phase);
     double *confidence = pj_alloc(t->count + 1, sizeof *confidence);
@@ -102,7 +103,8 @@ static bool judge_all(const pj_sim_trace *traces, pj_sim_phase_score *score)
             const pj_sim_trace *t = &traces[k];
             if (k != i) others[n++] = (pj_phase_trace){t->t_ms, t->mw, t->count, NAN, t->phase};
         }
-        if (!pj_phase_model_train(others, n, &model) || !judge(&traces[i], &model, score))
+        if (!pj_phase_model_train(others, n, &model) ||
+            !sim_phases_judge(&traces[i], &model, score))
             return false;
     }
     return true;
@@ -117,7 +119,7 @@ pj_status pj_sim_phases_judge(const char *preset, uint64_t seed, double stretch,
     pj_status status = PJ_OK;
     snprintf(sensor, sizeof sensor, "preset=%s,seed=%d,noise=0.01", preset, (int)seed);
     for (int i = 0; i < TRACES && status == PJ_OK; i++) {
-        pj_sim_request request = draw(&random, stretch);
+        pj_sim_request request = sim_phases_draw(&random, stretch);
         status = pj_sim_trace_make(sensor, &request, seed * 1000 + (uint64_t)i, &traces[i], err);
     }
     if (status == PJ_OK && !judge_all(traces, score)) status = pj_fail_memory(err, "phases");

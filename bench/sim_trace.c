@@ -36,7 +36,7 @@ typedef struct play {
     size_t stage_count;
 } play;
 
-static void work(play *p, const char *name, pj_phase phase, double ms, double factor)
+static void sim_trace_work(play *p, const char *name, pj_phase phase, double ms, double factor)
 {
     double varied = ms * (1 + 0.03 * pj_random_normal(&p->random));
     int64_t end = p->at_ns + (int64_t)(fmax(varied, 0.1 * ms) * 1e6);
@@ -46,18 +46,18 @@ static void work(play *p, const char *name, pj_phase phase, double ms, double fa
     p->at_ns = end;
 }
 
-static void pass(play *p, pj_phase phase, uint32_t layers, double ms, double factor)
+static void sim_trace_pass(play *p, pj_phase phase, uint32_t layers, double ms, double factor)
 {
     double one = 0.85 * ms / layers;
-    work(p, "embedding", phase, 0.01 * ms, factor);
+    sim_trace_work(p, "embedding", phase, 0.01 * ms, factor);
     for (uint32_t l = 0; l < layers; l++)
         for (size_t i = 0; i < PARTS; i++)
-            work(p, layer[i].name, phase, one * layer[i].share, factor);
-    work(p, "lm_head", phase, (phase == PJ_PHASE_DECODE ? 0.12 : 0.01) * ms, factor);
-    work(p, "sampling", phase, 0.02 * ms, factor);
+            sim_trace_work(p, layer[i].name, phase, one * layer[i].share, factor);
+    sim_trace_work(p, "lm_head", phase, (phase == PJ_PHASE_DECODE ? 0.12 : 0.01) * ms, factor);
+    sim_trace_work(p, "sampling", phase, 0.02 * ms, factor);
 }
 
-static void enter(play *p, pj_phase phase)
+static void sim_trace_enter(play *p, pj_phase phase)
 {
     if (p->stage_count) p->stages[p->stage_count - 1].end_ns = p->at_ns;
     p->stages[p->stage_count++] = (stage){p->at_ns, p->at_ns, (uint8_t)phase};
@@ -65,24 +65,25 @@ static void enter(play *p, pj_phase phase)
 
 static void play_request(play *p, const pj_sim_request *r)
 {
-    enter(p, PJ_PHASE_IDLE);
+    sim_trace_enter(p, PJ_PHASE_IDLE);
     p->at_ns += (int64_t)(r->idle_ms * 1e6);
-    enter(p, PJ_PHASE_PRE_INFERENCE);
-    work(p, "model_load", PJ_PHASE_PRE_INFERENCE, 0.98 * r->load_ms, 1);
-    work(p, "tokenization", PJ_PHASE_PRE_INFERENCE, 0.02 * r->load_ms, 1);
-    enter(p, PJ_PHASE_PREFILL);
-    pass(p, PJ_PHASE_PREFILL, r->layers, 0.1 * r->prompt * r->token_ms, r->prefill);
-    enter(p, PJ_PHASE_DECODE);
-    for (uint32_t i = 0; i < r->tokens; i++) pass(p, PJ_PHASE_DECODE, r->layers, r->token_ms, 1);
-    enter(p, PJ_PHASE_POST_INFERENCE);
-    work(p, "detokenization", PJ_PHASE_POST_INFERENCE, 0.2 * r->token_ms, 1);
-    enter(p, PJ_PHASE_IDLE);
+    sim_trace_enter(p, PJ_PHASE_PRE_INFERENCE);
+    sim_trace_work(p, "model_load", PJ_PHASE_PRE_INFERENCE, 0.98 * r->load_ms, 1);
+    sim_trace_work(p, "tokenization", PJ_PHASE_PRE_INFERENCE, 0.02 * r->load_ms, 1);
+    sim_trace_enter(p, PJ_PHASE_PREFILL);
+    sim_trace_pass(p, PJ_PHASE_PREFILL, r->layers, 0.1 * r->prompt * r->token_ms, r->prefill);
+    sim_trace_enter(p, PJ_PHASE_DECODE);
+    for (uint32_t i = 0; i < r->tokens; i++)
+        sim_trace_pass(p, PJ_PHASE_DECODE, r->layers, r->token_ms, 1);
+    sim_trace_enter(p, PJ_PHASE_POST_INFERENCE);
+    sim_trace_work(p, "detokenization", PJ_PHASE_POST_INFERENCE, 0.2 * r->token_ms, 1);
+    sim_trace_enter(p, PJ_PHASE_IDLE);
     p->at_ns += (int64_t)(r->idle_ms * 1e6);
     p->stages[p->stage_count - 1].end_ns = p->at_ns;
 }
 
 /* The phase that covers most of a window. */
-static uint8_t phase_of(const play *p, int64_t begin_ns, int64_t end_ns)
+static uint8_t sim_trace_phase_of(const play *p, int64_t begin_ns, int64_t end_ns)
 {
     uint8_t best = PJ_PHASE_IDLE;
     int64_t longest = 0;
@@ -96,7 +97,7 @@ static uint8_t phase_of(const play *p, int64_t begin_ns, int64_t end_ns)
 }
 
 /* Counters become the power between two readings, as a recorder of traces writes it. */
-static void take(const play *p, const pj_reading *r, size_t count, pj_sim_trace *t)
+static void sim_trace_take(const play *p, const pj_reading *r, size_t count, pj_sim_trace *t)
 {
     const pj_sim_spec *s = &p->spec;
     bool counter = s->kind == PJ_RAIL_COUNTER;
@@ -108,11 +109,11 @@ static void take(const play *p, const pj_reading *r, size_t count, pj_sim_trace 
         t->mw[t->count] = counter ? (r[i].value - r[i - 1].value) * 1e6 /
                                         (double)(r[i].after_ns - r[i - 1].after_ns)
                                   : r[i].value;
-        t->phase[t->count++] = phase_of(p, end - window, end);
+        t->phase[t->count++] = sim_trace_phase_of(p, end - window, end);
     }
 }
 
-static pj_status read_all(const play *p, pj_sim_trace *t, pj_error *err)
+static pj_status sim_trace_read_all(const play *p, pj_sim_trace *t, pj_error *err)
 {
     pj_reading *readings;
     size_t count;
@@ -123,7 +124,7 @@ static pj_status read_all(const play *p, pj_sim_trace *t, pj_error *err)
     t->mw = pj_alloc(count + 1, sizeof *t->mw);
     t->phase = pj_alloc(count + 1, 1);
     if (t->t_ms && t->mw && t->phase)
-        take(p, readings, count, t);
+        sim_trace_take(p, readings, count, t);
     else
         status = pj_fail_memory(err, "a simulated trace");
     pj_free(readings);
@@ -141,7 +142,7 @@ pj_status pj_sim_trace_make(const char *sensor, const pj_sim_request *request, u
     p.segments = pj_alloc(p.room, sizeof *p.segments);
     if (!p.segments) return pj_fail_memory(err, "a simulated request");
     play_request(&p, request);
-    status = read_all(&p, trace, err);
+    status = sim_trace_read_all(&p, trace, err);
     pj_free(p.segments);
     return status;
 }

@@ -46,7 +46,7 @@ typedef struct measured {
 
 /* ---- one start ----------------------------------------------------------------------------- */
 
-static pj_status spawn(const settings *s, char *path, pid_t *pid, int *output, pj_error *err)
+static pj_status start_spawn(const settings *s, char *path, pid_t *pid, int *output, pj_error *err)
 {
     char threads[24];
     const char *words[MAX_WORDS] = {path,     "run",        "-m",      s->model, "--depth",  "off",
@@ -75,7 +75,8 @@ static pj_status spawn(const settings *s, char *path, pid_t *pid, int *output, p
 }
 
 /* Reads the named members of the object at the cursor; missing ones keep their value. */
-static void read_members(pj_json_scan *scan, const char *const names[], double *const values[])
+static void start_read_members(pj_json_scan *scan, const char *const names[],
+                               double *const values[])
 {
     pj_json_text key;
     if (pj_json_scan_peek(scan) != '{') {
@@ -111,9 +112,9 @@ static pj_status read_report(const char *text, size_t bytes, int64_t spawned_ns,
     pj_json_scan_enter(&scan, '{');
     while (pj_json_scan_member(&scan, &key)) {
         if (pj_json_text_is(key, "start"))
-            read_members(&scan, start_names, start);
+            start_read_members(&scan, start_names, start);
         else if (pj_json_text_is(key, "resident"))
-            read_members(&scan, resident_names, resident);
+            start_read_members(&scan, resident_names, resident);
         else
             pj_json_scan_skip(&scan, NULL);
     }
@@ -144,7 +145,7 @@ static pj_status start_once(const settings *s, char *path, int64_t index, measur
     char *text = NULL;
     size_t bytes = 0;
     int64_t spawned_ns = pj_clock_ns();
-    pj_status status = spawn(s, path, &pid, &output, err);
+    pj_status status = start_spawn(s, path, &pid, &output, err);
     if (status != PJ_OK) return status;
     status = pj_file_read_fd(output, "the run's output", MAX_OUTPUT_BYTES, &text, &bytes, err);
     close(output);
@@ -158,7 +159,7 @@ static pj_status start_once(const settings *s, char *path, int64_t index, measur
 
 /* ---- what is printed ----------------------------------------------------------------------- */
 
-static double least(const double *values, int64_t count)
+static double start_least(const double *values, int64_t count)
 {
     double found = values[0];
     for (int64_t i = 1; i < count; i++) found = fmin(found, values[i]);
@@ -172,19 +173,19 @@ static double most(const double *values, int64_t count)
     return found;
 }
 
-static void print_table(const settings *s, const measured *m)
+static void start_print_table(const settings *s, const measured *m)
 {
     printf("%s: %lld starts, in ms\n\n%-14s %8s %8s %8s\n", s->model, (long long)s->repeat, "",
            "median", "least", "most");
     for (int p = 0; p < PARTS; p++)
         printf("%-14s %8.1f %8.1f %8.1f\n", parts[p].name, pj_bench_median(m->ms[p], s->repeat),
-               least(m->ms[p], s->repeat), most(m->ms[p], s->repeat));
+               start_least(m->ms[p], s->repeat), most(m->ms[p], s->repeat));
     if (isnan(m->resident)) return;
     printf("\nresident %.1f MB: %.1f MB of mapped files, %.1f MB own\n", m->resident * 1e-6,
            m->file * 1e-6, m->anonymous * 1e-6);
 }
 
-static void write_json(const settings *s, const measured *m, pj_json *json)
+static void start_write_json(const settings *s, const measured *m, pj_json *json)
 {
     pj_json_object_begin(json);
     pj_json_kv_string(json, "model", s->model);
@@ -193,7 +194,7 @@ static void write_json(const settings *s, const measured *m, pj_json *json)
         pj_json_key(json, parts[p].key);
         pj_json_object_begin(json);
         pj_json_kv_double(json, "median", pj_bench_median(m->ms[p], s->repeat));
-        pj_json_kv_double(json, "least", least(m->ms[p], s->repeat));
+        pj_json_kv_double(json, "least", start_least(m->ms[p], s->repeat));
         pj_json_kv_double(json, "most", most(m->ms[p], s->repeat));
         pj_json_object_end(json);
     }
@@ -203,13 +204,13 @@ static void write_json(const settings *s, const measured *m, pj_json *json)
     pj_json_object_end(json);
 }
 
-static void print_json(const settings *s, const measured *m)
+static void start_print_json(const settings *s, const measured *m)
 {
     pj_buffer buffer;
     pj_json json;
     pj_buffer_init(&buffer, 1 << 20);
     pj_json_init(&json, &buffer);
-    write_json(s, m, &json);
+    start_write_json(s, m, &json);
     if (pj_json_finish(&json)) puts(pj_buffer_get(&buffer));
     pj_buffer_fini(&buffer);
 }
@@ -240,8 +241,8 @@ static int run_bench_start(const pj_command *command, int argc, char **argv)
                          : pj_fail_memory(&err, "starts");
     for (int64_t i = -1; i < s.repeat && status == PJ_OK; i++)
         status = start_once(&s, path, i < 0 ? 0 : i, m, &err);
-    if (status == PJ_OK && s.json) print_json(&s, m);
-    if (status == PJ_OK && !s.json) print_table(&s, m);
+    if (status == PJ_OK && s.json) start_print_json(&s, m);
+    if (status == PJ_OK && !s.json) start_print_table(&s, m);
     pj_free(m);
     return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
 }

@@ -39,7 +39,8 @@ static double seconds_since(int64_t begin_ns)
     return (double)(pj_clock_ns() - begin_ns) * 1e-9;
 }
 
-static void report(bench *b, const char *name, double value, const char *unit, const char *note)
+static void store_report(bench *b, const char *name, double value, const char *unit,
+                         const char *note)
 {
     if (b->json)
         pj_json_kv_double(b->json, name, value);
@@ -60,15 +61,16 @@ static pj_status bench_save_on_server(bench *b, pj_run_data *run, pj_error *err)
     int64_t begin = pj_clock_ns();
     pj_status status = pj_store_save(b->store, run, err);
     if (status == PJ_OK)
-        report(b, "save_seconds", seconds_since(begin), "s", "the whole run, one transaction");
+        store_report(b, "save_seconds", seconds_since(begin), "s",
+                     "the whole run, one transaction");
     if (status == PJ_OK)
         status = pj_store_open(&(pj_store_options){.path = b->server}, &store, err);
     pj_uuid7(run->info.id);
     begin = pj_clock_ns();
     if (status == PJ_OK) status = pj_store_save(store, run, err);
     if (status == PJ_OK)
-        report(b, "save_with_outbox_seconds", seconds_since(begin), "s",
-               "another, saved on this machine first, on the server, and deleted here");
+        store_report(b, "save_with_outbox_seconds", seconds_since(begin), "s",
+                     "another, saved on this machine first, on the server, and deleted here");
     pj_store_close(store);
     return status;
 }
@@ -79,8 +81,8 @@ static pj_status bench_save(bench *b, pj_error *err)
     if (!pj_bench_make_run(&run, 1, (uint32_t)b->tokens, (uint32_t)b->layers, 50000))
         return pj_fail_memory(err, "the synthetic run");
     double rows = (double)run.layer_count + run.component_count + run.operation_count;
-    report(b, "rows", rows, "", "layers, components, operations");
-    report(b, "operations", run.operation_count, "", "");
+    store_report(b, "rows", rows, "", "layers, components, operations");
+    store_report(b, "operations", run.operation_count, "", "");
     double raw = 0, best = INFINITY, cpu = INFINITY;
     pj_status status = PJ_OK;
     if (b->server) {
@@ -98,15 +100,15 @@ static pj_status bench_save(bench *b, pj_error *err)
         cpu = fmin(cpu, (double)(pj_clock_thread_cpu_ns() - cpu_begin) * 1e-9);
     }
     if (status == PJ_OK) {
-        report(b, "save_seconds", best, "s", "the whole run, one transaction, durable");
-        report(b, "save_cpu_seconds", cpu, "s", "of which CPU time");
-        report(b, "raw_cpu_seconds", raw, "s",
-               "CPU time of plain inserts of as many rows of 20 columns");
-        report(b, "save_to_raw", cpu / raw, "", "ratio of CPU times in this process");
+        store_report(b, "save_seconds", best, "s", "the whole run, one transaction, durable");
+        store_report(b, "save_cpu_seconds", cpu, "s", "of which CPU time");
+        store_report(b, "raw_cpu_seconds", raw, "s",
+                     "CPU time of plain inserts of as many rows of 20 columns");
+        store_report(b, "save_to_raw", cpu / raw, "", "ratio of CPU times in this process");
         char log[300];
         snprintf(log, sizeof log, "%s-wal", b->path);
-        report(b, "database_mb", fmax(file_bytes(b->path), file_bytes(log)) / 1e6, "MB",
-               "with its log, which is no larger");
+        store_report(b, "database_mb", fmax(file_bytes(b->path), file_bytes(log)) / 1e6, "MB",
+                     "with its log, which is no larger");
     }
     pj_run_data_fini(&run);
     return status;
@@ -177,7 +179,7 @@ static pj_status time_chart(bench *b, const char *name, chart_fn *chart, pj_erro
         for (; at > 0 && times[at - 1] > t; at--) times[at] = times[at - 1];
         times[at] = t;
     }
-    if (status == PJ_OK) report(b, name, times[2], "ms", "");
+    if (status == PJ_OK) store_report(b, name, times[2], "ms", "");
     return status;
 }
 
@@ -255,8 +257,9 @@ static pj_status bench_lists(bench *b, pj_error *err)
         pj_run_data_fini(&run);
     }
     if (status != PJ_OK) return status;
-    report(b, "small_runs", (double)b->runs, "", "runs for the lists below");
-    report(b, "small_run_save_ms", seconds_since(begin) * 1e3 / (double)b->runs, "ms", "each");
+    store_report(b, "small_runs", (double)b->runs, "", "runs for the lists below");
+    store_report(b, "small_run_save_ms", seconds_since(begin) * 1e3 / (double)b->runs, "ms",
+                 "each");
     status = time_chart(b, "list_newest_ms", list_page, err);
     if (status == PJ_OK) status = time_chart(b, "list_sorted_ms", list_sorted, err);
     if (status == PJ_OK) status = time_chart(b, "list_filtered_sorted_ms", list_filtered, err);
@@ -268,12 +271,12 @@ static pj_status bench_lists(bench *b, pj_error *err)
 
 /* ---- a real run --------------------------------------------------------------------------- */
 
-static void note_run(void *context, const char *run_id)
+static void store_note_run(void *context, const char *run_id)
 {
     pj_bench_folder_note_run(((bench *)context)->real_path, run_id);
 }
 
-static void note_token(void *context, const pj_generated *token)
+static void store_note_token(void *context, const pj_generated *token)
 {
     (void)token;
     ((bench *)context)->last_token_ns = pj_clock_ns();
@@ -295,15 +298,16 @@ static pj_status run_really(bench *b, pj_session *session, pj_model_slot *slot, 
                                   .request.ignore_eos = true,
                                   .request.sampling = PJ_SAMPLING_GREEDY,
                                   .depth = PJ_DEPTH_DEEP,
-                                  .on_run = note_run,
-                                  .request.on_token = note_token,
+                                  .on_run = store_note_run,
+                                  .request.on_token = store_note_token,
                                   .request.context = b};
     status = pj_profile_generate(session, slot, &options, &result, err);
     if (status == PJ_OK) {
         double seconds = seconds_since(b->last_token_ns);
-        report(b, "real_operations", result.data.operation_count, "", "of a run of the engine");
-        report(b, "last_token_to_kept_seconds", seconds, "s",
-               "attributed, durable in the database, ready to show");
+        store_report(b, "real_operations", result.data.operation_count, "",
+                     "of a run of the engine");
+        store_report(b, "last_token_to_kept_seconds", seconds, "s",
+                     "attributed, durable in the database, ready to show");
     }
     pj_profile_result_fini(&result);
     return status;
@@ -320,9 +324,9 @@ static pj_status bench_real(bench *b, pj_error *err)
     int64_t begin_ns = pj_clock_ns();
     pj_session_close(session);
     if (status == PJ_OK) {
-        report(b, "close_seconds", seconds_since(begin_ns), "s",
-               "checkpointing the log into the database, at process exit");
-        report(b, "real_database_mb", file_bytes(b->real_path) / 1e6, "MB", "then");
+        store_report(b, "close_seconds", seconds_since(begin_ns), "s",
+                     "checkpointing the log into the database, at process exit");
+        store_report(b, "real_database_mb", file_bytes(b->real_path) / 1e6, "MB", "then");
     }
     pj_model_slot_close(&slot);
     return status;
@@ -360,7 +364,7 @@ static pj_status open_server(bench *b, pj_error *err)
                    b->server);
 }
 
-static pj_status measure(bench *b, pj_error *err)
+static pj_status store_measure(bench *b, pj_error *err)
 {
     pj_status status = PJ_OK;
     if (b->server) {
@@ -379,16 +383,18 @@ static pj_status measure(bench *b, pj_error *err)
                                 .seconds = (double)b->seconds};
     status = pj_bench_writers_run(&writers, err);
     if (status != PJ_OK) return status;
-    report(b, "writers", (double)b->writers, "", "connections that stored at the same time");
-    report(b, "writers_seconds", writers.seconds, "s", "");
-    report(b, "writers_saved", (double)writers.saved, "", "runs, a tenth of them replaced once");
-    report(b, "writers_failed", (double)writers.failed, "", "refused, locked out or deadlocked");
-    report(b, "writers_lost", (double)writers.lost, "", "saved, and not there afterwards");
-    report(b, "writers_slowest_ms", writers.slowest_ms, "ms", "the longest save");
+    store_report(b, "writers", (double)b->writers, "", "connections that stored at the same time");
+    store_report(b, "writers_seconds", writers.seconds, "s", "");
+    store_report(b, "writers_saved", (double)writers.saved, "",
+                 "runs, a tenth of them replaced once");
+    store_report(b, "writers_failed", (double)writers.failed, "",
+                 "refused, locked out or deadlocked");
+    store_report(b, "writers_lost", (double)writers.lost, "", "saved, and not there afterwards");
+    store_report(b, "writers_slowest_ms", writers.slowest_ms, "ms", "the longest save");
     return PJ_OK;
 }
 
-static void finish(bench *b, pj_status status, bool keep, pj_buffer *out)
+static void store_finish(bench *b, pj_status status, bool keep, pj_buffer *out)
 {
     if (keep && status == PJ_OK && !b->json && !b->server) printf("stored in %s\n", b->path);
     if (b->json && status == PJ_OK) {
@@ -434,8 +440,8 @@ static int run_bench_store(const pj_command *command, int argc, char **argv)
     pj_json_init(&json, &out);
     b.json = as_json ? &json : NULL;
     if (as_json) pj_json_object_begin(&json);
-    if (status == PJ_OK) status = measure(&b, &err);
-    finish(&b, status, keep, &out);
+    if (status == PJ_OK) status = store_measure(&b, &err);
+    store_finish(&b, status, keep, &out);
     pj_buffer_fini(&out);
     return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
 }

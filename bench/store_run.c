@@ -70,14 +70,14 @@ static pj_energy some_energy(maker *m)
                        .method = PJ_METHOD_FIT};
 }
 
-static void add(pj_energy *whole, const pj_energy *part)
+static void store_run_add(pj_energy *whole, const pj_energy *part)
 {
     whole->gross_nj += part->gross_nj;
     whole->net_nj += part->net_nj;
 }
 
 /* As the engine records them in a deep run: per-head figures of every attention. */
-static void add_extras(maker *m, pj_operation_row *o)
+static void store_run_add_extras(maker *m, pj_operation_row *o)
 {
     static const char *const names[] = {"attention_entropy_head", "attention_largest_head",
                                         "attention_sparsity_head"};
@@ -106,8 +106,8 @@ static void add_operation(maker *m, uint32_t component, const char *name, bool e
                             .has_stats = true,
                             .stats = some_stats(m)};
     m->now_ms += o->duration_ms;
-    add(&d->components[component].energy, &o->energy);
-    if (extras) add_extras(m, o);
+    store_run_add(&d->components[component].energy, &o->energy);
+    if (extras) store_run_add_extras(m, o);
 }
 
 /* Of a layer, or, with PJ_NO_PARENT, of the token alone. */
@@ -130,11 +130,11 @@ static void add_component(maker *m, uint32_t token, uint32_t layer, const part_k
     for (int i = 0; of->operations[i]; i++)
         add_operation(m, at, of->operations[i], strcmp(of->operations[i], "softmax") == 0);
     d->components[at].duration_ms = m->now_ms - d->components[at].start_ms;
-    add(layer == PJ_NO_PARENT ? &d->tokens[token].energy : &d->layers[layer].energy,
-        &d->components[at].energy);
+    store_run_add(layer == PJ_NO_PARENT ? &d->tokens[token].energy : &d->layers[layer].energy,
+                  &d->components[at].energy);
 }
 
-static void add_token(maker *m, uint32_t phase, uint32_t position, uint32_t layers)
+static void store_run_add_token(maker *m, uint32_t phase, uint32_t position, uint32_t layers)
 {
     pj_run_data *d = m->data;
     uint32_t token = d->token_count++;
@@ -161,15 +161,15 @@ static void add_token(maker *m, uint32_t phase, uint32_t position, uint32_t laye
         d->layers[at].duration_ms = m->now_ms - d->layers[at].start_ms;
         d->layers[at].attention_ms = d->layers[at].duration_ms / 3;
         d->layers[at].mlp_ms = d->layers[at].duration_ms / 2;
-        add(&d->tokens[token].energy, &d->layers[at].energy);
+        store_run_add(&d->tokens[token].energy, &d->layers[at].energy);
     }
     for (int c = 0; c < TOKEN_PARTS && layers; c++)
         add_component(m, token, PJ_NO_PARENT, &token_parts[c]);
     d->tokens[token].duration_ms = m->now_ms - d->tokens[token].start_ms;
-    add(&d->phases[phase].energy, &d->tokens[token].energy);
+    store_run_add(&d->phases[phase].energy, &d->tokens[token].energy);
 }
 
-static bool make_room(pj_run_data *d, uint32_t tokens, uint32_t layers, uint32_t samples)
+static bool store_run_make_room(pj_run_data *d, uint32_t tokens, uint32_t layers, uint32_t samples)
 {
     size_t all = (size_t)tokens * layers, outside = layers ? tokens : 0;
     d->phases = pj_arena_alloc(&d->arena, 2, sizeof *d->phases);
@@ -198,7 +198,7 @@ bool pj_bench_make_run(pj_run_data *d, uint64_t seed, uint32_t tokens, uint32_t 
     maker m = {.data = d, .random = {seed}};
     *d = (pj_run_data){0};
     pj_arena_init(&d->arena, 0);
-    if (!make_room(d, tokens, layers, samples)) return false;
+    if (!store_run_make_room(d, tokens, layers, samples)) return false;
     for (int i = 0; i < 16; i++)
         d->classes[d->class_count++] = (pj_class_row){
             .name = layer_parts[i % LAYER_PARTS].name, .phase = PJ_PHASE_DECODE, .time_ms = i};
@@ -207,7 +207,7 @@ bool pj_bench_make_run(pj_run_data *d, uint64_t seed, uint32_t tokens, uint32_t 
             (pj_phase_row){.phase = p ? PJ_PHASE_DECODE : PJ_PHASE_PREFILL,
                            .start_ms = m.now_ms,
                            .energy = some_energy(&m)};
-        for (uint32_t t = p; t < (p ? tokens : 1); t++) add_token(&m, p, t, layers);
+        for (uint32_t t = p; t < (p ? tokens : 1); t++) store_run_add_token(&m, p, t, layers);
         d->phases[p].duration_ms = m.now_ms - d->phases[p].start_ms;
     }
     d->rail_count = 1;

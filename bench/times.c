@@ -44,8 +44,8 @@ static const char model_format[] =
     "\"vocab_size\":49152,\"context\":8192,\"attention\":\"gqa\"}";
 
 /* Energy and time of a request by its work, with 2 % of noise. */
-static void set_figures(pj_run_info *i, const pj_cell *cell, double parameters, double bytes,
-                        pj_random *random)
+static void times_set_figures(pj_run_info *i, const pj_cell *cell, double parameters, double bytes,
+                              pj_random *random)
 {
     double tokens = (double)cell->batch * cell->output;
     double decode = cell->output * (bytes / 2e10 + cell->batch * 2 * parameters / 2e11);
@@ -68,9 +68,9 @@ static pj_status save_run(database *d, uint32_t index, pj_random *random, pj_err
     char model[512], settings[256];
     static const double sizes[] = {0.135e9, 0.6e9, 1.24e9};
     pj_cell cell;
-    pj_experiment_cell place = {index % pj_plan_cells(&d->plan), index / pj_plan_cells(&d->plan),
-                                0};
-    pj_plan_cell(&d->plan, place.cell, &cell);
+    pj_experiment_cell cell_id = {index % pj_plan_cells(&d->plan), index / pj_plan_cells(&d->plan),
+                                  0};
+    pj_plan_cell(&d->plan, cell_id.cell, &cell);
     int size = 0;
     while (strcmp(d->plan.models[size], cell.model) != 0) size++;
     double bytes = sizes[size] * (strcmp(cell.dtype, "bf16") == 0 ? 2 : 1.0625);
@@ -78,8 +78,8 @@ static pj_status save_run(database *d, uint32_t index, pj_random *random, pj_err
     snprintf(model, sizeof model, model_format, sizes[size], sizes[size], 8 << size, bytes,
              2 * sizes[size]);
     snprintf(settings, sizeof settings,
-             "{\"experiment_cell\":%u,\"experiment_block\":%u,\"experiment_round\":0}", place.cell,
-             place.block);
+             "{\"experiment_cell\":%u,\"experiment_block\":%u,\"experiment_round\":0}",
+             cell_id.cell, cell_id.block);
     pj_run_info *i = &run.info;
     i->engine = "perjoule";
     i->machine = d->machine;
@@ -93,7 +93,7 @@ static pj_status save_run(database *d, uint32_t index, pj_random *random, pj_err
     i->experiment_name = d->plan.name;
     i->total_rails = "cpu";
     i->disturbed_share = 0;
-    set_figures(i, &cell, sizes[size], bytes, random);
+    times_set_figures(i, &cell, sizes[size], bytes, random);
     pj_status status = pj_store_save(d->store, &run, err);
     if (index == 0) memcpy(d->first, i->id, sizeof d->first);
     memcpy(d->second, i->id, sizeof d->second);
@@ -101,7 +101,7 @@ static pj_status save_run(database *d, uint32_t index, pj_random *random, pj_err
     return status;
 }
 
-static pj_status fill(database *d, uint32_t runs, pj_error *err)
+static pj_status times_fill(database *d, uint32_t runs, pj_error *err)
 {
     pj_random random = {11};
     pj_machine machine;
@@ -118,22 +118,22 @@ static pj_status fill(database *d, uint32_t runs, pj_error *err)
 
 typedef pj_status analysis(database *d, pj_json *json, pj_error *err);
 
-static pj_status group(database *d, const char *by, pj_json *json, pj_error *err)
+static pj_status times_group(database *d, const char *by, pj_json *json, pj_error *err)
 {
     return pj_insight_groups(d->store, &(pj_group_query){.by = by}, json, err);
 }
 
 static pj_status by_dtype(database *d, pj_json *json, pj_error *err)
 {
-    return group(d, "dtype", json, err);
+    return times_group(d, "dtype", json, err);
 }
 
 static pj_status by_cell(database *d, pj_json *json, pj_error *err)
 {
-    return group(d, "settings.experiment_cell", json, err);
+    return times_group(d, "settings.experiment_cell", json, err);
 }
 
-static pj_status compare(database *d, pj_json *json, pj_error *err)
+static pj_status times_compare(database *d, pj_json *json, pj_error *err)
 {
     const char *ids[] = {d->first, d->second};
     return pj_insight_compare(d->store, ids, 2, NULL, json, err);
@@ -156,16 +156,16 @@ static pj_status advice(database *d, pj_json *json, pj_error *err)
 
 static pj_status predict(database *d, bool map, pj_json *json, pj_error *err)
 {
-    pj_predict_ask ask = {.model = "synthetic:qwen3-0.6b",
-                          .dtype = "bf16",
-                          .input = 100,
-                          .output = 64,
-                          .batch = 2,
-                          .map = map};
-    return pj_insight_predict(d->store, &ask, json, err);
+    pj_predict_query request = {.model = "synthetic:qwen3-0.6b",
+                                .dtype = "bf16",
+                                .input = 100,
+                                .output = 64,
+                                .batch = 2,
+                                .map = map};
+    return pj_insight_predict(d->store, &request, json, err);
 }
 
-static pj_status predict_one(database *d, pj_json *json, pj_error *err)
+static pj_status times_predict_one(database *d, pj_json *json, pj_error *err)
 {
     return predict(d, false, json, err);
 }
@@ -180,11 +180,12 @@ static pj_status laws(database *d, pj_json *json, pj_error *err)
     return pj_insight_laws(d->store, d->machine, json, err);
 }
 
-static pj_status report(database *d, const pj_report_ask *ask, pj_json *json, pj_error *err)
+static pj_status times_report(database *d, const pj_report_request *request, pj_json *json,
+                              pj_error *err)
 {
     pj_buffer out;
     pj_buffer_init(&out, 64 << 20);
-    pj_status status = pj_report_make(d->store, ask, &out, err);
+    pj_status status = pj_report_make(d->store, request, &out, err);
     pj_buffer_fini(&out);
     pj_json_null(json);
     return status;
@@ -193,12 +194,13 @@ static pj_status report(database *d, const pj_report_ask *ask, pj_json *json, pj
 static pj_status report_run(database *d, pj_json *json, pj_error *err)
 {
     const char *ids[] = {d->second};
-    return report(d, &(pj_report_ask){.ids = ids, .count = 1, .html = true}, json, err);
+    return times_report(d, &(pj_report_request){.ids = ids, .count = 1, .html = true}, json, err);
 }
 
 static pj_status report_experiment(database *d, pj_json *json, pj_error *err)
 {
-    return report(d, &(pj_report_ask){.experiment = d->plan.name, .html = true}, json, err);
+    return times_report(d, &(pj_report_request){.experiment = d->plan.name, .html = true}, json,
+                        err);
 }
 
 static pj_status detect_phases(database *d, pj_json *json, pj_error *err)
@@ -234,11 +236,11 @@ static pj_status time_all(pj_bench_truth *b, database *d, pj_error *err)
         analysis *run;
     } all[] = {{"compare_by_dtype_seconds", "all runs in two groups", by_dtype},
                {"compare_by_cell_seconds", "all runs in 72 groups, the 32 largest", by_cell},
-               {"compare_seconds", "two runs", compare},
+               {"compare_seconds", "two runs", times_compare},
                {"experiment_seconds", "all runs in 72 cells", experiment},
                {"summary_seconds", "of a run, with its anomalies", summary},
                {"advice_seconds", "about a run", advice},
-               {"predict_seconds", "a request", predict_one},
+               {"predict_seconds", "a request", times_predict_one},
                {"predict_map_seconds", "with the map over lengths", predict_map},
                {"laws_seconds", "of energy over size, shape and lengths", laws},
                {"report_seconds", "of a run", report_run},
@@ -268,7 +270,7 @@ pj_status pj_bench_truth_times(pj_bench_truth *b, uint32_t runs, pj_error *err)
     pj_bench_folder_database("times.db", path, sizeof path);
     pj_bench_folder_database("trace.csv", d->trace, sizeof d->trace);
     pj_status status = pj_store_open(&(pj_store_options){.path = path}, &d->store, err);
-    if (status == PJ_OK) status = fill(d, runs, err);
+    if (status == PJ_OK) status = times_fill(d, runs, err);
     if (status == PJ_OK) status = write_trace(d, err);
     if (status == PJ_OK) pj_bench_truth_say(b, "runs", runs, "", "in a database, and over them:");
     if (status == PJ_OK) status = time_all(b, d, err);

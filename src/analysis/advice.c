@@ -7,7 +7,7 @@
 
 /* ---- all of them ---------------------------------------------------------------------------- */
 
-static size_t count(const pj_advice_rule *rules)
+static size_t advice_count(const pj_advice_rule *rules)
 {
     size_t n = 0;
     while (rules[n].id) n++;
@@ -16,7 +16,7 @@ static size_t count(const pj_advice_rule *rules)
 
 size_t pj_advice_rules(void)
 {
-    return count(pj_advice_run_rules) + count(pj_advice_machine_rules);
+    return advice_count(pj_advice_run_rules) + advice_count(pj_advice_machine_rules);
 }
 
 /* Recommendations before rules without one, reliability warnings before savings, large savings
@@ -32,7 +32,7 @@ static int by_weight(const void *x, const void *y)
     return strcmp(a->rule, b->rule);
 }
 
-static size_t ask(const pj_advice_facts *f, const pj_advice_rule *rules, pj_advice *out)
+static size_t advice_request(const pj_advice_facts *f, const pj_advice_rule *rules, pj_advice *out)
 {
     size_t n = 0;
     for (; rules[n].id; n++) {
@@ -54,8 +54,8 @@ static size_t ask(const pj_advice_facts *f, const pj_advice_rule *rules, pj_advi
 
 size_t pj_advise(const pj_advice_facts *f, pj_advice *out, size_t *speaking)
 {
-    size_t n = ask(f, pj_advice_run_rules, out);
-    n += ask(f, pj_advice_machine_rules, out + n);
+    size_t n = advice_request(f, pj_advice_run_rules, out);
+    n += advice_request(f, pj_advice_machine_rules, out + n);
     qsort(out, n, sizeof *out, by_weight);
     *speaking = 0;
     while (*speaking < n && out[*speaking].speaks) ++*speaking;

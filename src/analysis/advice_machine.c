@@ -13,7 +13,7 @@ static bool lacks(pj_advice *a, bool known, const char *why)
     return true;
 }
 
-static void disturbed(const pj_advice_facts *f, pj_advice *a)
+static void advice_machine_disturbed(const pj_advice_facts *f, pj_advice *a)
 {
     if (lacks(a, f->disturbed_share > 0.1, "less than 10 % of the energy is in disturbed tokens"))
         return;
@@ -27,7 +27,7 @@ static void disturbed(const pj_advice_facts *f, pj_advice *a)
     pj_advice_run(f, a, "");
 }
 
-static void throttled(const pj_advice_facts *f, pj_advice *a)
+static void advice_machine_throttled(const pj_advice_facts *f, pj_advice *a)
 {
     if (lacks(a, !isnan(f->throttled_share), "no device reports whether it throttles")) return;
     if (lacks(a, f->throttled_share > 0.05, "clocks were throttled for less than 5 % of the run"))
@@ -42,7 +42,7 @@ static void throttled(const pj_advice_facts *f, pj_advice *a)
     pj_advice_run(f, a, "");
 }
 
-static void power_limit(const pj_advice_facts *f, pj_advice *a)
+static void advice_machine_power_limit(const pj_advice_facts *f, pj_advice *a)
 {
     if (lacks(a, f->has_energy && f->power_limit_mw > 0, "no power limit is reported")) return;
     double near = f->power_mw / f->power_limit_mw;
@@ -63,7 +63,7 @@ static void power_limit(const pj_advice_facts *f, pj_advice *a)
     pj_advice_run(f, a, "--tag lower-limit");
 }
 
-static void calibrate(const pj_advice_facts *f, pj_advice *a)
+static void advice_machine_calibrate(const pj_advice_facts *f, pj_advice *a)
 {
     if (lacks(a, f->own_engine, "only runs of perjoule's own engine can be calibrated")) return;
     if (lacks(a, f->interval > 0.2, "the intervals of components are below 20 %, or unknown"))
@@ -84,7 +84,7 @@ static void calibrate(const pj_advice_facts *f, pj_advice *a)
     snprintf(a->test, sizeof a->test, "perjoule calibrate %s", f->model);
 }
 
-static void idle(const pj_advice_facts *f, pj_advice *a)
+static void advice_machine_idle(const pj_advice_facts *f, pj_advice *a)
 {
     if (lacks(a, f->window_prompts >= 10 && f->window_ms > 60e3,
               "fewer than ten prompts in the hour before: no server's window"))
@@ -109,7 +109,7 @@ static void idle(const pj_advice_facts *f, pj_advice *a)
     snprintf(a->test, sizeof a->test, "perjoule top --duration 60");
 }
 
-static void region(const pj_advice_facts *f, pj_advice *a)
+static void advice_machine_region(const pj_advice_facts *f, pj_advice *a)
 {
     if (lacks(a, f->has_energy && f->g_per_kwh > 0, "no carbon intensity was asked for")) return;
     if (lacks(a, f->lowest_region && f->lowest_g_per_kwh < 0.5 * f->g_per_kwh,
@@ -136,11 +136,11 @@ static void region(const pj_advice_facts *f, pj_advice *a)
 }
 
 const pj_advice_rule pj_advice_machine_rules[] = {
-    {"disturbed", "Measure again on a quiet machine", disturbed},
-    {"throttled", "Keep the clocks steady", throttled},
-    {"power-limit", "Lower the power limit", power_limit},
-    {"calibrate", "Calibrate the attribution", calibrate},
-    {"idle", "Share or put to sleep what idles", idle},
-    {"region", "Run where the grid is cleaner", region},
+    {"disturbed", "Measure again on a quiet machine", advice_machine_disturbed},
+    {"throttled", "Keep the clocks steady", advice_machine_throttled},
+    {"power-limit", "Lower the power limit", advice_machine_power_limit},
+    {"calibrate", "Calibrate the attribution", advice_machine_calibrate},
+    {"idle", "Share or put to sleep what idles", advice_machine_idle},
+    {"region", "Run where the grid is cleaner", advice_machine_region},
     {0},
 };

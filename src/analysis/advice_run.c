@@ -14,14 +14,14 @@ static bool lacks_energy(const pj_advice_facts *f, pj_advice *a)
     return true;
 }
 
-static bool is_foreign(const pj_advice_facts *f, pj_advice *a)
+static bool advice_run_is_foreign(const pj_advice_facts *f, pj_advice *a)
 {
     if (f->own_engine) return false;
     pj_advice_silent(a, "the run's engine does not show what this rule rests on");
     return true;
 }
 
-static bool lacks(pj_advice *a, bool known, const char *why)
+static bool advice_run_lacks(pj_advice *a, bool known, const char *why)
 {
     if (known) return false;
     pj_advice_silent(a, why);
@@ -37,13 +37,16 @@ static void observed(const pj_advice_facts *f, pj_advice *a, const pj_advice_nei
 
 /* ---- keep-resident -------------------------------------------------------------------------- */
 
-static void keep_resident(const pj_advice_facts *f, pj_advice *a)
+static void advice_run_keep_resident(const pj_advice_facts *f, pj_advice *a)
 {
     if (lacks_energy(f, a)) return;
     double share = f->load_mj / f->total_mj, sd = f->relative_sd;
-    if (lacks(a, f->load_mj > 0, "the run did not load its model")) return;
-    if (lacks(a, share > 0.05, "loading the model took less than 5 % of the energy")) return;
-    if (lacks(a, f->same_model_last_hour > 0, "the model did not run in the hour before")) return;
+    if (advice_run_lacks(a, f->load_mj > 0, "the run did not load its model")) return;
+    if (advice_run_lacks(a, share > 0.05, "loading the model took less than 5 % of the energy"))
+        return;
+    if (advice_run_lacks(a, f->same_model_last_hour > 0,
+                         "the model did not run in the hour before"))
+        return;
     pj_advice_evidence(a, "load_share", "share", share, "of the run's energy loaded the model");
     pj_advice_evidence(a, "runs_last_hour", "", f->same_model_last_hour,
                        "runs of this model in the hour before");
@@ -70,14 +73,15 @@ static bool has_room_for(const pj_advice_facts *f, double batch)
 
 static void batch_up(const pj_advice_facts *f, pj_advice *a)
 {
-    if (lacks_energy(f, a) || is_foreign(f, a)) return;
-    if (lacks(a, f->matrix_mj > 0 && f->decode_mj > 0,
-              "what decode read is not known (depth off, or no decoding)"))
+    if (lacks_energy(f, a) || advice_run_is_foreign(f, a)) return;
+    if (advice_run_lacks(a, f->matrix_mj > 0 && f->decode_mj > 0,
+                         "what decode read is not known (depth off, or no decoding)"))
         return;
-    if (lacks(a, pj_advice_is_bytes_bound(f), "decode is not limited by the bytes it reads"))
+    if (advice_run_lacks(a, pj_advice_is_bytes_bound(f),
+                         "decode is not limited by the bytes it reads"))
         return;
     uint32_t next = 2 * (f->batch ? f->batch : 1);
-    if (lacks(a, has_room_for(f, next), "there is no memory for a larger batch")) return;
+    if (advice_run_lacks(a, has_room_for(f, next), "there is no memory for a larger batch")) return;
     const pj_advice_neighbour *n = pj_advice_neighbour_of(f, 0, next, NULL);
     double share = 0.5 * f->matrix_mj /
                    f->request_mj; /* each read of the weights serves twice as many sequences */
@@ -103,16 +107,16 @@ static void batch_up(const pj_advice_facts *f, pj_advice *a)
     pj_advice_experiment(f, a, settings);
 }
 
-static void batch_down(const pj_advice_facts *f, pj_advice *a)
+static void advice_run_batch_down(const pj_advice_facts *f, pj_advice *a)
 {
     if (lacks_energy(f, a)) return;
-    if (lacks(a, f->batch > 1, "the batch is one sequence already")) return;
+    if (advice_run_lacks(a, f->batch > 1, "the batch is one sequence already")) return;
     const pj_advice_neighbour *best = NULL;
     for (uint32_t b = f->batch / 2; b >= 1; b /= 2) {
         const pj_advice_neighbour *n = pj_advice_neighbour_of(f, 0, b, NULL);
         if (n && (!best || n->ratio < best->ratio)) best = n;
     }
-    if (lacks(a, best != NULL, "no runs with smaller batches to compare with")) return;
+    if (advice_run_lacks(a, best != NULL, "no runs with smaller batches to compare with")) return;
     observed(f, a, best);
     if (!a->speaks) {
         pj_advice_silent(a, "smaller batches took no less energy per token");
@@ -153,13 +157,18 @@ static void dtype(const pj_advice_facts *f, pj_advice *a)
 {
     const struct narrower *to = narrower_than(f->dtype);
     char settings[64];
-    if (lacks_energy(f, a) || is_foreign(f, a)) return;
-    if (lacks(a, to != NULL, "the weights are of the smallest type that is advised")) return;
-    if (lacks(a, f->decode_bytes > 0 && f->matrix_mj > 0, "what decode read is not known")) return;
-    double weights = f->weight_bytes / f->decode_bytes;
-    if (lacks(a, weights > 0.6, "weights are less than 60 % of the bytes that decode reads"))
+    if (lacks_energy(f, a) || advice_run_is_foreign(f, a)) return;
+    if (advice_run_lacks(a, to != NULL, "the weights are of the smallest type that is advised"))
         return;
-    if (lacks(a, pj_advice_is_bytes_bound(f), "decode is not limited by the bytes it reads"))
+    if (advice_run_lacks(a, f->decode_bytes > 0 && f->matrix_mj > 0,
+                         "what decode read is not known"))
+        return;
+    double weights = f->weight_bytes / f->decode_bytes;
+    if (advice_run_lacks(a, weights > 0.6,
+                         "weights are less than 60 % of the bytes that decode reads"))
+        return;
+    if (advice_run_lacks(a, pj_advice_is_bytes_bound(f),
+                         "decode is not limited by the bytes it reads"))
         return;
     double share = (1 - to->ratio) * f->matrix_mj / f->request_mj;
     const pj_advice_neighbour *n = pj_advice_neighbour_of(f, 0, 0, to->to);
@@ -182,15 +191,17 @@ static void dtype(const pj_advice_facts *f, pj_advice *a)
     pj_advice_experiment(f, a, settings);
 }
 
-static void head(const pj_advice_facts *f, pj_advice *a)
+static void advice_run_head(const pj_advice_facts *f, pj_advice *a)
 {
     const struct narrower *to = narrower_than(f->dtype);
-    if (lacks_energy(f, a) || is_foreign(f, a)) return;
-    if (lacks(a, f->head_mj > 0 && f->decode_mj > 0, "what the head took is not known")) return;
+    if (lacks_energy(f, a) || advice_run_is_foreign(f, a)) return;
+    if (advice_run_lacks(a, f->head_mj > 0 && f->decode_mj > 0, "what the head took is not known"))
+        return;
     double share = f->head_mj / f->decode_mj;
-    if (lacks(a, share > 0.25, "head and embedding took less than 25 % of decode")) return;
-    if (lacks(a, to && strcmp(f->dtype, "q8_0") != 0,
-              "the head is stored in 8 bits or less already"))
+    if (advice_run_lacks(a, share > 0.25, "head and embedding took less than 25 % of decode"))
+        return;
+    if (advice_run_lacks(a, to && strcmp(f->dtype, "q8_0") != 0,
+                         "the head is stored in 8 bits or less already"))
         return;
     double ratio = strcmp(f->dtype, "f32") == 0 ? 1.0625 / 4 : 1.0625 / 2;
     double saved = (1 - ratio) * f->head_mj / f->request_mj;
@@ -208,15 +219,18 @@ static void head(const pj_advice_facts *f, pj_advice *a)
     pj_advice_experiment(f, a, settings);
 }
 
-static void kv_precision(const pj_advice_facts *f, pj_advice *a)
+static void advice_run_kv_precision(const pj_advice_facts *f, pj_advice *a)
 {
-    if (lacks_energy(f, a) || is_foreign(f, a)) return;
-    if (lacks(a, f->decode_bytes > 0 && f->cache_bytes > 0, "what decode read is not known"))
+    if (lacks_energy(f, a) || advice_run_is_foreign(f, a)) return;
+    if (advice_run_lacks(a, f->decode_bytes > 0 && f->cache_bytes > 0,
+                         "what decode read is not known"))
         return;
     double share = f->cache_bytes / f->decode_bytes;
-    if (lacks(a, share > 0.3, "the cache is less than 30 % of the bytes that decode reads")) return;
-    if (lacks(a, f->kv_type && strcmp(f->kv_type, "f32") == 0,
-              "keys and values are kept in 16 bits already"))
+    if (advice_run_lacks(a, share > 0.3,
+                         "the cache is less than 30 % of the bytes that decode reads"))
+        return;
+    if (advice_run_lacks(a, f->kv_type && strcmp(f->kv_type, "f32") == 0,
+                         "keys and values are kept in 16 bits already"))
         return;
     double saved = 0.5 * f->attention_mj / f->request_mj;
     pj_advice_evidence(a, "cache_byte_share", "share", share,
@@ -246,7 +260,8 @@ static void threads(const pj_advice_facts *f, pj_advice *a)
         bool beyond = n->speed > (double)n->threads / f->threads && n->power < 1;
         if (beyond && (!best || n->ratio < best->ratio)) best = n;
     }
-    if (lacks(a, best != NULL, "no runs with fewer threads that show them to suffice")) return;
+    if (advice_run_lacks(a, best != NULL, "no runs with fewer threads that show them to suffice"))
+        return;
     pj_advice_evidence(a, "speed", "ratio", best->speed, "of the speed with fewer threads");
     pj_advice_evidence(a, "power", "ratio", best->power, "of the power with fewer threads");
     observed(f, a, best);
@@ -265,9 +280,9 @@ static void prompt(const pj_advice_facts *f, pj_advice *a)
 {
     if (lacks_energy(f, a)) return;
     double share = f->prefill_mj / f->request_mj;
-    if (lacks(a, share > 0.7, "prefill took less than 70 % of the request")) return;
-    if (lacks(a, f->prefix_runs > 0 && f->prefix_share > 0.1,
-              "no other prompt in the store begins like this one"))
+    if (advice_run_lacks(a, share > 0.7, "prefill took less than 70 % of the request")) return;
+    if (advice_run_lacks(a, f->prefix_runs > 0 && f->prefix_share > 0.1,
+                         "no other prompt in the store begins like this one"))
         return;
     pj_advice_evidence(a, "prefill_share", "share", share, "of the request is prefill");
     pj_advice_evidence(a, "prefix_share", "share", f->prefix_share,
@@ -284,14 +299,15 @@ static void prompt(const pj_advice_facts *f, pj_advice *a)
     pj_advice_run(f, a, "");
 }
 
-static void speculate(const pj_advice_facts *f, pj_advice *a)
+static void advice_run_speculate(const pj_advice_facts *f, pj_advice *a)
 {
-    if (lacks_energy(f, a) || is_foreign(f, a)) return;
-    if (lacks(a, f->batch <= 1, "a batch shares the reading of weights already")) return;
-    if (lacks(a, pj_advice_is_bytes_bound(f), "decode is not limited by the bytes it reads"))
+    if (lacks_energy(f, a) || advice_run_is_foreign(f, a)) return;
+    if (advice_run_lacks(a, f->batch <= 1, "a batch shares the reading of weights already")) return;
+    if (advice_run_lacks(a, pj_advice_is_bytes_bound(f),
+                         "decode is not limited by the bytes it reads"))
         return;
-    if (lacks(a, f->smaller_model && f->smaller_parameters < 0.25 * f->parameters,
-              "no model of the same vocabulary and a quarter of the size is known here"))
+    if (advice_run_lacks(a, f->smaller_model && f->smaller_parameters < 0.25 * f->parameters,
+                         "no model of the same vocabulary and a quarter of the size is known here"))
         return;
     /* Four draft tokens per step, of which 50 to 80 % are accepted. */
     enum { DRAFTS = 4 };
@@ -314,14 +330,14 @@ static void speculate(const pj_advice_facts *f, pj_advice *a)
 }
 
 const pj_advice_rule pj_advice_run_rules[] = {
-    {"keep-resident", "Keep the model in memory", keep_resident},
+    {"keep-resident", "Keep the model in memory", advice_run_keep_resident},
     {"batch-up", "Decode more sequences at once", batch_up},
-    {"batch-down", "Use a smaller batch", batch_down},
+    {"batch-down", "Use a smaller batch", advice_run_batch_down},
     {"dtype", "Store the weights in fewer bits", dtype},
-    {"head", "Store head and embedding in fewer bits", head},
+    {"head", "Store head and embedding in fewer bits", advice_run_head},
     {"threads", "Use fewer threads", threads},
     {"prompt", "Cache the beginning of the prompt", prompt},
-    {"kv-precision", "Keep keys and values in fewer bits", kv_precision},
-    {"speculate", "Let a smaller model draft", speculate},
+    {"kv-precision", "Keep keys and values in fewer bits", advice_run_kv_precision},
+    {"speculate", "Let a smaller model draft", advice_run_speculate},
     {0},
 };

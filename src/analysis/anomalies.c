@@ -12,7 +12,7 @@ enum { LEAST_VALUES = 8 };
 static const double least_share = 0.005;
 
 /* Keeps `found` sorted by strength. */
-static size_t insert(pj_anomaly *found, size_t count, size_t max, pj_anomaly new)
+static size_t anomalies_insert(pj_anomaly *found, size_t count, size_t max, pj_anomaly new)
 {
     size_t at = count < max ? count : max;
     while (at > 0 && fabs(found[at - 1].score) < fabs(new.score)) {
@@ -37,7 +37,7 @@ size_t pj_anomalies_find(const double *values, size_t count, double threshold, d
     for (size_t i = 0; i < count; i++) {
         double score = (values[i] - centre) / spread;
         if (isnan(values[i]) || fabs(score) < threshold) continue;
-        many = insert(found, many, max, (pj_anomaly){i, values[i], centre, score});
+        many = anomalies_insert(found, many, max, (pj_anomaly){i, values[i], centre, score});
     }
     return many;
 }

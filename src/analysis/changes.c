@@ -53,7 +53,8 @@ static size_t read_back(const size_t *last, size_t count, size_t *begin)
     return segments;
 }
 
-static void run(const search *s, size_t count, double *best, size_t *last, size_t *candidates)
+static void changes_run(const search *s, size_t count, double *best, size_t *last,
+                        size_t *candidates)
 {
     double penalty = 3 * log((double)count);
     size_t n = 1;
@@ -84,7 +85,7 @@ static size_t search_all(const double *values, size_t count, size_t *begin)
         for (size_t i = 0; i < count; i++)
             upto[i + 1] = (sums){upto[i].x + values[i], upto[i].xx + values[i] * values[i]};
         search s = {upto, noise_floor(values, count)};
-        run(&s, count, best, last, candidates);
+        changes_run(&s, count, best, last, candidates);
         segments = read_back(last, count, begin);
     }
     pj_free(upto);
@@ -96,7 +97,7 @@ static size_t search_all(const double *values, size_t count, size_t *begin)
 
 /* Moves a change point to where the values on both sides differ least from the means of the
  * segments that it separates. */
-static size_t refine(const double *values, size_t from, size_t at, size_t to, size_t bin)
+static size_t changes_refine(const double *values, size_t from, size_t at, size_t to, size_t bin)
 {
     double left = 0, right = 0, cost = 0, least = 0;
     size_t lo = at > from + bin ? at - bin : from + 1, hi = at + bin < to ? at + bin : to - 1;
@@ -136,7 +137,7 @@ static size_t search_bins(const double *values, size_t count, size_t *begin)
     for (size_t k = 0; k < segments; k++) begin[k] *= bin;
     for (size_t k = 1; k < segments; k++) {
         size_t to = k + 1 < segments ? begin[k + 1] : count;
-        begin[k] = refine(values, begin[k - 1], begin[k], to, bin);
+        begin[k] = changes_refine(values, begin[k - 1], begin[k], to, bin);
     }
     pj_free(medians);
     pj_free(copy);

@@ -106,7 +106,7 @@ typedef struct ranked {
     double from_a; /* 1 or 0 */
 } ranked;
 
-static int by_value(const void *x, const void *y)
+static int compare_by_value(const void *x, const void *y)
 {
     double a = ((const ranked *)x)->value, b = ((const ranked *)y)->value;
     return (a > b) - (a < b);
@@ -118,7 +118,7 @@ static void mann_whitney(const double *a, const double *b, ranked *all, pj_compa
     double na = (double)c->n_a, nb = (double)c->n_b, total = (double)n, ranks = 0, ties = 0;
     for (size_t i = 0; i < c->n_a; i++) all[i] = (ranked){a[i], 1};
     for (size_t i = 0; i < c->n_b; i++) all[c->n_a + i] = (ranked){b[i], 0};
-    qsort(all, n, sizeof *all, by_value);
+    qsort(all, n, sizeof *all, compare_by_value);
     for (size_t i = 0, next; i < n; i = next) {
         for (next = i; next < n && all[next].value == all[i].value; next++) {
         }

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-static void split(pj_term *t)
+static void decompose_split(pj_term *t)
 {
     t->difference = t->mj_b - t->mj_a;
     t->by_time = t->difference; /* a part that only one side has counts as a difference in time */
@@ -12,7 +12,7 @@ static void split(pj_term *t)
     t->by_power = t->difference - t->by_time;
 }
 
-static int by_size(const void *x, const void *y)
+static int decompose_by_size(const void *x, const void *y)
 {
     double a = fabs(((const pj_term *)x)->difference), b = fabs(((const pj_term *)y)->difference);
     return (a < b) - (a > b);
@@ -33,8 +33,8 @@ size_t pj_decompose(pj_term *terms, size_t count, double difference_mj, size_t k
 {
     pj_term other = {.phase = "", .name = "other"};
     double kept = 0;
-    for (size_t i = 0; i < count; i++) split(&terms[i]);
-    qsort(terms, count, sizeof *terms, by_size);
+    for (size_t i = 0; i < count; i++) decompose_split(&terms[i]);
+    qsort(terms, count, sizeof *terms, decompose_by_size);
     for (size_t i = keep; i < count; i++) fold(&other, &terms[i]);
     if (count > keep) count = keep;
     for (size_t i = 0; i < count; i++) kept += terms[i].difference;

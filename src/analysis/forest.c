@@ -62,8 +62,8 @@ static double usual_path(double n)
     return n > 2 ? 2 * (log(n - 1) + 0.5772156649015329) - 2 * (n - 1) / n : n == 2 ? 1 : 0;
 }
 
-static void range_of(const growth *g, const uint32_t *picked, uint32_t n, uint32_t k, double *lo,
-                     double *hi)
+static void forest_range_of(const growth *g, const uint32_t *picked, uint32_t n, uint32_t k,
+                            double *lo, double *hi)
 {
     *lo = INFINITY;
     *hi = -INFINITY;
@@ -81,14 +81,14 @@ static bool choose_split(const growth *g, const uint32_t *picked, uint32_t n, no
     for (uint32_t i = 0; i < g->f->features; i++) {
         double lo, hi;
         at->feature = (first + i) % g->f->features;
-        range_of(g, picked, n, at->feature, &lo, &hi);
+        forest_range_of(g, picked, n, at->feature, &lo, &hi);
         at->split = lo + pj_random_unit(g->random) * (hi - lo);
         if (hi > lo && at->split > lo) return true;
     }
     return false;
 }
 
-static uint32_t grow(growth *g, uint32_t *picked, uint32_t n, uint32_t depth)
+static uint32_t forest_grow(growth *g, uint32_t *picked, uint32_t n, uint32_t depth)
 {
     uint32_t self = g->used++, left = 0;
     node *at = &g->tree[self];
@@ -101,8 +101,8 @@ static uint32_t grow(growth *g, uint32_t *picked, uint32_t n, uint32_t depth)
         picked[left++] = picked[i];
         picked[i] = kept;
     }
-    uint32_t l = grow(g, picked, left, depth + 1);
-    uint32_t r = grow(g, picked + left, n - left, depth + 1);
+    uint32_t l = forest_grow(g, picked, left, depth + 1);
+    uint32_t r = forest_grow(g, picked + left, n - left, depth + 1);
     g->tree[self].left = l;
     g->tree[self].right = r;
     return self;
@@ -137,7 +137,7 @@ pj_forest *pj_forest_grow(const double *rows, size_t count, uint32_t features, u
     for (int t = 0; t < PJ_FOREST_TREES; t++) {
         growth g = {.f = f, .rows = rows, .random = &random, .tree = f->trees[t]};
         pick(&g, order, count);
-        grow(&g, g.picked, f->sample, 0);
+        forest_grow(&g, g.picked, f->sample, 0);
     }
     pj_free(order);
     return f;
@@ -150,7 +150,7 @@ void pj_forest_free(pj_forest *forest)
 
 /* ---- scores --------------------------------------------------------------------------------- */
 
-static double path_of(const pj_forest *f, const node *tree, const double *row)
+static double forest_path_of(const pj_forest *f, const node *tree, const double *row)
 {
     uint32_t at = 0, depth = 0;
     while (tree[at].left) {
@@ -164,7 +164,7 @@ static double path_of(const pj_forest *f, const node *tree, const double *row)
 double pj_forest_score(const pj_forest *f, const double *row)
 {
     double sum = 0;
-    for (int t = 0; t < PJ_FOREST_TREES; t++) sum += path_of(f, f->trees[t], row);
+    for (int t = 0; t < PJ_FOREST_TREES; t++) sum += forest_path_of(f, f->trees[t], row);
     return exp2(-sum / PJ_FOREST_TREES / usual_path(f->sample));
 }
 

@@ -12,7 +12,7 @@ typedef struct spread {
     double mean, squares;
 } spread;
 
-static void add(spread *s, double value)
+static void part_cost_add(spread *s, double value)
 {
     double away = value - s->mean;
     s->mean += away / ++s->n;
@@ -31,22 +31,22 @@ static pj_estimate around(double value, double half)
     return (pj_estimate){value, value - half, value + half};
 }
 
-static const pj_part_run *of_block(const pj_part_ask *ask, uint32_t block)
+static const pj_part_run *of_block(const pj_part_query *request, uint32_t block)
 {
-    for (uint32_t i = 0; i < ask->without_count; i++)
-        if (ask->without[i].block == block && isfinite(ask->without[i].joules))
-            return &ask->without[i];
+    for (uint32_t i = 0; i < request->without_count; i++)
+        if (request->without[i].block == block && isfinite(request->without[i].joules))
+            return &request->without[i];
     return NULL;
 }
 
-static void compare(const pj_part_ask *ask, pj_part_cost *cost)
+static void part_cost_compare(const pj_part_query *request, pj_part_cost *cost)
 {
     spread differences = {0};
     double variance = 0;
-    for (uint32_t i = 0; i < ask->whole_count; i++) {
-        const pj_part_run *whole = &ask->whole[i], *without = of_block(ask, whole->block);
+    for (uint32_t i = 0; i < request->whole_count; i++) {
+        const pj_part_run *whole = &request->whole[i], *without = of_block(request, whole->block);
         if (!without || !isfinite(whole->joules)) continue;
-        add(&differences, whole->joules - without->joules);
+        part_cost_add(&differences, whole->joules - without->joules);
         variance += whole->sensor_sd * whole->sensor_sd + without->sensor_sd * without->sensor_sd;
     }
     cost->pairs = differences.n;
@@ -57,26 +57,26 @@ static void compare(const pj_part_ask *ask, pj_part_cost *cost)
 
 /* Random errors average out over runs; attribution's systematic error is the same in all of them.
  */
-static void attribute(const pj_part_ask *ask, pj_part_cost *cost)
+static void part_cost_attribute(const pj_part_query *request, pj_part_cost *cost)
 {
     spread shares = {0};
     double sd = 0;
-    for (uint32_t i = 0; i < ask->share_count; i++) {
-        if (!isfinite(ask->shares[i].joules)) continue;
-        add(&shares, ask->shares[i].joules);
-        sd += ask->shares[i].sd;
+    for (uint32_t i = 0; i < request->share_count; i++) {
+        if (!isfinite(request->shares[i].joules)) continue;
+        part_cost_add(&shares, request->shares[i].joules);
+        sd += request->shares[i].sd;
     }
     if (!shares.n) return;
     double chance = shares.n > 1 ? half_width(&shares) : 0;
     cost->attributed = around(shares.mean, hypot(chance, 1.96 * sd / shares.n));
 }
 
-void pj_part_cost_get(const pj_part_ask *ask, pj_part_cost *cost)
+void pj_part_cost_get(const pj_part_query *request, pj_part_cost *cost)
 {
     const pj_estimate unknown = {NAN, NAN, NAN};
     *cost = (pj_part_cost){unknown, unknown, NAN, 0, PJ_PART_OPEN};
-    compare(ask, cost);
-    attribute(ask, cost);
+    part_cost_compare(request, cost);
+    part_cost_attribute(request, cost);
     if (cost->pairs && fabs(cost->difference.value) < cost->resolution) {
         cost->outcome = PJ_PART_TOO_SHORT;
         cost->difference = unknown;

@@ -20,11 +20,11 @@ typedef struct pj_part_share {
     double joules, sd;
 } pj_part_share;
 
-typedef struct pj_part_ask {
+typedef struct pj_part_query {
     const pj_part_run *whole, *without;
     const pj_part_share *shares;
     uint32_t whole_count, without_count, share_count;
-} pj_part_ask;
+} pj_part_query;
 
 typedef struct pj_estimate {
     double value, lo, hi; /* 95 %; NAN: unavailable */
@@ -46,7 +46,7 @@ typedef struct pj_part_cost {
     pj_part_outcome outcome;
 } pj_part_cost;
 
-void pj_part_cost_get(const pj_part_ask *ask, pj_part_cost *cost);
+void pj_part_cost_get(const pj_part_query *request, pj_part_cost *cost);
 const char *pj_part_outcome_name(pj_part_outcome outcome); /* "agree", "disagree", ... */
 
 #endif

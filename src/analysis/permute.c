@@ -40,13 +40,14 @@ static void count_way(exchange *e, double sum_a)
 }
 
 /* Enumerates all choices of `left` more values from index `at` on. */
-static void choose(exchange *e, size_t at, size_t left, double sum_a)
+static void permute_choose(exchange *e, size_t at, size_t left, double sum_a)
 {
     if (left == 0) {
         count_way(e, sum_a);
         return;
     }
-    for (size_t i = at; i + left <= e->n; i++) choose(e, i + 1, left - 1, sum_a + e->all[i]);
+    for (size_t i = at; i + left <= e->n; i++)
+        permute_choose(e, i + 1, left - 1, sum_a + e->all[i]);
 }
 
 static void choose_at_random(exchange *e, double *work)
@@ -82,7 +83,7 @@ double pj_permutation_p(const double *a, size_t n_a, const double *b, size_t n_b
     }
     e.observed = fabs(sum_a - e.sum * (double)n_a / (double)e.n);
     if (ways(e.n, n_a) <= MOST_WAYS)
-        choose(&e, 0, n_a, 0);
+        permute_choose(&e, 0, n_a, 0);
     else
         choose_at_random(&e, all + e.n);
     pj_free(all);

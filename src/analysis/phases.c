@@ -18,7 +18,7 @@ typedef struct segment {
 
 /* ---- segments ------------------------------------------------------------------------------- */
 
-static void measure(segment *s, const double *logs)
+static void phases_measure(segment *s, const double *logs)
 {
     double sum = 0, squares = 0, n = (double)(s->to - s->from);
     for (size_t i = s->from; i < s->to; i++) sum += logs[i];
@@ -39,7 +39,7 @@ static double time_share(const pj_phase_trace *t, const segment *s)
 
 /* Levels relative to idle, at most `lowest`, and to the trace's top; false: flatter than the noise.
  */
-static bool place(const pj_phase_trace *t, segment *s, size_t n, double lowest)
+static bool phases_place(const pj_phase_trace *t, segment *s, size_t n, double lowest)
 {
     double lo = lowest, hi = -INFINITY, noise = 0, total = 0;
     for (size_t i = 0; i < n; i++) {
@@ -120,7 +120,7 @@ static double undo_ramps(double *v, size_t n, bool mixes)
     return lowest;
 }
 
-static double mean_power(const double *logs, size_t from, size_t to)
+static double phases_mean_power(const double *logs, size_t from, size_t to)
 {
     double sum = 0;
     size_t inner = to - from > 4 ? 1 : 0; /* without the readings at its ends, which may be mixed */
@@ -134,7 +134,7 @@ static void place_mixed(const double *logs, size_t n, size_t *begin, size_t coun
 {
     for (size_t k = 1; k < count; k++) {
         size_t from = begin[k - 1], at = begin[k], to = k + 1 < count ? begin[k + 1] : n;
-        double before = mean_power(logs, from, at), after = mean_power(logs, at, to);
+        double before = phases_mean_power(logs, from, at), after = phases_mean_power(logs, at, to);
         if (at + 2 < to && is_nearer(logs[at], before, after))
             begin[k]++;
         else if (from + 2 < at && is_nearer(logs[at - 1], after, before))
@@ -143,7 +143,7 @@ static void place_mixed(const double *logs, size_t n, size_t *begin, size_t coun
 }
 
 /* NULL: unknown, or memory is out. */
-static segment *cut(const pj_phase_trace *t, size_t *count)
+static segment *phases_cut(const pj_phase_trace *t, size_t *count)
 {
     double *logs = pj_alloc(t->count + 1, sizeof *logs);
     size_t *begin = pj_alloc(t->count + 1, sizeof *begin);
@@ -161,9 +161,9 @@ static segment *cut(const pj_phase_trace *t, size_t *count)
     for (size_t i = 0; s && i < *count; i++) {
         s[i].from = begin[i];
         s[i].to = i + 1 < *count ? begin[i + 1] : t->count;
-        measure(&s[i], logs);
+        phases_measure(&s[i], logs);
     }
-    if (s && !place(t, s, *count, lowest)) {
+    if (s && !phases_place(t, s, *count, lowest)) {
         pj_free(s);
         s = NULL;
     }
@@ -223,7 +223,7 @@ static double emission(const pj_phase_model *m, const segment *s, int p)
     return exp(fmax(l, -30));
 }
 
-static void normalise(double *p)
+static void phases_normalise(double *p)
 {
     double sum = 0;
     for (int i = 0; i < PHASES; i++) sum += p[i];
@@ -240,7 +240,7 @@ static bool infer(const pj_phase_model *m, segment *s, size_t n)
             for (int q = 0; q < PHASES && i; q++) prior += s[i - 1].p[q] * m->next[q][p];
             s[i].p[p] = prior * emission(m, &s[i], p);
         }
-        normalise(s[i].p);
+        phases_normalise(s[i].p);
     }
     for (int p = 0; p < PHASES; p++) after[p] = 1;
     for (size_t i = n; i-- > 1;) {
@@ -249,10 +249,10 @@ static bool infer(const pj_phase_model *m, segment *s, size_t n)
             for (int p = 0; p < PHASES; p++)
                 carried[q] += m->next[q][p] * emission(m, &s[i], p) * after[p];
         }
-        normalise(carried);
+        phases_normalise(carried);
         memcpy(after, carried, sizeof after);
         for (int q = 0; q < PHASES; q++) s[i - 1].p[q] *= after[q];
-        normalise(s[i - 1].p);
+        phases_normalise(s[i - 1].p);
     }
     return true;
 }
@@ -266,7 +266,7 @@ static int best_of(const double *p)
 }
 
 /* Linear between the middles of the steps. */
-static double calibrate(const pj_phase_model *m, double p)
+static double phases_calibrate(const pj_phase_model *m, double p)
 {
     double at = fmin(fmax(p * STEPS - 0.5, 0), STEPS - 1);
     int i = (int)at < STEPS - 1 ? (int)at : STEPS - 2;
@@ -325,7 +325,7 @@ static void name_samples(const pj_phase_model *m, segment *s, size_t n, uint8_t 
     infer(m, s, n);
     for (size_t k = 0; k < n; k++) {
         int best = best_of(s[k].p);
-        double all = calibrate(m, s[k].p[best]);
+        double all = phases_calibrate(m, s[k].p[best]);
         stretch_of(s, n, k, &from, &to);
         for (size_t i = s[k].from; i < s[k].to; i++) {
             edges_of(i, from, to, count, distance);
@@ -341,7 +341,7 @@ size_t pj_phases_detect(const pj_phase_trace *t, const pj_phase_model *m, uint8_
                         double *confidence)
 {
     size_t n;
-    segment *s = cut(t, &n);
+    segment *s = phases_cut(t, &n);
     memset(phase, PJ_PHASE_UNKNOWN, t->count);
     for (size_t i = 0; i < t->count; i++) confidence[i] = 0;
     if (!s) return 0;
@@ -382,7 +382,7 @@ typedef struct pieces {
     size_t count;
 } pieces;
 
-static void add_power(tally *c, double log_mw, int p, double weight)
+static void phases_add_power(tally *c, double log_mw, int p, double weight)
 {
     c->log_mw_n[p] += weight;
     c->log_mw[p] += weight * log_mw;
@@ -398,7 +398,7 @@ static void add_segment(tally *c, const segment *s, int p, double weight, double
     c->share_2[p] += weight * s->share * s->share;
     c->level[p] += length * s->level;
     c->level_2[p] += length * s->level * s->level;
-    add_power(c, s->log_mw, p, length);
+    phases_add_power(c, s->log_mw, p, length);
 }
 
 static void count_machine(tally *c, const pj_phase_trace *t)
@@ -437,7 +437,7 @@ static void count_trace(tally *c, const pieces *of)
     }
     count_machine(c, of->trace);
     if (of->trace->idle_mw > 0 && !(alike[PJ_PHASE_IDLE] > 0))
-        add_power(c, log(of->trace->idle_mw), PJ_PHASE_IDLE, 1);
+        phases_add_power(c, log(of->trace->idle_mw), PJ_PHASE_IDLE, 1);
     c->traces++;
 }
 
@@ -490,7 +490,7 @@ static void estimate(const tally *c, pj_phase_model *m)
         double n = c->n[p];
         for (int q = 0; q < PHASES; q++)
             m->next[p][q] = (c->next[p][q] + prior.next[p][q]) * plausible(c, q);
-        normalise(m->next[p]);
+        phases_normalise(m->next[p]);
         m->start[p] = (c->start[p] + prior.start[p]) * plausible(c, p);
         if (!(n > 0)) continue;
         m->level[p] = c->level[p] / n;
@@ -498,7 +498,7 @@ static void estimate(const tally *c, pj_phase_model *m)
         m->share[p] = c->share[p] / n;
         m->share_sd[p] = fmax(spread_of(n, c->share[p], c->share_2[p], 1), 0.3);
     }
-    normalise(m->start);
+    phases_normalise(m->start);
     estimate_powers(c, m);
 }
 
@@ -540,8 +540,8 @@ static void judge_segment(const pieces *of, size_t k, const uint8_t *phase, outc
     }
 }
 
-static void judge(const pieces *of, const pj_phase_model *m, outcomes *o, uint8_t *phase,
-                  double *confidence)
+static void phases_judge(const pieces *of, const pj_phase_model *m, outcomes *o, uint8_t *phase,
+                         double *confidence)
 {
     if (!of->segments) return;
     name_samples(m, of->segments, of->count, phase, confidence);
@@ -599,7 +599,7 @@ static bool calibrate_model(const pieces *all, size_t count, pj_phase_model *m)
             if (i % FOLDS != fold) count_trace(&others, &all[i]);
         estimate(&others, &without);
         for (size_t i = fold; i < count; i += FOLDS)
-            judge(&all[i], &without, &o, phase, confidence);
+            phases_judge(&all[i], &without, &o, phase, confidence);
     }
     if (ok) {
         pool(&o, m->calibrated);
@@ -617,7 +617,7 @@ bool pj_phase_model_train(const pj_phase_trace *traces, size_t count, pj_phase_m
     if (!all) return false;
     for (size_t i = 0; i < count; i++) {
         all[i].trace = &traces[i];
-        all[i].segments = cut(&traces[i], &all[i].count);
+        all[i].segments = phases_cut(&traces[i], &all[i].count);
         count_trace(&c, &all[i]);
     }
     estimate(&c, m);

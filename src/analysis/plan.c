@@ -13,31 +13,31 @@ enum { LEAST_BLOCKS = 3 };
 
 /* ---- JSON ----------------------------------------------------------------------------------- */
 
-static pj_status bad(pj_error *err, const char *what)
+static pj_status plan_bad(pj_error *err, const char *what)
 {
     return pj_fail(err, PJ_E_INVALID, "the plan's %s", what);
 }
 
 /* No combination has a value of an empty list: there would be no cell. */
-static pj_status empty(pj_error *err, const char *name)
+static pj_status plan_empty(pj_error *err, const char *name)
 {
     return pj_fail(err, PJ_E_INVALID, "the plan's %s is an empty list", name);
 }
 
-static pj_status read_texts(const json_t *tree, const char *name, const char *usual,
-                            pj_arena *arena, const char **out, uint32_t *count, pj_error *err)
+static pj_status plan_read_texts(const json_t *tree, const char *name, const char *usual,
+                                 pj_arena *arena, const char **out, uint32_t *count, pj_error *err)
 {
     const json_t *list = json_object_get(tree, name);
     size_t n = json_is_array(list) ? json_array_size(list) : 0;
     if (list && !json_is_array(list))
-        return bad(err, "models, dtypes and engines must be lists of texts");
-    if (list && !n) return empty(err, name);
-    if (n > PJ_PLAN_VALUES) return bad(err, "lists have at most 64 values");
+        return plan_bad(err, "models, dtypes and engines must be lists of texts");
+    if (list && !n) return plan_empty(err, name);
+    if (n > PJ_PLAN_VALUES) return plan_bad(err, "lists have at most 64 values");
     out[0] = usual;
     *count = n ? (uint32_t)n : 1;
     for (size_t i = 0; i < n; i++) {
         const char *text = json_string_value(json_array_get(list, i));
-        if (!text) return bad(err, "models, dtypes and engines must be lists of texts");
+        if (!text) return plan_bad(err, "models, dtypes and engines must be lists of texts");
         out[i] = pj_arena_strndup(arena, text, strlen(text));
         if (!out[i]) return pj_fail_memory(err, "a plan");
     }
@@ -54,7 +54,7 @@ static pj_status read_more(const json_t *tree, const char *name, pj_arena *arena
     *count = 1;
     if (list && !json_is_array(list))
         return pj_fail(err, PJ_E_INVALID, "the plan's %s must be a list of texts", name);
-    if (n >= PJ_PLAN_VALUES) return bad(err, "lists have at most 64 values");
+    if (n >= PJ_PLAN_VALUES) return plan_bad(err, "lists have at most 64 values");
     for (size_t i = 0; i < n; i++) {
         const char *text = json_string_value(json_array_get(list, i));
         if (!text || !*text)
@@ -68,7 +68,8 @@ static pj_status read_more(const json_t *tree, const char *name, pj_arena *arena
 /* Engines replace ours, unless "perjoule" is among them. */
 static pj_status read_engines(const json_t *tree, pj_arena *arena, pj_plan *p, pj_error *err)
 {
-    pj_status status = read_texts(tree, "engines", "", arena, p->engines, &p->engine_count, err);
+    pj_status status =
+        plan_read_texts(tree, "engines", "", arena, p->engines, &p->engine_count, err);
     for (uint32_t i = 0; i < p->engine_count && status == PJ_OK; i++) {
         const char *name = p->engines[i];
         if (strcmp(name, "perjoule") == 0)
@@ -93,10 +94,11 @@ static pj_status check_engines(const pj_plan *p, pj_error *err)
 {
     if (only_ours(p)) return PJ_OK;
     if (p->dtype_count > 1 || p->thread_count > 1 || p->dtypes[0][0] || p->threads[0])
-        return bad(err, "dtypes and threads are for our engine alone: another engine has its own");
-    if (p->ablate_count > 1) return bad(err, "ablate is for our engine alone");
+        return plan_bad(err,
+                        "dtypes and threads are for our engine alone: another engine has its own");
+    if (p->ablate_count > 1) return plan_bad(err, "ablate is for our engine alone");
     if (p->eval || p->eval_text)
-        return bad(err, "eval is for our engine alone: leave it out with other engines");
+        return plan_bad(err, "eval is for our engine alone: leave it out with other engines");
     return PJ_OK;
 }
 
@@ -105,8 +107,8 @@ static pj_status read_numbers(const json_t *tree, const char *name, uint32_t usu
 {
     const json_t *list = json_object_get(tree, name);
     size_t n = json_is_array(list) ? json_array_size(list) : 0;
-    if (json_is_array(list) && !n) return empty(err, name);
-    if (n > PJ_PLAN_VALUES) return bad(err, "lists have at most 64 values");
+    if (json_is_array(list) && !n) return plan_empty(err, name);
+    if (n > PJ_PLAN_VALUES) return plan_bad(err, "lists have at most 64 values");
     out[0] = usual;
     *count = n ? (uint32_t)n : 1;
     for (size_t i = 0; i < n; i++) {
@@ -122,13 +124,14 @@ static pj_status read_numbers(const json_t *tree, const char *name, uint32_t usu
     return PJ_OK;
 }
 
-static double number_of(const json_t *tree, const char *name, double usual)
+static double plan_number_of(const json_t *tree, const char *name, double usual)
 {
     const json_t *value = json_object_get(tree, name);
     return json_is_number(value) ? json_number_value(value) : usual;
 }
 
-static const char *text_of(const json_t *tree, const char *name, const char *usual, pj_arena *arena)
+static const char *plan_text_of(const json_t *tree, const char *name, const char *usual,
+                                pj_arena *arena)
 {
     const char *text = json_string_value(json_object_get(tree, name));
     return text ? pj_arena_strndup(arena, text, strlen(text)) : usual;
@@ -143,7 +146,7 @@ static bool is_among(const char *const *names, const char *name)
 
 /* Unknown members, and single values of another kind, are errors, never ignored. Lists are checked
  * where they are read. */
-static pj_status check_members(json_t *tree, pj_error *err)
+static pj_status plan_check_members(json_t *tree, pj_error *err)
 {
     static const char *const lists[] = {"models",  "dtypes",  "batches", "inputs", "outputs",
                                         "threads", "engines", "ablate",  NULL};
@@ -175,29 +178,30 @@ static pj_status check_members(json_t *tree, pj_error *err)
 
 static pj_status read_rest(const json_t *tree, pj_arena *arena, pj_plan *p, pj_error *err)
 {
-    p->name = text_of(tree, "name", NULL, arena);
-    p->prompt = text_of(tree, "prompt", NULL, arena);
-    p->eval = text_of(tree, "eval", NULL, arena);
-    p->eval_text = text_of(tree, "eval_text", NULL, arena);
-    p->depth = text_of(tree, "depth", "module", arena);
-    p->precision = number_of(tree, "precision", 0);
-    double repeat = number_of(tree, "repeat", p->precision > 0 ? 30 : 5);
-    p->cool_down_s = number_of(tree, "cool_down_s", 0);
-    p->max_latency_ms = number_of(tree, "max_latency_ms", 0);
-    double seed = number_of(tree, "seed", 1), round = number_of(tree, "round", 0);
+    p->name = plan_text_of(tree, "name", NULL, arena);
+    p->prompt = plan_text_of(tree, "prompt", NULL, arena);
+    p->eval = plan_text_of(tree, "eval", NULL, arena);
+    p->eval_text = plan_text_of(tree, "eval_text", NULL, arena);
+    p->depth = plan_text_of(tree, "depth", "module", arena);
+    p->precision = plan_number_of(tree, "precision", 0);
+    double repeat = plan_number_of(tree, "repeat", p->precision > 0 ? 30 : 5);
+    p->cool_down_s = plan_number_of(tree, "cool_down_s", 0);
+    p->max_latency_ms = plan_number_of(tree, "max_latency_ms", 0);
+    double seed = plan_number_of(tree, "seed", 1), round = plan_number_of(tree, "round", 0);
     if (!(repeat >= 1 && repeat <= 10000 && repeat == floor(repeat)))
-        return bad(err, "repeat must be a whole number of 1 to 10000");
-    if (!(p->precision >= 0 && p->precision < 1)) return bad(err, "precision must be 0 to 1");
+        return plan_bad(err, "repeat must be a whole number of 1 to 10000");
+    if (!(p->precision >= 0 && p->precision < 1)) return plan_bad(err, "precision must be 0 to 1");
     if (!(p->cool_down_s >= 0 && p->cool_down_s <= 86400))
-        return bad(err, "cool_down_s must be 0 to 86400");
-    if (!(p->max_latency_ms >= 0)) return bad(err, "max_latency_ms must be 0 (no limit) or more");
+        return plan_bad(err, "cool_down_s must be 0 to 86400");
+    if (!(p->max_latency_ms >= 0))
+        return plan_bad(err, "max_latency_ms must be 0 (no limit) or more");
     if (!(seed >= 0 && seed < 9e15 && seed == floor(seed)))
-        return bad(err, "seed must be a whole number");
+        return plan_bad(err, "seed must be a whole number");
     p->repeat = (uint32_t)repeat;
     p->seed = (uint64_t)seed;
     if (!(round >= 0 && round < 1e6 && round == floor(round)))
-        return bad(err, "round must be a whole number");
-    if (p->name && !*p->name) return bad(err, "name is empty");
+        return plan_bad(err, "round must be a whole number");
+    if (p->name && !*p->name) return plan_bad(err, "name is empty");
     p->round = (uint32_t)round;
     return PJ_OK;
 }
@@ -210,18 +214,18 @@ pj_status pj_plan_parse(const char *text, pj_arena *arena, pj_plan *p, pj_error 
     *p = (pj_plan){0};
     if (!json_is_object(tree)) {
         if (tree)
-            status = bad(err, "the plan is not a JSON object");
+            status = plan_bad(err, "the plan is not a JSON object");
         else
             status = pj_fail(err, PJ_E_INVALID, "the plan is not JSON: line %d: %s", where.line,
                              where.text);
         json_decref(tree);
         return status;
     }
-    status = check_members(tree, err);
+    status = plan_check_members(tree, err);
     if (status == PJ_OK)
-        status = read_texts(tree, "models", "", arena, p->models, &p->model_count, err);
+        status = plan_read_texts(tree, "models", "", arena, p->models, &p->model_count, err);
     if (status == PJ_OK)
-        status = read_texts(tree, "dtypes", "", arena, p->dtypes, &p->dtype_count, err);
+        status = plan_read_texts(tree, "dtypes", "", arena, p->dtypes, &p->dtype_count, err);
     if (status == PJ_OK)
         status = read_numbers(tree, "batches", 1, 4096, p->batches, &p->batch_count, err);
     if (status == PJ_OK)
@@ -302,7 +306,7 @@ uint32_t pj_plan_cells(const pj_plan *p)
     return n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
 }
 
-static uint32_t take(uint32_t *index, uint32_t count)
+static uint32_t plan_take(uint32_t *index, uint32_t count)
 {
     uint32_t at = *index % count;
     *index /= count;
@@ -311,14 +315,14 @@ static uint32_t take(uint32_t *index, uint32_t count)
 
 void pj_plan_cell(const pj_plan *p, uint32_t index, pj_cell *c)
 {
-    c->threads = p->threads[take(&index, p->thread_count)];
-    c->output = p->outputs[take(&index, p->output_count)];
-    c->input = p->inputs[take(&index, p->input_count)];
-    c->batch = p->batches[take(&index, p->batch_count)];
-    c->dtype = p->dtypes[take(&index, p->dtype_count)];
-    c->model = p->models[take(&index, p->model_count)];
-    c->engine = p->engines[take(&index, p->engine_count)];
-    c->ablate = p->ablate[take(&index, p->ablate_count)];
+    c->threads = p->threads[plan_take(&index, p->thread_count)];
+    c->output = p->outputs[plan_take(&index, p->output_count)];
+    c->input = p->inputs[plan_take(&index, p->input_count)];
+    c->batch = p->batches[plan_take(&index, p->batch_count)];
+    c->dtype = p->dtypes[plan_take(&index, p->dtype_count)];
+    c->model = p->models[plan_take(&index, p->model_count)];
+    c->engine = p->engines[plan_take(&index, p->engine_count)];
+    c->ablate = p->ablate[plan_take(&index, p->ablate_count)];
 }
 
 uint32_t pj_plan_whole_cell(const pj_plan *p, uint32_t index)
@@ -326,7 +330,8 @@ uint32_t pj_plan_whole_cell(const pj_plan *p, uint32_t index)
     return index % (pj_plan_cells(p) / p->ablate_count);
 }
 
-static void add(char *text, size_t bytes, const char *format, const char *word, uint32_t number)
+static void plan_add(char *text, size_t bytes, const char *format, const char *word,
+                     uint32_t number)
 {
     size_t n = strlen(text);
     if (n + 3 >= bytes) return;
@@ -343,22 +348,22 @@ void pj_plan_cell_name(const pj_plan *p, uint32_t index, char *text, size_t byte
     pj_plan_cell(p, index, &c);
     text[0] = 0;
     const char *last = strrchr(c.model, '/');
-    if (p->model_count > 1) add(text, bytes, "%.40s", last && last[1] ? last + 1 : c.model, 0);
-    if (p->dtype_count > 1) add(text, bytes, "%.16s", c.dtype[0] ? c.dtype : "as stored", 0);
-    if (p->batch_count > 1) add(text, bytes, "batch %u", NULL, c.batch);
-    if (p->input_count > 1) add(text, bytes, "in %u", NULL, c.input);
-    if (p->output_count > 1) add(text, bytes, "out %u", NULL, c.output);
+    if (p->model_count > 1) plan_add(text, bytes, "%.40s", last && last[1] ? last + 1 : c.model, 0);
+    if (p->dtype_count > 1) plan_add(text, bytes, "%.16s", c.dtype[0] ? c.dtype : "as stored", 0);
+    if (p->batch_count > 1) plan_add(text, bytes, "batch %u", NULL, c.batch);
+    if (p->input_count > 1) plan_add(text, bytes, "in %u", NULL, c.input);
+    if (p->output_count > 1) plan_add(text, bytes, "out %u", NULL, c.output);
     if (p->thread_count > 1)
-        add(text, bytes,
-            c.threads > 1 ? "%u threads"
-            : c.threads   ? "%u thread"
-                          : "all threads",
-            NULL, c.threads);
-    if (p->engine_count > 1) add(text, bytes, "%.60s", c.engine[0] ? c.engine : "perjoule", 0);
+        plan_add(text, bytes,
+                 c.threads > 1 ? "%u threads"
+                 : c.threads   ? "%u thread"
+                               : "all threads",
+                 NULL, c.threads);
+    if (p->engine_count > 1) plan_add(text, bytes, "%.60s", c.engine[0] ? c.engine : "perjoule", 0);
     if (strncmp(c.ablate, "layers=", 7) == 0)
-        add(text, bytes, "first %.8s layers alone", c.ablate + 7, 0);
+        plan_add(text, bytes, "first %.8s layers alone", c.ablate + 7, 0);
     else if (c.ablate[0])
-        add(text, bytes, "without %.16s", c.ablate, 0);
+        plan_add(text, bytes, "without %.16s", c.ablate, 0);
     if (!text[0]) snprintf(text, bytes, p->ablate_count > 1 ? "the whole model" : "the cell");
 }
 

@@ -37,7 +37,7 @@ typedef struct fit {
     double normal[TERMS][TERMS], right[TERMS]; /* of terms divided by the value: relative errors */
 } fit;
 
-static void add(fit *f, const double x[TERMS], double y, double weight)
+static void predict_add(fit *f, const double x[TERMS], double y, double weight)
 {
     for (int i = 0; i < TERMS; i++) {
         f->right[i] += weight * x[i] / y;
@@ -46,7 +46,7 @@ static void add(fit *f, const double x[TERMS], double y, double weight)
 }
 
 /* Non-negative least squares by coordinate descent: coefficients are costs. */
-static void solve(const fit *f, double c[TERMS])
+static void predict_solve(const fit *f, double c[TERMS])
 {
     bool moved = true;
     for (int s = 0; s < SWEEPS && moved; s++) {
@@ -62,7 +62,7 @@ static void solve(const fit *f, double c[TERMS])
     }
 }
 
-static double value_of(const double c[TERMS], const double x[TERMS])
+static double predict_value_of(const double c[TERMS], const double x[TERMS])
 {
     double sum = 0;
     for (int i = 0; i < TERMS; i++) sum += c[i] * x[i];
@@ -70,7 +70,7 @@ static double value_of(const double c[TERMS], const double x[TERMS])
 }
 
 /* The conformal quantile: covers `share` of n + 1 values, conservative for small n. */
-static double quantile(const double *sorted, size_t n, double share)
+static double predict_quantile(const double *sorted, size_t n, double share)
 {
     double at = share * (double)(n + 1) - 1;
     if (at <= 0) return sorted[0];
@@ -82,7 +82,7 @@ static double quantile(const double *sorted, size_t n, double share)
 /* Weight of a relative error with which least squares do the next step of a fit to the errors'
  * logarithms (Huber's loss). With relative errors themselves, a single run of a tenth of the energy
  * would outweigh eighty others: its prediction is wrong by 900 %, theirs by 90 % at most. */
-static double weight_of(double y, double predicted)
+static double predict_weight_of(double y, double predicted)
 {
     double error = log(predicted / y), off = predicted / y - 1;
     if (!isfinite(error)) return 1; /* nothing is predicted yet */
@@ -98,10 +98,11 @@ static fit fit_robustly(const double (*x)[TERMS], const double *y, size_t n, dou
     for (size_t i = 0; i < n; i++) weights[i] = 1;
     for (int round = 0; round < ROUNDS; round++) {
         all = (fit){0};
-        for (size_t i = 0; i < n; i++) add(&all, x[i], y[i], weights[i]);
-        solve(&all, c);
+        for (size_t i = 0; i < n; i++) predict_add(&all, x[i], y[i], weights[i]);
+        predict_solve(&all, c);
         if (round + 1 == ROUNDS) break;
-        for (size_t i = 0; i < n; i++) weights[i] = weight_of(y[i], value_of(c, x[i]));
+        for (size_t i = 0; i < n; i++)
+            weights[i] = predict_weight_of(y[i], predict_value_of(c, x[i]));
     }
     return all;
 }
@@ -112,22 +113,22 @@ static void predict_one(const double (*x)[TERMS], const double *y, size_t n, con
 {
     double *lo = work, *errors = work + n, *weights = work + 2 * n, c[TERMS] = {0}, left[TERMS];
     fit all = fit_robustly(x, y, n, weights, c);
-    out[0] = value_of(c, at);
+    out[0] = predict_value_of(c, at);
     for (size_t i = 0; i < n; i++) {
         fit without = all;
-        add(&without, x[i], y[i], -weights[i]);
+        predict_add(&without, x[i], y[i], -weights[i]);
         memcpy(left, c, sizeof left);
-        solve(&without, left);
-        double error = log(y[i] / value_of(left, x[i]));
+        predict_solve(&without, left);
+        double error = log(y[i] / predict_value_of(left, x[i]));
         errors[i] = fabs(error);
-        lo[i] =
-            value_of(left, at) * exp(error); /* jackknife+: their prediction, with their error */
+        lo[i] = predict_value_of(left, at) *
+                exp(error); /* jackknife+: their prediction, with their error */
     }
     pj_sort_doubles(lo, n);
     pj_sort_doubles(errors, n);
-    out[1] = fmin(quantile(lo, n, 0.025), out[0]);
-    out[2] = fmax(quantile(lo, n, 0.975), out[0]);
-    *median_error = expm1(quantile(errors, n, 0.5));
+    out[1] = fmin(predict_quantile(lo, n, 0.025), out[0]);
+    out[2] = fmax(predict_quantile(lo, n, 0.975), out[0]);
+    *median_error = expm1(predict_quantile(errors, n, 0.5));
 }
 
 /* ---- what was seen -------------------------------------------------------------------------- */
@@ -139,7 +140,7 @@ static void sizes_of(const pj_request_work *w, double sizes[BOUNDS])
 }
 
 /* Sum of squares of the ratios' logarithms. */
-static double distance(const pj_request_work *a, const pj_request_work *b)
+static double predict_distance(const pj_request_work *a, const pj_request_work *b)
 {
     double x[BOUNDS], y[BOUNDS], sum = 0;
     sizes_of(a, x);
@@ -152,9 +153,9 @@ static void find_nearest(const pj_known_run *runs, size_t count, const pj_reques
                          pj_prediction *p)
 {
     for (size_t i = 0; i < count; i++) {
-        double own = distance(&runs[i].work, w);
+        double own = predict_distance(&runs[i].work, w);
         size_t at = p->nearest_count;
-        while (at > 0 && own < distance(&runs[p->nearest[at - 1]].work, w)) at--;
+        while (at > 0 && own < predict_distance(&runs[p->nearest[at - 1]].work, w)) at--;
         if (at == PJ_PREDICT_NEAREST) continue;
         if (p->nearest_count < PJ_PREDICT_NEAREST) p->nearest_count++;
         memmove(p->nearest + at + 1, p->nearest + at,

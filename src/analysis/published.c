@@ -31,10 +31,11 @@ const size_t pj_published_count = sizeof pj_published_figures / sizeof *pj_publi
 /* Models whose sizes differ by more than this are not compared at all. */
 static const double farthest = 20;
 
-static double distance(const pj_published *f, const pj_published_ask *ask)
+static double published_distance(const pj_published *f, const pj_published_query *request)
 {
-    double size = fabs(log(f->active_parameters / ask->active_parameters));
-    double batch = f->batch ? fabs(log((double)f->batch / (ask->batch ? ask->batch : 1))) : 3;
+    double size = fabs(log(f->active_parameters / request->active_parameters));
+    double batch =
+        f->batch ? fabs(log((double)f->batch / (request->batch ? request->batch : 1))) : 3;
     return size + batch / 4;
 }
 
@@ -43,50 +44,54 @@ static char *next_caveat(pj_published_beside *b)
     return b->caveats[b->caveat_count++];
 }
 
-static void note_differences(const pj_published_ask *ask, pj_published_beside *b)
+static void note_differences(const pj_published_query *request, pj_published_beside *b)
 {
     const pj_published *f = b->figure;
-    double times = f->active_parameters / ask->active_parameters;
+    double times = f->active_parameters / request->active_parameters;
     enum { SIZE = PJ_PUBLISHED_CAVEAT_BYTES };
-    if (strcmp(ask->scope, PJ_PUBLISHED_SCOPE) != 0)
+    if (strcmp(request->scope, PJ_PUBLISHED_SCOPE) != 0)
         snprintf(next_caveat(b), SIZE,
-                 "another scope: the figure is of the GPUs alone, this run's of %.60s", ask->scope);
-    if (ask->is_modelled)
+                 "another scope: the figure is of the GPUs alone, this run's of %.60s",
+                 request->scope);
+    if (request->is_modelled)
         snprintf(next_caveat(b), SIZE, "this run's energy is modelled, the figure was measured");
     snprintf(next_caveat(b), SIZE, "other hardware and engine: %.60s", f->hardware);
     if (times > 1.25 || times < 0.8)
         snprintf(next_caveat(b), SIZE, "a model with %.2g times the active parameters", times);
-    if (f->batch != ask->batch)
+    if (f->batch != request->batch)
         snprintf(next_caveat(b), SIZE,
                  f->batch ? "batch %u, not %u" : "several batches (%u), not %u", f->batch,
-                 ask->batch);
-    if (!ask->dtype || strcmp(ask->dtype, f->dtype) != 0)
+                 request->batch);
+    if (!request->dtype || strcmp(request->dtype, f->dtype) != 0)
         snprintf(next_caveat(b), SIZE, "weights in %s, not %.16s", f->dtype,
-                 ask->dtype ? ask->dtype : "a known type");
+                 request->dtype ? request->dtype : "a known type");
 }
 
-static void set_beside(const pj_published_ask *ask, const pj_published *f, pj_published_beside *b)
+static void set_beside(const pj_published_query *request, const pj_published *f,
+                       pj_published_beside *b)
 {
     *b = (pj_published_beside){.figure = f, .ratio = NAN};
-    note_differences(ask, b);
-    if (strcmp(ask->scope, PJ_PUBLISHED_SCOPE) == 0 && !ask->is_modelled)
-        b->ratio = ask->joules_per_token / ((f->joules_per_token + f->joules_hi) / 2);
+    note_differences(request, b);
+    if (strcmp(request->scope, PJ_PUBLISHED_SCOPE) == 0 && !request->is_modelled)
+        b->ratio = request->joules_per_token / ((f->joules_per_token + f->joules_hi) / 2);
 }
 
-uint32_t pj_published_near(const pj_published_ask *ask,
+uint32_t pj_published_near(const pj_published_query *request,
                            pj_published_beside beside[PJ_PUBLISHED_NEAREST])
 {
     const pj_published *nearest[PJ_PUBLISHED_NEAREST];
     uint32_t count = 0;
-    if (!(ask->active_parameters > 0)) return 0;
+    if (!(request->active_parameters > 0)) return 0;
     for (size_t i = 0; i < pj_published_count; i++) {
         const pj_published *f = &pj_published_figures[i];
-        if (fabs(log(f->active_parameters / ask->active_parameters)) > log(farthest)) continue;
+        if (fabs(log(f->active_parameters / request->active_parameters)) > log(farthest)) continue;
         uint32_t at = count < PJ_PUBLISHED_NEAREST ? count++ : PJ_PUBLISHED_NEAREST;
-        for (; at > 0 && distance(f, ask) < distance(nearest[at - 1], ask); at--)
+        for (; at > 0 &&
+               published_distance(f, request) < published_distance(nearest[at - 1], request);
+             at--)
             if (at < PJ_PUBLISHED_NEAREST) nearest[at] = nearest[at - 1];
         if (at < PJ_PUBLISHED_NEAREST) nearest[at] = f;
     }
-    for (uint32_t i = 0; i < count; i++) set_beside(ask, nearest[i], &beside[i]);
+    for (uint32_t i = 0; i < count; i++) set_beside(request, nearest[i], &beside[i]);
     return count;
 }

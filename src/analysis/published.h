@@ -26,13 +26,13 @@ extern const size_t pj_published_count;
 enum { PJ_PUBLISHED_NEAREST = 3, PJ_PUBLISHED_CAVEATS = 6, PJ_PUBLISHED_CAVEAT_BYTES = 160 };
 
 /* The run to compare. */
-typedef struct pj_published_ask {
+typedef struct pj_published_query {
     double active_parameters;
     uint32_t batch;
     const char *dtype, *scope; /* scope "gpu", or what its rails are: "rapl" */
     double joules_per_token;   /* NAN: unknown */
     int is_modelled;
-} pj_published_ask;
+} pj_published_query;
 
 typedef struct pj_published_beside {
     const pj_published *figure;
@@ -43,7 +43,7 @@ typedef struct pj_published_beside {
 
 /* The nearest in active parameters, then batch, within a factor of 20 in size; returns how many, 0
  * also when the run's parameters are unknown. */
-uint32_t pj_published_near(const pj_published_ask *ask,
+uint32_t pj_published_near(const pj_published_query *request,
                            pj_published_beside beside[PJ_PUBLISHED_NEAREST]);
 
 #endif

@@ -73,7 +73,7 @@ static void deviate_power(table *t, const pj_token_figures *f)
     deviate(t, power, 2, f->resolution_mj / typical * 1e3);
 }
 
-static void fill_rows(table *t, const pj_token_figures *f)
+static void token_anomalies_fill_rows(table *t, const pj_token_figures *f)
 {
     if (f->duration_ms) deviate(t, f->duration_ms, 0, 0);
     if (f->energy_mj) deviate(t, f->energy_mj, 1, f->resolution_mj);
@@ -128,7 +128,8 @@ static int strongest(const double *z)
     return fabs(z[1]) > alone ? 1 : best;
 }
 
-static size_t insert(pj_token_anomaly *found, size_t count, size_t max, pj_token_anomaly new)
+static size_t token_anomalies_insert(pj_token_anomaly *found, size_t count, size_t max,
+                                     pj_token_anomaly new)
 {
     size_t at = count < max ? count : max;
     for (; at > 0 && found[at - 1].score < new.score; at--)
@@ -155,7 +156,7 @@ static size_t search(const table *t, const pj_token_figures *f, const pj_forest 
                               .figure = names[k],
                               .by_forest = joint,
                               .cause = cause_of(t, f, i)};
-        n = insert(found, n, max, a);
+        n = token_anomalies_insert(found, n, max, a);
     }
     return n;
 }
@@ -171,7 +172,7 @@ size_t pj_token_anomalies_find(const pj_token_figures *f, uint64_t seed, pj_toke
                .value = pj_alloc(count, sizeof(double)),
                .scratch = pj_alloc(3 * count, sizeof(double))};
     if (t.rows && t.trend && t.value && t.scratch) {
-        fill_rows(&t, f);
+        token_anomalies_fill_rows(&t, f);
         pj_forest *forest = pj_forest_grow(t.rows, count, FEATURES, seed);
         double threshold = pj_forest_threshold(t.rows, count, FEATURES, seed, ordinary);
         n = search(&t, f, forest, threshold, found, max);

@@ -12,7 +12,7 @@ const char *pj_outcome_name(pj_outcome outcome)
     return names[outcome];
 }
 
-static pj_outcome judge(const pj_verdict_facts *f)
+static pj_outcome verdict_judge(const pj_verdict_facts *f)
 {
     if (isnan(f->ratio.ratio)) return PJ_OUTCOME_NONE;
     if (f->refusal) return PJ_OUTCOME_REFUSED;
@@ -98,7 +98,7 @@ void pj_verdict_write(const pj_verdict_facts *f, pj_judgement *j, char *text, si
 {
     char main[512] = "", speed[256] = "", advice[256];
     const char *end = ".";
-    j->outcome = judge(f);
+    j->outcome = verdict_judge(f);
     plan(f, j);
     add_speed(f, speed, sizeof speed);
     switch (j->outcome) {

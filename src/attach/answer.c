@@ -187,8 +187,8 @@ typedef struct reading {
     uint32_t pieces;
 } reading;
 
-static void give(reading *r, uint32_t choice, const char *text, size_t bytes, int64_t tokens,
-                 int32_t id)
+static void answer_give(reading *r, uint32_t choice, const char *text, size_t bytes, int64_t tokens,
+                        int32_t id)
 {
     if (r->event_tokens >= 0 && tokens < 0) { /* all are assigned to the event's first piece */
         tokens = r->event_tokens;
@@ -201,10 +201,11 @@ static void give(reading *r, uint32_t choice, const char *text, size_t bytes, in
     r->piece(r->context, &(pj_answer_piece){choice, text, bytes, tokens, tokens == 1 ? id : -1});
 }
 
-static void give_text(reading *r, uint32_t choice, const json_t *text, int64_t tokens, int32_t id)
+static void answer_give_text(reading *r, uint32_t choice, const json_t *text, int64_t tokens,
+                             int32_t id)
 {
     const char *words = json_string_value(text);
-    give(r, choice, words ? words : "", words ? json_string_length(text) : 0, tokens, id);
+    answer_give(r, choice, words ? words : "", words ? json_string_length(text) : 0, tokens, id);
 }
 
 /* Number of a choice's tokens from their ids, else from their log probabilities; -1: neither is
@@ -232,8 +233,8 @@ static void give_calls(reading *r, uint32_t choice, const json_t *calls)
     json_array_foreach(calls, i, call)
     {
         const json_t *function = json_object_get(call, "function");
-        give_text(r, choice, json_object_get(function, "name"), -1, -1);
-        give_text(r, choice, json_object_get(function, "arguments"), -1, -1);
+        answer_give_text(r, choice, json_object_get(function, "name"), -1, -1);
+        answer_give_text(r, choice, json_object_get(function, "arguments"), -1, -1);
     }
 }
 
@@ -248,10 +249,10 @@ static void give_message(reading *r, uint32_t choice, const json_t *message, int
         const json_t *text = json_object_get(message, keys[k]);
         if (!json_is_string(text) || !json_string_length(text)) continue;
         if (k == 1 && json_is_string(json_object_get(message, keys[0]))) continue; /* the same */
-        give_text(r, choice, text, r->pieces == before ? tokens : tokens < 0 ? -1 : 0, id);
+        answer_give_text(r, choice, text, r->pieces == before ? tokens : tokens < 0 ? -1 : 0, id);
     }
     give_calls(r, choice, json_object_get(message, "tool_calls"));
-    if (r->pieces == before && tokens > 0) give(r, choice, "", 0, tokens, id);
+    if (r->pieces == before && tokens > 0) answer_give(r, choice, "", 0, tokens, id);
 }
 
 static void take_choices(reading *r, const json_t *choices)
@@ -269,7 +270,7 @@ static void take_choices(reading *r, const json_t *choices)
         if (json_is_object(delta))
             give_message(r, (uint32_t)index, delta, tokens, id);
         else
-            give_text(r, (uint32_t)index, json_object_get(choice, "text"), tokens, id);
+            answer_give_text(r, (uint32_t)index, json_object_get(choice, "text"), tokens, id);
         set_json_text(r->answer->finish_reason, sizeof r->answer->finish_reason,
                       json_object_get(choice, "finish_reason"));
     }
@@ -282,11 +283,11 @@ static void take_typed(reading *r, const char *type, const json_t *event)
     size_t length = strlen(type);
     const json_t *delta = json_object_get(event, "delta");
     bool is_delta = length > 6 && strcmp(type + length - 6, ".delta") == 0;
-    if (is_delta && json_is_string(delta)) give_text(r, 0, delta, -1, -1);
+    if (is_delta && json_is_string(delta)) answer_give_text(r, 0, delta, -1, -1);
     if (strcmp(type, "content_block_delta") == 0) {
-        give_text(r, 0, json_object_get(delta, "text"), -1, -1);
-        give_text(r, 0, json_object_get(delta, "thinking"), -1, -1);
-        give_text(r, 0, json_object_get(delta, "partial_json"), -1, -1);
+        answer_give_text(r, 0, json_object_get(delta, "text"), -1, -1);
+        answer_give_text(r, 0, json_object_get(delta, "thinking"), -1, -1);
+        answer_give_text(r, 0, json_object_get(delta, "partial_json"), -1, -1);
     }
     const json_t *inner = json_object_get(event, "response");
     if (!json_is_object(inner)) inner = json_object_get(event, "message");
@@ -305,7 +306,7 @@ static void give_parts(reading *r, const json_t *parts, int depth)
     const json_t *part;
     json_array_foreach(parts, i, part)
     {
-        give_text(r, 0, json_object_get(part, "text"), -1, -1);
+        answer_give_text(r, 0, json_object_get(part, "text"), -1, -1);
         if (depth < 2) give_parts(r, json_object_get(part, "content"), depth + 1);
     }
 }
@@ -331,7 +332,7 @@ static void set_event_tokens(reading *r, const json_t *event)
     if (count > a->counted) a->counted = count;
 }
 
-static void take_object(reading *r, const char *name, const json_t *event)
+static void answer_take_object(reading *r, const char *name, const json_t *event)
 {
     pj_answer *a = r->answer;
     const char *type = json_string_value(json_object_get(event, "type"));
@@ -345,8 +346,8 @@ static void take_object(reading *r, const char *name, const json_t *event)
     } else if (type && strcmp(type, "message") != 0) {
         take_typed(r, type, event);
     } else if (json_is_string(response)) {
-        give_text(r, 0, json_object_get(event, "thinking"), -1, -1);
-        give_text(r, 0, response, -1, -1);
+        answer_give_text(r, 0, json_object_get(event, "thinking"), -1, -1);
+        answer_give_text(r, 0, response, -1, -1);
     } else if (json_is_object(json_object_get(event, "message")) &&
                json_object_get(event, "done")) {
         give_message(r, 0, json_object_get(event, "message"), -1, -1);
@@ -354,14 +355,15 @@ static void take_object(reading *r, const char *name, const json_t *event)
         int32_t id = -1;
         int64_t tokens = count_ids(event, &id);
         if (json_object_get(event, "stop") && !json_is_true(json_object_get(event, "stop")))
-            give_text(r, 0, json_object_get(event, "content"), tokens, id);
+            answer_give_text(r, 0, json_object_get(event, "content"), tokens, id);
         else
-            give_text(r, 0, json_object_get(event, "content"), -1, -1);
+            answer_give_text(r, 0, json_object_get(event, "content"), -1, -1);
     } else {
         give_parts(r, json_object_get(event, "output"), 0);
         give_parts(r, json_object_get(event, "content"), 1);
     }
-    if (r->event_tokens > 0) give(r, 0, "", 0, r->event_tokens, -1); /* tokens without text */
+    if (r->event_tokens > 0)
+        answer_give(r, 0, "", 0, r->event_tokens, -1); /* tokens without text */
     take_usage(a, json_object_get(event, "usage"));
     take_llama_timings(a, json_object_get(event, "timings"));
     take_progress(a, json_object_get(event, "prompt_progress"));
@@ -387,7 +389,7 @@ static size_t utf8_length(const unsigned char *s, size_t left)
     return n;
 }
 
-static int hex4(const char *s, size_t left)
+static int answer_hex4(const char *s, size_t left)
 {
     int value = 0;
     for (int i = 0; i < 4; i++) {
@@ -409,10 +411,10 @@ static size_t mend(const char *text, size_t bytes, char *out)
     size_t n = 0;
     for (size_t i = 0; i < bytes;) {
         if (text[i] == '\\' && i + 1 < bytes) {
-            int code = text[i + 1] == 'u' ? hex4(text + i + 2, bytes - i - 2) : -1;
+            int code = text[i + 1] == 'u' ? answer_hex4(text + i + 2, bytes - i - 2) : -1;
             bool high = code >= 0xd800 && code < 0xdc00, low = code >= 0xdc00 && code < 0xe000;
             int next = high && i + 7 < bytes && text[i + 6] == '\\' && text[i + 7] == 'u'
-                           ? hex4(text + i + 8, bytes - i - 8)
+                           ? answer_hex4(text + i + 8, bytes - i - 8)
                            : -1;
             size_t take = high && next >= 0xdc00 && next < 0xe000 ? 12 : code >= 0 ? 6 : 2;
             memcpy(out + n, take == 6 && (high || low) ? "\\ufffd" : text + i, take);
@@ -439,7 +441,7 @@ static json_t *parse_skimmed(const char *data, size_t bytes)
     return event;
 }
 
-static json_t *parse(const char *data, size_t bytes)
+static json_t *answer_parse(const char *data, size_t bytes)
 {
     if (bytes > PJ_SKIM_LEAST_BYTES) {
         json_t *skimmed = parse_skimmed(data, bytes);
@@ -465,9 +467,9 @@ void pj_answer_take(pj_answer *a, const char *name, const char *data, size_t byt
         return;
     }
     a->events++;
-    json_t *event = parse(data, bytes);
+    json_t *event = answer_parse(data, bytes);
     if (json_is_object(event))
-        take_object(&r, name, event);
+        answer_take_object(&r, name, event);
     else if (strcmp(name, "error") == 0)
         pj_answer_take_error_text(a, data, bytes);
     else

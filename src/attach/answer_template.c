@@ -53,7 +53,7 @@ void pj_answer_template_learn(pj_answer_template *t, const char *event, size_t b
 }
 
 /* Whether these bytes within quotes are a JSON string that means itself. */
-static bool is_plain(const char *text, size_t bytes)
+static bool answer_template_is_plain(const char *text, size_t bytes)
 {
     for (size_t i = 0; i < bytes;) {
         uint32_t c = 0;
@@ -73,5 +73,5 @@ bool pj_answer_template_match(const pj_answer_template *t, const char *event, si
     if (memcmp(event + bytes - after, t->event.data + t->end, after) != 0) return false;
     *text = event + t->begin;
     *text_bytes = bytes - after - t->begin;
-    return is_plain(*text, *text_bytes);
+    return answer_template_is_plain(*text, *text_bytes);
 }

@@ -5,8 +5,8 @@
 
 #include <ctype.h>
 
-static void copy(const pj_body_insert *in, const char *bytes, size_t from, size_t to,
-                 pj_buffer *out)
+static void body_insert_copy(const pj_body_insert *in, const char *bytes, size_t from, size_t to,
+                             pj_buffer *out)
 {
     for (uint32_t i = 0; i < in->count; i++) {
         if (in->at[i] < from || in->at[i] >= to) continue;
@@ -42,7 +42,7 @@ static void copy_size_line(const char *bytes, pj_body_part line, size_t grown, p
 
 void pj_body_insert_plain(const pj_body_insert *in, const char *bytes, size_t count, pj_buffer *to)
 {
-    copy(in, bytes, 0, count, to);
+    body_insert_copy(in, bytes, 0, count, to);
 }
 
 void pj_body_insert_chunked(const pj_body_insert *in, const char *bytes, size_t count,
@@ -58,7 +58,7 @@ void pj_body_insert_chunked(const pj_body_insert *in, const char *bytes, size_t 
         if (part.kind == PJ_PART_CHUNK)
             copy_size_line(bytes + at, part, growth(in, end, end + (size_t)part.chunk_bytes), to);
         else
-            copy(in, bytes, at, end, to);
+            body_insert_copy(in, bytes, at, end, to);
         at = end;
     }
 }

@@ -12,7 +12,7 @@
 
 #define PATIENCE_NS (10 * PJ_NS_PER_S)
 
-static void set_kind(pj_remote_server *s, const char *owner)
+static void dialect_set_kind(pj_remote_server *s, const char *owner)
 {
     static const struct {
         const char *owner, *engine;
@@ -28,7 +28,7 @@ static void set_kind(pj_remote_server *s, const char *owner)
         }
 }
 
-static double number_of(const json_t *object, const char *key)
+static double dialect_number_of(const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
     double number = json_is_number(value) ? json_number_value(value) : 0;
@@ -43,9 +43,9 @@ static void read_openai_models(const char *json, size_t bytes, pj_remote_server 
     const char *owner = json_string_value(json_object_get(first, "owned_by"));
     const json_t *meta = json_object_get(first, "meta");
     if (id) snprintf(s->model, sizeof s->model, "%s", id);
-    if (owner) set_kind(s, owner);
-    s->weight_bytes = number_of(meta, "size");
-    s->vocabulary = number_of(meta, "n_vocab");
+    if (owner) dialect_set_kind(s, owner);
+    s->weight_bytes = dialect_number_of(meta, "size");
+    s->vocabulary = dialect_number_of(meta, "n_vocab");
     json_decref(o);
 }
 
@@ -98,19 +98,20 @@ silent:;
 
 /* ---- requests ------------------------------------------------------------------------------- */
 
-const char *pj_ask_path(const pj_remote_server *server, const pj_ask *ask)
+const char *pj_request_path(const pj_remote_server *server, const pj_ask *request)
 {
     bool v1 = server->prefix[0];
-    if (server->kind == PJ_SERVER_OLLAMA) return ask->completion ? "/api/generate" : "/api/chat";
-    if (ask->completion) return v1 ? "/v1/completions" : "/completions";
+    if (server->kind == PJ_SERVER_OLLAMA)
+        return request->completion ? "/api/generate" : "/api/chat";
+    if (request->completion) return v1 ? "/v1/completions" : "/completions";
     return v1 ? "/v1/chat/completions" : "/chat/completions";
 }
 
-static void write_prompt(const pj_ask *ask, pj_json *json)
+static void write_prompt(const pj_ask *request, pj_json *json)
 {
-    if (ask->completion) {
+    if (request->completion) {
         pj_json_key(json, "prompt");
-        pj_json_string_n(json, ask->prompt, ask->prompt_bytes);
+        pj_json_string_n(json, request->prompt, request->prompt_bytes);
         return;
     }
     pj_json_key(json, "messages");
@@ -118,25 +119,25 @@ static void write_prompt(const pj_ask *ask, pj_json *json)
     pj_json_object_begin(json);
     pj_json_kv_string(json, "role", "user");
     pj_json_key(json, "content");
-    pj_json_string_n(json, ask->prompt, ask->prompt_bytes);
+    pj_json_string_n(json, request->prompt, request->prompt_bytes);
     pj_json_object_end(json);
     pj_json_array_end(json);
 }
 
-static void write_ollama_options(const pj_ask *ask, pj_json *json)
+static void write_ollama_options(const pj_ask *request, pj_json *json)
 {
     pj_json_key(json, "options");
     pj_json_object_begin(json);
-    if (ask->max_tokens) pj_json_kv_int(json, "num_predict", ask->max_tokens);
-    if (!isnan(ask->temperature)) pj_json_kv_double(json, "temperature", ask->temperature);
+    if (request->max_tokens) pj_json_kv_int(json, "num_predict", request->max_tokens);
+    if (!isnan(request->temperature)) pj_json_kv_double(json, "temperature", request->temperature);
     pj_json_object_end(json);
 }
 
-static void write_extras(const pj_remote_server *server, const pj_ask *ask, pj_json *json)
+static void write_extras(const pj_remote_server *server, const pj_ask *request, pj_json *json)
 {
-    if (ask->max_tokens) pj_json_kv_int(json, "max_tokens", ask->max_tokens);
-    if (!isnan(ask->temperature)) pj_json_kv_double(json, "temperature", ask->temperature);
-    if (ask->plain) return;
+    if (request->max_tokens) pj_json_kv_int(json, "max_tokens", request->max_tokens);
+    if (!isnan(request->temperature)) pj_json_kv_double(json, "temperature", request->temperature);
+    if (request->plain) return;
     pj_json_key(json, "stream_options");
     pj_json_object_begin(json);
     pj_json_kv_bool(json, "include_usage", true);
@@ -146,22 +147,22 @@ static void write_extras(const pj_remote_server *server, const pj_ask *ask, pj_j
         pj_json_kv_bool(json, "timings_per_token", true);
         pj_json_kv_bool(json, "return_progress", true);
     }
-    if (ask->ignore_end && server->kind != PJ_SERVER_OPENAI)
+    if (request->ignore_end && server->kind != PJ_SERVER_OPENAI)
         pj_json_kv_bool(json, "ignore_eos", true);
 }
 
-void pj_ask_write(const pj_remote_server *server, const pj_ask *ask, pj_buffer *body)
+void pj_request_write(const pj_remote_server *server, const pj_ask *request, pj_buffer *body)
 {
     pj_json json;
     pj_json_init(&json, body);
     pj_json_object_begin(&json);
-    if (ask->model && *ask->model) pj_json_kv_string(&json, "model", ask->model);
-    write_prompt(ask, &json);
+    if (request->model && *request->model) pj_json_kv_string(&json, "model", request->model);
+    write_prompt(request, &json);
     pj_json_kv_bool(&json, "stream", true);
     if (server->kind == PJ_SERVER_OLLAMA)
-        write_ollama_options(ask, &json);
+        write_ollama_options(request, &json);
     else
-        write_extras(server, ask, &json);
+        write_extras(server, request, &json);
     pj_json_object_end(&json);
     pj_json_finish(&json);
 }

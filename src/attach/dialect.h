@@ -37,7 +37,7 @@ typedef struct pj_ask {
     double temperature; /* NAN: the server's default */
 } pj_ask;
 
-const char *pj_ask_path(const pj_remote_server *server, const pj_ask *ask);
-void pj_ask_write(const pj_remote_server *server, const pj_ask *ask, pj_buffer *body);
+const char *pj_request_path(const pj_remote_server *server, const pj_ask *request);
+void pj_request_write(const pj_remote_server *server, const pj_ask *request, pj_buffer *body);
 
 #endif

@@ -35,7 +35,7 @@ void pj_events_fini(pj_events *e)
     pj_buffer_fini(&e->data);
 }
 
-static void dispatch(pj_events *e)
+static void events_dispatch(pj_events *e)
 {
     if (e->data_too_long)
         e->dropped++;
@@ -69,7 +69,7 @@ static bool field_is(const char *line, size_t length, const char *name)
 static void take_sse_line(pj_events *e, const char *line, size_t length)
 {
     if (length == 0) {
-        dispatch(e);
+        events_dispatch(e);
         return;
     }
     const char *colon = memchr(line, ':', length);
@@ -139,5 +139,5 @@ void pj_events_feed(pj_events *e, const char *bytes, size_t count)
 void pj_events_end(pj_events *e)
 {
     if (e->line.length || e->line_too_long) end_line(e);
-    if (e->mode == PJ_EVENTS_SSE) dispatch(e);
+    if (e->mode == PJ_EVENTS_SSE) events_dispatch(e);
 }

@@ -44,7 +44,7 @@ struct pj_exchange {
 
 /* ---- the request ---------------------------------------------------------------------------- */
 
-static bool ends_with(const char *path, size_t length, const char *end)
+static bool exchange_ends_with(const char *path, size_t length, const char *end)
 {
     size_t n = strlen(end);
     return length >= n && memcmp(path + length - n, end, n) == 0;
@@ -61,7 +61,7 @@ static bool asks_model(const char *method, const char *target)
     size_t length = strcspn(target, "?#");
     if (strcmp(method, "POST") != 0) return false;
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (ends_with(target, length, ends[i])) return true;
+        if (exchange_ends_with(target, length, ends[i])) return true;
     return false;
 }
 
@@ -163,7 +163,7 @@ static bool is_possible(const pj_exchange *x, uint64_t tokens, uint64_t bytes, i
 }
 
 /* What is said of a piece's tokens, where it can be true; -1: not said. */
-static int64_t tokens_of(pj_exchange *x, const pj_answer_piece *given)
+static int64_t exchange_tokens_of(pj_exchange *x, const pj_answer_piece *given)
 {
     uint64_t choice = (uint64_t)given->choice + 1;
     if (choice > x->choices) x->choices = choice <= x->count ? choice : x->count + 1;
@@ -174,10 +174,10 @@ static int64_t tokens_of(pj_exchange *x, const pj_answer_piece *given)
     return given->bytes ? -1 : 0;
 }
 
-static void take_piece(void *context, const pj_answer_piece *given)
+static void exchange_take_piece(void *context, const pj_answer_piece *given)
 {
     pj_exchange *x = context;
-    int64_t tokens = tokens_of(x, given);
+    int64_t tokens = exchange_tokens_of(x, given);
     if (tokens != 0) {
         if (!x->first_ns) x->first_ns = x->now_ns;
         x->last_ns = x->now_ns;
@@ -221,7 +221,7 @@ static void take_given(void *context, const pj_answer_piece *given)
     giving *g = context;
     g->last = *given;
     g->pieces++;
-    take_piece(g->exchange, given);
+    exchange_take_piece(g->exchange, given);
 }
 
 static void parse_event(pj_exchange *x, const char *name, const char *data, size_t bytes)
@@ -247,11 +247,11 @@ static bool take_usual(pj_exchange *x, const char *name, const char *data, size_
     if (*name || !pj_answer_template_match(&x->usual, data, bytes, &given.text, &given.bytes))
         return false;
     x->answer.events++;
-    if (given.bytes) take_piece(x, &given);
+    if (given.bytes) exchange_take_piece(x, &given);
     return true;
 }
 
-static void take_event(void *context, const char *name, const char *data, size_t bytes)
+static void exchange_take_event(void *context, const char *name, const char *data, size_t bytes)
 {
     pj_exchange *x = context;
     bool failed = x->status >= 400;
@@ -302,7 +302,7 @@ void pj_exchange_head(pj_exchange *x, int status, const char *content_type, size
     x->status = status;
     x->encoded = encoded;
     x->head_ns = at_ns;
-    pj_events_init(&x->events, pj_events_mode_of(content_type, type_bytes), take_event, x);
+    pj_events_init(&x->events, pj_events_mode_of(content_type, type_bytes), exchange_take_event, x);
 }
 
 void pj_exchange_payload(pj_exchange *x, const char *bytes, size_t count, int64_t at_ns)
@@ -312,7 +312,7 @@ void pj_exchange_payload(pj_exchange *x, const char *bytes, size_t count, int64_
         pj_events_feed(&x->events, bytes, count);
 }
 
-static void judge(pj_exchange *x, const char *why)
+static void exchange_judge(pj_exchange *x, const char *why)
 {
     if (x->outcome == PJ_EXCHANGE_CANCELLED) {
         if (why) snprintf(x->failure, sizeof x->failure, "%s", why);
@@ -341,12 +341,12 @@ void pj_exchange_end(pj_exchange *x, pj_exchange_outcome outcome, const char *wh
     }
     x->end_ns = at_ns;
     x->outcome = outcome;
-    judge(x, why);
+    exchange_judge(x, why);
 }
 
 /* ---- what is known -------------------------------------------------------------------------- */
 
-const pj_exchange_request *pj_exchange_asked(const pj_exchange *x)
+const pj_exchange_request *pj_exchange_request_of(const pj_exchange *x)
 {
     return &x->asked;
 }
@@ -469,7 +469,7 @@ pj_exchange_counts pj_exchange_count(const pj_exchange *x)
 }
 
 /* Tokens of each piece when only the sum is known: spread evenly over the pieces. */
-static uint64_t share_of(uint64_t sum, size_t index, size_t count)
+static uint64_t exchange_share_of(uint64_t sum, size_t index, size_t count)
 {
     return (uint64_t)((double)sum * (double)(index + 1) / (double)count) -
            (uint64_t)((double)sum * (double)index / (double)count);
@@ -483,7 +483,7 @@ typedef struct filling {
 
 /* Tokens of one piece arrive together but were generated one after another since the previous
  * piece, so their times are interpolated. */
-static void add_tokens(filling *f, const piece *p, uint64_t tokens, int64_t since_ns)
+static void exchange_add_tokens(filling *f, const piece *p, uint64_t tokens, int64_t since_ns)
 {
     for (uint64_t i = 0; i < tokens && f->count < f->capacity; i++) {
         int64_t width = p->at_ns - since_ns;
@@ -518,11 +518,11 @@ pj_exchange_token *pj_exchange_tokens(const pj_exchange *x, size_t *count)
     int64_t since_ns = x->pieces[0].at_ns;
     for (size_t i = 0; i < x->count; i++) {
         const piece *p = &x->pieces[i];
-        uint64_t tokens = by_sum          ? share_of(c.output, i, x->count)
+        uint64_t tokens = by_sum          ? exchange_share_of(c.output, i, x->count)
                           : p->tokens < 0 ? 1
                                           : (uint64_t)p->tokens;
         if (tokens)
-            add_tokens(&f, p, tokens, since_ns);
+            exchange_add_tokens(&f, p, tokens, since_ns);
         else
             join_text(&f, p);
         if (tokens) since_ns = p->at_ns;

@@ -62,7 +62,7 @@ void pj_exchange_payload(pj_exchange *exchange, const char *bytes, size_t count,
 void pj_exchange_end(pj_exchange *exchange, pj_exchange_outcome outcome, const char *why,
                      int64_t at_ns);
 
-const pj_exchange_request *pj_exchange_asked(const pj_exchange *exchange);
+const pj_exchange_request *pj_exchange_request_of(const pj_exchange *exchange);
 const pj_answer *pj_exchange_answer(const pj_exchange *exchange);
 pj_exchange_outcome pj_exchange_result(const pj_exchange *exchange);
 const char *pj_exchange_failure(const pj_exchange *exchange); /* NULL: none */

@@ -67,7 +67,7 @@ static pj_pair *new_pair(int fd)
     return p;
 }
 
-static void hang_up(proxy *x, int *fd, pj_pair_watch *watch)
+static void proxy_hang_up(proxy *x, int *fd, pj_pair_watch *watch)
 {
     if (*fd < 0) return;
     pj_poller_set(x->poller, *fd, watch->watched, 0, NULL);
@@ -78,8 +78,8 @@ static void hang_up(proxy *x, int *fd, pj_pair_watch *watch)
 
 static void hang_up_server(proxy *x, pj_pair *p)
 {
-    hang_up(x, &p->server, &p->at_server);
-    p->server_told = false;
+    proxy_hang_up(x, &p->server, &p->at_server);
+    p->server_reported = false;
 }
 
 static const char client_left[] = "the client closed the connection";
@@ -95,7 +95,7 @@ static void drop_request(proxy *x, pj_pair *p, pj_exchange_outcome outcome, cons
 static void free_pair(proxy *x, pj_pair *p, const char *why)
 {
     drop_request(x, p, PJ_EXCHANGE_CANCELLED, why);
-    hang_up(x, &p->client, &p->at_client);
+    proxy_hang_up(x, &p->client, &p->at_client);
     hang_up_server(x, p);
     pj_buffer_fini(&p->in);
     pj_buffer_fini(&p->to_client.bytes);
@@ -108,7 +108,7 @@ static void free_pair(proxy *x, pj_pair *p, const char *why)
     pj_free(p);
 }
 
-static void enter(pj_pair *p, pj_pair_state state)
+static void proxy_enter(pj_pair *p, pj_pair_state state)
 {
     p->state = state;
     p->since_ns = pj_clock_ns();
@@ -122,14 +122,14 @@ static size_t left_of(const pj_outgoing *out)
 /* ---- answers made by the proxy -------------------------------------------------------------- */
 
 /* Sends a problem document and closes the connection. */
-static void refuse(proxy *x, pj_pair *p, int status, const char *detail)
+static void proxy_refuse(proxy *x, pj_pair *p, int status, const char *detail)
 {
     char text[PJ_PROBLEM_BYTES];
     const char *lines = status == 401 ? "WWW-Authenticate: Bearer\r\n" : "";
     size_t bytes = pj_problem_write(text, status, detail, lines, false);
     pj_pair_queue(&p->to_client, text, bytes);
     hang_up_server(x, p);
-    enter(p, PJ_PAIR_CLOSING);
+    proxy_enter(p, PJ_PAIR_CLOSING);
 }
 
 /* The server failed. Before any byte of the answer was forwarded the client gets an error; later
@@ -144,16 +144,16 @@ static void server_failed(proxy *x, pj_pair *p, const char *what, int why)
     pj_pair_pass_what_came(x->o, p);
     /* A server that stops once it knows that the client sends nothing more takes that for leaving.
      */
-    if (p->server_told)
+    if (p->server_reported)
         drop_request(x, p, PJ_EXCHANGE_CANCELLED, client_left);
     else
         drop_request(x, p, PJ_EXCHANGE_FAILED, text);
-    untold &= !p->server_told;
+    untold &= !p->server_reported;
     hang_up_server(x, p);
     if (untold)
-        refuse(x, p, 502, text);
+        proxy_refuse(x, p, 502, text);
     else
-        enter(p, PJ_PAIR_CLOSING);
+        proxy_enter(p, PJ_PAIR_CLOSING);
 }
 
 /* ---- requests ------------------------------------------------------------------------------- */
@@ -176,7 +176,7 @@ static bool admit(proxy *x, pj_pair *p)
                               field_text(p, "origin", origin, sizeof origin),
                               field_text(p, "authorization", authorization, sizeof authorization),
                               field_text(p, "x-perjoule-token", token, sizeof token), &detail);
-    if (status) refuse(x, p, status, detail);
+    if (status) proxy_refuse(x, p, status, detail);
     return !status;
 }
 
@@ -233,7 +233,7 @@ static void queue_request_head(const proxy *x, pj_pair *p)
 static bool is_inference(const pj_pair *p)
 {
     pj_exchange *x = pj_exchange_new(p->request.method, p->target, "", 0, 0);
-    bool is = x && pj_exchange_asked(x)->is_inference;
+    bool is = x && pj_exchange_request_of(x)->is_inference;
     pj_exchange_free(x);
     return is;
 }
@@ -272,7 +272,7 @@ static void begin_exchange(proxy *x, pj_pair *p)
 static void request_sent(proxy *x, pj_pair *p)
 {
     begin_exchange(x, p);
-    enter(p, PJ_PAIR_ANSWER);
+    proxy_enter(p, PJ_PAIR_ANSWER);
 }
 
 /* Forwards those of the client's bytes that belong to the request's body. */
@@ -284,7 +284,7 @@ static void take_request_body(proxy *x, pj_pair *p)
         pj_body_part part = pj_body_next(&p->request_body, at, p->in.length - used);
         if (part.kind == PJ_PART_BROKEN) {
             drop_request(x, p, PJ_EXCHANGE_FAILED, "the request's chunks were malformed");
-            refuse(x, p, 400, "malformed chunks");
+            proxy_refuse(x, p, 400, "malformed chunks");
             return;
         }
         if (part.kind == PJ_PART_DATA && p->inference) pj_buffer_append(&p->body, at, part.bytes);
@@ -296,7 +296,7 @@ static void take_request_body(proxy *x, pj_pair *p)
     if (p->request_body.done) request_sent(x, p);
 }
 
-static void take_request(proxy *x, pj_pair *p)
+static void proxy_take_request(proxy *x, pj_pair *p)
 {
     pj_head_fault fault;
     if (p->state == PJ_PAIR_REQUEST) {
@@ -306,14 +306,14 @@ static void take_request(proxy *x, pj_pair *p)
     if (p->state != PJ_PAIR_IDLE || !p->in.length) return;
     pj_head_verdict verdict =
         pj_head_parse(p->in.data, p->in.length, true, PJ_HEAD_MAX_BYTES, &p->request, &fault);
-    if (verdict == PJ_HEAD_BAD) refuse(x, p, fault.status, fault.detail);
+    if (verdict == PJ_HEAD_BAD) proxy_refuse(x, p, fault.status, fault.detail);
     if (verdict != PJ_HEAD_COMPLETE || !admit(x, p)) return;
     if (p->request.upgrades || strcmp(p->request.method, "CONNECT") == 0) {
-        refuse(x, p, 501, "the proxy speaks plain HTTP requests alone");
+        proxy_refuse(x, p, 501, "the proxy speaks plain HTTP requests alone");
         return;
     }
     if (!set_target(x, p)) {
-        refuse(x, p, 414, "the address is too long");
+        proxy_refuse(x, p, 414, "the address is too long");
         return;
     }
     p->inference = is_inference(p);
@@ -325,7 +325,7 @@ static void take_request(proxy *x, pj_pair *p)
     pj_body_begin(&p->request_body, p->request.body, p->request.length);
     memmove(p->in.data, p->in.data + p->request.bytes, p->in.length - p->request.bytes);
     p->in.length -= p->request.bytes;
-    enter(p, PJ_PAIR_REQUEST);
+    proxy_enter(p, PJ_PAIR_REQUEST);
     connect_pair(x, p);
     if (p->state == PJ_PAIR_REQUEST && p->request_body.done)
         request_sent(x, p);
@@ -370,9 +370,9 @@ static void answer_done(proxy *x, pj_pair *p)
     drop_request(x, p, PJ_EXCHANGE_COMPLETED, NULL);
     if (!keep) hang_up_server(x, p);
     p->server_used = true;
-    enter(p, keep ? PJ_PAIR_IDLE : PJ_PAIR_CLOSING);
-    if (keep) take_request(x, p);
-    if (p->state == PJ_PAIR_IDLE && p->client_ended) enter(p, PJ_PAIR_CLOSING);
+    proxy_enter(p, keep ? PJ_PAIR_IDLE : PJ_PAIR_CLOSING);
+    if (keep) proxy_take_request(x, p);
+    if (p->state == PJ_PAIR_IDLE && p->client_ended) proxy_enter(p, PJ_PAIR_CLOSING);
 }
 
 static void after_step(proxy *x, pj_pair *p, pj_answer_step step)
@@ -381,7 +381,7 @@ static void after_step(proxy *x, pj_pair *p, pj_answer_step step)
     if (step == PJ_STEP_BROKEN) server_failed(x, p, "the answer broke off at", 0);
     if (step == PJ_STEP_WAIT) {
         pj_pair_end_exchange(x->o, p, PJ_EXCHANGE_COMPLETED, NULL, pj_clock_ns());
-        enter(p, PJ_PAIR_WAITING);
+        proxy_enter(p, PJ_PAIR_WAITING);
     }
 }
 
@@ -468,7 +468,7 @@ static bool receive_from_client(proxy *x, pj_pair *p)
     if (p->state == PJ_PAIR_CLOSING)
         return true; /* the input is drained so that our answer arrives */
     pj_buffer_append(&p->in, x->scratch, (size_t)n);
-    take_request(x, p);
+    proxy_take_request(x, p);
     return true;
 }
 
@@ -512,8 +512,8 @@ static void step_server(proxy *x, pj_pair *p, short events)
 static void tell_server(pj_pair *p)
 {
     bool more = p->in.length || left_of(&p->to_server) || p->connecting;
-    if (!p->client_ended || p->server_told || p->server < 0 || more) return;
-    p->server_told = shutdown(p->server, SHUT_WR) == 0;
+    if (!p->client_ended || p->server_reported || p->server < 0 || more) return;
+    p->server_reported = shutdown(p->server, SHUT_WR) == 0;
 }
 
 /* True when the pair is over. */
@@ -548,7 +548,7 @@ static bool check_time(proxy *x, pj_pair *p, int64_t now_ns)
                             ? hooks->energy(hooks->context, p->request_hook, p->ended_ns)
                             : (pj_proxy_energy){.provisional = false};
     if (e.provisional && in_state < FINAL_NS) return false;
-    enter(p, PJ_PAIR_ANSWER);
+    proxy_enter(p, PJ_PAIR_ANSWER);
     after_step(x, p, pj_pair_go_on(x->o, p, p->ended_ns));
     return send_to_client(p);
 }
@@ -582,7 +582,7 @@ static void remove_pair(proxy *x, pj_pair *p)
     free_pair(x, p, client_left);
 }
 
-static void accept_all(proxy *x)
+static void proxy_accept_all(proxy *x)
 {
     for (;;) {
         int fd = pj_accept(x->o->listener);
@@ -646,12 +646,12 @@ static void step_listed(proxy *x)
             x->listed[left++] = p;
     }
     for (uint32_t i = 0; i < left; i++) {
-        pj_pair_look(x->o, x->listed[i]);
+        pj_pair_poll(x->o, x->listed[i]);
         watch(x, x->listed[i]);
     }
 }
 
-static void tick(proxy *x, int64_t now_ns)
+static void proxy_tick(proxy *x, int64_t now_ns)
 {
     x->is_due = false;
     for (uint32_t i = x->count; i-- > 0;) {
@@ -659,13 +659,13 @@ static void tick(proxy *x, int64_t now_ns)
         if (check_time(x, p, now_ns)) {
             remove_pair(x, p);
         } else {
-            pj_pair_look(x->o, p);
+            pj_pair_poll(x->o, p);
             watch(x, p);
         }
     }
 }
 
-static void turn(proxy *x, int64_t *tick_ns)
+static void proxy_turn(proxy *x, int64_t *tick_ns)
 {
     uint32_t ready =
         pj_poller_wait(x->poller, x->ready, MOST_SOCKETS, x->is_due ? TICK_MS : REST_MS);
@@ -674,9 +674,9 @@ static void turn(proxy *x, int64_t *tick_ns)
     step_listed(x);
     if (now_ns - *tick_ns >= TICK_MS * PJ_NS_PER_MS) {
         *tick_ns = now_ns;
-        tick(x, now_ns);
+        proxy_tick(x, now_ns);
     }
-    if (knocks) accept_all(x);
+    if (knocks) proxy_accept_all(x);
     listen_or_not(x, now_ns);
 }
 
@@ -694,7 +694,7 @@ pj_status pj_proxy_run(const pj_proxy_options *options, pj_error *err)
     x->poller = poller;
     pj_status status = pj_address_resolve(options->url, &x->address, err);
     listen_or_not(x, pj_clock_ns());
-    while (status == PJ_OK && !atomic_load(options->stop)) turn(x, &tick_ns);
+    while (status == PJ_OK && !atomic_load(options->stop)) proxy_turn(x, &tick_ns);
     while (x->count) free_pair(x, x->pairs[--x->count], "the proxy was stopped");
     listen_or_not(x, INT64_MIN);
     pj_poller_free(poller);

@@ -39,8 +39,8 @@ static pj_proxy_energy energy_now(const pj_proxy_options *o, const pj_pair *p, i
 
 /* Copies the received bytes (including chunk framing) with `"energy_joules": {...}` inserted at the
  * marked places. False: out of memory. */
-static bool insert(const pj_proxy_options *o, const pj_pair *p, const char *bytes, size_t count,
-                   int64_t now_ns, pj_buffer *to)
+static bool proxy_answer_insert(const pj_proxy_options *o, const pj_pair *p, const char *bytes,
+                                size_t count, int64_t now_ns, pj_buffer *to)
 {
     pj_buffer member;
     pj_proxy_energy energy = energy_now(o, p, now_ns);
@@ -92,7 +92,7 @@ void pj_pair_queue(pj_outgoing *to, const void *bytes, size_t count)
 
 /* ---- parsing ----------------------------------------------------------------------------- */
 
-void pj_pair_look(const pj_proxy_options *o, pj_pair *p)
+void pj_pair_poll(const pj_proxy_options *o, pj_pair *p)
 {
     if (!p->unseen.length) return;
     pj_exchange_payload(p->exchange, p->unseen.data, p->unseen.length, p->unseen_ns);
@@ -101,15 +101,15 @@ void pj_pair_look(const pj_proxy_options *o, pj_pair *p)
 }
 
 /* An answer is parsed only after its bytes have been queued for the client. */
-static void look_later(const pj_proxy_options *o, pj_pair *p, const char *bytes, size_t count,
-                       int64_t now_ns)
+static void sample_later(const pj_proxy_options *o, pj_pair *p, const char *bytes, size_t count,
+                         int64_t now_ns)
 {
     if (!p->exchange) return;
-    if (p->unseen_ns != now_ns) pj_pair_look(o, p);
+    if (p->unseen_ns != now_ns) pj_pair_poll(o, p);
     p->unseen_ns = now_ns;
     if (pj_buffer_append(&p->unseen, bytes, count)) return;
     p->unseen.failed = false; /* out of memory: parse immediately, stored bytes first */
-    pj_pair_look(o, p);
+    pj_pair_poll(o, p);
     pj_exchange_payload(p->exchange, bytes, count, now_ns);
 }
 
@@ -117,7 +117,7 @@ void pj_pair_end_exchange(const pj_proxy_options *o, pj_pair *p, pj_exchange_out
                           const char *why, int64_t now_ns)
 {
     if (!p->exchange || p->ended) return;
-    pj_pair_look(o, p);
+    pj_pair_poll(o, p);
     p->ended = true;
     p->ended_ns = now_ns;
     pj_exchange_end(p->exchange, outcome, why, now_ns);
@@ -238,7 +238,7 @@ static void queue_chunk(const pj_proxy_options *o, pj_pair *p, int64_t now_ns)
     bool wants = p->spot_count && !p->chunk_raw;
     p->in_chunk = false;
     pj_buffer_init(&grown, PJ_PAIR_HOLD_BYTES + 64 * 1024);
-    if (wants && insert(o, p, p->hold.data, p->hold.length, now_ns, &grown)) {
+    if (wants && proxy_answer_insert(o, p, p->hold.data, p->hold.length, now_ns, &grown)) {
         pj_pair_queue(&p->to_client, grown.data, grown.length);
         pj_buffer_clear(&p->hold);
     }
@@ -279,8 +279,8 @@ static void pass_data(const pj_proxy_options *o, pj_pair *p, const char *bytes, 
     if (p->spot_count) {
         pj_buffer grown;
         pj_buffer_init(&grown, count + 64 * 1024);
-        pj_pair_look(o, p);
-        bool is_grown = insert(o, p, bytes, count, now_ns, &grown);
+        pj_pair_poll(o, p);
+        bool is_grown = proxy_answer_insert(o, p, bytes, count, now_ns, &grown);
         pj_pair_queue(&p->to_client, is_grown ? grown.data : bytes,
                       is_grown ? grown.length : count);
         pj_buffer_fini(&grown);
@@ -295,13 +295,13 @@ static pj_answer_step take_stream_part(const pj_proxy_options *o, pj_pair *p, pj
 {
     bool chunked = p->answer_body.kind == PJ_BODY_CHUNKED;
     if (part.kind == PJ_PART_DATA) {
-        look_later(o, p, bytes, part.bytes, now_ns);
+        sample_later(o, p, bytes, part.bytes, now_ns);
         if (!chunked) {
             pass_data(o, p, bytes, part.bytes, now_ns);
             return PJ_STEP_MORE;
         }
         mark_spots(o, p, bytes, part.bytes);
-        if (p->spot_count) pj_pair_look(o, p); /* the figure covers the tokens before it */
+        if (p->spot_count) pj_pair_poll(o, p); /* the figure covers the tokens before it */
         if (!p->hold.length) p->hold_ns = now_ns;
         pj_buffer_append(&p->hold, bytes, part.bytes);
         p->chunk_bytes -= part.bytes;
@@ -339,7 +339,7 @@ static void queue_whole(const pj_proxy_options *o, pj_pair *p, int64_t now_ns)
     pj_buffer_printf(&lines, "X-Energy-Run: %s\r\n",
                      o->hooks.id(o->hooks.context, p->request_hook));
     write_lines(o, p, now_ns, &lines);
-    if (p->spot_count && insert(o, p, p->hold.data, p->hold.length, now_ns, &grown)) {
+    if (p->spot_count && proxy_answer_insert(o, p, p->hold.data, p->hold.length, now_ns, &grown)) {
         pj_buffer_fini(&p->hold);
         p->hold = grown;
         pj_buffer_init(&grown, 0);
@@ -371,7 +371,7 @@ static pj_answer_step take_whole_part(const pj_proxy_options *o, pj_pair *p, pj_
                                       const char *bytes, int64_t now_ns)
 {
     if (part.kind == PJ_PART_DATA) {
-        look_later(o, p, bytes, part.bytes, now_ns);
+        sample_later(o, p, bytes, part.bytes, now_ns);
         mark_spots(o, p, bytes, part.bytes);
     }
     pj_buffer_append(&p->hold, bytes, part.bytes);
@@ -389,7 +389,7 @@ static pj_answer_step take_part(const pj_proxy_options *o, pj_pair *p, pj_body_p
     } else if (p->mode == PJ_ANSWER_WHOLE) {
         return take_whole_part(o, p, part, bytes, now_ns);
     } else {
-        if (part.kind == PJ_PART_DATA) look_later(o, p, bytes, part.bytes, now_ns);
+        if (part.kind == PJ_PART_DATA) sample_later(o, p, bytes, part.bytes, now_ns);
         pj_pair_queue(&p->to_client, bytes, part.bytes);
     }
     if (step == PJ_STEP_MORE && p->answer_body.done) {

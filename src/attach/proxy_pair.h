@@ -46,7 +46,7 @@ typedef struct pj_pair {
     pj_pair_watch at_client, at_server;
     bool connecting, server_used; /* used: it has carried a request before */
     bool client_ended;            /* the client sends nothing more; it may still receive */
-    bool server_told;             /* ... and the server knows */
+    bool server_reported;         /* ... and the server knows */
     pj_pair_state state;
     int64_t since_ns, heard_ns; /* start of this state; last byte in either direction */
     pj_buffer in;               /* received from the client, not processed yet */
@@ -105,7 +105,7 @@ void pj_pair_flush_hold(pj_pair *p);
  * stream that continues. */
 pj_answer_step pj_pair_go_on(const pj_proxy_options *o, pj_pair *p, int64_t now_ns);
 /* Parses what has been passed on. */
-void pj_pair_look(const pj_proxy_options *o, pj_pair *p);
+void pj_pair_poll(const pj_proxy_options *o, pj_pair *p);
 /* Ends the exchange, once. */
 void pj_pair_end_exchange(const pj_proxy_options *o, pj_pair *p, pj_exchange_outcome outcome,
                           const char *why, int64_t now_ns);

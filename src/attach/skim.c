@@ -47,7 +47,7 @@ static size_t unit(const char *text, size_t bytes)
 }
 
 /* How much of a string is kept: at most `most`, between characters. */
-static size_t cut(const char *text, size_t bytes, size_t most)
+static size_t skim_cut(const char *text, size_t bytes, size_t most)
 {
     size_t at = 0;
     if (bytes <= most) return bytes;
@@ -94,7 +94,7 @@ bool pj_skim_json(const char *json, size_t bytes, bool strings, pj_buffer *to)
                       : is_encoded(text, length) ? PJ_SKIM_ENCODED_BYTES
                                                  : PJ_SKIM_TEXT_BYTES;
         copy_between(from, text, to);
-        pj_buffer_append(to, text, cut(text, length, most));
+        pj_buffer_append(to, text, skim_cut(text, length, most));
         pj_buffer_append(to, close, 1);
         from = close + 1;
     }

@@ -112,7 +112,7 @@ static void take_prefix(pj_usage_spot *s, char c)
 
 /* Whether nothing can be found and the state stays as it is: whole events, beginning where one
  * begins, without the key. (An escaped key is never ours.) */
-static bool is_without(const pj_usage_spot *s, const char *bytes, size_t count)
+static bool usage_spot_is_without(const pj_usage_spot *s, const char *bytes, size_t count)
 {
     static const char key[] = "\"usage\"";
     const size_t n = sizeof key - 1;
@@ -128,7 +128,7 @@ static bool is_without(const pj_usage_spot *s, const char *bytes, size_t count)
 
 long pj_usage_spot_find(pj_usage_spot *s, const char *bytes, size_t count)
 {
-    if (is_without(s, bytes, count)) return -1;
+    if (usage_spot_is_without(s, bytes, count)) return -1;
     for (size_t i = 0; i < count; i++) {
         char c = bytes[i];
         if (c == '\n' || c == '\r') {

@@ -26,7 +26,7 @@ typedef struct sharing {
 /* ---- weights -----------------------------------------------------------------------------------
  */
 
-static void normalise(double *weights, uint32_t count)
+static void batch_normalise(double *weights, uint32_t count)
 {
     double sum = 0;
     for (uint32_t i = 0; i < count; i++) sum += weights[i];
@@ -55,7 +55,7 @@ static bool lengths_known(const pj_token_row *rows, uint32_t count)
     return true;
 }
 
-static void weigh(sharing *s, uint32_t first, uint32_t count)
+static void batch_weigh(sharing *s, uint32_t first, uint32_t count)
 {
     const pj_token_row *rows = s->d->tokens + first;
     bool prefill = s->d->phases[rows->phase].phase == PJ_PHASE_PREFILL;
@@ -65,11 +65,11 @@ static void weigh(sharing *s, uint32_t first, uint32_t count)
         if (s->rule == PJ_BATCH_TOKENS) s->weight[i] = 1;
         if (prefill && known) s->weight[i] = rows[i].context_tokens;
     }
-    normalise(s->weight, count);
+    batch_normalise(s->weight, count);
     bool attend = !prefill && known && s->rule == PJ_BATCH_BYTES;
     for (uint32_t i = 0; i < count; i++)
         s->attended[i] = attend ? rows[i].context_tokens : s->weight[i];
-    normalise(s->attended, count);
+    batch_normalise(s->attended, count);
     s->by_context |= attend && s->context[first].shared_nj;
 }
 
@@ -78,8 +78,8 @@ static void weigh(sharing *s, uint32_t first, uint32_t count)
 
 /* Divides whole + context by the two weights into integer nanojoules that add up exactly: parts are
  * differences of rounded running sums. An unknown whole gives unknown parts. */
-static void divide(const sharing *s, uint32_t count, int64_t whole_nj, double context_nj,
-                   int64_t *amount, size_t stride)
+static void batch_divide(const sharing *s, uint32_t count, int64_t whole_nj, double context_nj,
+                         int64_t *amount, size_t stride)
 {
     double sum = 0;
     int64_t given = 0;
@@ -100,8 +100,8 @@ static void divide(const sharing *s, uint32_t count, int64_t whole_nj, double co
 
 /* Sets the rows' shares so that the step's parts, split by them as the views do, add up to each
  * row's energy in nanojoules. */
-static void set_shares(const sharing *s, pj_token_row *rows, uint32_t count, const pj_energy *step,
-                       int64_t context_nj)
+static void batch_set_shares(const sharing *s, pj_token_row *rows, uint32_t count,
+                             const pj_energy *step, int64_t context_nj)
 {
     bool known = step->gross_nj != PJ_NJ_UNKNOWN && step->self_nj != PJ_NJ_UNKNOWN;
     double rest = known ? (double)(step->gross_nj - step->self_nj - context_nj) : 0;
@@ -125,20 +125,22 @@ static void share_step(sharing *s, uint32_t first, uint32_t count)
     const context_energy *context = &s->context[first];
     size_t stride = sizeof *rows;
     s->any = true;
-    weigh(s, first, count);
+    batch_weigh(s, first, count);
     for (uint32_t i = 0; i < count; i++) {
         rows[i].energy = step;
         if (step.method != PJ_METHOD_NONE) rows[i].energy.method = PJ_METHOD_ALLOCATED;
     }
     if (step.gross_nj != PJ_NJ_UNKNOWN)
-        divide(s, count, step.gross_nj, (double)context->shared_nj, &rows->energy.gross_nj, stride);
+        batch_divide(s, count, step.gross_nj, (double)context->shared_nj, &rows->energy.gross_nj,
+                     stride);
     if (step.net_nj != PJ_NJ_UNKNOWN)
-        divide(s, count, step.net_nj, (double)context->net_nj, &rows->energy.net_nj, stride);
+        batch_divide(s, count, step.net_nj, (double)context->net_nj, &rows->energy.net_nj, stride);
     if (step.self_nj != PJ_NJ_UNKNOWN)
-        divide(s, count, step.self_nj, 0, &rows->energy.self_nj, stride);
+        batch_divide(s, count, step.self_nj, 0, &rows->energy.self_nj, stride);
     if (step.planted_nj != PJ_NJ_UNKNOWN)
-        divide(s, count, step.planted_nj, context->planted_nj, &rows->energy.planted_nj, stride);
-    set_shares(s, rows, count, &step, context->shared_nj);
+        batch_divide(s, count, step.planted_nj, context->planted_nj, &rows->energy.planted_nj,
+                     stride);
+    batch_set_shares(s, rows, count, &step, context->shared_nj);
     for (uint32_t i = 0; i < count; i++) {
         pj_energy *e = &rows[i].energy;
         double part = step.gross_nj > 0 && step.gross_nj != PJ_NJ_UNKNOWN
@@ -151,7 +153,7 @@ static void share_step(sharing *s, uint32_t first, uint32_t count)
 /* ---- all steps ---------------------------------------------------------------------------------
  */
 
-static void add_known(int64_t *sum, int64_t nj)
+static void batch_add_known(int64_t *sum, int64_t nj)
 {
     if (nj != PJ_NJ_UNKNOWN) *sum += nj;
 }
@@ -165,8 +167,8 @@ static void collect_context(sharing *s)
         if (step >= d->token_count || strcmp(c->name, PJ_CONTEXT_COMPONENT) != 0) continue;
         context_energy *to = &s->context[step];
         bool net = c->energy.net_nj != PJ_NJ_UNKNOWN;
-        add_known(&to->shared_nj, net ? c->energy.net_nj : c->energy.gross_nj);
-        add_known(&to->net_nj, c->energy.net_nj);
+        batch_add_known(&to->shared_nj, net ? c->energy.net_nj : c->energy.gross_nj);
+        batch_add_known(&to->net_nj, c->energy.net_nj);
         if (c->energy.planted_nj != PJ_NJ_UNKNOWN) /* mW x ms = uJ */
             to->planted_nj +=
                 (double)c->energy.planted_nj - s->planted_idle_mw * c->duration_ms * 1e3;

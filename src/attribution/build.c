@@ -103,18 +103,18 @@ static uint32_t row_above(const pj_tree *tree, uint32_t node, pj_span_kind kind)
     return above == UINT32_MAX ? PJ_NO_PARENT : tree->nodes[above].row;
 }
 
-typedef struct token_place {
+typedef struct token_position {
     uint32_t token, step;
-} token_place;
+} token_position;
 
 /* The token that a node is in, or the step shared by several tokens. */
-static token_place place_in_token(const pj_tree *tree, uint32_t index)
+static token_position position_in_token(const pj_tree *tree, uint32_t index)
 {
     uint32_t above = pj_tree_ancestor(tree, index, PJ_SPAN_TOKEN);
-    if (above == UINT32_MAX) return (token_place){PJ_NO_PARENT, PJ_NO_PARENT};
+    if (above == UINT32_MAX) return (token_position){PJ_NO_PARENT, PJ_NO_PARENT};
     const pj_node *token = &tree->nodes[above];
-    return text_count(tree, token) > 1 ? (token_place){PJ_NO_PARENT, token->row}
-                                       : (token_place){token->row, PJ_NO_PARENT};
+    return text_count(tree, token) > 1 ? (token_position){PJ_NO_PARENT, token->row}
+                                       : (token_position){token->row, PJ_NO_PARENT};
 }
 
 static bool count_rows(rows_state *s)
@@ -199,11 +199,11 @@ static void fill_component(rows_state *s, uint32_t index, const pj_span_view *vi
     const pj_tree *tree = s->tree;
     const pj_node *node = &tree->nodes[index];
     pj_component_row *row = &s->data->components[node->row];
-    token_place place = place_in_token(tree, index);
+    token_position position = position_in_token(tree, index);
     *row = (pj_component_row){.layer = row_above(tree, index, PJ_SPAN_LAYER),
                               .section = row_above(tree, index, PJ_SPAN_SECTION),
-                              .token = place.token,
-                              .step = place.step,
+                              .token = position.token,
+                              .step = position.step,
                               .class_ = PJ_NO_PARENT,
                               .name = pj_tree_name(tree, node->id),
                               .start_ms = start_ms,
@@ -245,9 +245,9 @@ static void fill_layer(rows_state *s, uint32_t index, const pj_span_view *view, 
 {
     const pj_node *node = &s->tree->nodes[index];
     pj_layer_row *row = &s->data->layers[node->row];
-    token_place place = place_in_token(s->tree, index);
-    row->token = place.token;
-    row->step = place.step;
+    token_position position = position_in_token(s->tree, index);
+    row->token = position.token;
+    row->step = position.step;
     row->layer_index = node->id;
     row->start_ms = start_ms;
     row->duration_ms = duration_ms;
@@ -271,8 +271,8 @@ static bool fill_row(rows_state *s, uint32_t index)
         return true;
     case PJ_SPAN_SECTION:
         s->data->sections[node->row] = (pj_section_row){row_above(tree, index, PJ_SPAN_PHASE),
-                                                        place_in_token(tree, index).token,
-                                                        place_in_token(tree, index).step,
+                                                        position_in_token(tree, index).token,
+                                                        position_in_token(tree, index).step,
                                                         pj_tree_name(tree, node->id),
                                                         start_ms,
                                                         duration_ms,
@@ -364,7 +364,7 @@ static bool collect_readings(const pj_tree *tree, pj_readings *readings)
 
 /* ---- the whole build ----------------------------------------------------------------------- */
 
-/* Rows and energies of a large run are built in parallel and joined in pj_joules_fill. */
+/* Rows and energies of a large run are built in parallel and joined in pj_energy_fill. */
 typedef struct rows_task {
     pj_tree *tree;
     pj_run_data *data;
@@ -380,14 +380,14 @@ static void *make_rows(void *context)
 }
 
 static pj_status build_joules(pj_tree *tree, const pj_build_options *options, pj_run_data *data,
-                              pj_joules **joules, pj_error *err)
+                              pj_energies **joules, pj_error *err)
 {
     pj_readings readings = {0};
     pj_status status = pj_tree_cut(tree, err);
     if (status == PJ_OK && options->shares) status = pj_shares_cut(options->shares, tree, err);
     if (status == PJ_OK && !collect_readings(tree, &readings))
         status = pj_fail_memory(err, "the readings of a run");
-    if (status == PJ_OK) status = pj_joules_new(tree, &readings, options, data, joules, err);
+    if (status == PJ_OK) status = pj_energy_new(tree, &readings, options, data, joules, err);
     pj_free(readings.items);
     return status;
 }
@@ -396,7 +396,7 @@ static pj_status build_rows_and_joules(pj_tree *tree, const pj_build_options *op
                                        pj_run_data *data, pj_error *err)
 {
     rows_task rows = {.tree = tree, .data = data};
-    pj_joules *joules = NULL;
+    pj_energies *joules = NULL;
     pthread_t thread;
     bool beside = tree->node_count >= LARGE_TREE_NODES &&
                   pj_thread_start(&thread, "pj-rows", make_rows, &rows, NULL) == PJ_OK;
@@ -407,9 +407,9 @@ static pj_status build_rows_and_joules(pj_tree *tree, const pj_build_options *op
         if (status == PJ_OK && err) *err = rows.err;
         status = rows.status;
     }
-    if (status == PJ_OK) status = pj_joules_fill(joules, err);
-    if (status == PJ_OK) status = pj_joules_request(joules, err);
-    pj_joules_free(joules);
+    if (status == PJ_OK) status = pj_energy_fill(joules, err);
+    if (status == PJ_OK) status = pj_energy_request(joules, err);
+    pj_energy_free(joules);
     return status;
 }
 

@@ -47,17 +47,17 @@ pj_status pj_build_run(pj_spool_reader *reader, const pj_build_options *options,
 pj_status pj_build_facts(pj_tree *tree, pj_run_data *data, pj_error *err);
 /* Rows without energies; stores each node's row in the tree. */
 pj_status pj_build_rows(pj_tree *tree, pj_run_data *data, pj_error *err);
-/* Energies (joules.c), in two steps: first those of every leaf, from the tree and the rails, while
- * the rows of `data` may still be under construction; then those of all rows, rail energies,
+/* Energies (energies.c), in two steps: first those of every leaf, from the tree and the rails,
+ * while the rows of `data` may still be under construction; then those of all rows, rail energies,
  * classes and samples (samples.c). The tree must have been cut into leaves. */
-typedef struct pj_joules pj_joules;
-pj_status pj_joules_new(const pj_tree *tree, const pj_readings *readings,
-                        const pj_build_options *options, pj_run_data *data, pj_joules **joules,
+typedef struct pj_energies pj_energies;
+pj_status pj_energy_new(const pj_tree *tree, const pj_readings *readings,
+                        const pj_build_options *options, pj_run_data *data, pj_energies **joules,
                         pj_error *err);
-pj_status pj_joules_fill(pj_joules *joules, pj_error *err);
+pj_status pj_energy_fill(pj_energies *joules, pj_error *err);
 /* The figures of the request (trace/request.h); everything else must be filled. */
-pj_status pj_joules_request(pj_joules *joules, pj_error *err);
-void pj_joules_free(pj_joules *joules); /* NULL is allowed */
+pj_status pj_energy_request(pj_energies *joules, pj_error *err);
+void pj_energy_free(pj_energies *joules); /* NULL is allowed */
 /* Conditions of devices, and their summary; energies must be known. */
 pj_status pj_build_conditions(const pj_tree *tree, pj_run_data *data, pj_error *err);
 pj_status pj_build_samples(const pj_tree *tree, pj_curve *const *curves, const pj_shares *shares,

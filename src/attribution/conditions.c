@@ -28,7 +28,7 @@ typedef struct row_source {
     uint32_t count;
 } row_source;
 
-static row_source rows_of(const pj_record *record)
+static row_source conditions_rows_of(const pj_record *record)
 {
     if (pj_record_kind(record) != PJ_RECORD_CONDITIONS) return (row_source){NULL, 0};
     return (row_source){(const pj_condition *)record->payload,
@@ -40,7 +40,7 @@ static double finite_or_nan(double value)
     return isfinite(value) ? value : NAN;
 }
 
-static bool take_row(pj_run_data *d, const pj_condition *c, int64_t begin_ns)
+static bool conditions_take_row(pj_run_data *d, const pj_condition *c, int64_t begin_ns)
 {
     char device[PJ_DEVICE_NAME_BYTES + 1], throttle[64];
     pj_condition_row *row = &d->conditions[d->condition_count++];
@@ -87,7 +87,7 @@ static double spread_most(const spread *s)
 }
 
 /* Mean power over the run of this device's rails: the CPU column, or the GPU of that name. */
-static double mean_mw(const pj_run_data *d, const char *device)
+static double conditions_mean_mw(const pj_run_data *d, const char *device)
 {
     double mj[PJ_MAX_RAILS], sum = NAN;
     for (uint32_t r = 0; r < PJ_MAX_RAILS; r++) mj[r] = NAN;
@@ -104,7 +104,8 @@ static double mean_mw(const pj_run_data *d, const char *device)
 static void device_json(pj_json *json, const pj_run_data *d, const char *device, double tdp_mw)
 {
     spread temperature = {0}, clock = {0}, memory = {0}, use = {0}, limit = {0};
-    pj_device_conditions all = {.tdp_mw = tdp_mw, .tdp_share = mean_mw(d, device) / tdp_mw};
+    pj_device_conditions all = {.tdp_mw = tdp_mw,
+                                .tdp_share = conditions_mean_mw(d, device) / tdp_mw};
     uint32_t known = 0, throttled = 0;
     for (uint32_t i = 0; i < d->condition_count; i++) {
         const pj_condition_row *row = &d->conditions[i];
@@ -147,7 +148,7 @@ static bool seen_before(const pj_run_data *d, uint32_t row)
 static double tdp_of(const pj_tree *tree, const char *device)
 {
     for (uint32_t k = 0; k < tree->note_count; k++) {
-        row_source rows = rows_of(tree->notes[k]);
+        row_source rows = conditions_rows_of(tree->notes[k]);
         for (uint32_t i = 0; i < rows.count; i++)
             if (strncmp(rows.items[i].device, device, PJ_DEVICE_NAME_BYTES) == 0)
                 return finite_or_nan(rows.items[i].tdp_mw);
@@ -175,15 +176,16 @@ static pj_status summarise(const pj_tree *tree, pj_run_data *d, pj_error *err)
 pj_status pj_build_conditions(const pj_tree *tree, pj_run_data *d, pj_error *err)
 {
     size_t count = 0;
-    for (uint32_t k = 0; k < tree->note_count; k++) count += rows_of(tree->notes[k]).count;
+    for (uint32_t k = 0; k < tree->note_count; k++)
+        count += conditions_rows_of(tree->notes[k]).count;
     if (count == 0) return PJ_OK;
     if (count > UINT32_MAX / 2) count = UINT32_MAX / 2;
     d->conditions = pj_arena_alloc(&d->arena, count, sizeof *d->conditions);
     if (!d->conditions) return pj_fail_memory(err, "the conditions of a run");
     for (uint32_t k = 0; k < tree->note_count; k++) {
-        row_source rows = rows_of(tree->notes[k]);
+        row_source rows = conditions_rows_of(tree->notes[k]);
         for (uint32_t i = 0; i < rows.count && d->condition_count < count; i++)
-            if (!take_row(d, &rows.items[i], tree->begin_ns))
+            if (!conditions_take_row(d, &rows.items[i], tree->begin_ns))
                 return pj_fail_memory(err, "the conditions of a run");
     }
     return summarise(tree, d, err);

@@ -122,7 +122,7 @@ pj_status pj_ledger_read(pj_ledger *l, const pj_reading *reading, pj_error *err)
 }
 
 /* Until when the rails are known that are in both sets; NULL: all. */
-static int64_t known_until(const pj_ledger *l, const bool *rails, const bool *also)
+static int64_t ledger_known_until(const pj_ledger *l, const bool *rails, const bool *also)
 {
     int64_t known = INT64_MAX;
     for (uint32_t r = 0; r < l->rail_count; r++) {
@@ -136,7 +136,7 @@ static int64_t known_until(const pj_ledger *l, const bool *rails, const bool *al
 
 int64_t pj_ledger_known_ns(const pj_ledger *l, const bool *rails)
 {
-    return known_until(l, l->in_total, rails);
+    return ledger_known_until(l, l->in_total, rails);
 }
 
 void pj_ledger_rail(const pj_ledger *l, uint32_t rail, int64_t begin_ns, int64_t end_ns,
@@ -169,7 +169,7 @@ void pj_ledger_machine(const pj_ledger *l, int64_t begin_ns, int64_t end_ns, pj_
 
 /* ---- work ----------------------------------------------------------------------------------- */
 
-static bool add_step(pj_ledger_entry *e, int64_t t_ns, double work)
+static bool ledger_add_step(pj_ledger_entry *e, int64_t t_ns, double work)
 {
     work_step *last = e->step_count ? &e->steps[e->step_count - 1] : NULL;
     if (last && t_ns <= last->t_ns) { /* several tokens at one time, or a clock that went back */
@@ -223,7 +223,7 @@ static pj_ledger_figure first_figure(const pj_ledger *l, int64_t begin_ns)
 pj_ledger_entry *pj_ledger_enter(pj_ledger *l, int64_t begin_ns, double prompt_guess)
 {
     pj_ledger_entry *e = pj_alloc(1, sizeof *e);
-    if (!e || !add_step(e, begin_ns, 0)) {
+    if (!e || !ledger_add_step(e, begin_ns, 0)) {
         pj_free(e);
         return NULL;
     }
@@ -251,7 +251,7 @@ void pj_ledger_tokens(pj_ledger_entry *e, int64_t at_ns, double tokens)
     if (at_ns <= e->begin_ns) at_ns = e->begin_ns + 1;
     if (!e->first_ns) e->first_ns = at_ns;
     e->output += tokens;
-    add_step(e, at_ns, e->prompt_work + e->output);
+    ledger_add_step(e, at_ns, e->prompt_work + e->output);
 }
 
 void pj_ledger_leave(pj_ledger_entry *e, int64_t end_ns)
@@ -260,12 +260,13 @@ void pj_ledger_leave(pj_ledger_entry *e, int64_t end_ns)
     int64_t last = e->steps[e->step_count - 1].t_ns;
     e->end_ns = end_ns > e->begin_ns ? end_ns : e->begin_ns + 1;
     if (e->end_ns < last) e->end_ns = last;
-    if (!e->first_ns) add_step(e, e->end_ns, e->prompt_work); /* it ended before its first token */
+    if (!e->first_ns)
+        ledger_add_step(e, e->end_ns, e->prompt_work); /* it ended before its first token */
 }
 
 void pj_ledger_weigh(pj_ledger_entry *e, int64_t at_ns, double weight)
 {
-    add_step(e, at_ns, weight);
+    ledger_add_step(e, at_ns, weight);
 }
 
 void pj_ledger_drop(pj_ledger *l, pj_ledger_entry *entry)
@@ -326,7 +327,7 @@ static double work_at(const pj_ledger *l, pj_ledger_entry *e, int64_t t_ns)
 
 typedef pj_ledger_cell cell;
 
-static bool is_live(const pj_ledger_entry *e, const cell *c)
+static bool ledger_is_live(const pj_ledger_entry *e, const cell *c)
 {
     return e->begin_ns <= c->begin_ns && (!e->end_ns || e->end_ns >= c->end_ns) && !e->settled;
 }
@@ -377,7 +378,7 @@ static void weigh_contexts(const pj_ledger *l, cell *c)
 {
     double steps = 0;
     for (pj_ledger_entry *e = l->entries; e; e = e->next) {
-        if (!is_live(e, c) || !is_decoding(e, c)) continue;
+        if (!ledger_is_live(e, c) || !is_decoding(e, c)) continue;
         double made = work_at(l, e, c->begin_ns) - e->prompt_work;
         e->context_weight = e->weight * (e->cached + e->prompt_work + fmax(0, made));
         c->context_weights += e->context_weight;
@@ -394,11 +395,11 @@ static double ledger_weight_of(const pj_ledger *l, pj_ledger_entry *e, const cel
     return fmax(0, after - before);
 }
 
-static void weigh(const pj_ledger *l, cell *c)
+static void ledger_weigh(const pj_ledger *l, cell *c)
 {
     for (pj_ledger_entry *e = l->entries; e; e = e->next) {
         e->weight = e->context_weight = 0;
-        if (!is_live(e, c)) continue;
+        if (!ledger_is_live(e, c)) continue;
         e->weight = ledger_weight_of(l, e, c);
         c->live++;
         c->weights += e->weight;
@@ -408,7 +409,7 @@ static void weigh(const pj_ledger *l, cell *c)
 }
 
 /* An entry's fraction of the energy above idle. */
-static double part_of(const pj_ledger *l, const pj_ledger_entry *e, const cell *c)
+static double ledger_part_of(const pj_ledger *l, const pj_ledger_entry *e, const cell *c)
 {
     if (l->rule == PJ_BATCH_EQUAL || !(c->weights > 0)) return 1.0 / c->live;
     if (!is_decoding(e, c) || !(c->context_part > 0)) return e->weight / c->weights;
@@ -419,11 +420,11 @@ static double part_of(const pj_ledger *l, const pj_ledger_entry *e, const cell *
 
 double pj_ledger_part(const pj_ledger *l, const pj_ledger_entry *e, const pj_ledger_cell *c)
 {
-    return is_live(e, c) ? part_of(l, e, c) : NAN;
+    return ledger_is_live(e, c) ? ledger_part_of(l, e, c) : NAN;
 }
 
 /* Idle energy of a cell, at most what was drawn; 0 where no baseline is known. */
-static double idle_of(const pj_ledger *l, uint32_t rail, double energy_mj, const cell *c)
+static double ledger_idle_of(const pj_ledger *l, uint32_t rail, double energy_mj, const cell *c)
 {
     double idle = l->idle_mw[rail] * (double)(c->end_ns - c->begin_ns) * 1e-9;
     return isnan(idle) ? 0 : fmin(idle, energy_mj);
@@ -432,7 +433,7 @@ static double idle_of(const pj_ledger *l, uint32_t rail, double energy_mj, const
 static double rail_part(const pj_ledger *l, const pj_ledger_entry *e, const cell *c, uint32_t rail,
                         double energy_mj, double *idle_mj)
 {
-    double part = part_of(l, e, c), idle = idle_of(l, rail, energy_mj, c);
+    double part = ledger_part_of(l, e, c), idle = ledger_idle_of(l, rail, energy_mj, c);
     bool equally = l->rule == PJ_BATCH_BYTES;
     *idle_mj = idle * (equally ? 1.0 / c->live : part);
     return equally ? (energy_mj - idle) * part + *idle_mj : energy_mj * part;
@@ -500,7 +501,7 @@ static bool settle_entry(pj_ledger *l, pj_ledger_entry *e, const cell *c, const 
 static bool settle_cell(pj_ledger *l, cell *c)
 {
     double energy_mj[PJ_MAX_RAILS], total = 0;
-    weigh(l, c);
+    ledger_weigh(l, c);
     if (l->take) l->take(l->context, c);
     if (l->take || !c->live) return true;
     for (uint32_t r = 0; r < l->rail_count; r++) {
@@ -512,7 +513,7 @@ static bool settle_cell(pj_ledger *l, cell *c)
     else
         l->divided_mj += total;
     for (pj_ledger_entry *e = l->entries; e; e = e->next)
-        if (is_live(e, c) && !settle_entry(l, e, c, energy_mj)) return false;
+        if (ledger_is_live(e, c) && !settle_entry(l, e, c, energy_mj)) return false;
     return true;
 }
 
@@ -541,7 +542,7 @@ static void learn_prefill(pj_ledger *l, const pj_ledger_entry *e)
 
 int64_t pj_ledger_certain_ns(const pj_ledger *l)
 {
-    int64_t certain_ns = l->entries ? known_until(l, NULL, NULL) : INT64_MIN;
+    int64_t certain_ns = l->entries ? ledger_known_until(l, NULL, NULL) : INT64_MIN;
     for (const pj_ledger_entry *e = l->entries; e; e = e->next) {
         int64_t last_ns = e->steps[e->step_count - 1].t_ns;
         if (!e->end_ns && last_ns < certain_ns) certain_ns = last_ns;
@@ -608,13 +609,13 @@ double pj_ledger_divided_mj(const pj_ledger *l, int64_t *unknown_ns)
 static void estimate_cell(pj_ledger *l, cell *c, bool is_recent)
 {
     double total = 0;
-    weigh(l, c);
+    ledger_weigh(l, c);
     if (!c->live) return;
     for (uint32_t r = 0; r < l->rail_count; r++)
         if (l->in_total[r]) total += pj_curve_energy_mj(l->curves[r], c->begin_ns, c->end_ns);
     for (pj_ledger_entry *e = l->entries; e; e = e->next) {
-        if (!is_live(e, c)) continue;
-        double mj = total * part_of(l, e, c);
+        if (!ledger_is_live(e, c)) continue;
+        double mj = total * ledger_part_of(l, e, c);
         e->soft_mj += mj;
         e->shared |= c->live > 1;
         if (!is_decoding(e, c)) e->soft_input_mj += mj;

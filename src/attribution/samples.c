@@ -12,7 +12,8 @@ typedef struct phase_share {
 } phase_share;
 
 /* Children of the root are phases in time order; `*from` advances with the windows. */
-static phase_share phase_of(const pj_tree *tree, int64_t begin_ns, int64_t end_ns, uint32_t *from)
+static phase_share samples_phase_of(const pj_tree *tree, int64_t begin_ns, int64_t end_ns,
+                                    uint32_t *from)
 {
     uint32_t last = tree->child_begin[1];
     double in_phase[PJ_PHASE_COUNT] = {0}, whole = (double)(end_ns - begin_ns), rest = whole;
@@ -78,7 +79,7 @@ pj_status pj_build_samples(const pj_tree *tree, pj_curve *const *curves, const p
     pj_curve_points(curves[leader], tree->begin_ns, tree->end_ns, points, most);
     uint32_t from = 0;
     for (uint32_t i = 0; i < most; i++) {
-        phase_share tag = phase_of(tree, points[i].begin_ns, points[i].end_ns, &from);
+        phase_share tag = samples_phase_of(tree, points[i].begin_ns, points[i].end_ns, &from);
         int64_t middle = points[i].begin_ns + (points[i].end_ns - points[i].begin_ns) / 2;
         double share = shares ? pj_shares_mean(shares, points[i].begin_ns, points[i].end_ns) : 1;
         d->samples.t_ms[i] = (double)(points[i].end_ns - tree->begin_ns) / 1e6;

@@ -15,7 +15,7 @@ typedef struct found {
     const unsigned char *energies;
 } found;
 
-static bool is_sound(const pj_share_record *r, uint32_t bytes)
+static bool shares_is_sound(const pj_share_record *r, uint32_t bytes)
 {
     return r->begin_ns >= 0 && r->begin_ns < PJ_LATEST_NS && r->end_ns >= 0 &&
            r->end_ns < PJ_LATEST_NS && (!r->end_ns || r->end_ns > r->begin_ns) && r->share >= 0 &&
@@ -23,7 +23,7 @@ static bool is_sound(const pj_share_record *r, uint32_t bytes)
            bytes == sizeof *r + r->rail_count * sizeof(pj_share_energy);
 }
 
-static size_t collect(const pj_tree *tree, found *all)
+static size_t shares_collect(const pj_tree *tree, found *all)
 {
     size_t count = 0;
     for (uint32_t i = 0; i < tree->note_count; i++) {
@@ -33,13 +33,13 @@ static size_t collect(const pj_tree *tree, found *all)
         found f = {.energies = record->payload + sizeof f.record};
         if (bytes < sizeof f.record) continue;
         memcpy(&f.record, record->payload, sizeof f.record);
-        if (is_sound(&f.record, bytes)) all[count++] = f;
+        if (shares_is_sound(&f.record, bytes)) all[count++] = f;
     }
     return count;
 }
 
 /* By begin; announcements before the energies of the same time. */
-static int by_begin(const void *a, const void *b)
+static int shares_by_begin(const void *a, const void *b)
 {
     const pj_share_record *x = &((const found *)a)->record, *y = &((const found *)b)->record;
     if (x->begin_ns != y->begin_ns) return x->begin_ns < y->begin_ns ? -1 : 1;
@@ -69,8 +69,8 @@ pj_status pj_shares_read(const pj_tree *tree, pj_shares *s, pj_error *err)
         pj_free(all);
         return pj_fail_memory(err, "the shares of a run");
     }
-    size_t count = collect(tree, all);
-    qsort(all, count, sizeof *all, by_begin);
+    size_t count = shares_collect(tree, all);
+    qsort(all, count, sizeof *all, shares_by_begin);
     double share = 1; /* announced share for a time without determined energies */
     int64_t until_ns = tree->begin_ns;
     for (size_t i = 0; i < count; i++) {
@@ -143,7 +143,7 @@ static size_t parts_in(const pj_shares *s, const pj_leaf *leaf)
     return last > first ? (size_t)(last - first) + 1 : 1;
 }
 
-static int leaf_by_begin(const void *a, const void *b)
+static int shares_leaf_by_begin(const void *a, const void *b)
 {
     const pj_leaf *x = a, *y = b;
     return x->begin_ns < y->begin_ns ? -1 : x->begin_ns > y->begin_ns;
@@ -167,7 +167,7 @@ pj_status pj_shares_cut(const pj_shares *s, pj_tree *tree, pj_error *err)
         }
         leaves[used++] = rest;
     }
-    if (tree->overlaps) qsort(leaves, used, sizeof *leaves, leaf_by_begin);
+    if (tree->overlaps) qsort(leaves, used, sizeof *leaves, shares_leaf_by_begin);
     pj_free(tree->leaves - 1);
     tree->leaves = leaves;
     tree->leaf_count = (uint32_t)used;

@@ -15,7 +15,7 @@ enum { LEAST_GAP_NS = 500 };
 
 /* ---- growing arrays ------------------------------------------------------------------------ */
 
-static bool grow(void **array, uint32_t *capacity, uint32_t count, size_t size)
+static bool tree_grow(void **array, uint32_t *capacity, uint32_t count, size_t size)
 {
     if (count < *capacity) return true;
     if (*capacity > UINT32_MAX / 4) return false;
@@ -27,9 +27,10 @@ static bool grow(void **array, uint32_t *capacity, uint32_t count, size_t size)
     return true;
 }
 
-static pj_node *add_node(pj_tree *tree)
+static pj_node *tree_add_node(pj_tree *tree)
 {
-    if (!grow((void **)&tree->nodes, &tree->node_capacity, tree->node_count, sizeof *tree->nodes))
+    if (!tree_grow((void **)&tree->nodes, &tree->node_capacity, tree->node_count,
+                   sizeof *tree->nodes))
         return NULL;
     pj_node *node = &tree->nodes[tree->node_count++];
     *node = (pj_node){.text = UINT32_MAX};
@@ -63,11 +64,11 @@ typedef struct reading_state {
     int64_t read_ns; /* latest time of a power reading */
 } reading_state;
 
-static lane_state *lane_of(reading_state *r, uint32_t number)
+static lane_state *tree_lane_of(reading_state *r, uint32_t number)
 {
     while (r->lane_count <= number) {
         if (number >= MAX_LANES ||
-            !grow((void **)&r->lanes, &r->lane_capacity, r->lane_count, sizeof *r->lanes))
+            !tree_grow((void **)&r->lanes, &r->lane_capacity, r->lane_count, sizeof *r->lanes))
             return NULL;
         r->lanes[r->lane_count++] = (lane_state){.first_text = UINT32_MAX, .last_text = UINT32_MAX};
     }
@@ -80,7 +81,7 @@ static uint32_t serial_of(const pj_record *record)
 }
 
 /* Pending nodes that began inside `node` become its children. */
-static bool adopt(reading_state *r, lane_state *lane, uint32_t node, uint32_t serial)
+static bool tree_adopt(reading_state *r, lane_state *lane, uint32_t node, uint32_t serial)
 {
     while (lane->pending_count) {
         uint32_t child = lane->pending[lane->pending_count - 1];
@@ -88,8 +89,8 @@ static bool adopt(reading_state *r, lane_state *lane, uint32_t node, uint32_t se
         r->tree->nodes[child].parent = node;
         lane->pending_count--;
     }
-    if (!grow((void **)&lane->pending, &lane->pending_capacity, lane->pending_count,
-              sizeof *lane->pending))
+    if (!tree_grow((void **)&lane->pending, &lane->pending_capacity, lane->pending_count,
+                   sizeof *lane->pending))
         return false;
     lane->pending[lane->pending_count++] = node;
     return true;
@@ -98,9 +99,9 @@ static bool adopt(reading_state *r, lane_state *lane, uint32_t node, uint32_t se
 static bool take_span(reading_state *r, const pj_record *record, int64_t end_ns)
 {
     const pj_span *span = (const pj_span *)record->payload;
-    lane_state *lane = lane_of(r, span->lane);
+    lane_state *lane = tree_lane_of(r, span->lane);
     uint32_t index = r->tree->node_count;
-    pj_node *node = lane ? add_node(r->tree) : NULL;
+    pj_node *node = lane ? tree_add_node(r->tree) : NULL;
     if (!node) return false;
     node->begin_ns = span->begin_ns;
     node->end_ns = end_ns > span->begin_ns ? end_ns : span->begin_ns;
@@ -116,13 +117,13 @@ static bool take_span(reading_state *r, const pj_record *record, int64_t end_ns)
     }
     while (lane->open_count && serial_of(lane->open[lane->open_count - 1]) >= span->serial)
         lane->open_count--;
-    return adopt(r, lane, index, span->serial);
+    return tree_adopt(r, lane, index, span->serial);
 }
 
 static bool take_begin(reading_state *r, const pj_record *record)
 {
     const pj_span *span = (const pj_span *)record->payload;
-    lane_state *lane = lane_of(r, span->lane);
+    lane_state *lane = tree_lane_of(r, span->lane);
     if (!lane) return false;
     if (lane->open_count < MAX_OPEN) lane->open[lane->open_count++] = record;
     if (r->last_ns < span->begin_ns) r->last_ns = span->begin_ns;
@@ -130,15 +131,15 @@ static bool take_begin(reading_state *r, const pj_record *record)
     return true;
 }
 
-static bool take_text(reading_state *r, const pj_record *record)
+static bool tree_take_text(reading_state *r, const pj_record *record)
 {
     pj_tree *tree = r->tree;
     if (pj_record_bytes(record) < sizeof(pj_token_text_record)) return true;
     const pj_token_text_record *head = (const pj_token_text_record *)record->payload;
     if (head->lane >= MAX_LANES) return true; /* no span has such a lane */
-    lane_state *lane = lane_of(r, head->lane);
-    if (!lane ||
-        !grow((void **)&tree->texts, &tree->text_capacity, tree->text_count, sizeof *tree->texts))
+    lane_state *lane = tree_lane_of(r, head->lane);
+    if (!lane || !tree_grow((void **)&tree->texts, &tree->text_capacity, tree->text_count,
+                            sizeof *tree->texts))
         return false;
     uint32_t index = tree->text_count++;
     tree->texts[index] =
@@ -174,7 +175,8 @@ static bool take_name(reading_state *r, const pj_record *record)
 
 static bool take_note(pj_tree *tree, const pj_record *record)
 {
-    if (!grow((void **)&tree->notes, &tree->note_capacity, tree->note_count, sizeof *tree->notes))
+    if (!tree_grow((void **)&tree->notes, &tree->note_capacity, tree->note_count,
+                   sizeof *tree->notes))
         return false;
     tree->notes[tree->note_count++] = record;
     return true;
@@ -188,7 +190,7 @@ bool pj_reading_is_sound(const pj_reading *r)
            r->window_ns < PJ_LATEST_NS;
 }
 
-static bool take_readings(reading_state *r, const pj_record *record)
+static bool tree_take_readings(reading_state *r, const pj_record *record)
 {
     const pj_reading *items = (const pj_reading *)record->payload;
     uint32_t count = pj_record_bytes(record) / (uint32_t)sizeof *items;
@@ -198,27 +200,27 @@ static bool take_readings(reading_state *r, const pj_record *record)
     return take_note(r->tree, record);
 }
 
-static bool is_sound(const pj_span *span)
+static bool tree_is_sound(const pj_span *span)
 {
     return span->kind < PJ_SPAN_KIND_COUNT && span->phase < PJ_PHASE_COUNT &&
            (span->kind != PJ_SPAN_PHASE || span->id < PJ_PHASE_COUNT) && span->begin_ns >= 0 &&
            span->begin_ns < PJ_LATEST_NS && span->end_ns < PJ_LATEST_NS;
 }
 
-static pj_status take_record(reading_state *r, const pj_record *record, pj_error *err)
+static pj_status tree_take_record(reading_state *r, const pj_record *record, pj_error *err)
 {
     pj_span_view view;
     bool ok = true;
     switch (pj_record_kind(record)) {
     case PJ_RECORD_SPAN:
-        if (!pj_span_view_get(record, &view) || !is_sound(view.span)) break;
+        if (!pj_span_view_get(record, &view) || !tree_is_sound(view.span)) break;
         r->tree->extra_count += view.extra_count;
         ok = take_span(r, record, view.span->end_ns);
         break;
     case PJ_RECORD_SPAN_BEGIN:
-        if (pj_span_view_get(record, &view) && is_sound(view.span)) ok = take_begin(r, record);
+        if (pj_span_view_get(record, &view) && tree_is_sound(view.span)) ok = take_begin(r, record);
         break;
-    case PJ_RECORD_TOKEN_TEXT: ok = take_text(r, record); break;
+    case PJ_RECORD_TOKEN_TEXT: ok = tree_take_text(r, record); break;
     case PJ_RECORD_NAME: ok = take_name(r, record); break;
     case PJ_RECORD_END: {
         int64_t end_ns = 0;
@@ -229,7 +231,7 @@ static pj_status take_record(reading_state *r, const pj_record *record, pj_error
         r->tree->end_ns = end_ns < PJ_LATEST_NS ? end_ns : 0;
         break;
     }
-    case PJ_RECORD_READINGS: ok = take_readings(r, record); break;
+    case PJ_RECORD_READINGS: ok = tree_take_readings(r, record); break;
     default: ok = take_note(r->tree, record); break;
     }
     return ok ? PJ_OK : pj_fail_memory(err, "the spans of a run");
@@ -252,26 +254,26 @@ static bool close_open(reading_state *r)
 
 /* Open-addressing hash of nodes by (kind, phase, token, layer, id); equal keys chain to the earlier
  * node. */
-typedef struct place_map {
+typedef struct location_map {
     uint32_t *slots, *earlier;
     uint32_t mask;
-} place_map;
+} location_map;
 
-typedef struct place {
+typedef struct location {
     int32_t kind, phase, token, layer, id;
-} place;
+} location;
 
-static place place_of(const pj_tree *tree, uint32_t index)
+static location location_of(const pj_tree *tree, uint32_t index)
 {
     const pj_node *node = &tree->nodes[index];
     const pj_span *span = (const pj_span *)node->record->payload;
-    place p = {node->kind, node->phase, NONE, NONE, (int32_t)node->id};
+    location p = {node->kind, node->phase, NONE, NONE, (int32_t)node->id};
     if (node->kind > PJ_SPAN_TOKEN) p.token = span->token;
     if (node->kind > PJ_SPAN_LAYER) p.layer = span->layer;
     return p;
 }
 
-static uint32_t *find_place(const pj_tree *tree, const place_map *map, const place *p)
+static uint32_t *find_location(const pj_tree *tree, const location_map *map, const location *p)
 {
     uint32_t h = (uint32_t)p->kind * 31 + (uint32_t)p->phase;
     h = (h * 0x9e3779b1u ^ (uint32_t)p->token) * 0x85ebca6bu;
@@ -279,12 +281,12 @@ static uint32_t *find_place(const pj_tree *tree, const place_map *map, const pla
     for (h ^= h >> 15;; h++) {
         uint32_t *slot = &map->slots[h & map->mask];
         if (!*slot) return slot;
-        place other = place_of(tree, *slot);
+        location other = location_of(tree, *slot);
         if (memcmp(&other, p, sizeof other) == 0) return slot;
     }
 }
 
-static bool make_places(const pj_tree *tree, place_map *map)
+static bool make_places(const pj_tree *tree, location_map *map)
 {
     uint32_t capacity = 1024;
     while (capacity < tree->node_count * 2) capacity *= 2;
@@ -295,8 +297,8 @@ static bool make_places(const pj_tree *tree, place_map *map)
     for (uint32_t i = 1; i < tree->node_count; i++) {
         const pj_span *span = (const pj_span *)tree->nodes[i].record->payload;
         if (tree->nodes[i].kind == PJ_SPAN_OPERATION || span->flags & PJ_SPAN_DEVICE) continue;
-        place p = place_of(tree, i);
-        uint32_t *slot = find_place(tree, map, &p);
+        location p = location_of(tree, i);
+        uint32_t *slot = find_location(tree, map, &p);
         map->earlier[i] = *slot;
         *slot = i;
     }
@@ -304,39 +306,42 @@ static bool make_places(const pj_tree *tree, place_map *map)
 }
 
 /* The last node with that key begun by then, else the first one; 0: none. */
-static uint32_t look_up(const pj_tree *tree, const place_map *map, place p, int64_t begin_ns)
+static uint32_t tree_look_up(const pj_tree *tree, const location_map *map, location p,
+                             int64_t begin_ns)
 {
-    uint32_t at = *find_place(tree, map, &p);
+    uint32_t at = *find_location(tree, map, &p);
     while (at && map->earlier[at] && tree->nodes[at].begin_ns > begin_ns) at = map->earlier[at];
     return at;
 }
 
-static uint32_t parent_by_context(const pj_tree *tree, const place_map *map, uint32_t index)
+static uint32_t parent_by_context(const pj_tree *tree, const location_map *map, uint32_t index)
 {
     const pj_node *node = &tree->nodes[index];
     const pj_span *s = (const pj_span *)node->record->payload;
     uint32_t found = 0;
     if (!found && node->kind > PJ_SPAN_COMPONENT && s->component)
-        found = look_up(tree, map,
-                        (place){PJ_SPAN_COMPONENT, s->phase, s->token, s->layer, s->component},
-                        node->begin_ns);
+        found = tree_look_up(
+            tree, map, (location){PJ_SPAN_COMPONENT, s->phase, s->token, s->layer, s->component},
+            node->begin_ns);
     if (!found && node->kind > PJ_SPAN_LAYER && s->layer >= 0)
-        found = look_up(tree, map, (place){PJ_SPAN_LAYER, s->phase, s->token, NONE, s->layer},
-                        node->begin_ns);
+        found =
+            tree_look_up(tree, map, (location){PJ_SPAN_LAYER, s->phase, s->token, NONE, s->layer},
+                         node->begin_ns);
     if (!found && s->section && node->kind > PJ_SPAN_SECTION)
-        found = look_up(tree, map, (place){PJ_SPAN_SECTION, s->phase, NONE, NONE, s->section},
-                        node->begin_ns);
+        found =
+            tree_look_up(tree, map, (location){PJ_SPAN_SECTION, s->phase, NONE, NONE, s->section},
+                         node->begin_ns);
     /* A section inside a token is the narrower of the two, unless it is inside another token. */
     if (found && tree->nodes[found].kind == PJ_SPAN_SECTION &&
         ((const pj_span *)tree->nodes[found].record->payload)->token >= 0 &&
         ((const pj_span *)tree->nodes[found].record->payload)->token != s->token)
         found = 0;
     if (!found && node->kind != PJ_SPAN_TOKEN && s->token >= 0)
-        found = look_up(tree, map, (place){PJ_SPAN_TOKEN, s->phase, NONE, NONE, s->token},
-                        node->begin_ns);
+        found = tree_look_up(tree, map, (location){PJ_SPAN_TOKEN, s->phase, NONE, NONE, s->token},
+                             node->begin_ns);
     if (!found)
-        found = look_up(tree, map, (place){PJ_SPAN_PHASE, s->phase, NONE, NONE, s->phase},
-                        node->begin_ns);
+        found = tree_look_up(tree, map, (location){PJ_SPAN_PHASE, s->phase, NONE, NONE, s->phase},
+                             node->begin_ns);
     return found == index ? 0 : found;
 }
 
@@ -348,7 +353,7 @@ static bool place_roots(reading_state *r)
     for (uint32_t i = 1; i < tree->node_count && !any; i++)
         any = tree->nodes[i].parent == 0 && tree->nodes[i].kind != PJ_SPAN_PHASE;
     if (!any) return true;
-    place_map map = {0};
+    location_map map = {0};
     bool ok = make_places(tree, &map);
     for (uint32_t i = 1; ok && i < tree->node_count; i++)
         if (tree->nodes[i].parent == 0 && tree->nodes[i].kind != PJ_SPAN_PHASE)
@@ -380,13 +385,13 @@ typedef struct made_up {
     bool any; /* some entry of `last` is set */
 } made_up;
 
-static bool make_up(pj_tree *tree, made_up *m, uint32_t index, pj_span_kind kind, uint32_t id,
-                    bool alone)
+static bool tree_make_up(pj_tree *tree, made_up *m, uint32_t index, pj_span_kind kind, uint32_t id,
+                         bool alone)
 {
     uint32_t parent = tree->nodes[index].parent;
     uint32_t around = !alone && parent < m->nodes ? m->last[parent] : 0;
     if (!around || tree->nodes[around].kind != kind || tree->nodes[around].id != id) {
-        pj_node *node = add_node(tree);
+        pj_node *node = tree_add_node(tree);
         if (!node) return false;
         around = tree->node_count - 1;
         *node = tree->nodes[index];
@@ -405,7 +410,7 @@ static bool make_up(pj_tree *tree, made_up *m, uint32_t index, pj_span_kind kind
 }
 
 /* The kind of parent that node `index` lacks; PJ_SPAN_KIND_COUNT: none. */
-static pj_span_kind lacks(const pj_tree *tree, uint32_t index)
+static pj_span_kind tree_lacks(const pj_tree *tree, uint32_t index)
 {
     const pj_node *node = &tree->nodes[index];
     if (node->kind == PJ_SPAN_OPERATION &&
@@ -459,30 +464,31 @@ static void forget_made_up(made_up *m)
 
 /* Everything must be in a phase, a layer in a token, an operation in a component, a component in a
  * token or a section: parents that a client did not open, or that were lost, are synthesised. */
-static bool complete(pj_tree *tree)
+static bool tree_complete(pj_tree *tree)
 {
     made_up m = {pj_alloc(tree->node_count, sizeof *m.last), tree->node_count, false};
     bool ok = m.last != NULL;
     for (uint32_t i = 1; ok && i < m.nodes; i++) {
         int32_t layer = named_layer(tree, i);
         if (layer >= 0)
-            ok = make_up(tree, &m, i, PJ_SPAN_LAYER, (uint32_t)layer, false);
+            ok = tree_make_up(tree, &m, i, PJ_SPAN_LAYER, (uint32_t)layer, false);
         else
             stands_by_itself(&m, tree->nodes[i].parent);
     }
     if (ok) forget_made_up(&m);
     for (uint32_t i = 1, last = tree->node_count; ok && i < last; i++) {
-        pj_span_kind missing = lacks(tree, i);
+        pj_span_kind missing = tree_lacks(tree, i);
         if (missing == PJ_SPAN_KIND_COUNT)
             stands_by_itself(&m, tree->nodes[i].parent);
         else
-            ok = make_up(tree, &m, i, missing, missing == PJ_SPAN_COMPONENT ? tree->nodes[i].id : 0,
-                         missing == PJ_SPAN_COMPONENT);
+            ok = tree_make_up(tree, &m, i, missing,
+                              missing == PJ_SPAN_COMPONENT ? tree->nodes[i].id : 0,
+                              missing == PJ_SPAN_COMPONENT);
     }
     if (ok) forget_made_up(&m);
     for (uint32_t i = 1, last = tree->node_count; ok && i < last; i++) {
         if (is_bare_component(tree, i))
-            ok = make_up(tree, &m, i, PJ_SPAN_SECTION, 0, false);
+            ok = tree_make_up(tree, &m, i, PJ_SPAN_SECTION, 0, false);
         else
             stands_by_itself(&m, tree->nodes[i].parent);
     }
@@ -492,7 +498,7 @@ static bool complete(pj_tree *tree)
         if (tree->nodes[i].kind == PJ_SPAN_PHASE)
             m.last[0] = 0;
         else
-            ok = make_up(tree, &m, i, PJ_SPAN_PHASE, tree->nodes[i].phase, false);
+            ok = tree_make_up(tree, &m, i, PJ_SPAN_PHASE, tree->nodes[i].phase, false);
     }
     pj_free(m.last);
     for (uint32_t i = 1; ok && i < tree->node_count && !tree->nested; i++)
@@ -504,7 +510,7 @@ static bool complete(pj_tree *tree)
 
 static _Thread_local const pj_node *sort_base; /* qsort has no context */
 
-static int by_begin(const void *a, const void *b)
+static int tree_by_begin(const void *a, const void *b)
 {
     const pj_node *x = &sort_base[*(const uint32_t *)a], *y = &sort_base[*(const uint32_t *)b];
     return x->begin_ns != y->begin_ns ? (x->begin_ns < y->begin_ns ? -1 : 1)
@@ -534,7 +540,7 @@ static bool group_children(pj_tree *tree)
                      tree->nodes[tree->children[k]].begin_ns;
         if (sorted) continue;
         sort_base = tree->nodes;
-        qsort(tree->children + begin, end - begin, sizeof *tree->children, by_begin);
+        qsort(tree->children + begin, end - begin, sizeof *tree->children, tree_by_begin);
     }
     return true;
 }
@@ -548,7 +554,7 @@ static bool is_class(const pj_tree *tree, uint32_t index, uint8_t phase, uint32_
     return c->component == component && c->operation == operation && c->phase == phase;
 }
 
-static uint32_t class_of(pj_tree *tree, uint8_t phase, uint32_t component, uint32_t operation)
+static uint32_t tree_class_of(pj_tree *tree, uint8_t phase, uint32_t component, uint32_t operation)
 {
     uint32_t at = (component * 31 + operation * 7 + phase) % PJ_RECENT_CLASSES;
     uint32_t *recent = &tree->recent_class[at]; /* cache: most leaves hit it */
@@ -556,14 +562,14 @@ static uint32_t class_of(pj_tree *tree, uint8_t phase, uint32_t component, uint3
         return *recent;
     for (uint32_t i = 0; i < tree->class_count; i++)
         if (is_class(tree, i, phase, component, operation)) return *recent = i;
-    if (!grow((void **)&tree->classes, &tree->class_capacity, tree->class_count,
-              sizeof *tree->classes))
+    if (!tree_grow((void **)&tree->classes, &tree->class_capacity, tree->class_count,
+                   sizeof *tree->classes))
         return UINT32_MAX;
     tree->classes[tree->class_count] = (pj_tree_class){component, operation, phase, NAN, NAN};
     return tree->class_count++;
 }
 
-static void add_work(double *sum, float value)
+static void tree_add_work(double *sum, float value)
 {
     if (!isnan(value)) *sum = (isnan(*sum) ? 0 : *sum) + (double)value;
 }
@@ -579,7 +585,7 @@ static uint32_t class_of_leaf(pj_tree *tree, uint32_t index)
         component = around == UINT32_MAX ? 0 : tree->nodes[around].id;
         operation = node->id;
     }
-    return class_of(tree, node->phase, component, operation);
+    return tree_class_of(tree, node->phase, component, operation);
 }
 
 static bool make_room_for_leaf(pj_tree *tree)
@@ -588,15 +594,15 @@ static bool make_room_for_leaf(pj_tree *tree)
     if (!all) { /* one allocation usually suffices */
         tree->leaf_capacity = tree->node_count + 3;
         all = pj_alloc(tree->leaf_capacity, sizeof *tree->leaves);
-    } else if (!grow(&all, &tree->leaf_capacity, tree->leaf_count + 2, sizeof *tree->leaves)) {
+    } else if (!tree_grow(&all, &tree->leaf_capacity, tree->leaf_count + 2, sizeof *tree->leaves)) {
         return false;
     }
     if (all) tree->leaves = (pj_leaf *)all + 1;
     return all != NULL;
 }
 
-static bool add_leaf(pj_tree *tree, int64_t begin_ns, int64_t end_ns, uint32_t node,
-                     uint32_t class_)
+static bool tree_add_leaf(pj_tree *tree, int64_t begin_ns, int64_t end_ns, uint32_t node,
+                          uint32_t class_)
 {
     if (class_ == UINT32_MAX || !make_room_for_leaf(tree)) return false;
     if (tree->leaf_count == 0 && tree->begin_ns < begin_ns) begin_ns = tree->begin_ns;
@@ -615,11 +621,11 @@ static bool add_gap(pj_tree *tree, uint32_t index, int64_t begin_ns, int64_t end
         if (last) last->end_ns = end_ns; /* else the first leaf starts at the run's begin */
         return true;
     }
-    return add_leaf(tree, begin_ns, end_ns, index, class_of(tree, node->phase, 0, 0));
+    return tree_add_leaf(tree, begin_ns, end_ns, index, tree_class_of(tree, node->phase, 0, 0));
 }
 
 /* Recursion depth is bounded by nesting: 16 on a lane and a few more by context. */
-static bool add_leaves(pj_tree *tree, uint32_t index)
+static bool tree_add_leaves(pj_tree *tree, uint32_t index)
 {
     uint32_t begin = tree->child_begin[index], end = tree->child_begin[index + 1];
     const pj_node node = tree->nodes[index];
@@ -627,22 +633,23 @@ static bool add_leaves(pj_tree *tree, uint32_t index)
         uint32_t class_ = class_of_leaf(tree, index);
         pj_span_view view;
         if (class_ != UINT32_MAX && node.record && pj_span_view_get(node.record, &view)) {
-            add_work(&tree->classes[class_].flops, view.span->flops);
-            add_work(&tree->classes[class_].bytes, view.span->bytes);
+            tree_add_work(&tree->classes[class_].flops, view.span->flops);
+            tree_add_work(&tree->classes[class_].bytes, view.span->bytes);
         }
-        return add_leaf(tree, node.begin_ns, node.end_ns, index, class_);
+        return tree_add_leaf(tree, node.begin_ns, node.end_ns, index, class_);
     }
     int64_t covered = node.begin_ns;
     for (uint32_t k = begin; k < end; k++) {
         uint32_t child = tree->children[k];
-        if (!add_gap(tree, index, covered, tree->nodes[child].begin_ns) || !add_leaves(tree, child))
+        if (!add_gap(tree, index, covered, tree->nodes[child].begin_ns) ||
+            !tree_add_leaves(tree, child))
             return false;
         if (covered < tree->nodes[child].end_ns) covered = tree->nodes[child].end_ns;
     }
     return add_gap(tree, index, covered, node.end_ns);
 }
 
-static int leaf_by_begin(const void *a, const void *b)
+static int tree_leaf_by_begin(const void *a, const void *b)
 {
     const pj_leaf *x = a, *y = b;
     return x->begin_ns < y->begin_ns ? -1 : x->begin_ns > y->begin_ns;
@@ -665,21 +672,21 @@ void pj_tree_class_name(const pj_tree *tree, const pj_tree_class *c, char *text,
 
 static pj_status read_spans(reading_state *r, pj_spool_reader *reader, pj_error *err)
 {
-    pj_node *root = add_node(r->tree);
+    pj_node *root = tree_add_node(r->tree);
     if (!root) return pj_fail_memory(err, "the spans of a run");
     *root = (pj_node){.kind = PJ_NODE_ROOT, .phase = PJ_PHASE_IDLE, .text = UINT32_MAX};
     pj_spool_rewind(reader);
     for (const pj_record *record; (record = pj_spool_next(reader));) {
-        pj_status status = take_record(r, record, err);
+        pj_status status = tree_take_record(r, record, err);
         if (status != PJ_OK) return status;
     }
     if (!close_open(r) || !place_roots(r)) return pj_fail_memory(err, "the spans of a run");
     cut_long_chains(r->tree);
-    if (!complete(r->tree)) return pj_fail_memory(err, "the spans of a run");
+    if (!tree_complete(r->tree)) return pj_fail_memory(err, "the spans of a run");
     return PJ_OK;
 }
 
-static int64_t sound_time(int64_t ns)
+static int64_t tree_sound_time(int64_t ns)
 {
     return ns < 0 || ns >= PJ_LATEST_NS ? 0 : ns;
 }
@@ -696,7 +703,7 @@ pj_status pj_tree_init(pj_tree *tree, pj_spool_reader *reader, pj_arena *arena, 
     *tree = (pj_tree){.spool_ns = reader->start_ns,
                       .spool_wall_ns = reader->start_wall_ns,
                       .status = PJ_RUN_INTERRUPTED};
-    reading_state r = {.tree = tree, .arena = arena, .last_ns = sound_time(reader->start_ns)};
+    reading_state r = {.tree = tree, .arena = arena, .last_ns = tree_sound_time(reader->start_ns)};
     uint32_t likely = likely_nodes(reader); /* avoids reallocation */
     tree->nodes = pj_alloc(likely, sizeof *tree->nodes);
     tree->node_capacity = tree->nodes ? likely : 0;
@@ -717,7 +724,7 @@ static int64_t clipped(const pj_tree *tree, int64_t at_ns)
 /* A program's own times may be wrong: the run has energy from its begin to its end only. */
 void pj_tree_begin(pj_tree *tree, int64_t begin_ns)
 {
-    tree->begin_ns = sound_time(begin_ns);
+    tree->begin_ns = tree_sound_time(begin_ns);
     if (tree->end_ns < tree->begin_ns) tree->end_ns = tree->begin_ns;
     tree->nodes[0].begin_ns = tree->begin_ns;
     tree->nodes[0].end_ns = tree->end_ns;
@@ -743,10 +750,11 @@ void pj_tree_stretch(pj_tree *tree, double factor)
 
 pj_status pj_tree_cut(pj_tree *tree, pj_error *err)
 {
-    if (!group_children(tree) || !make_room_for_leaf(tree) || !add_leaves(tree, 0) ||
-        (tree->idle_class = class_of(tree, PJ_PHASE_IDLE, 0, 0)) == UINT32_MAX)
+    if (!group_children(tree) || !make_room_for_leaf(tree) || !tree_add_leaves(tree, 0) ||
+        (tree->idle_class = tree_class_of(tree, PJ_PHASE_IDLE, 0, 0)) == UINT32_MAX)
         return pj_fail_memory(err, "the spans of a run");
-    if (tree->overlaps) qsort(tree->leaves, tree->leaf_count, sizeof *tree->leaves, leaf_by_begin);
+    if (tree->overlaps)
+        qsort(tree->leaves, tree->leaf_count, sizeof *tree->leaves, tree_leaf_by_begin);
     return PJ_OK;
 }
 

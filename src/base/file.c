@@ -87,7 +87,7 @@ pj_status pj_file_read(const char *path, size_t max_bytes, char **text, size_t *
     return status;
 }
 
-static int write_all(int fd, const char *bytes, size_t count)
+static int file_write_all(int fd, const char *bytes, size_t count)
 {
     while (count > 0) {
         ssize_t done = write(fd, bytes, count);
@@ -106,7 +106,7 @@ pj_status pj_file_write(const char *path, const void *bytes, size_t count, pj_er
         return pj_fail(err, PJ_E_INVALID, "the path %.80s... is too long", path);
     int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (fd < 0) return pj_fail_errno(err, errno, "cannot write %s", path);
-    int failure = write_all(fd, bytes, count);
+    int failure = file_write_all(fd, bytes, count);
     if (close(fd) != 0 && !failure) failure = errno;
     if (!failure && rename(beside, path) != 0) failure = errno;
     if (!failure) return PJ_OK;

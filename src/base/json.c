@@ -21,23 +21,23 @@ void pj_json_init_stream(pj_json *json, pj_buffer *block, pj_json_write_fn *writ
     *json = (pj_json){.buffer = block, .write = write, .context = context};
 }
 
-static void flush(pj_json *json)
+static void json_flush(pj_json *json)
 {
     if (!json->write || json->failed || json->buffer->length == 0) return;
     if (!json->write(json->context, json->buffer->data, json->buffer->length)) json->failed = true;
     pj_buffer_clear(json->buffer);
 }
 
-static void put(pj_json *json, const char *bytes, size_t count)
+static void json_put(pj_json *json, const char *bytes, size_t count)
 {
     if (json->failed) return;
     if (!pj_buffer_append(json->buffer, bytes, count)) json->failed = true;
-    if (json->write && json->buffer->length >= FLUSH_BYTES) flush(json);
+    if (json->write && json->buffer->length >= FLUSH_BYTES) json_flush(json);
 }
 
 bool pj_json_finish(pj_json *json)
 {
-    flush(json);
+    json_flush(json);
     return !json->failed && json->depth == 0;
 }
 
@@ -48,7 +48,7 @@ static void before_value(pj_json *json)
         return;
     }
     if (json->depth == 0) return;
-    if (json->has_items[json->depth - 1]) put(json, ",", 1);
+    if (json->has_items[json->depth - 1]) json_put(json, ",", 1);
     json->has_items[json->depth - 1] = true;
 }
 
@@ -60,13 +60,13 @@ static void open_container(pj_json *json, const char *bracket)
         return;
     }
     json->has_items[json->depth++] = false;
-    put(json, bracket, 1);
+    json_put(json, bracket, 1);
 }
 
 static void close_container(pj_json *json, const char *bracket)
 {
     if (json->depth > 0) json->depth--;
-    put(json, bracket, 1);
+    json_put(json, bracket, 1);
 }
 
 void pj_json_object_begin(pj_json *json)
@@ -90,18 +90,18 @@ static void put_escaped(pj_json *json, unsigned char c)
 {
     char text[8];
     switch (c) {
-    case '"': put(json, "\\\"", 2); return;
-    case '\\': put(json, "\\\\", 2); return;
-    case '\n': put(json, "\\n", 2); return;
-    case '\r': put(json, "\\r", 2); return;
-    case '\t': put(json, "\\t", 2); return;
-    default: put(json, text, (size_t)snprintf(text, sizeof text, "\\u%04x", c)); return;
+    case '"': json_put(json, "\\\"", 2); return;
+    case '\\': json_put(json, "\\\\", 2); return;
+    case '\n': json_put(json, "\\n", 2); return;
+    case '\r': json_put(json, "\\r", 2); return;
+    case '\t': json_put(json, "\\t", 2); return;
+    default: json_put(json, text, (size_t)snprintf(text, sizeof text, "\\u%04x", c)); return;
     }
 }
 
 static void put_string(pj_json *json, const char *text, size_t bytes)
 {
-    put(json, "\"", 1);
+    json_put(json, "\"", 1);
     size_t plain = 0; /* start of the run of bytes that need no escape */
     for (size_t i = 0; i < bytes;) {
         unsigned char c = (unsigned char)text[i];
@@ -111,22 +111,22 @@ static void put_string(pj_json *json, const char *text, size_t bytes)
             i += n;
             continue;
         }
-        put(json, text + plain, i - plain);
+        json_put(json, text + plain, i - plain);
         if (n == 0)
-            put(json, "\xef\xbf\xbd", 3);
+            json_put(json, "\xef\xbf\xbd", 3);
         else
             put_escaped(json, c);
         plain = ++i;
     }
-    put(json, text + plain, bytes - plain);
-    put(json, "\"", 1);
+    json_put(json, text + plain, bytes - plain);
+    json_put(json, "\"", 1);
 }
 
 void pj_json_key(pj_json *json, const char *key)
 {
     before_value(json);
     put_string(json, key, strlen(key));
-    put(json, ":", 1);
+    json_put(json, ":", 1);
     json->after_key = true;
 }
 
@@ -148,14 +148,14 @@ void pj_json_int(pj_json *json, int64_t value)
 {
     char text[PJ_DECIMAL_BYTES];
     before_value(json);
-    put(json, text, pj_decimal_int(value, text));
+    json_put(json, text, pj_decimal_int(value, text));
 }
 
 void pj_json_uint(pj_json *json, uint64_t value)
 {
     char text[PJ_DECIMAL_BYTES];
     before_value(json);
-    put(json, text, pj_decimal_uint(value, text));
+    json_put(json, text, pj_decimal_uint(value, text));
 }
 
 void pj_json_double(pj_json *json, double value)
@@ -166,7 +166,7 @@ void pj_json_double(pj_json *json, double value)
         return;
     }
     before_value(json);
-    put(json, text, pj_decimal_double(value, text));
+    json_put(json, text, pj_decimal_double(value, text));
 }
 
 void pj_json_float(pj_json *json, float value)
@@ -177,28 +177,28 @@ void pj_json_float(pj_json *json, float value)
         return;
     }
     before_value(json);
-    put(json, text, pj_decimal_float(value, text));
+    json_put(json, text, pj_decimal_float(value, text));
 }
 
 void pj_json_bool(pj_json *json, bool value)
 {
     before_value(json);
     if (value)
-        put(json, "true", 4);
+        json_put(json, "true", 4);
     else
-        put(json, "false", 5);
+        json_put(json, "false", 5);
 }
 
 void pj_json_null(pj_json *json)
 {
     before_value(json);
-    put(json, "null", 4);
+    json_put(json, "null", 4);
 }
 
 void pj_json_raw(pj_json *json, const char *text, size_t bytes)
 {
     before_value(json);
-    put(json, text, bytes);
+    json_put(json, text, bytes);
 }
 
 void pj_json_kv_object_begin(pj_json *json, const char *key)

@@ -46,7 +46,7 @@ char pj_json_scan_peek(pj_json_scan *scan)
     return scan->at < scan->end ? *scan->at : 0;
 }
 
-static bool expect(pj_json_scan *scan, char c, const char *problem)
+static bool json_scan_expect(pj_json_scan *scan, char c, const char *problem)
 {
     if (scan->problem) return false;
     skip_space(scan);
@@ -66,7 +66,8 @@ bool pj_json_scan_end(pj_json_scan *scan)
 bool pj_json_scan_enter(pj_json_scan *scan, char bracket)
 {
     scan->fresh = true;
-    return expect(scan, bracket, bracket == '{' ? "an object is missing" : "an array is missing");
+    return json_scan_expect(scan, bracket,
+                            bracket == '{' ? "an object is missing" : "an array is missing");
 }
 
 bool pj_json_scan_next(pj_json_scan *scan, char bracket)
@@ -80,7 +81,7 @@ bool pj_json_scan_next(pj_json_scan *scan, char bracket)
         scan->at++;
         return false;
     }
-    return fresh || expect(scan, ',', "a comma is missing");
+    return fresh || json_scan_expect(scan, ',', "a comma is missing");
 }
 
 static int hex_value(char c)
@@ -92,7 +93,7 @@ static int hex_value(char c)
 }
 
 /* Four hexadecimal digits at `at`; -1 if invalid. */
-static int32_t hex4(const pj_json_scan *scan, const char *at)
+static int32_t json_scan_hex4(const pj_json_scan *scan, const char *at)
 {
     if (scan->end - at < 4) return -1;
     int32_t value = 0;
@@ -112,12 +113,12 @@ static bool read_escape(pj_json_scan *scan)
     char c = *scan->at++;
     const char *simple = c ? strchr(from, c) : NULL;
     if (simple) return pj_buffer_char(&scan->unescaped, to[simple - from]);
-    int32_t code = c == 'u' ? hex4(scan, scan->at) : -1;
+    int32_t code = c == 'u' ? json_scan_hex4(scan, scan->at) : -1;
     if (code < 0) return pj_json_scan_fail(scan, "an unknown escape in a string");
     scan->at += 4;
     if (code >= 0xd800 && code < 0xdc00) {
         int32_t low = scan->end - scan->at >= 6 && scan->at[0] == '\\' && scan->at[1] == 'u'
-                          ? hex4(scan, scan->at + 2)
+                          ? json_scan_hex4(scan, scan->at + 2)
                           : -1;
         if (low < 0xdc00 || low > 0xdfff)
             return pj_json_scan_fail(scan, "half a surrogate pair in a string");
@@ -181,7 +182,7 @@ static bool skip_plain(pj_json_scan *scan)
 bool pj_json_scan_string(pj_json_scan *scan, pj_json_text *text)
 {
     *text = (pj_json_text){"", 0};
-    if (!expect(scan, '"', "a string is missing")) return false;
+    if (!json_scan_expect(scan, '"', "a string is missing")) return false;
     const char *plain = scan->at;
     if (!skip_plain(scan)) return false;
     if (*scan->at == '"') {
@@ -204,7 +205,7 @@ bool pj_json_scan_string(pj_json_scan *scan, pj_json_text *text)
 
 static bool scan_read_key(pj_json_scan *scan, pj_json_text *key)
 {
-    return pj_json_scan_string(scan, key) && expect(scan, ':', "a colon is missing");
+    return pj_json_scan_string(scan, key) && json_scan_expect(scan, ':', "a colon is missing");
 }
 
 bool pj_json_scan_member(pj_json_scan *scan, pj_json_text *key)

@@ -6,7 +6,7 @@
 
 enum { MAX_WORD = 40 };
 
-static size_t least(size_t a, size_t b)
+static size_t nearest_least(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
@@ -20,10 +20,10 @@ static size_t distance(const char *a, size_t n, const char *b, size_t m)
     for (size_t i = 1; i <= n; i++) {
         row[0] = i;
         for (size_t j = 1; j <= m; j++) {
-            row[j] =
-                least(least(last[j] + 1, row[j - 1] + 1), last[j - 1] + (a[i - 1] != b[j - 1]));
+            row[j] = nearest_least(nearest_least(last[j] + 1, row[j - 1] + 1),
+                                   last[j - 1] + (a[i - 1] != b[j - 1]));
             if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-                row[j] = least(row[j], before[j - 2] + 1);
+                row[j] = nearest_least(row[j], before[j - 2] + 1);
         }
         size_t *spare = before;
         before = last;

@@ -37,7 +37,7 @@ static void *claim(pj_ring *ring)
     return ring->slots + (head & ring->mask) * ring->element_bytes;
 }
 
-static void publish(pj_ring *ring)
+static void ring_publish(pj_ring *ring)
 {
     uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
     atomic_store_explicit(&ring->head, head + 1, memory_order_release);
@@ -48,7 +48,7 @@ bool pj_ring_write(pj_ring *ring, const void *element)
     void *slot = claim(ring);
     if (!slot) return false;
     memcpy(slot, element, ring->element_bytes);
-    publish(ring);
+    ring_publish(ring);
     return true;
 }
 

@@ -18,7 +18,7 @@ static const uint32_t constants[64] = {
     0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
 
-static uint32_t rotate(uint32_t x, int n)
+static uint32_t sha256_rotate(uint32_t x, int n)
 {
     return x >> n | x << (32 - n);
 }
@@ -30,21 +30,21 @@ static void expand(const unsigned char *block, uint32_t w[64])
                (uint32_t)block[4 * i + 2] << 8 | block[4 * i + 3];
     for (int i = 16; i < 64; i++) {
         uint32_t a = w[i - 15], b = w[i - 2];
-        w[i] = w[i - 16] + (rotate(a, 7) ^ rotate(a, 18) ^ a >> 3) + w[i - 7] +
-               (rotate(b, 17) ^ rotate(b, 19) ^ b >> 10);
+        w[i] = w[i - 16] + (sha256_rotate(a, 7) ^ sha256_rotate(a, 18) ^ a >> 3) + w[i - 7] +
+               (sha256_rotate(b, 17) ^ sha256_rotate(b, 19) ^ b >> 10);
     }
 }
 
-static void add_block(uint32_t state[8], const unsigned char *block)
+static void sha256_add_block(uint32_t state[8], const unsigned char *block)
 {
     uint32_t w[64], s[8];
     expand(block, w);
     memcpy(s, state, sizeof s);
     for (int i = 0; i < 64; i++) {
         uint32_t a = s[0], e = s[4];
-        uint32_t t1 = s[7] + (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) +
+        uint32_t t1 = s[7] + (sha256_rotate(e, 6) ^ sha256_rotate(e, 11) ^ sha256_rotate(e, 25)) +
                       ((e & s[5]) ^ (~e & s[6])) + constants[i] + w[i];
-        uint32_t t2 = (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) +
+        uint32_t t2 = (sha256_rotate(a, 2) ^ sha256_rotate(a, 13) ^ sha256_rotate(a, 22)) +
                       ((a & s[1]) ^ (a & s[2]) ^ (s[1] & s[2]));
         memmove(s + 1, s, 7 * sizeof *s);
         s[4] += t1;
@@ -61,7 +61,7 @@ static void add_end(uint32_t state[8], const unsigned char *rest, size_t left, u
     if (left) memcpy(last, rest, left);
     last[left] = 0x80;
     for (int i = 0; i < 8; i++) last[bytes - 1 - (size_t)i] = (unsigned char)(count * 8 >> 8 * i);
-    for (size_t at = 0; at < bytes; at += BLOCK) add_block(state, last + at);
+    for (size_t at = 0; at < bytes; at += BLOCK) sha256_add_block(state, last + at);
 }
 
 void pj_sha256_text(const void *bytes, size_t count, char text[PJ_SHA256_TEXT_BYTES])
@@ -70,7 +70,7 @@ void pj_sha256_text(const void *bytes, size_t count, char text[PJ_SHA256_TEXT_BY
                          0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
     const unsigned char *at = bytes;
     size_t left = count;
-    for (; left >= BLOCK; left -= BLOCK, at += BLOCK) add_block(state, at);
+    for (; left >= BLOCK; left -= BLOCK, at += BLOCK) sha256_add_block(state, at);
     add_end(state, at, left, count);
     for (int i = 0; i < 8; i++) snprintf(text + 8 * i, 9, "%08x", state[i]);
 }

@@ -4,7 +4,7 @@
 #include <ctype.h>
 #include <string.h>
 
-static bool is_plain(const char *text)
+static bool shell_is_plain(const char *text)
 {
     if (!*text) return false;
     for (const char *c = text; *c; c++)
@@ -14,7 +14,7 @@ static bool is_plain(const char *text)
 
 void pj_shell_word(pj_buffer *out, const char *text)
 {
-    if (is_plain(text)) {
+    if (shell_is_plain(text)) {
         pj_buffer_text(out, text);
         return;
     }

@@ -41,14 +41,15 @@ typedef struct attached {
 
 /* ---- prompts -------------------------------------------------------------------------------- */
 
-static pj_status read_texts(attached *s, const char *path, size_t *bytes, pj_error *err)
+static pj_status attach_client_read_texts(attached *s, const char *path, size_t *bytes,
+                                          pj_error *err)
 {
     return strcmp(path, "-") == 0
                ? pj_file_read_fd(0, "standard input", MAX_PROMPT_BYTES, &s->texts, bytes, err)
                : pj_file_read(path, MAX_PROMPT_BYTES, &s->texts, bytes, err);
 }
 
-static pj_status split_prompts(attached *s, size_t bytes, pj_error *err)
+static pj_status attach_client_split_prompts(attached *s, size_t bytes, pj_error *err)
 {
     for (char *line = s->texts, *end = s->texts + bytes; line < end;) {
         size_t length = strcspn(line, "\n");
@@ -63,7 +64,7 @@ static pj_status split_prompts(attached *s, size_t bytes, pj_error *err)
     return PJ_OK;
 }
 
-static pj_status get_prompts(attached *s, const char *positional, pj_error *err)
+static pj_status attach_client_get_prompts(attached *s, const char *positional, pj_error *err)
 {
     const pj_attach_args *a = s->args;
     const char *file = a->file ? a->file : positional && strcmp(positional, "-") == 0 ? "-" : NULL;
@@ -71,12 +72,12 @@ static pj_status get_prompts(attached *s, const char *positional, pj_error *err)
     s->prompts = pj_alloc(a->prompts_file ? MAX_PROMPTS : 1, sizeof *s->prompts);
     if (!s->prompts) return pj_fail_memory(err, "the prompts");
     if (a->prompts_file) {
-        pj_status status = read_texts(s, a->prompts_file, &bytes, err);
-        return status == PJ_OK ? split_prompts(s, bytes, err) : status;
+        pj_status status = attach_client_read_texts(s, a->prompts_file, &bytes, err);
+        return status == PJ_OK ? attach_client_split_prompts(s, bytes, err) : status;
     }
     s->prompt_count = 1;
     if (file) {
-        pj_status status = read_texts(s, file, &bytes, err);
+        pj_status status = attach_client_read_texts(s, file, &bytes, err);
         *s->prompts = (prompt){s->texts, bytes};
         return status;
     }
@@ -86,7 +87,7 @@ static pj_status get_prompts(attached *s, const char *positional, pj_error *err)
 
 /* Words that are single tokens in most vocabularies, shuffled per request so that no prefix is
  * cached. */
-static void make_up(const attached *s, uint32_t index, pj_buffer *text)
+static void attach_client_make_up(const attached *s, uint32_t index, pj_buffer *text)
 {
     static const char *const words[] = {
         "the", "of", "and",  "to",   "in",   "is",   "that",  "for",  "it",   "was",  "on",
@@ -106,18 +107,18 @@ static const char *body(void *context, uint32_t index, size_t *bytes)
     pj_buffer *to = &s->body[index % (PJ_CLIENT_CONCURRENCY_MAX + 1)], made;
     const prompt *p = &s->prompts[index % s->prompt_count];
     pj_buffer_init(&made, 64 << 20);
-    if (a->input_tokens) make_up(s, index, &made);
-    pj_ask ask = {.model = a->model ? a->model : s->server.model,
-                  .prompt = a->input_tokens ? pj_buffer_get(&made) : p->text,
-                  .prompt_bytes = a->input_tokens ? made.length : p->bytes,
-                  .completion = a->api && strcmp(a->api, "completions") == 0,
-                  .plain = s->plain,
-                  .ignore_end = a->output_tokens > 0,
-                  .max_tokens = a->output_tokens ? a->output_tokens : a->max_tokens,
-                  .temperature = a->temperature};
+    if (a->input_tokens) attach_client_make_up(s, index, &made);
+    pj_ask request = {.model = a->model ? a->model : s->server.model,
+                      .prompt = a->input_tokens ? pj_buffer_get(&made) : p->text,
+                      .prompt_bytes = a->input_tokens ? made.length : p->bytes,
+                      .completion = a->api && strcmp(a->api, "completions") == 0,
+                      .plain = s->plain,
+                      .ignore_end = a->output_tokens > 0,
+                      .max_tokens = a->output_tokens ? a->output_tokens : a->max_tokens,
+                      .temperature = a->temperature};
     pj_buffer_fini(to);
     pj_buffer_init(to, 256 << 20);
-    pj_ask_write(&s->server, &ask, to);
+    pj_request_write(&s->server, &request, to);
     pj_buffer_fini(&made);
     *bytes = to->length;
     return pj_buffer_get(to);
@@ -163,13 +164,13 @@ static void done(void *context, void *user, const pj_exchange *exchange, const p
 
 /* ---- a load ---------------------------------------------------------------------------------- */
 
-static pj_status send_all(attached *s, uint32_t count, pj_error *err)
+static pj_status attach_client_send_all(attached *s, uint32_t count, pj_error *err)
 {
     const pj_attach_args *a = s->args;
-    pj_ask ask = {.completion = a->api && strcmp(a->api, "completions") == 0};
+    pj_ask request = {.completion = a->api && strcmp(a->api, "completions") == 0};
     pj_client_options options = {
-        .url = &a->place,
-        .path = pj_ask_path(&s->server, &ask),
+        .url = &a->address,
+        .path = pj_request_path(&s->server, &request),
         .headers = a->header_lines,
         .requests = count,
         .concurrency = (uint32_t)a->concurrency,
@@ -194,17 +195,17 @@ static bool was_refused(const attached *s)
     return false;
 }
 
-static pj_status run_all(attached *s, pj_error *err)
+static pj_status attach_client_run_all(attached *s, pj_error *err)
 {
     const pj_attach_args *a = s->args;
     uint32_t count = a->requests ? (uint32_t)a->requests : s->prompt_count;
     s->streams_text = !a->json && count == 1;
     s->load.keeps_data = count == 1 || a->json;
-    pj_status status = send_all(s, count, err);
+    pj_status status = attach_client_send_all(s, count, err);
     if (status == PJ_OK && was_refused(s)) {
         pj_load_clear(&s->load);
         s->plain = true;
-        status = send_all(s, count, err);
+        status = attach_client_send_all(s, count, err);
     }
     return status;
 }
@@ -237,10 +238,10 @@ pj_requests_options pj_attach_requests(const pj_attach_args *a, const pj_remote_
                                  .context_bytes = a->context_bytes};
 }
 
-static pj_status open_all(attached *s, pj_error *err)
+static pj_status attach_client_open_all(attached *s, pj_error *err)
 {
     const pj_attach_args *a = s->args;
-    pj_status status = pj_server_find(&a->place, a->header_lines, &s->server, err);
+    pj_status status = pj_server_find(&a->address, a->header_lines, &s->server, err);
     if (status == PJ_OK) status = pj_attach_open_session(a, &s->session, err);
     if (status != PJ_OK) return status;
     pj_requests_options requests = pj_attach_requests(a, &s->server, s->session);
@@ -250,7 +251,7 @@ static pj_status open_all(attached *s, pj_error *err)
     return pj_requests_open(&requests, &s->requests, err);
 }
 
-static void release(attached *s)
+static void attach_client_release(attached *s)
 {
     pj_requests_close(s->requests);
     pj_session_close(s->session);
@@ -261,7 +262,7 @@ static void release(attached *s)
     pj_free(s);
 }
 
-static void report(attached *s)
+static void attach_client_report(attached *s)
 {
     const pj_attach_args *a = s->args;
     pj_load_window window;
@@ -283,17 +284,17 @@ int pj_attach_client(const pj_command *command, const pj_attach_args *args, cons
         return pj_command_failed(command, &err);
     }
     s->args = args;
-    pj_status status = get_prompts(s, positional, &err);
-    if (status == PJ_OK) status = open_all(s, &err);
-    if (status == PJ_OK) status = run_all(s, &err);
-    if (s->load.count) report(s);
+    pj_status status = attach_client_get_prompts(s, positional, &err);
+    if (status == PJ_OK) status = attach_client_open_all(s, &err);
+    if (status == PJ_OK) status = attach_client_run_all(s, &err);
+    if (s->load.count) attach_client_report(s);
     fflush(stdout);
     if (status == PJ_OK && s->load.failed)
         status = pj_fail(&err, PJ_E_IO, "%s", s->load.first_failure);
     else if (status == PJ_OK && s->load.unstored)
         status = pj_fail(&err, PJ_E_IO, "%u runs could not be stored: %.300s", s->load.unstored,
                          s->load.store_failure);
-    release(s);
+    attach_client_release(s);
     if (status == PJ_E_CANCELLED) return PJ_EXIT_INTERRUPTED;
     return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
 }

@@ -16,7 +16,7 @@ typedef struct pj_attach_args {
     pj_text_list tags, headers, hosts;
     bool is_private, no_store, json, headers_only;
     /* derived */
-    pj_url place;
+    pj_url address;
     char *header_lines;   /* of requests; "" for none */
     const char *no_power; /* why energy is unavailable; NULL: it is not */
     char no_power_text[512];

@@ -19,7 +19,7 @@ typedef struct proxying {
     const pj_attach_args *args;
     const pj_command *command;
     pj_remote_server server;
-    pj_url place; /* the listening URL */
+    pj_url address; /* the listening URL */
     int listener;
     pj_gate gate;
     pj_session *session;
@@ -146,27 +146,27 @@ static void done(void *context, void *user, const pj_exchange *exchange, const p
 static pj_status open_gate(proxying *x, pj_error *err)
 {
     const pj_attach_args *a = x->args;
-    pj_status status = pj_url_parse_listen(a->listen, &x->place, err);
+    pj_status status = pj_url_parse_listen(a->listen, &x->address, err);
     if (status != PJ_OK) return status;
-    x->gate = (pj_gate){.loopback = pj_host_is_loopback(x->place.host),
-                        .host = x->place.host,
+    x->gate = (pj_gate){.loopback = pj_host_is_loopback(x->address.host),
+                        .host = x->address.host,
                         .token = a->token,
                         .extra_hosts = a->hosts.count ? a->hosts.items : NULL};
     if (!x->gate.loopback && !(a->token && *a->token))
         return pj_fail(err, PJ_E_INVALID,
                        "listening at %s lets others in: give a --token that they must send",
-                       x->place.host);
-    return pj_listen(&x->place, &x->listener, err);
+                       x->address.host);
+    return pj_listen(&x->address, &x->listener, err);
 }
 
-static pj_status open_all(proxying *x, pj_error *err)
+static pj_status attach_proxy_open_all(proxying *x, pj_error *err)
 {
     const pj_attach_args *a = x->args;
     pj_error silent = {0};
     pj_status status = open_gate(x, err);
     if (status != PJ_OK) return status;
     /* The server may be started later; until then requests fail. */
-    if (pj_server_find(&a->place, a->header_lines, &x->server, &silent) != PJ_OK)
+    if (pj_server_find(&a->address, a->header_lines, &x->server, &silent) != PJ_OK)
         pj_say("perjoule attach: %s", silent.text);
     status = pj_attach_open_session(a, &x->session, err);
     if (status != PJ_OK) return status;
@@ -179,7 +179,7 @@ static pj_status open_all(proxying *x, pj_error *err)
 static void say_ready(const proxying *x)
 {
     char authority[PJ_URL_AUTHORITY_BYTES];
-    pj_url_authority(&x->place, authority, sizeof authority);
+    pj_url_authority(&x->address, authority, sizeof authority);
     if (x->args->no_power)
         pj_say("perjoule attach: energy is unavailable: %s", x->args->no_power);
     else if (pj_requests_quality(x->requests) == PJ_UNAVAILABLE && x->session->meter)
@@ -230,9 +230,9 @@ static void print_end(const proxying *x)
     putchar('\n');
 }
 
-static pj_status serve(proxying *x, pj_error *err)
+static pj_status attach_proxy_serve(proxying *x, pj_error *err)
 {
-    pj_proxy_options options = {.url = &x->args->place,
+    pj_proxy_options options = {.url = &x->args->address,
                                 .listener = x->listener,
                                 .headers_only = x->args->headers_only,
                                 .stop = &pj_attach_cancelled,
@@ -256,8 +256,8 @@ int pj_attach_proxy(const pj_command *command, const pj_attach_args *args)
 {
     pj_error err = {0};
     proxying x = {.args = args, .command = command, .listener = -1};
-    pj_status status = open_all(&x, &err);
-    if (status == PJ_OK) status = serve(&x, &err);
+    pj_status status = attach_proxy_open_all(&x, &err);
+    if (status == PJ_OK) status = attach_proxy_serve(&x, &err);
     pj_requests_close(x.requests);
     pj_session_close(x.session);
     if (x.listener >= 0) close(x.listener);

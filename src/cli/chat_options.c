@@ -9,7 +9,7 @@
 
 enum { MAX_VARIABLES_BYTES = 1 << 20 };
 
-static void write_value(pj_json *json, const char *value)
+static void chat_options_write_value(pj_json *json, const char *value)
 {
     json_error_t where;
     json_t *parsed = json_loads(value, JSON_DECODE_ANY, &where);
@@ -42,7 +42,7 @@ pj_status pj_chat_variables(const pj_text_list *settings, char **variables, pj_e
         memcpy(name, setting, bytes);
         name[bytes] = 0;
         pj_json_key(&json, name);
-        write_value(&json, equals + 1);
+        chat_options_write_value(&json, equals + 1);
     }
     pj_json_object_end(&json);
     if (!pj_json_finish(&json)) pj_fail_memory(err, "the template's variables");

@@ -14,16 +14,16 @@
 
 _Atomic bool pj_attach_cancelled;
 
-static void on_signal(int number)
+static void attach_on_signal(int number)
 {
     (void)number;
     if (pj_attach_cancelled) _exit(PJ_EXIT_INTERRUPTED); /* the second signal exits immediately */
     pj_attach_cancelled = true;
 }
 
-static void catch_signals(void)
+static void attach_catch_signals(void)
 {
-    struct sigaction action = {.sa_handler = on_signal};
+    struct sigaction action = {.sa_handler = attach_on_signal};
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
@@ -78,20 +78,20 @@ static pj_status parse_shape(pj_attach_args *a, pj_error *err)
 static void check_place(pj_attach_args *a)
 {
     bool borrowed = a->power && pj_power_is_remote(a->power);
-    if (borrowed || (a->power && strcmp(a->power, "none") == 0) || pj_url_is_here(&a->place))
+    if (borrowed || (a->power && strcmp(a->power, "none") == 0) || pj_url_is_here(&a->address))
         return;
     snprintf(a->no_power_text, sizeof a->no_power_text,
              "the server runs on another machine (%s), which this machine's sensors do not see; "
              "start perjoule serve there and give --power perjoule:http://%s:8000.",
-             a->place.host, a->place.host);
+             a->address.host, a->address.host);
     a->no_power = a->no_power_text;
     a->power = "none";
 }
 
-static pj_status prepare(pj_attach_args *a, pj_error *err)
+static pj_status attach_prepare(pj_attach_args *a, pj_error *err)
 {
     if (!a->power) a->power = getenv("PERJOULE_POWER");
-    pj_status status = pj_url_parse(a->url, PJ_URL_HTTP_PORT, &a->place, err);
+    pj_status status = pj_url_parse(a->url, PJ_URL_HTTP_PORT, &a->address, err);
     if (status == PJ_OK) status = join_headers(a, err);
     if (status == PJ_OK) status = parse_shape(a, err);
     if (status != PJ_OK) return status;
@@ -120,12 +120,12 @@ static int check_words(const pj_command *command, const pj_attach_args *a, int p
     return PJ_EXIT_OK;
 }
 
-static int execute(const pj_command *command, pj_attach_args *a, const char *positional)
+static int attach_execute(const pj_command *command, pj_attach_args *a, const char *positional)
 {
     pj_error err = {0};
-    pj_status status = prepare(a, &err);
+    pj_status status = attach_prepare(a, &err);
     int code;
-    catch_signals();
+    attach_catch_signals();
     if (status != PJ_OK)
         code = pj_command_failed(command, &err);
     else
@@ -198,7 +198,7 @@ static int run_attach(const pj_command *command, int argc, char **argv)
         return pj_command_usage(command, "put the prompt in quotes: it came as %d words",
                                 positional);
     code = check_words(command, &a, positional);
-    return code != PJ_EXIT_OK ? code : execute(command, &a, positional ? argv[1] : NULL);
+    return code != PJ_EXIT_OK ? code : attach_execute(command, &a, positional ? argv[1] : NULL);
 }
 
 const pj_command pj_command_attach = {

@@ -21,7 +21,7 @@ typedef struct calibrate {
 
 static _Atomic bool cancel;
 
-static void on_signal(int number)
+static void calibrate_on_signal(int number)
 {
     cancel = true;
 }
@@ -33,7 +33,7 @@ static void show_block(void *context, pj_phase phase, const char *component, uin
         pj_live_line(stderr, "%u of %u  %s %s", done + 1, of, pj_phase_name(phase), component);
 }
 
-static void print_json(const pj_calibration *c, const char *path)
+static void calibrate_print_json(const pj_calibration *c, const char *path)
 {
     pj_buffer buffer;
     pj_json json;
@@ -61,7 +61,7 @@ static void print_json(const pj_calibration *c, const char *path)
     pj_buffer_fini(&buffer);
 }
 
-static void print_table(const pj_calibration *c, const char *path)
+static void calibrate_print_table(const pj_calibration *c, const char *path)
 {
     printf("%-8s  %-26s  %-8s  %10s  %8s\n", "phase", "component", "rail", "net power", "95 %");
     for (int phase = PJ_PHASE_PREFILL; phase <= PJ_PHASE_DECODE; phase++)
@@ -78,7 +78,7 @@ static void print_table(const pj_calibration *c, const char *path)
     printf("\nstored in %s; runs of this model on this machine use it from now on\n", path);
 }
 
-static int measure(const pj_command *command, const calibrate *o)
+static int calibrate_measure(const pj_command *command, const calibrate *o)
 {
     pj_session *session = NULL;
     pj_model_slot slot = {0};
@@ -105,8 +105,8 @@ static int measure(const pj_command *command, const calibrate *o)
                               &calibration, &err);
     if (pj_terminal_is(stderr)) fprintf(stderr, "\r\033[K");
     if (status == PJ_OK) status = pj_calibration_save(calibration, path, sizeof path, &err);
-    if (status == PJ_OK && o->json) print_json(calibration, path);
-    if (status == PJ_OK && !o->json) print_table(calibration, path);
+    if (status == PJ_OK && o->json) calibrate_print_json(calibration, path);
+    if (status == PJ_OK && !o->json) calibrate_print_table(calibration, path);
     pj_free(calibration);
     pj_model_slot_close(&slot);
     pj_session_close(session);
@@ -135,9 +135,9 @@ static int run_calibrate(const pj_command *command, int argc, char **argv)
     if (positional == 1 && !o.model) o.model = argv[1], positional = 0;
     if (positional > 0) return pj_command_usage(command, "one model at a time");
     if (!o.model) return pj_command_usage(command, "name the model");
-    signal(SIGINT, on_signal);
-    signal(SIGTERM, on_signal);
-    return measure(command, &o);
+    signal(SIGINT, calibrate_on_signal);
+    signal(SIGTERM, calibrate_on_signal);
+    return calibrate_measure(command, &o);
 }
 
 const pj_command pj_command_calibrate = {

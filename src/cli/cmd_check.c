@@ -15,7 +15,7 @@ typedef struct check {
     uint64_t waiting;                      /* runs not yet transferred to a server */
 } check;
 
-static const char *describe(const pj_spool_entry *entry)
+static const char *check_describe(const pj_spool_entry *entry)
 {
     switch (entry->state) {
     case PJ_SPOOL_RUNNING: return "belongs to a run that is in progress";
@@ -25,24 +25,25 @@ static const char *describe(const pj_spool_entry *entry)
     }
 }
 
-static void take_spool(void *context, const pj_spool_entry *entry)
+static void check_take_spool(void *context, const pj_spool_entry *entry)
 {
     check *c = context;
     c->spools[entry->state]++;
     if (!c->json) {
-        bool named = strncmp(describe(entry), entry->path, strlen(entry->path)) == 0;
-        printf("spool %s%s%s\n", named ? "" : entry->path, named ? "" : ": ", describe(entry));
+        bool named = strncmp(check_describe(entry), entry->path, strlen(entry->path)) == 0;
+        printf("spool %s%s%s\n", named ? "" : entry->path, named ? "" : ": ",
+               check_describe(entry));
         return;
     }
     pj_json_object_begin(c->json);
     pj_json_kv_string(c->json, "path", entry->path);
     pj_json_kv_string(c->json, "state", pj_spool_state_name(entry->state));
     pj_json_kv_uint(c->json, "bytes", entry->bytes);
-    pj_json_kv_string(c->json, "reason", describe(entry));
+    pj_json_kv_string(c->json, "reason", check_describe(entry));
     pj_json_object_end(c->json);
 }
 
-static bool is_sound(const check *c)
+static bool check_is_sound(const check *c)
 {
     const pj_store_check_result *r = &c->result;
     return !r->damaged && !r->orphans && !r->unbalanced && !c->spools[PJ_SPOOL_UNREADABLE] &&
@@ -58,7 +59,7 @@ static uint64_t findings(const pj_store_check_result *r, int kind)
                                        : r->unbalanced;
 }
 
-static void print_text(const check *c, const char *path)
+static void check_print_text(const check *c, const char *path)
 {
     static const char *const good[PJ_FINDING_KINDS] = {
         "the file is sound", "every row belongs to a run", "parts add up to their wholes"};
@@ -74,12 +75,12 @@ static void print_text(const check *c, const char *path)
     }
 }
 
-static void write_json(const check *c, const char *path, pj_json *json)
+static void check_write_json(const check *c, const char *path, pj_json *json)
 {
     const pj_store_check_result *r = &c->result;
     pj_json_kv_string(json, "database", path);
     pj_json_kv_uint(json, "runs", r->runs);
-    pj_json_kv_bool(json, "sound", is_sound(c));
+    pj_json_kv_bool(json, "sound", check_is_sound(c));
     pj_json_kv_uint(json, "waiting", c->waiting);
     for (int k = 0; k < PJ_FINDING_KINDS; k++) {
         pj_json_key(json, kinds[k]);
@@ -91,7 +92,7 @@ static void write_json(const check *c, const char *path, pj_json *json)
     pj_json_kv_double(json, "worst_relative_difference", r->worst_relative);
 }
 
-static pj_status look(check *c, pj_store *store, const char *text, pj_error *err)
+static pj_status check_look(check *c, pj_store *store, const char *text, pj_error *err)
 {
     char id[PJ_UUID_BYTES];
     if (text) {
@@ -104,10 +105,10 @@ static pj_status look(check *c, pj_store *store, const char *text, pj_error *err
 
 static pj_status check_as_text(check *c, pj_store *store, const char *id, pj_error *err)
 {
-    pj_status status = look(c, store, id, err);
+    pj_status status = check_look(c, store, id, err);
     if (status != PJ_OK) return status;
-    print_text(c, pj_store_path(store));
-    pj_spools_list(pj_store_path(store), take_spool, c);
+    check_print_text(c, pj_store_path(store));
+    pj_spools_list(pj_store_path(store), check_take_spool, c);
     if (pj_store_is_server(pj_store_path(store)))
         printf("%-13s %" PRIu64 " run%s kept on this machine for the server\n", "waiting",
                c->waiting, c->waiting == 1 ? "" : "s");
@@ -117,14 +118,14 @@ static pj_status check_as_text(check *c, pj_store *store, const char *id, pj_err
 static pj_status check_as_json(check *c, pj_store *store, const char *id, pj_error *err)
 {
     pj_json_out out;
-    pj_status status = look(c, store, id, err);
+    pj_status status = check_look(c, store, id, err);
     if (status != PJ_OK) return status;
     pj_json *json = c->json = pj_json_out_begin(&out);
     pj_json_object_begin(json);
     pj_json_kv_array_begin(json, "spools");
-    pj_spools_list(pj_store_path(store), take_spool, c);
+    pj_spools_list(pj_store_path(store), check_take_spool, c);
     pj_json_array_end(json);
-    write_json(c, pj_store_path(store), json);
+    check_write_json(c, pj_store_path(store), json);
     pj_json_object_end(json);
     return pj_json_out_end(&out, status, err);
 }
@@ -148,7 +149,7 @@ static int run_check(const pj_command *command, int argc, char **argv)
         status = json ? check_as_json(&c, store, id, &err) : check_as_text(&c, store, id, &err);
     pj_store_close(store);
     if (status != PJ_OK) return pj_command_failed(command, &err);
-    return is_sound(&c) ? PJ_EXIT_OK : PJ_EXIT_FAILED;
+    return check_is_sound(&c) ? PJ_EXIT_OK : PJ_EXIT_FAILED;
 }
 
 const pj_command pj_command_check = {

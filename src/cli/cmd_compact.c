@@ -19,7 +19,7 @@ typedef struct found {
     bool print;
 } found;
 
-static void take(void *context, const char *id)
+static void compact_take(void *context, const char *id)
 {
     found *f = context;
     f->count++;
@@ -31,7 +31,7 @@ static const char *runs(uint64_t count)
     return count == 1 ? "run" : "runs";
 }
 
-static bool ask(uint64_t count)
+static bool compact_request(uint64_t count)
 {
     char answer[8] = "";
     fprintf(stderr, "Keep only sums of the operations of %llu %s? [y/N] ",
@@ -43,18 +43,18 @@ static pj_status compact(pj_store *store, pj_prune rule, const compact_args *a, 
 {
     found listed = {.print = a->dry_run}, done = {0};
     rule.dry_run = true;
-    pj_status status = pj_store_prune(store, &rule, take, &listed, err);
+    pj_status status = pj_store_prune(store, &rule, compact_take, &listed, err);
     if (status != PJ_OK) return status;
     if (a->dry_run) {
         printf("would compact %llu %s\n", (unsigned long long)listed.count, runs(listed.count));
         return PJ_OK;
     }
-    if (listed.count && !a->yes && !ask(listed.count)) {
+    if (listed.count && !a->yes && !compact_request(listed.count)) {
         printf("nothing was changed\n");
         return PJ_OK;
     }
     rule.dry_run = false;
-    status = pj_store_prune(store, &rule, take, &done, err);
+    status = pj_store_prune(store, &rule, compact_take, &done, err);
     if (status == PJ_OK || done.count)
         printf("compacted %llu %s\n", (unsigned long long)done.count, runs(done.count));
     return status;

@@ -28,7 +28,7 @@ static pj_status compare(pj_store *store, const compare_args *a, char **ids, int
     return pj_compared_groups(store, &query, c, err);
 }
 
-static pj_status write_json(const pj_compared *c, const pj_cost_rates *rates, pj_error *err)
+static pj_status compare_write_json(const pj_compared *c, const pj_cost_rates *rates, pj_error *err)
 {
     pj_json_out out;
     pj_compared_write(c, rates, pj_json_out_begin(&out));
@@ -75,7 +75,7 @@ static int run_compare(const pj_command *command, int argc, char **argv)
     if (status == PJ_OK) status = pj_stored_open(a.db, &store, &err);
     if (status == PJ_OK) status = compare(store, &a, argv + 1, positional, &c, &err);
     if (status == PJ_OK && a.json)
-        status = write_json(c, &rates, &err);
+        status = compare_write_json(c, &rates, &err);
     else if (status == PJ_OK)
         pj_compare_print(c);
     pj_compared_free(c);

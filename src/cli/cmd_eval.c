@@ -39,7 +39,7 @@ static double loss_of(const float *logits, uint32_t vocab, int32_t id)
     return log(sum) + largest - logits[id];
 }
 
-static bool take_row(void *context, uint32_t position, const float *logits, uint32_t vocab)
+static bool eval_take_row(void *context, uint32_t position, const float *logits, uint32_t vocab)
 {
     tally *t = context;
     position += t->begin;
@@ -52,7 +52,7 @@ static bool take_row(void *context, uint32_t position, const float *logits, uint
     return true;
 }
 
-static void print_result(const eval *e, const pj_engine_facts *facts, const tally *t)
+static void eval_print_result(const eval *e, const pj_engine_facts *facts, const tally *t)
 {
     double predicted = t->count - 1, loss = predicted > 0 ? t->loss / predicted : NAN;
     if (!e->json) {
@@ -88,8 +88,8 @@ static void print_result(const eval *e, const pj_engine_facts *facts, const tall
 }
 
 /* Token ids to evaluate: as given, or from the text. The caller frees *ids. */
-static pj_status read_ids(const eval *e, const pj_engine *engine, int32_t **ids, uint32_t *count,
-                          pj_error *err)
+static pj_status eval_read_ids(const eval *e, const pj_engine *engine, int32_t **ids,
+                               uint32_t *count, pj_error *err)
 {
     if (e->ids) return pj_ids_parse(e->ids, ids, count, err);
     char *text;
@@ -113,7 +113,8 @@ static pj_status slide(const eval *e, pj_engine *engine, tally *t, pj_error *err
     if (t->count > context) t->window = context;
     for (pj_status status; t->done < t->count;) {
         uint32_t left = t->count - t->begin, n = left < context ? left : context;
-        status = pj_engine_logits(engine, t->ids + t->begin, n, !e->one_by_one, take_row, t, err);
+        status =
+            pj_engine_logits(engine, t->ids + t->begin, n, !e->one_by_one, eval_take_row, t, err);
         if (status || !t->written) return status;
         t->done = t->begin + n;
         t->begin = t->done - (context > 1 ? context / 2 : 0);
@@ -121,11 +122,11 @@ static pj_status slide(const eval *e, pj_engine *engine, tally *t, pj_error *err
     return PJ_OK;
 }
 
-static pj_status evaluate(const eval *e, pj_engine *engine, pj_error *err)
+static pj_status eval_evaluate(const eval *e, pj_engine *engine, pj_error *err)
 {
     tally t = {.written = true};
     int32_t *ids = NULL;
-    pj_status status = read_ids(e, engine, &ids, &t.count, err);
+    pj_status status = eval_read_ids(e, engine, &ids, &t.count, err);
     if (status) return status;
     t.ids = ids;
     if (e->logits && !(t.out = fopen(e->logits, "wb")))
@@ -133,7 +134,7 @@ static pj_status evaluate(const eval *e, pj_engine *engine, pj_error *err)
     if (!status) status = slide(e, engine, &t, err);
     if (t.out && (fclose(t.out) != 0 || !t.written) && !status)
         status = pj_fail(err, PJ_E_IO, "cannot write %s: is the disk full?", e->logits);
-    if (!status) print_result(e, pj_engine_get_facts(engine), &t);
+    if (!status) eval_print_result(e, pj_engine_get_facts(engine), &t);
     pj_free(ids);
     return status;
 }
@@ -178,7 +179,7 @@ static int run_eval(const pj_command *command, int argc, char **argv)
                                         .no_tokenizer = e.ids != NULL};
     pj_status status = pj_model_find(e.model, NULL, path, sizeof path, &err);
     if (!status) status = pj_engine_open(&engine_options, &engine, &err);
-    if (!status) status = evaluate(&e, engine, &err);
+    if (!status) status = eval_evaluate(&e, engine, &err);
     pj_engine_close(engine);
     return status ? pj_command_failed(command, &err) : PJ_EXIT_OK;
 }

@@ -68,7 +68,7 @@ static pj_rail_energy total_figure(const execution *e)
                             .net_sd_mj = info->net_sd_mj};
 }
 
-static void print_figure(const char *name, const pj_rail_energy *f, double run_s)
+static void exec_print_figure(const char *name, const pj_rail_energy *f, double run_s)
 {
     char gross[64], net[64] = "", power[32];
     pj_format_interval(f->gross_mj, f->sd_mj, gross, sizeof gross);
@@ -80,7 +80,7 @@ static void print_figure(const char *name, const pj_rail_energy *f, double run_s
     fputc('\n', stderr);
 }
 
-static bool has_total_rail(const execution *e)
+static bool exec_has_total_rail(const execution *e)
 {
     for (uint32_t i = 0; i < e->r.data.rail_count; i++)
         if (e->r.data.rails[i].rail_class == PJ_RAIL_TOTAL) return true;
@@ -94,11 +94,11 @@ static void print_rails(const execution *e)
     fprintf(stderr, "  %-20s %20s %20s %10s\n", "rail", "gross, 95 %", "net, 95 %", "mean");
     for (uint32_t i = 0; i < e->r.data.rail_count; i++) {
         const pj_rail_energy *f = rail_figure(e, i);
-        if (f) print_figure(e->r.data.rails[i].name, f, run_s);
+        if (f) exec_print_figure(e->r.data.rails[i].name, f, run_s);
     }
     pj_rail_energy total = total_figure(e);
-    if (!has_total_rail(e) && (e->r.data.rail_count > 1 || info->partial_rails))
-        print_figure("total", &total, run_s);
+    if (!exec_has_total_rail(e) && (e->r.data.rail_count > 1 || info->partial_rails))
+        exec_print_figure("total", &total, run_s);
     if (info->partial_rails) {
         char text[600];
         pj_partial_text(info->total_rails, info->partial_rails, text, sizeof text);
@@ -109,7 +109,7 @@ static void print_rails(const execution *e)
 }
 
 /* Only for programs that wrote markers. */
-static void print_phases(const execution *e)
+static void exec_print_phases(const execution *e)
 {
     char energy[32], time[32];
     if (pj_markers_count(e->r.markers).events == 0) return;
@@ -147,7 +147,7 @@ static bool is_shown(const char *code)
     return strcmp(code, "power_unavailable") != 0 && strcmp(code, "run_failed") != 0;
 }
 
-static void print_table(const execution *e)
+static void exec_print_table(const execution *e)
 {
     char time[32], cpu[32];
     const pj_run_info *info = &e->r.data.info;
@@ -165,7 +165,7 @@ static void print_table(const execution *e)
         print_rails(e);
         print_process(e);
     }
-    print_phases(e);
+    exec_print_phases(e);
     for (uint32_t i = 0; i < e->r.data.warning_count; i++)
         if (is_shown(e->r.data.warnings[i].code))
             fprintf(stderr, "  %s\n", e->r.data.warnings[i].text);
@@ -214,7 +214,7 @@ static void warnings_json(const execution *e, pj_json *json)
     pj_json_array_end(json);
 }
 
-static void print_json(const execution *e)
+static void exec_print_json(const execution *e)
 {
     pj_buffer text;
     pj_json json;
@@ -269,14 +269,14 @@ static pj_status open_session(execution *e, pj_error *err)
 
 static void close_all(execution *e)
 {
-    const char *place =
+    const char *cell_id =
         e->r.session && e->r.session->store ? pj_store_path(e->r.session->store) : "";
-    if (pj_store_is_server(place)) pj_say_waiting(place);
+    if (pj_store_is_server(cell_id)) pj_say_waiting(cell_id);
     pj_session_close(e->r.session);
     pj_exec_close(&e->r);
 }
 
-static int execute(execution *e)
+static int exec_execute(execution *e)
 {
     pj_error err = {0};
     pj_status status = pj_child_find(&e->r.child, &err);
@@ -288,9 +288,9 @@ static int execute(execution *e)
     if (status != PJ_OK)
         pj_command_failed(e->command, &err);
     else if (e->args->json)
-        print_json(e);
+        exec_print_json(e);
     else
-        print_table(e);
+        exec_print_table(e);
     close_all(e);
     return code;
 }
@@ -330,13 +330,14 @@ static int run_exec(const pj_command *command, int argc, char **argv)
         return pj_command_usage(command, "put -- before the program: perjoule exec -- %s", argv[1]);
     if (separator + 1 >= argc) return pj_command_usage(command, "which program? give it after --");
     e.r.child.words = argv + separator + 1;
-    e.r.ask = (pj_exec_ask){.engine = a.engine,
-                            .model = a.model,
-                            .experiment = a.experiment,
-                            .tags = a.tags.count ? a.tags.items : NULL,
-                            .depth = a.depth ? (pj_depth)pj_depth_parse(a.depth) : PJ_DEPTH_MODULE,
-                            .llama = a.llama};
-    return execute(&e);
+    e.r.request =
+        (pj_exec_request){.engine = a.engine,
+                          .model = a.model,
+                          .experiment = a.experiment,
+                          .tags = a.tags.count ? a.tags.items : NULL,
+                          .depth = a.depth ? (pj_depth)pj_depth_parse(a.depth) : PJ_DEPTH_MODULE,
+                          .llama = a.llama};
+    return exec_execute(&e);
 }
 
 const pj_command pj_command_exec = {

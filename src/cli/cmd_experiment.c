@@ -30,7 +30,7 @@ typedef struct experiment_args {
 
 static _Atomic bool cancelled;
 
-static void on_signal(int number)
+static void experiment_on_signal(int number)
 {
     if (cancelled) _exit(PJ_EXIT_INTERRUPTED);
     cancelled = true;
@@ -60,7 +60,7 @@ static size_t length_of_item(const char *at)
 }
 
 /* "a,b" as a list of texts or of numbers. */
-static void put_list(json_t *plan, const char *key, const char *list, bool numbers)
+static void experiment_put_list(json_t *plan, const char *key, const char *list, bool numbers)
 {
     if (!list) return;
     json_t *items = json_array();
@@ -79,7 +79,7 @@ static void put_list(json_t *plan, const char *key, const char *list, bool numbe
 }
 
 /* "1%" or "0.01". */
-static double share_of(const char *text)
+static double experiment_share_of(const char *text)
 {
     char *end;
     double value = strtod(text, &end);
@@ -98,13 +98,13 @@ static void put_engines(json_t *plan, const pj_text_list *engines)
 static json_t *plan_of_flags(const experiment_args *a)
 {
     json_t *plan = json_object();
-    put_list(plan, "models", a->models, false);
-    put_list(plan, "dtypes", a->dtypes, false);
-    put_list(plan, "batches", a->batches, true);
-    put_list(plan, "inputs", a->inputs, true);
-    put_list(plan, "outputs", a->outputs, true);
-    put_list(plan, "threads", a->threads, true);
-    put_list(plan, "ablate", a->ablate, false);
+    experiment_put_list(plan, "models", a->models, false);
+    experiment_put_list(plan, "dtypes", a->dtypes, false);
+    experiment_put_list(plan, "batches", a->batches, true);
+    experiment_put_list(plan, "inputs", a->inputs, true);
+    experiment_put_list(plan, "outputs", a->outputs, true);
+    experiment_put_list(plan, "threads", a->threads, true);
+    experiment_put_list(plan, "ablate", a->ablate, false);
     put_engines(plan, &a->engines);
     return plan;
 }
@@ -113,7 +113,8 @@ static json_t *plan_of_flags(const experiment_args *a)
 static void put_settings(json_t *plan, const experiment_args *a)
 {
     if (a->repeat) json_object_set_new(plan, "repeat", json_integer(a->repeat));
-    if (a->precision) json_object_set_new(plan, "precision", json_real(share_of(a->precision)));
+    if (a->precision)
+        json_object_set_new(plan, "precision", json_real(experiment_share_of(a->precision)));
     if (a->cool_down_ns >= 0)
         json_object_set_new(plan, "cool_down_s", json_real((double)a->cool_down_ns * 1e-9));
     if (a->seed >= 0) json_object_set_new(plan, "seed", json_integer(a->seed));
@@ -189,7 +190,7 @@ static pj_status run_plan(const experiment_args *a, const pj_plan *plan, pj_engi
     pj_model_slot slot = {0};
     pj_session_options options = {
         .power = a->power, .interval_ns = a->interval_ns, .database = a->db};
-    struct sigaction action = {.sa_handler = on_signal};
+    struct sigaction action = {.sa_handler = experiment_on_signal};
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
@@ -228,14 +229,14 @@ static pj_status show_result(const experiment_args *a, pj_store *store, const ch
 }
 
 /* Creates the database only for a new plan: resuming in a new database is impossible. */
-static pj_status open_store(const experiment_args *a, const char *file, pj_store **store,
-                            pj_error *err)
+static pj_status experiment_open_store(const experiment_args *a, const char *file, pj_store **store,
+                                       pj_error *err)
 {
     bool begins = !a->result && (file || has_grid(a));
     return begins ? pj_stored_open_new(a->db, store, err) : pj_stored_open(a->db, store, err);
 }
 
-static int execute(const pj_command *command, const experiment_args *a, const char *file)
+static int experiment_execute(const pj_command *command, const experiment_args *a, const char *file)
 {
     pj_error err = {0};
     pj_store *store = NULL;
@@ -244,7 +245,8 @@ static int execute(const pj_command *command, const experiment_args *a, const ch
     pj_engines engines;
     pj_engines_init(&engines);
     pj_arena_init(&arena, 0);
-    pj_status status = plan ? open_store(a, file, &store, &err) : pj_fail_memory(&err, "a plan");
+    pj_status status =
+        plan ? experiment_open_store(a, file, &store, &err) : pj_fail_memory(&err, "a plan");
     if (status == PJ_OK) status = make_plan(a, file, store, &arena, plan, &err);
     if (status == PJ_OK && !a->result) status = run_plan(a, plan, &engines, &err);
     if (status == PJ_OK || status == PJ_E_CANCELLED) {
@@ -312,9 +314,10 @@ static int run_experiment(const pj_command *command, int argc, char **argv)
     if (!positional && !has_grid(&a) && !a.name)
         return pj_command_usage(command, "give a plan, a grid (--dtypes, --batches, ...) or the "
                                          "--name of an experiment to resume");
-    if (a.precision && !(share_of(a.precision) > 0 && share_of(a.precision) < 1))
+    if (a.precision &&
+        !(experiment_share_of(a.precision) > 0 && experiment_share_of(a.precision) < 1))
         return pj_command_usage(command, "--precision is a share such as 1%% or 0.01");
-    return execute(command, &a, positional ? argv[1] : NULL);
+    return experiment_execute(command, &a, positional ? argv[1] : NULL);
 }
 
 const pj_command pj_command_experiment = {

@@ -19,7 +19,7 @@ static bool looks_like_json(const pj_mapping *file)
     return i < file->size && file->data[i] == '{';
 }
 
-static pj_status read_run(const char *path, pj_run_data *data, pj_error *err)
+static pj_status import_read_run(const char *path, pj_run_data *data, pj_error *err)
 {
     pj_mapping file;
     pj_status status = pj_file_map(path, &file, err);
@@ -38,7 +38,7 @@ static pj_status import_file(pj_store *store, const char *path, bool replace, pj
     pj_run_data data = {0};
     pj_run_list present = {0};
     pj_error absent;
-    pj_status status = read_run(path, &data, err);
+    pj_status status = import_read_run(path, &data, err);
     if (status == PJ_OK && !replace &&
         pj_store_info(store, data.info.id, &present, &absent) == PJ_OK)
         status = pj_fail(err, PJ_E_INVALID,
@@ -75,7 +75,7 @@ static pj_status read_kineto(const char *path, pj_kineto *trace, pj_error *err)
     return status;
 }
 
-static pj_status read_power(const char *path, pj_trace *power, pj_error *err)
+static pj_status import_read_power(const char *path, pj_trace *power, pj_error *err)
 {
     pj_mapping file;
     pj_status status = pj_file_map(path, &file, err);
@@ -99,7 +99,7 @@ static pj_status import_torch(pj_store *store, const char *trace_path, const cha
     pj_trace power = {0};
     pj_run_data data = {0};
     pj_status status = read_kineto(trace_path, &trace, err);
-    if (status == PJ_OK) status = read_power(power_path, &power, err);
+    if (status == PJ_OK) status = import_read_power(power_path, &power, err);
     if (status == PJ_OK) status = pj_torch_run(&trace, &power, &data, err);
     if (status == PJ_OK) status = pj_store_save(store, &data, err);
     if (status == PJ_OK) printf("%s\n", data.info.id);

@@ -81,7 +81,7 @@ static void shorten(const char *text, int width, char *out, size_t bytes)
     out[at] = 0;
 }
 
-static void print_figure(double value, int width, const char *format)
+static void ls_print_figure(double value, int width, const char *format)
 {
     char text[32];
     snprintf(text, sizeof text, format, value);
@@ -122,12 +122,12 @@ static void print_run(const pj_run_info *run, int prompt_width)
     shorten(run->model_name ? run->model_name : "", 16, model, sizeof model);
     printf("%.18s  %s  %-11s %-16s %*s %*s%s", run->id, created, pj_run_status_name(run->status),
            model, pj_width_of(time, 9), time, pj_width_of(energy, 10), energy, mark_of(run));
-    print_figure(r.tokens_per_second, 8, "%.1f");
-    print_figure(r.joules_per_token, 8, "%.3g");
+    ls_print_figure(r.tokens_per_second, 8, "%.1f");
+    ls_print_figure(r.joules_per_token, 8, "%.3g");
     printf("  %s\n", prompt);
 }
 
-static void print_list(const pj_run_list *list)
+static void ls_print_list(const pj_run_list *list)
 {
     int width = pj_terminal_width(stdout) - 108;
     if (list->count == 0) {
@@ -168,7 +168,7 @@ static int list_runs(const pj_command *command, const ls_args *args)
         pj_json_array_end(json);
         status = pj_json_out_end(&out, status, &err);
     } else if (status == PJ_OK) {
-        print_list(&list);
+        ls_print_list(&list);
     }
     pj_run_list_fini(&list);
     pj_store_close(store);

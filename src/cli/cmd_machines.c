@@ -47,7 +47,7 @@ static void print_machine(const pj_machine_row *m)
            clock, or_dash(m->version), m->name);
 }
 
-static void print_table(const pj_machine_row *machines, uint32_t count)
+static void machines_print_table(const pj_machine_row *machines, uint32_t count)
 {
     bool runs_only = false, modelled = false;
     if (!count) {
@@ -80,7 +80,7 @@ static pj_status show_table(pj_store *store, pj_error *err)
     uint32_t count;
     pj_arena_init(&arena, 0);
     pj_status status = pj_store_machines(store, &arena, &machines, &count, err);
-    if (status == PJ_OK) print_table(machines, count);
+    if (status == PJ_OK) machines_print_table(machines, count);
     pj_arena_fini(&arena);
     return status;
 }

@@ -30,7 +30,7 @@ static void print_usable(const pj_model_entry *entry)
         printf("  -m %s selects %s; to use this one, give its path\n", entry->name, entry->first);
 }
 
-static void print_list(const pj_model_list *list, const char *folder)
+static void models_print_list(const pj_model_list *list, const char *folder)
 {
     if (list->count == 0) {
         printf("No models in %s, nor in what Hugging Face, Ollama, LM Studio and llama.cpp keep. "
@@ -49,17 +49,17 @@ static void print_list(const pj_model_list *list, const char *folder)
     }
 }
 
-static bool write_out(void *context, const char *bytes, size_t count)
+static bool models_write_out(void *context, const char *bytes, size_t count)
 {
     return fwrite(bytes, 1, count, stdout) == count;
 }
 
-static void print_json(const pj_model_list *list)
+static void models_print_json(const pj_model_list *list)
 {
     pj_buffer block;
     pj_json json;
     pj_buffer_init(&block, 64 << 20);
-    pj_json_init_stream(&json, &block, write_out, NULL);
+    pj_json_init_stream(&json, &block, models_write_out, NULL);
     pj_model_list_json(list, &json);
     pj_json_finish(&json);
     printf("\n");
@@ -86,9 +86,9 @@ static int run(const pj_command *command, int argc, char **argv)
     if (pj_models_scan(folder, cache, &list, &err) != PJ_OK)
         return pj_command_failed(command, &err);
     if (json)
-        print_json(&list);
+        models_print_json(&list);
     else
-        print_list(&list, folder);
+        models_print_list(&list, folder);
     pj_model_list_fini(&list);
     return PJ_EXIT_OK;
 }

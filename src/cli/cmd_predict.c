@@ -76,7 +76,7 @@ static void print_prediction(const pj_request_prediction *p)
     printf(
         "from       %zu %s runs of this machine; runs left out were missed by %.1f %% (median)\n",
         f->runs, pj_quality_name(p->known.quality), 100 * f->median_error);
-    if (p->ask.map) print_map(&p->map);
+    if (p->request.map) print_map(&p->map);
 }
 
 static pj_status show_laws(pj_store *store, bool as_json, pj_error *err)
@@ -94,12 +94,12 @@ static pj_status show_laws(pj_store *store, bool as_json, pj_error *err)
     return status;
 }
 
-static pj_status show_prediction(pj_store *store, const pj_predict_ask *ask, bool as_json,
+static pj_status show_prediction(pj_store *store, const pj_predict_query *request, bool as_json,
                                  pj_error *err)
 {
     pj_request_prediction p;
     pj_json_out out;
-    pj_status status = pj_request_predict(store, ask, &p, err);
+    pj_status status = pj_request_predict(store, request, &p, err);
     if (status == PJ_OK && p.refusal[0]) {
         print_nearest(&p);
         status = pj_fail(err, PJ_E_UNAVAILABLE, "%s", p.refusal);
@@ -136,18 +136,18 @@ static int run_predict(const pj_command *command, int argc, char **argv)
     if (code != PJ_PARSE_GO_ON) return code;
     if (positional) return pj_command_usage(command, "give the model with -m");
     if (!laws && (!input || !output)) return pj_command_usage(command, "give --input and --output");
-    pj_predict_ask ask = {.model = model,
-                          .dtype = dtype,
-                          .input = (uint32_t)input,
-                          .output = (uint32_t)output,
-                          .batch = (uint32_t)batch,
-                          .map = map};
+    pj_predict_query request = {.model = model,
+                                .dtype = dtype,
+                                .input = (uint32_t)input,
+                                .output = (uint32_t)output,
+                                .batch = (uint32_t)batch,
+                                .map = map};
     pj_store *store = NULL;
     pj_error err = {0};
     pj_status status = pj_stored_open(db, &store, &err);
     if (status == PJ_OK)
-        status =
-            laws ? show_laws(store, as_json, &err) : show_prediction(store, &ask, as_json, &err);
+        status = laws ? show_laws(store, as_json, &err)
+                      : show_prediction(store, &request, as_json, &err);
     pj_store_close(store);
     return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
 }

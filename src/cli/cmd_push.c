@@ -13,7 +13,7 @@ static void say_id(void *context, const char *id)
     if (!*json) printf("%s\n", id);
 }
 
-static void print_json(const pj_outbox_result *result, const char *path)
+static void push_print_json(const pj_outbox_result *result, const char *path)
 {
     pj_json_out out;
     pj_json *json = pj_json_out_begin(&out);
@@ -34,7 +34,7 @@ static int push(const pj_command *command, const char *server, bool json)
     pj_status status = pj_outbox_path(server, path, sizeof path, &err);
     if (status == PJ_OK) status = pj_outbox_push(server, say_id, &json, &result, &err);
     if (status != PJ_OK) return pj_command_failed(command, &err);
-    if (json) print_json(&result, path);
+    if (json) push_print_json(&result, path);
     if (!json && !result.left && !result.handed_over) printf("nothing is waiting for the server\n");
     if (!result.left) return PJ_EXIT_OK;
     pj_error_prefix(&result.reason, "%" PRIu64 " run%s still kept in %s", result.left,

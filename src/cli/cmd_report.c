@@ -7,13 +7,13 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool ends_with(const char *text, const char *end)
+static bool report_ends_with(const char *text, const char *end)
 {
     size_t n = strlen(text), m = strlen(end);
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-static pj_status write_out(const char *path, const pj_buffer *out, pj_error *err)
+static pj_status report_write_out(const char *path, const pj_buffer *out, pj_error *err)
 {
     FILE *file = path ? fopen(path, "wb") : stdout;
     if (!file) return pj_fail_errno(err, errno, "cannot write %s", path);
@@ -40,25 +40,25 @@ static int run_report(const pj_command *command, int argc, char **argv)
     if (code != PJ_PARSE_GO_ON) return code;
     if (experiment ? positional > 0 : positional > 4)
         return pj_command_usage(command, "name 1 to 4 runs, or say --experiment NAME");
-    if (path && !format && !ends_with(path, ".html") && !ends_with(path, ".md"))
+    if (path && !format && !report_ends_with(path, ".html") && !report_ends_with(path, ".md"))
         return pj_command_usage(command, "the file ends in .html or .md, or say --format");
     char last[] = "last";
     const char *ids[4] = {last};
     for (int i = 0; i < positional; i++) ids[i] = argv[1 + i];
-    pj_report_ask ask = {.ids = ids,
-                         .count = experiment   ? 0
-                                  : positional ? (uint32_t)positional
-                                               : 1,
-                         .experiment = experiment,
-                         .html = format ? strcmp(format, "html") == 0
-                                        : !path || ends_with(path, ".html")};
+    pj_report_request request = {.ids = ids,
+                                 .count = experiment   ? 0
+                                          : positional ? (uint32_t)positional
+                                                       : 1,
+                                 .experiment = experiment,
+                                 .html = format ? strcmp(format, "html") == 0
+                                                : !path || report_ends_with(path, ".html")};
     pj_store *store = NULL;
     pj_error err = {0};
     pj_buffer out;
     pj_buffer_init(&out, PJ_REPORT_MAX_BYTES);
     pj_status status = pj_stored_open(db, &store, &err);
-    if (status == PJ_OK) status = pj_report_make(store, &ask, &out, &err);
-    if (status == PJ_OK) status = write_out(path, &out, &err);
+    if (status == PJ_OK) status = pj_report_make(store, &request, &out, &err);
+    if (status == PJ_OK) status = report_write_out(path, &out, &err);
     pj_buffer_fini(&out);
     pj_store_close(store);
     return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);

@@ -20,7 +20,7 @@ typedef struct rm_args {
     bool yes, dry_run, tagged, shrink;
 } rm_args;
 
-static bool ask(uint64_t count, const char *first)
+static bool rm_request(uint64_t count, const char *first)
 {
     char answer[8] = "";
     if (count == 1)
@@ -66,7 +66,7 @@ static pj_status prune_after_asking(pj_store *store, pj_prune rule, const rm_arg
         rule.dry_run = true;
         pj_status status = pj_store_prune(store, &rule, take_pruned, &p, err);
         if (status != PJ_OK) return status;
-        if (p.count && !ask(p.count, p.first)) {
+        if (p.count && !rm_request(p.count, p.first)) {
             printf("nothing was deleted\n");
             return PJ_OK;
         }
@@ -85,7 +85,7 @@ static pj_status prune_dry(pj_store *store, pj_prune rule, pj_error *err)
     return status;
 }
 
-static int prune(const pj_command *command, const rm_args *a)
+static int rm_prune(const pj_command *command, const rm_args *a)
 {
     pj_error err = {0};
     pj_store *store = NULL;
@@ -122,7 +122,7 @@ static int remove_named(const pj_command *command, const rm_args *a, char **name
     for (int i = 0; i < count && status == PJ_OK; i++)
         status = pj_store_resolve(store, names[i], ids[i], &err);
     if (status == PJ_OK && !can_ask(a, &err)) status = PJ_E_INVALID;
-    bool go = status == PJ_OK && (a->yes || ask((uint64_t)count, ids[0]));
+    bool go = status == PJ_OK && (a->yes || rm_request((uint64_t)count, ids[0]));
     for (int i = 0; i < count && status == PJ_OK && go; i++)
         status = pj_store_delete(store, ids[i], &err);
     if (status == PJ_OK && go)
@@ -182,7 +182,7 @@ static int run_rm(const pj_command *command, int argc, char **argv)
     if (!by_rule && (a.dry_run || a.tagged))
         return pj_command_usage(command, "--dry-run and --tagged need --older-than or --keep");
     if (by_rule)
-        code = prune(command, &a);
+        code = rm_prune(command, &a);
     else if (positional > 0 || !a.shrink)
         code = remove_named(command, &a, argv + 1, positional);
     else

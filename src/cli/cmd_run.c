@@ -25,7 +25,7 @@
 enum { MAX_PROMPT_BYTES = 15 << 20, MAX_PROMPTS = 4096, READ_BYTES = 256 << 20 };
 
 typedef struct run_args {
-    pj_generate_ask ask;
+    pj_generation_request request;
     const char *file, *prompts_file, *messages, *ids, *power, *database;
     int64_t threads, repeat, warmup, interval_ns;
     pj_text_list chat_settings;
@@ -55,15 +55,15 @@ typedef struct run_state {
 
 static _Atomic bool cancelled;
 
-static void on_signal(int number)
+static void run_on_signal(int number)
 {
     if (cancelled) _exit(PJ_EXIT_INTERRUPTED); /* the second time: at once; the spool stays */
     cancelled = true;
 }
 
-static void catch_signals(void)
+static void run_catch_signals(void)
 {
-    struct sigaction action = {.sa_handler = on_signal};
+    struct sigaction action = {.sa_handler = run_on_signal};
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
@@ -71,7 +71,7 @@ static void catch_signals(void)
 
 /* ---- prompts ------------------------------------------------------------------------------- */
 
-static pj_status read_file(const char *path, char **text, size_t *bytes, pj_error *err)
+static pj_status run_read_file(const char *path, char **text, size_t *bytes, pj_error *err)
 {
     return strcmp(path, "-") == 0
                ? pj_file_read_fd(0, "standard input", MAX_PROMPT_BYTES, text, bytes, err)
@@ -79,7 +79,7 @@ static pj_status read_file(const char *path, char **text, size_t *bytes, pj_erro
 }
 
 /* One prompt per line; empty lines are skipped. */
-static pj_status split_prompts(run_state *s, size_t bytes, pj_error *err)
+static pj_status run_split_prompts(run_state *s, size_t bytes, pj_error *err)
 {
     s->prompts = pj_alloc(MAX_PROMPTS, sizeof *s->prompts);
     if (!s->prompts) return pj_fail_memory(err, "the prompts");
@@ -98,21 +98,21 @@ static pj_status split_prompts(run_state *s, size_t bytes, pj_error *err)
     return PJ_OK;
 }
 
-static pj_status get_prompts(run_state *s, const char *positional, pj_error *err)
+static pj_status run_get_prompts(run_state *s, const char *positional, pj_error *err)
 {
     const run_args *a = s->args;
     size_t bytes = 0;
     pj_status status = PJ_OK;
     if (a->prompts_file) {
-        status = read_file(a->prompts_file, &s->texts, &bytes, err);
-        if (status == PJ_OK) status = split_prompts(s, bytes, err);
+        status = run_read_file(a->prompts_file, &s->texts, &bytes, err);
+        if (status == PJ_OK) status = run_split_prompts(s, bytes, err);
         return status;
     }
     s->prompts = pj_alloc(1, sizeof *s->prompts);
     if (!s->prompts) return pj_fail_memory(err, "the prompt");
     s->prompt_count = 1;
     if (a->messages) {
-        status = read_file(a->messages, &s->texts, &bytes, err);
+        status = run_read_file(a->messages, &s->texts, &bytes, err);
         *s->prompts = (pj_prompt){.text = s->texts, .bytes = bytes, .messages = true};
         return status;
     }
@@ -122,9 +122,9 @@ static pj_status get_prompts(run_state *s, const char *positional, pj_error *err
         s->options.engine.any_tokenizer = true;
         return status;
     }
-    const char *text = a->ask.prompt ? a->ask.prompt : positional;
+    const char *text = a->request.prompt ? a->request.prompt : positional;
     if (a->file || (text && strcmp(text, "-") == 0)) {
-        status = read_file(a->file ? a->file : "-", &s->texts, &bytes, err);
+        status = run_read_file(a->file ? a->file : "-", &s->texts, &bytes, err);
         text = s->texts;
     } else if (text) {
         bytes = strlen(text);
@@ -149,13 +149,13 @@ static void on_token(void *context, const pj_generated *token)
     pj_run_live_draw(&s->live, s->streamed, seconds > 0 ? (s->streamed - 1) / seconds : 0);
 }
 
-static void set_options(run_state *s)
+static void run_set_options(run_state *s)
 {
     const run_args *a = s->args;
     pj_profile_options *o = &s->options;
-    pj_profile_options_set(o, &a->ask);
+    pj_profile_options_set(o, &a->request);
     o->engine.model = s->model_path;
-    if (s->args->ask.draft) o->engine.draft = s->draft_path;
+    if (s->args->request.draft) o->engine.draft = s->draft_path;
     o->engine.threads = (uint32_t)a->threads;
     o->warmup = (uint32_t)a->warmup;
     o->request.chat |= a->messages || a->chat_settings.count;
@@ -201,7 +201,7 @@ static void write_advice(const run_state *s, const pj_profile_result *result, pj
     pj_buffer_fini(&advice);
 }
 
-static void print_json(const run_state *s, const pj_profile_result *result)
+static void run_print_json(const run_state *s, const pj_profile_result *result)
 {
     pj_process_memory memory;
     pj_run_start start;
@@ -234,7 +234,7 @@ static void print_json(const run_state *s, const pj_profile_result *result)
 }
 
 /* For runs without recording, which measure speed. */
-static void print_speed(const run_state *s, const pj_profile_result *result)
+static void run_print_speed(const run_state *s, const pj_profile_result *result)
 {
     const pj_engine_facts *facts = pj_engine_get_facts(s->slot.engine);
     pj_process_memory memory;
@@ -254,13 +254,13 @@ static void print_batch(const pj_generate_result *g)
                g->sequences[i].text ? g->sequences[i].text : "");
 }
 
-static void print_result(run_state *s, const pj_profile_result *result, bool last)
+static void run_print_result(run_state *s, const pj_profile_result *result, bool last)
 {
     const pj_generate_result *g = &result->generated;
     if (g->count && g->sequences[0].text_bytes) putchar('\n');
     print_batch(g);
     if (s->options.depth == PJ_DEPTH_OFF && s->slot.engine)
-        print_speed(s, result);
+        run_print_speed(s, result);
     else if (last || s->args->repeat == 1)
         pj_run_report_print(stdout, &result->data);
     if (last && s->series.runs > 1) {
@@ -277,14 +277,14 @@ static void on_result(void *context, const pj_profile_result *result)
     bool last = s->is_last || result->run_status != PJ_RUN_COMPLETED;
     pj_run_live_end(&s->live);
     if (result->run_status == PJ_RUN_COMPLETED) pj_series_add(&s->series, &result->data);
-    if (!s->args->json && result->run_status != PJ_RUN_FAILED) print_result(s, result, last);
+    if (!s->args->json && result->run_status != PJ_RUN_FAILED) run_print_result(s, result, last);
 }
 
 /* Selects the batch that begins with prompt `first`: each prompt of a file is used once. */
 static void choose_batch(run_state *s, uint32_t first)
 {
     pj_profile_options *o = &s->options;
-    uint32_t left = s->prompt_count - first, wanted = (uint32_t)s->args->ask.batch;
+    uint32_t left = s->prompt_count - first, wanted = (uint32_t)s->args->request.batch;
     o->request.prompts = s->prompts + first;
     o->request.prompt_count = wanted && wanted < left ? wanted : left;
     o->request.sequences = s->prompt_count > 1 ? o->request.prompt_count : wanted;
@@ -312,7 +312,7 @@ static pj_status run_once(run_state *s, uint32_t index, bool last, pj_error *err
     if (s->args->json && (last || status != PJ_OK) && result.data.info.id[0] &&
         result.run_status != PJ_RUN_FAILED) {
         pj_series_finish(&s->series); /* JSON has advice, which needs the stored run */
-        print_json(s, &result);
+        run_print_json(s, &result);
     }
     pj_profile_result_fini(&result);
     return status;
@@ -334,7 +334,7 @@ static pj_status warm_up(run_state *s, pj_error *err)
     return status;
 }
 
-static void say_recovery(void *context, const char *text)
+static void run_say_recovery(void *context, const char *text)
 {
     pj_say("perjoule run: %s", text);
 }
@@ -350,7 +350,7 @@ static pj_status run_all(run_state *s, pj_error *err)
     s->session->stored = pj_insight_prepare;
     if (s->session->warning[0]) pj_say("perjoule run: %s", s->session->warning);
     choose_batch(s, 0);
-    pj_recovery_set_say(s->session->recovery, say_recovery, NULL);
+    pj_recovery_set_say(s->session->recovery, run_say_recovery, NULL);
     status = warm_up(s, err);
     for (uint32_t first = 0; first < s->prompt_count && status == PJ_OK;
          first += s->options.request.prompt_count) {
@@ -361,7 +361,7 @@ static pj_status run_all(run_state *s, pj_error *err)
     return status;
 }
 
-static void release(run_state *s)
+static void run_release(run_state *s)
 {
     const char *place = s->session && s->session->store ? pj_store_path(s->session->store) : "";
     if (pj_store_is_server(place)) pj_say_waiting(place);
@@ -377,14 +377,15 @@ static void release(run_state *s)
 /* ---- the command --------------------------------------------------------------------------- */
 
 /* Reports a name found in two places. */
-static pj_status find_model(const pj_command *command, run_state *s, pj_error *err)
+static pj_status run_find_model(const pj_command *command, run_state *s, pj_error *err)
 {
     char note[1024];
-    pj_status status = pj_model_find_noting(s->args->ask.model, NULL, s->model_path,
+    pj_status status = pj_model_find_noting(s->args->request.model, NULL, s->model_path,
                                             sizeof s->model_path, note, sizeof note, err);
     if (status == PJ_OK && note[0]) pj_say("perjoule %s: %s", command->name, note);
-    if (status == PJ_OK && s->args->ask.draft)
-        status = pj_model_find(s->args->ask.draft, NULL, s->draft_path, sizeof s->draft_path, err);
+    if (status == PJ_OK && s->args->request.draft)
+        status =
+            pj_model_find(s->args->request.draft, NULL, s->draft_path, sizeof s->draft_path, err);
     return status;
 }
 
@@ -397,14 +398,14 @@ static pj_status check_all(const run_state *s, pj_error *err)
     return pj_profile_preflight(&all, err);
 }
 
-static int execute(const pj_command *command, const run_args *a, const char *positional)
+static int run_execute(const pj_command *command, const run_args *a, const char *positional)
 {
     int64_t began_ns = pj_clock_ns();
     pj_error err = {0};
-    int sources =
-        !!a->ask.prompt + !!positional + !!a->file + !!a->prompts_file + !!a->messages + !!a->ids;
-    for (int i = 0; i < a->ask.tags.count; i++)
-        if (!*a->ask.tags.items[i]) return pj_command_usage(command, "a tag can't be empty");
+    int sources = !!a->request.prompt + !!positional + !!a->file + !!a->prompts_file +
+                  !!a->messages + !!a->ids;
+    for (int i = 0; i < a->request.tags.count; i++)
+        if (!*a->request.tags.items[i]) return pj_command_usage(command, "a tag can't be empty");
     if (sources != 1)
         return pj_command_usage(command,
                                 "give one prompt: TEXT, -f, --prompts, --messages or --ids");
@@ -415,17 +416,17 @@ static int execute(const pj_command *command, const run_args *a, const char *pos
     }
     s->args = a;
     s->began_ns = began_ns;
-    pj_status status = find_model(command, s, &err);
-    if (status == PJ_OK) status = get_prompts(s, positional, &err);
+    pj_status status = run_find_model(command, s, &err);
+    if (status == PJ_OK) status = run_get_prompts(s, positional, &err);
     if (status == PJ_OK) status = pj_chat_variables(&a->chat_settings, &s->chat_variables, &err);
-    set_options(s);
+    run_set_options(s);
     if (status == PJ_OK) status = pj_sampling_check(&s->options.request.sampling, &err);
     if (status == PJ_OK) status = check_all(s, &err);
     if (status == PJ_OK) {
-        catch_signals();
+        run_catch_signals();
         status = run_all(s, &err);
     }
-    release(s);
+    run_release(s);
     if (status == PJ_E_CANCELLED) return PJ_EXIT_INTERRUPTED;
     return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
 }
@@ -433,50 +434,51 @@ static int execute(const pj_command *command, const run_args *a, const char *pos
 static int run_run(const pj_command *command, int argc, char **argv)
 {
     run_args a = {.repeat = 1};
-    pj_generate_ask *ask = &a.ask;
-    pj_generate_ask_init(ask);
+    pj_generation_request *request = &a.request;
+    pj_generation_request_init(request);
     const pj_option options[] = {
-        PJ_OPTION_MODEL(&ask->model),
-        {"prompt", 'p', PJ_OPTION_TEXT, &ask->prompt, "TEXT", "the prompt; - is standard input"},
+        PJ_OPTION_MODEL(&request->model),
+        {"prompt", 'p', PJ_OPTION_TEXT, &request->prompt, "TEXT",
+         "the prompt; - is standard input"},
         {"file", 'f', PJ_OPTION_TEXT, &a.file, "FILE", "read the prompt from a file"},
         {"prompts", 0, PJ_OPTION_TEXT, &a.prompts_file, "FILE",
          "a file of prompts, one per line, run in batches (--batch; default: all at once)"},
         {"ids", 0, PJ_OPTION_TEXT, &a.ids, "1,2,3", "token ids instead of a text"},
-        pj_ask_option(ask, "max_length"),
-        pj_ask_option(ask, "profiling_depth"),
+        pj_request_option(request, "max_length"),
+        pj_request_option(request, "profiling_depth"),
         PJ_OPTION_POWER(&a.power),
         {"interval", 0, PJ_OPTION_DURATION, &a.interval_ns, "TIME", "sampling interval, e.g. 10ms"},
-        pj_ask_option(ask, "temperature"),
-        pj_ask_option(ask, "top_k"),
-        pj_ask_option(ask, "top_p"),
-        pj_ask_option(ask, "min_p"),
-        pj_ask_option(ask, "typical_p"),
-        pj_ask_option(ask, "repetition_penalty"),
-        pj_ask_option(ask, "frequency_penalty"),
-        pj_ask_option(ask, "presence_penalty"),
-        pj_ask_option(ask, "logit_bias"),
-        pj_ask_option(ask, "seed"),
-        pj_ask_option(ask, "stop"),
-        pj_ask_option(ask, "chat"),
-        pj_ask_option(ask, "system"),
+        pj_request_option(request, "temperature"),
+        pj_request_option(request, "top_k"),
+        pj_request_option(request, "top_p"),
+        pj_request_option(request, "min_p"),
+        pj_request_option(request, "typical_p"),
+        pj_request_option(request, "repetition_penalty"),
+        pj_request_option(request, "frequency_penalty"),
+        pj_request_option(request, "presence_penalty"),
+        pj_request_option(request, "logit_bias"),
+        pj_request_option(request, "seed"),
+        pj_request_option(request, "stop"),
+        pj_request_option(request, "chat"),
+        pj_request_option(request, "system"),
         {"messages", 0, PJ_OPTION_TEXT, &a.messages, "FILE",
          "a conversation as JSON, an array of {role, content}; implies --chat"},
         {"chat-set", 0, PJ_OPTION_LIST, &a.chat_settings, "NAME=VALUE",
          "a variable of the template, e.g. enable_thinking=false; may be repeated"},
-        pj_ask_option(ask, "ignore_eos"),
-        PJ_OPTION_DTYPE(&ask->dtype),
-        PJ_OPTION_KV(&ask->kv),
+        pj_request_option(request, "ignore_eos"),
+        PJ_OPTION_DTYPE(&request->dtype),
+        PJ_OPTION_KV(&request->kv),
         {"threads", 't', PJ_OPTION_INT, &a.threads, "N", "threads (all CPUs)", 1, 256},
-        pj_ask_option(ask, "batch_size"),
-        pj_ask_option(ask, "batch_rule"),
-        pj_ask_option(ask, "statistics"),
-        pj_ask_option(ask, "draft_model"),
-        pj_ask_option(ask, "draft_tokens"),
+        pj_request_option(request, "batch_size"),
+        pj_request_option(request, "batch_rule"),
+        pj_request_option(request, "statistics"),
+        pj_request_option(request, "draft_model"),
+        pj_request_option(request, "draft_tokens"),
         {"repeat", 0, PJ_OPTION_INT, &a.repeat, "N", "run N times and print statistics", 1,
          PJ_SERIES_MAX},
         {"warmup", 0, PJ_OPTION_INT, &a.warmup, "N", "unrecorded warm-up runs before", 0, 1000},
-        pj_ask_option(ask, "tags"),
-        pj_ask_option(ask, "experiment_name"),
+        pj_request_option(request, "tags"),
+        pj_request_option(request, "experiment_name"),
         {"db", 0, PJ_OPTION_TEXT, &a.database, "FILE", "database of runs"},
         {"private", 0, PJ_OPTION_FLAG, &a.is_private, NULL,
          "store a hash, length and simple features of prompt and output, not the texts"},
@@ -489,7 +491,7 @@ static int run_run(const pj_command *command, int argc, char **argv)
     if (positional > 1)
         return pj_command_usage(command, "put the prompt in quotes: it was given as %d words",
                                 positional);
-    return execute(command, &a, positional ? argv[1] : NULL);
+    return run_execute(command, &a, positional ? argv[1] : NULL);
 }
 
 const pj_command pj_command_run = {

@@ -45,8 +45,8 @@ static void print_source(const pj_survey_source *s)
     if (s->disagreement[0]) printf("    ! %s\n", s->disagreement);
 }
 
-static int print_json(const pj_command *command, const pj_survey_options *options,
-                      const pj_survey_source *sources, uint32_t count)
+static int sensors_print_json(const pj_command *command, const pj_survey_options *options,
+                              const pj_survey_source *sources, uint32_t count)
 {
     pj_buffer text;
     pj_json json;
@@ -82,7 +82,7 @@ static int run_sensors(const pj_command *command, int argc, char **argv)
     if (pj_survey(&survey, &sources, &count, &err) != PJ_OK)
         return pj_command_failed(command, &err);
     if (json)
-        code = print_json(command, &survey, sources, count);
+        code = sensors_print_json(command, &survey, sources, count);
     else {
         for (uint32_t i = 0; i < count; i++) print_source(&sources[i]);
         code = PJ_EXIT_OK;

@@ -50,7 +50,7 @@ static int go_pipe[2] = {-1, -1};   /* from the stopper to the main thread */
 
 enum { STOP_WITHIN_MS = 900 };
 
-static void on_signal(int number)
+static void serve_on_signal(int number)
 {
     static volatile sig_atomic_t again;
     int kept = errno;
@@ -76,9 +76,9 @@ static void *stop_in_time(void *context)
     _exit(PJ_EXIT_OK);
 }
 
-static pj_status catch_signals(pj_error *err)
+static pj_status serve_catch_signals(pj_error *err)
 {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    struct sigaction action = {.sa_handler = serve_on_signal, .sa_flags = SA_RESTART};
     pthread_t stopper;
     if (pipe(stop_pipe) != 0 || pipe(go_pipe) != 0)
         return pj_fail_errno(err, errno, "cannot make a pipe");
@@ -158,7 +158,7 @@ static void queue_changed(void *context, uint32_t waiting)
     pj_live_json_set_queue(context, waiting);
 }
 
-static void say_recovery(void *context, const char *text)
+static void serve_say_recovery(void *context, const char *text)
 {
     pj_say("perjoule serve: %s", text);
 }
@@ -178,9 +178,9 @@ static pj_status start_work(serve_state *s, const serve_args *a, pj_error *err)
     s->serve.meter = s->session->meter;
     s->serve.recovery = s->session->recovery;
     if (s->session->warning[0]) pj_say("perjoule serve: %s", s->session->warning);
-    pj_recovery_set_say(s->session->recovery, say_recovery, NULL);
-    s->serve.place = s->session->store ? pj_store_path(s->session->store) : "";
-    s->pusher = pj_pusher_start(s->serve.place);
+    pj_recovery_set_say(s->session->recovery, serve_say_recovery, NULL);
+    s->serve.address = s->session->store ? pj_store_path(s->session->store) : "";
+    s->pusher = pj_pusher_start(s->serve.address);
     status = pj_session_add_sink(s->session, pj_live_json_sink(s->serve.live), err);
     if (status != PJ_OK) return status;
     if (s->session->meter) {
@@ -188,7 +188,7 @@ static pj_status start_work(serve_state *s, const serve_args *a, pj_error *err)
         if (status != PJ_OK) return status;
     }
     if (s->session->store) {
-        pj_beats_options beats = {.database = s->serve.place,
+        pj_beats_options beats = {.database = s->serve.address,
                                   .session = s->session,
                                   .log = pj_idle_meter_log(s->serve.idle_meter)};
         status = pj_beats_open(&beats, &s->beats, err);
@@ -235,7 +235,7 @@ static pj_status start_live(serve_state *s, pj_error *err)
     return status;
 }
 
-static pj_status start(serve_state *s, const serve_args *a, pj_error *err)
+static pj_status serve_start(serve_state *s, const serve_args *a, pj_error *err)
 {
     pj_serve_init(&s->serve);
     s->serve.database = a->database;
@@ -269,7 +269,7 @@ static pj_status start(serve_state *s, const serve_args *a, pj_error *err)
 
 /* Stops runs first: the current one is cancelled and stored, and readers get its events before
  * their connections close. */
-static void stop(serve_state *s)
+static void serve_stop(serve_state *s)
 {
     pj_beats_close(s->beats);
     pj_pusher_stop(s->pusher);
@@ -309,18 +309,18 @@ static void say_where(const serve_state *s, const serve_args *a)
     if (a->open) open_browser(url, pj_server_port(s->server));
 }
 
-static int execute(const pj_command *command, const serve_args *a)
+static int serve_execute(const pj_command *command, const serve_args *a)
 {
     pj_error err = {0};
     serve_state *s = pj_alloc(1, sizeof *s);
-    pj_status status = s ? catch_signals(&err) : pj_fail_memory(&err, "the server");
-    if (status == PJ_OK) status = start(s, a, &err);
+    pj_status status = s ? serve_catch_signals(&err) : pj_fail_memory(&err, "the server");
+    if (status == PJ_OK) status = serve_start(s, a, &err);
     if (status == PJ_OK) {
         say_where(s, a);
         wait_for_signal();
         pj_say("perjoule serve: stopping");
     }
-    if (s) stop(s);
+    if (s) serve_stop(s);
     pj_free(s);
     return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
 }
@@ -372,7 +372,7 @@ static int run_serve(const pj_command *command, int argc, char **argv)
     if (code != PJ_PARSE_GO_ON) return code;
     if (positional > 0) return pj_command_usage(command, "unexpected argument %s", argv[1]);
     if (a.token && !a.token[0]) a.token = NULL;
-    return execute(command, &a);
+    return serve_execute(command, &a);
 }
 
 const pj_command pj_command_serve = {

@@ -54,7 +54,7 @@ static int run_quietly(char *const *words)
     return status >= 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-static bool is_plain_name(const char *name)
+static bool setup_is_plain_name(const char *name)
 {
     size_t length =
         strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
@@ -62,8 +62,8 @@ static bool is_plain_name(const char *name)
 }
 
 /* Writes the file with the given mode, or prints it. */
-static int deliver(const pj_command *command, const setup_options *o, const char *place,
-                   const char *text, mode_t mode)
+static int setup_deliver(const pj_command *command, const setup_options *o, const char *place,
+                         const char *text, mode_t mode)
 {
     char path[4096];
     pj_error err;
@@ -129,11 +129,11 @@ static int check_sudoers(const pj_command *command, const char *text)
 static int setup_powermetrics(const pj_command *command, const setup_options *o)
 {
     char text[1024];
-    if (!is_plain_name(o->user))
+    if (!setup_is_plain_name(o->user))
         return pj_command_usage(command, "the user name %s cannot be used in sudoers", o->user);
     sudoers_text(o, text, sizeof text);
     int code = check_sudoers(command, text);
-    if (code == PJ_EXIT_OK) code = deliver(command, o, "/etc/sudoers.d/perjoule", text, 0440);
+    if (code == PJ_EXIT_OK) code = setup_deliver(command, o, "/etc/sudoers.d/perjoule", text, 0440);
     if (code == PJ_EXIT_OK && o->write) printf("test it as %s with: perjoule sensors\n", o->user);
     return code;
 }
@@ -155,7 +155,7 @@ static bool make_group(const char *name)
 static int setup_rapl(const pj_command *command, const setup_options *o)
 {
     char text[1024];
-    if (!is_plain_name(o->group))
+    if (!setup_is_plain_name(o->group))
         return pj_command_usage(command, "the group name %s cannot be used in a udev rule",
                                 o->group);
     if (o->write && !o->root[0] && !make_group(o->group))
@@ -168,7 +168,7 @@ static int setup_rapl(const pj_command *command, const setup_options *o)
         "SUBSYSTEM==\"powercap\", ACTION==\"add|change\", TEST==\"energy_uj\", "
         "RUN+=\"/bin/chgrp %s /sys%%p/energy_uj\", RUN+=\"/bin/chmod g+r /sys%%p/energy_uj\"\n",
         o->group, o->group);
-    int code = deliver(command, o, "/etc/udev/rules.d/70-perjoule-rapl.rules", text, 0644);
+    int code = setup_deliver(command, o, "/etc/udev/rules.d/70-perjoule-rapl.rules", text, 0644);
     if (code != PJ_EXIT_OK || !o->write || o->root[0]) return code;
     char *reload[] = {(char[]){"udevadm"}, (char[]){"control"}, (char[]){"--reload"}, NULL};
     char *trigger[] = {(char[]){"udevadm"}, (char[]){"trigger"},

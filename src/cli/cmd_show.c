@@ -35,7 +35,7 @@ typedef enum part {
     ALL
 } part;
 
-static pj_view_choice choice_of(const show_args *args, part what)
+static pj_view_choice show_choice_of(const show_args *args, part what)
 {
     return (pj_view_choice){.metric = (pj_metric)pj_metric_parse(args->metric),
                             .token = args->token,
@@ -51,10 +51,10 @@ static pj_advice_options advice_options(const showing *s)
 
 /* ---- JSON ----------------------------------------------------------------------------------- */
 
-static pj_status write_part(const showing *s, part what, pj_json *json, pj_error *err)
+static pj_status show_write_part(const showing *s, part what, pj_json *json, pj_error *err)
 {
     uint32_t limit = (uint32_t)s->args->limit;
-    pj_view_choice choice = choice_of(s->args, what);
+    pj_view_choice choice = show_choice_of(s->args, what);
     pj_advice_options options = advice_options(s);
     switch (what) {
     case SOME:
@@ -68,10 +68,10 @@ static pj_status write_part(const showing *s, part what, pj_json *json, pj_error
     }
 }
 
-static pj_status write_json(const showing *s, part what, pj_error *err)
+static pj_status show_write_json(const showing *s, part what, pj_error *err)
 {
     pj_json_out out;
-    pj_status status = write_part(s, what, pj_json_out_begin(&out), err);
+    pj_status status = show_write_part(s, what, pj_json_out_begin(&out), err);
     return pj_json_out_end(&out, status, err);
 }
 
@@ -91,7 +91,7 @@ static void print_hidden(uint32_t hidden)
 
 static pj_status print_parts(const showing *s, bool operations, pj_error *err)
 {
-    pj_view_choice choice = choice_of(s->args, OPERATIONS);
+    pj_view_choice choice = show_choice_of(s->args, OPERATIONS);
     bool some = choice.token != PJ_ANY || choice.layer != PJ_ANY || choice.component;
     pj_show_parts parts = {.choice = &choice, .limit = (uint32_t)s->args->limit};
     pj_status status =
@@ -110,7 +110,7 @@ static pj_status print_parts(const showing *s, bool operations, pj_error *err)
 static pj_status print_heatmap(const showing *s, pj_error *err)
 {
     pj_heatmap map;
-    pj_view_choice choice = choice_of(s->args, HEATMAP);
+    pj_view_choice choice = show_choice_of(s->args, HEATMAP);
     pj_status status = pj_heatmap_get(s->store, s->id, &choice, &map, err);
     if (status == PJ_OK) pj_show_heatmap(&map, choice.metric);
     pj_heatmap_fini(&map);
@@ -152,7 +152,7 @@ static pj_status print_tables(const showing *s, part what, pj_show_run *run, pj_
     return PJ_OK;
 }
 
-static pj_status print_table(const showing *s, part what, pj_error *err)
+static pj_status show_print_table(const showing *s, part what, pj_error *err)
 {
     pj_show_run run = {0};
     pj_status status = print_tables(s, what, &run, err);
@@ -163,7 +163,7 @@ static pj_status print_table(const showing *s, part what, pj_error *err)
 static pj_status print_all(const showing *s, pj_error *err)
 {
     pj_run_data run = {0};
-    pj_status status = print_table(s, ALL, err);
+    pj_status status = show_print_table(s, ALL, err);
     if (status == PJ_OK)
         status = pj_store_load_tables(s->store, s->id, TOKEN_ROWS, MOST_TOKENS, &run, err);
     if (status == PJ_OK) pj_show_sparkline(&run);
@@ -181,7 +181,7 @@ static pj_status print_part(const showing *s, part what, pj_error *err)
     case HEATMAP: return print_heatmap(s, err);
     case ADVICE: return print_advice(s, pj_show_advice, err);
     case ALL: return print_all(s, err);
-    default: return print_table(s, what, err);
+    default: return show_print_table(s, what, err);
     }
 }
 
@@ -204,7 +204,7 @@ static pj_status show_parts(const showing *s, pj_error *err)
     for (part p = PHASES; p <= ALL && status == PJ_OK; p++) {
         if (!wanted[p]) continue;
         wanted[ALL] = false;
-        status = args->json ? write_json(s, p, err) : print_part(s, p, err);
+        status = args->json ? show_write_json(s, p, err) : print_part(s, p, err);
     }
     return status;
 }

@@ -19,7 +19,7 @@ typedef struct request {
 } request;
 
 /* The text to encode, from the argument, a file or standard input. The caller frees *text. */
-static pj_status read_text(const request *r, char **text, size_t *bytes, pj_error *err)
+static pj_status tokenize_read_text(const request *r, char **text, size_t *bytes, pj_error *err)
 {
     if (r->file && strcmp(r->file, "-") != 0)
         return pj_file_read(r->file, MAX_TEXT_BYTES, text, bytes, err);
@@ -36,17 +36,17 @@ static void print_ids(const pj_ids *ids)
     printf("\n");
 }
 
-static bool write_out(void *context, const char *bytes, size_t count)
+static bool tokenize_write_out(void *context, const char *bytes, size_t count)
 {
     return fwrite(bytes, 1, count, stdout) == count;
 }
 
-static bool print_json(const pj_tokenizer *tokenizer, const pj_ids *ids)
+static bool tokenize_print_json(const pj_tokenizer *tokenizer, const pj_ids *ids)
 {
     pj_buffer block;
     pj_json json;
     pj_buffer_init(&block, MAX_JSON_BYTES);
-    pj_json_init_stream(&json, &block, write_out, NULL);
+    pj_json_init_stream(&json, &block, tokenize_write_out, NULL);
     pj_json_object_begin(&json);
     pj_json_key(&json, "ids");
     pj_json_array_begin(&json);
@@ -70,10 +70,10 @@ static pj_status encode(const request *r, const pj_tokenizer *tokenizer, pj_erro
     size_t bytes;
     pj_ids ids = {0};
     pj_encode_options options = {.no_special = !r->special};
-    pj_status status = read_text(r, &text, &bytes, err);
+    pj_status status = tokenize_read_text(r, &text, &bytes, err);
     if (status == PJ_OK) status = pj_tokenizer_encode(tokenizer, text, bytes, &options, &ids, err);
     if (status == PJ_OK && !r->json) print_ids(&ids);
-    if (status == PJ_OK && r->json && !print_json(tokenizer, &ids))
+    if (status == PJ_OK && r->json && !tokenize_print_json(tokenizer, &ids))
         status = pj_fail(err, PJ_E_IO, "cannot write to standard output");
     pj_ids_fini(&ids);
     pj_free(text);

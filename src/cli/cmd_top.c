@@ -51,7 +51,7 @@ static void on_interrupt(int signal_number)
  */
 
 /* Sum of a column's rails; NAN when any of them is unknown. */
-static double column_mw(const top *t, pj_rail_class column)
+static double top_column_mw(const top *t, pj_rail_class column)
 {
     double sum = 0;
     bool any = false;
@@ -63,7 +63,7 @@ static double column_mw(const top *t, pj_rail_class column)
     return any ? sum : NAN;
 }
 
-static bool has_total_rail(const top *t)
+static bool top_has_total_rail(const top *t)
 {
     for (uint32_t i = 0; i < t->rail_count; i++)
         if (t->rails[i].rail_class == PJ_RAIL_TOTAL) return true;
@@ -118,7 +118,7 @@ static void print_json_row(const top *t, double t_ms)
         pj_json_kv_double(&json, key, t->mw[i]);
     }
     pj_json_object_end(&json);
-    pj_json_kv_double(&json, "total_mw", column_mw(t, PJ_RAIL_TOTAL));
+    pj_json_kv_double(&json, "total_mw", top_column_mw(t, PJ_RAIL_TOTAL));
     pj_json_object_end(&json);
     if (pj_json_finish(&json)) puts(pj_buffer_get(&text));
     fflush(stdout);
@@ -182,12 +182,12 @@ static void draw_rail(const top *t, uint32_t i, int width)
     putchar('\n');
 }
 
-static void draw(top *t, double t_ms)
+static void top_draw(top *t, double t_ms)
 {
     char total[32], time[32];
     int width = pj_terminal_width(stdout);
     if (t->lines_drawn) printf("\033[%dA", t->lines_drawn);
-    pj_format_power(column_mw(t, PJ_RAIL_TOTAL), total, sizeof total);
+    pj_format_power(top_column_mw(t, PJ_RAIL_TOTAL), total, sizeof total);
     pj_format_time(t_ms, time, sizeof time);
     char heading[256];
     snprintf(heading, sizeof heading, "  %s  total %s  (%s; Ctrl-C ends)  %s", time, total,
@@ -207,8 +207,8 @@ static void print_plain(const top *t, double t_ms)
         pj_format_power(t->mw[i], power, sizeof power);
         printf("  %s %s", t->rails[i].name, power);
     }
-    if (!has_total_rail(t) && t->rail_count > 1) {
-        pj_format_power(column_mw(t, PJ_RAIL_TOTAL), power, sizeof power);
+    if (!top_has_total_rail(t) && t->rail_count > 1) {
+        pj_format_power(top_column_mw(t, PJ_RAIL_TOTAL), power, sizeof power);
         printf("  total %s", power);
     }
     putchar('\n');
@@ -227,7 +227,7 @@ static void print_events(const top *t)
     }
 }
 
-static void take_row(top *t, int64_t end_ns)
+static void top_take_row(top *t, int64_t end_ns)
 {
     for (uint32_t i = 0; i < t->rail_count; i++) {
         double mj = pj_curve_energy_mj(t->curves[i], end_ns - t->row_ns, end_ns);
@@ -243,18 +243,18 @@ static void take_row(top *t, int64_t end_ns)
 static void show_row(top *t, int64_t end_ns)
 {
     double t_ms = (double)(end_ns - t->begin_ns) * 1e-6;
-    take_row(t, end_ns);
+    top_take_row(t, end_ns);
     if (t->record) write_record_row(t, t_ms);
     if (t->json) print_json_row(t, t_ms);
     if (t->json || end_ns - t->last_print_ns < t->print_every_ns) return;
     t->last_print_ns = end_ns;
     if (t->live)
-        draw(t, t_ms);
+        top_draw(t, t_ms);
     else if (!t->record)
         print_plain(t, t_ms);
 }
 
-static pj_status drain(top *t, pj_error *err)
+static pj_status top_drain(top *t, pj_error *err)
 {
     pj_reading readings[256];
     size_t count;
@@ -267,7 +267,7 @@ static pj_status drain(top *t, pj_error *err)
 }
 
 /* Whether all rails are known until then, but for silent ones. */
-static bool is_covered(top *t, int64_t until_ns, bool give_up)
+static bool top_is_covered(top *t, int64_t until_ns, bool give_up)
 {
     bool all = true;
     int64_t begin, end;
@@ -279,7 +279,7 @@ static bool is_covered(top *t, int64_t until_ns, bool give_up)
     return all;
 }
 
-static void sleep_until(int64_t until_ns)
+static void top_sleep_until(int64_t until_ns)
 {
     for (int64_t now; (now = pj_clock_ns()) < until_ns && !interrupted;)
         pj_clock_sleep_until(until_ns - now > 50 * PJ_NS_PER_MS ? now + 50 * PJ_NS_PER_MS
@@ -290,9 +290,10 @@ static void sleep_until(int64_t until_ns)
 static pj_status await_known(top *t, int64_t until_ns, int64_t looks, pj_error *err)
 {
     for (;; looks--) {
-        pj_status status = drain(t, err);
-        if (status != PJ_OK || is_covered(t, until_ns, looks <= 0 || interrupted)) return status;
-        sleep_until(pj_clock_ns() + LOOK_NS);
+        pj_status status = top_drain(t, err);
+        if (status != PJ_OK || top_is_covered(t, until_ns, looks <= 0 || interrupted))
+            return status;
+        top_sleep_until(pj_clock_ns() + LOOK_NS);
     }
 }
 
@@ -313,11 +314,11 @@ static pj_status await_first(top *t, int64_t settle, pj_error *err)
 /* Sensors cover a row when they have settled; on a busy machine their readings come later. */
 static pj_status await_row(top *t, int64_t due_ns, int64_t settle_ns, pj_error *err)
 {
-    sleep_until(due_ns + settle_ns);
+    top_sleep_until(due_ns + settle_ns);
     return await_known(t, due_ns, LOOKS, err);
 }
 
-static pj_status watch(top *t, int64_t duration_ns, pj_error *err)
+static pj_status top_watch(top *t, int64_t duration_ns, pj_error *err)
 {
     int64_t settle = pj_meter_settle_ns(t->meter);
     pj_status status = pj_meter_start(t->meter, err);
@@ -402,7 +403,7 @@ static int run_top(const pj_command *command, int argc, char **argv)
         signal(SIGTERM, on_interrupt);
         status = open_record(&t, record, &err);
     }
-    if (status == PJ_OK) status = watch(&t, duration_ns, &err);
+    if (status == PJ_OK) status = top_watch(&t, duration_ns, &err);
     pj_error closing;
     if (close_record(&t, record, &closing) != PJ_OK && status == PJ_OK) {
         err = closing;

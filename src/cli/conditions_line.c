@@ -14,9 +14,10 @@ typedef struct line {
     bool first; /* nothing of its device was written yet */
 } line;
 
-static void add(line *l, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void conditions_line_add(line *l, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
-static void add(line *l, const char *format, ...)
+static void conditions_line_add(line *l, const char *format, ...)
 {
     va_list args;
     if (l->used >= l->bytes) return;
@@ -30,15 +31,16 @@ static void add(line *l, const char *format, ...)
 
 static void add_device(line *l, const pj_device_conditions *d)
 {
-    if (!isnan(d->temperature_max_c)) add(l, "%.0f °C", d->temperature_max_c);
-    if (!isnan(d->clock_mhz)) add(l, "%.2f GHz", d->clock_mhz * 1e-3);
-    if (!isnan(d->utilisation)) add(l, "%.0f %% busy", d->utilisation * 100);
-    if (!isnan(d->power_limit_mw)) add(l, "limit %.4g W", d->power_limit_mw * 1e-3);
+    if (!isnan(d->temperature_max_c)) conditions_line_add(l, "%.0f °C", d->temperature_max_c);
+    if (!isnan(d->clock_mhz)) conditions_line_add(l, "%.2f GHz", d->clock_mhz * 1e-3);
+    if (!isnan(d->utilisation)) conditions_line_add(l, "%.0f %% busy", d->utilisation * 100);
+    if (!isnan(d->power_limit_mw)) conditions_line_add(l, "limit %.4g W", d->power_limit_mw * 1e-3);
     if (!isnan(d->tdp_share))
-        add(l, "%.0f %% of its TDP of %.4g W", d->tdp_share * 100, d->tdp_mw * 1e-3);
+        conditions_line_add(l, "%.0f %% of its TDP of %.4g W", d->tdp_share * 100,
+                            d->tdp_mw * 1e-3);
     if (d->throttled_share > 0)
-        add(l, "throttled (%s) %.0f %% of the time", d->throttle_known ? d->throttle : "unknown",
-            d->throttled_share * 100);
+        conditions_line_add(l, "throttled (%s) %.0f %% of the time",
+                            d->throttle_known ? d->throttle : "unknown", d->throttled_share * 100);
 }
 
 void pj_conditions_line(const char *conditions_json, const char *between, char *text, size_t bytes)

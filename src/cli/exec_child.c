@@ -59,7 +59,7 @@ static void handle_own(int number)
             before_program[i].sa_handler(number);
 }
 
-static void forward(int number, siginfo_t *from, void *context)
+static void exec_child_forward(int number, siginfo_t *from, void *context)
 {
     int kept = errno;
     (void)from, (void)context;
@@ -89,7 +89,7 @@ static void forward_unless_told(int number, siginfo_t *from, void *context)
     if (told)
         handle_own(number);
     else
-        forward(number, from, context);
+        exec_child_forward(number, from, context);
     errno = kept;
 }
 
@@ -103,8 +103,13 @@ static void wake(int number, siginfo_t *from, void *context)
 
 static void take_signals(void)
 {
-    void (*const handlers[HANDLED])(int, siginfo_t *, void *) = {
-        forward_unless_told, forward_unless_told, forward, forward, forward, forward, wake};
+    void (*const handlers[HANDLED])(int, siginfo_t *, void *) = {forward_unless_told,
+                                                                 forward_unless_told,
+                                                                 exec_child_forward,
+                                                                 exec_child_forward,
+                                                                 exec_child_forward,
+                                                                 exec_child_forward,
+                                                                 wake};
     for (size_t i = 0; i < HANDLED; i++) {
         struct sigaction action = {.sa_sigaction = handlers[i],
                                    .sa_flags = SA_RESTART | SA_SIGINFO};
@@ -136,7 +141,7 @@ static void hand_over_pending(pid_t program)
 
 /* ---- cgroup -------------------------------------------------------------------------------- */
 
-static bool write_text(const char *folder, const char *name, const char *text)
+static bool exec_child_write_text(const char *folder, const char *name, const char *text)
 {
     char path[PATH_MAX];
     int fd = pj_path_join(path, sizeof path, folder, name) ? open(path, O_WRONLY | O_CLOEXEC) : -1;
@@ -205,7 +210,7 @@ static void remove_cgroup(pj_child *c)
     if (pj_path_join(path, sizeof path, c->cgroup, "cgroup.procs") &&
         pj_file_read(path, 1 << 20, &text, &bytes, NULL) == PJ_OK)
         for (char *save, *pid = strtok_r(text, "\n", &save); pid; pid = strtok_r(NULL, "\n", &save))
-            write_text(parent, "cgroup.procs", pid);
+            exec_child_write_text(parent, "cgroup.procs", pid);
     pj_free(text);
     rmdir(c->cgroup);
     c->cgroup[0] = 0;
@@ -329,7 +334,7 @@ static void become(const pj_child *c, const char *const *variables, const sigset
     for (size_t i = 0; i < CHANGED; i++)
         signal(changed[i], ignored_by_caller[i] ? SIG_IGN : SIG_DFL);
     sigprocmask(SIG_SETMASK, mask, NULL);
-    if (c->cgroup[0]) write_text(c->cgroup, "cgroup.procs", "0");
+    if (c->cgroup[0]) exec_child_write_text(c->cgroup, "cgroup.procs", "0");
     if (c->reserved_fd >= 0) dup2(c->markers[1], c->reserved_fd);
     /* The child keeps a read end of the pipe, so that writing markers after perjoule was killed
      * does not raise SIGPIPE. */
@@ -386,18 +391,18 @@ pj_status pj_child_start(pj_child *c, const char *const *variables, pj_error *er
 
 /* ---- waiting ------------------------------------------------------------------------------- */
 
-static double seconds(struct timeval t)
+static double exec_child_seconds(struct timeval t)
 {
     return (double)t.tv_sec + (double)t.tv_usec * 1e-6;
 }
 
 /* Reaps every process that has ended; true if the program itself is among them. */
-static bool reap(pj_child *c)
+static bool exec_child_reap(pj_child *c)
 {
     struct rusage usage;
     int status = 0;
     for (pid_t done; (done = wait4(-1, &status, WNOHANG, &usage)) > 0;) {
-        c->cpu_s += seconds(usage.ru_utime) + seconds(usage.ru_stime);
+        c->cpu_s += exec_child_seconds(usage.ru_utime) + exec_child_seconds(usage.ru_stime);
         if (done != c->pid) continue;
         c->end_ns = pj_clock_ns();
         c->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
@@ -437,11 +442,11 @@ void pj_child_wait(pj_child *c, void (*take)(void *, const char *, size_t), void
         struct pollfd wait[2] = {{.fd = c->wake[0], .events = POLLIN},
                                  {.fd = c->markers[0], .events = POLLIN}};
         poll(wait, 2, 1000);
-        done = reap(c);
+        done = exec_child_reap(c);
         drain_markers(c, take, context);
         while (read(c->wake[0], bytes, sizeof bytes) > 0) {
         }
-        if (!done) done = reap(c); /* it may have ended between the two */
+        if (!done) done = exec_child_reap(c); /* it may have ended between the two */
     }
     drain_markers(c, take, context);
     count_cpu(c);

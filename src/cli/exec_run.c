@@ -38,7 +38,7 @@ pj_status pj_exec_begin(pj_exec_run *e, pj_error *err)
 {
     char words[4096] = "";
     size_t used = 0;
-    const pj_exec_ask *a = &e->ask;
+    const pj_exec_request *a = &e->request;
     for (char **w = e->child.words; *w && used < sizeof words; w++)
         used += (size_t)snprintf(words + used, sizeof words - used, "%s%s", used ? " " : "", *w);
     pj_run_options options = {.size = sizeof options,
@@ -80,9 +80,9 @@ static void describe_model(pj_exec_run *e)
     pj_buffer_init(&text, 1 << 16);
     pj_run_facts facts = {.size = sizeof facts, .model_json = model_json(f, &text)};
     if (f->level[0]) facts.level = f->level;
-    if (f->model[0] && !e->ask.model) facts.model_name = f->model;
+    if (f->model[0] && !e->request.model) facts.model_name = f->model;
     if (f->layers <= INT16_MAX) facts.layer_count = (uint32_t)f->layers;
-    if (f->engine[0] && !e->ask.engine) pj_run_set_engine(e->run, f->engine);
+    if (f->engine[0] && !e->request.engine) pj_run_set_engine(e->run, f->engine);
     pj_run_describe(e->run, &facts, NULL);
     pj_run_add_cpu(e->run, e->child.cpu_s);
     pj_buffer_fini(&text);
@@ -97,7 +97,7 @@ static void describe_run(pj_exec_run *e)
     pj_json_object_begin(&json);
     pj_exec_command_json(e, &json);
     pj_exec_cpu_json(e, &json);
-    pj_experiment_cell_write(e->ask.place, &json);
+    pj_experiment_cell_write(e->request.cell_id, &json);
     pj_json_object_end(&json);
     pj_run_facts facts = {.size = sizeof facts, .scope = "machine", .level = "coarse"};
     if (pj_json_finish(&json)) facts.settings_json = pj_buffer_get(&text);
@@ -118,7 +118,7 @@ static void read_the_rest(pj_exec_run *e)
                 e->child.signal);
 }
 
-static pj_run_status status_of(const pj_child *child)
+static pj_run_status exec_run_status_of(const pj_child *child)
 {
     if (child->signal == SIGINT) return PJ_RUN_CANCELLED;
     return child->exit_code ? PJ_RUN_FAILED : PJ_RUN_COMPLETED;
@@ -144,7 +144,7 @@ pj_status pj_exec_measure(pj_exec_run *e, pj_error *err)
     pj_injection injection = {0};
     const char *variables[8] = {fd};
     if (e->child.reserved_fd >= 0)
-        pj_injection_choose(&injection, e->run, e->child.path, e->ask.depth, e->ask.llama);
+        pj_injection_choose(&injection, e->run, e->child.path, e->request.depth, e->request.llama);
     memcpy(variables + 1, injection.variables, sizeof injection.variables);
     if (injection.nvtx[0] && pj_child_open_markers(&e->child))
         pj_nvtx_memory_open(nvtx, e->child.markers[0]);
@@ -167,8 +167,8 @@ pj_status pj_exec_measure(pj_exec_run *e, pj_error *err)
     describe_run(e);
     snprintf(why, sizeof why, e->child.signal ? "killed by signal %d" : "exit code %d",
              e->child.signal ? e->child.signal : e->child.exit_code);
-    pj_run_status ended = status_of(&e->child);
-    if (ended == PJ_RUN_COMPLETED && e->ask.place &&
+    pj_run_status ended = exec_run_status_of(&e->child);
+    if (ended == PJ_RUN_COMPLETED && e->request.cell_id &&
         pj_markers_count(e->markers).output_tokens == 0) {
         snprintf(why, sizeof why, "the program reported no tokens");
         ended = PJ_RUN_FAILED;

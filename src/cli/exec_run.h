@@ -9,16 +9,16 @@
 #include "record/experiment_cell.h"
 #include "record/run.h"
 
-typedef struct pj_exec_ask {
+typedef struct pj_exec_request {
     const char *engine, *model, *experiment; /* NULL: "exec", unknown, none */
     const char *const *tags;                 /* NULL-terminated, or NULL */
     pj_depth depth;
-    bool llama;                      /* inject the llama.cpp library whatever the program is */
-    const pj_experiment_cell *place; /* in an experiment, which needs tokens; or NULL */
-} pj_exec_ask;
+    bool llama;                        /* inject the llama.cpp library whatever the program is */
+    const pj_experiment_cell *cell_id; /* in an experiment, which needs tokens; or NULL */
+} pj_exec_request;
 
 typedef struct pj_exec_run {
-    pj_exec_ask ask;
+    pj_exec_request request;
     pj_session *session; /* the caller's */
     pj_child child;      /* with `words` set, the descriptor reserved and the program found */
     pj_nvtx_memory nvtx;

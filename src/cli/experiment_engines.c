@@ -25,7 +25,7 @@ static bool make_prompt(const pj_foreign_cell *c, pj_buffer *text)
         "the", "of", "and",  "to",   "in",   "is",   "that",  "for",  "it",   "was",  "on",
         "are", "as", "with", "they", "be",   "at",   "one",   "have", "this", "from", "or",
         "had", "by", "hot",  "but",  "some", "what", "there", "we",   "can",  "out"};
-    pj_random random = {(c->plan->seed * 1000003 + c->place.block) * 1000003 + c->place.round};
+    pj_random random = {(c->plan->seed * 1000003 + c->cell_id.block) * 1000003 + c->cell_id.round};
     if (c->plan->prompt) {
         pj_buffer_append(text, c->plan->prompt, strlen(c->plan->prompt));
         return !text->failed;
@@ -35,7 +35,8 @@ static bool make_prompt(const pj_foreign_cell *c, pj_buffer *text)
     return !text->failed;
 }
 
-static pj_status figure_of(const pj_run_info *info, double *joules, pj_error *err)
+static pj_status experiment_engines_figure_of(const pj_run_info *info, double *joules,
+                                              pj_error *err)
 {
     pj_run_ratios ratios;
     pj_run_ratios_get(info, &ratios);
@@ -63,7 +64,7 @@ static const char *body_of(void *context, uint32_t index, size_t *bytes)
     return pj_buffer_get(&v->body);
 }
 
-static void *begin_request(void *context, uint32_t index, pj_exchange *exchange)
+static void *experiment_engines_begin_request(void *context, uint32_t index, pj_exchange *exchange)
 {
     visit *v = context;
     return v->requests ? pj_request_begin(v->requests, exchange, NULL) : NULL;
@@ -74,7 +75,7 @@ static void progress_request(void *context, void *request)
     if (request) pj_request_progress(request);
 }
 
-static void end_request(void *context, void *request, pj_exchange *exchange)
+static void experiment_engines_end_request(void *context, void *request, pj_exchange *exchange)
 {
     visit *v = context;
     if (request) {
@@ -87,39 +88,39 @@ static void end_request(void *context, void *request, pj_exchange *exchange)
 }
 
 /* On the storing thread, which has ended when the requests are closed. */
-static void take_run(void *context, void *user, const pj_exchange *exchange,
-                     const pj_run_data *data, const pj_error *err)
+static void experiment_engines_take_run(void *context, void *user, const pj_exchange *exchange,
+                                        const pj_run_data *data, const pj_error *err)
 {
     visit *v = context;
     if (err->status != PJ_OK)
         v->problem = *err;
     else
-        figure_of(&data->info, &v->joules, &v->problem);
+        experiment_engines_figure_of(&data->info, &v->joules, &v->problem);
 }
 
-static pj_status write_body(visit *v, const pj_ask *ask, pj_error *err)
+static pj_status write_body(visit *v, const pj_ask *request, pj_error *err)
 {
     pj_buffer_fini(&v->body);
     pj_buffer_init(&v->body, 256 << 20);
-    pj_ask_write(&v->server, ask, &v->body);
+    pj_request_write(&v->server, request, &v->body);
     return pj_buffer_status(&v->body, "a request", err);
 }
 
-static pj_status send_one(visit *v, const pj_url *url, const char *headers, const pj_ask *ask,
+static pj_status send_one(visit *v, const pj_url *url, const char *headers, const pj_ask *request,
                           pj_error *err)
 {
     pj_client_options options = {.url = url,
-                                 .path = pj_ask_path(&v->server, ask),
+                                 .path = pj_request_path(&v->server, request),
                                  .headers = headers ? headers : "",
                                  .requests = 1,
                                  .concurrency = 1,
                                  .cancel = v->cell->cancel,
                                  .hooks = {.context = v,
                                            .body = body_of,
-                                           .begin = begin_request,
+                                           .begin = experiment_engines_begin_request,
                                            .progress = progress_request,
-                                           .end = end_request}};
-    pj_status status = write_body(v, ask, err);
+                                           .end = experiment_engines_end_request}};
+    pj_status status = write_body(v, request, err);
     if (status == PJ_OK) status = pj_client_run(&options, err);
     if (status == PJ_OK && v->problem.status != PJ_OK)
         status = pj_fail(err, v->problem.status, "%s", v->problem.text);
@@ -127,34 +128,35 @@ static pj_status send_one(visit *v, const pj_url *url, const char *headers, cons
 }
 
 /* One unrecorded request that loads the model. */
-static pj_status warm(visit *v, const pj_engines *e, const pj_url *url, pj_ask ask, pj_error *err)
+static pj_status experiment_engines_warm(visit *v, const pj_engines *e, const pj_url *url,
+                                         pj_ask request, pj_error *err)
 {
-    if (e->last_cell == v->cell->place.cell) return PJ_OK;
-    ask.max_tokens = WARM_TOKENS;
-    return send_one(v, url, e->headers, &ask, err);
+    if (e->last_cell == v->cell->cell_id.cell) return PJ_OK;
+    request.max_tokens = WARM_TOKENS;
+    return send_one(v, url, e->headers, &request, err);
 }
 
 static bool reads_another_machine(const pj_session *session)
 {
-    return session->power_asked && pj_power_is_remote(session->power_asked);
+    return session->power_requested && pj_power_is_remote(session->power_requested);
 }
 
-static pj_status record(visit *v, const pj_engines *e, const char *address, const pj_url *url,
-                        const pj_ask *ask, pj_error *err)
+static pj_status experiment_engines_record(visit *v, const pj_engines *e, const char *address,
+                                           const pj_url *url, const pj_ask *request, pj_error *err)
 {
     pj_requests_options options = {.session = e->session,
                                    .engine = v->server.engine,
                                    .url = address,
-                                   .model_name = ask->model,
+                                   .model_name = request->model,
                                    .experiment_name = v->cell->plan->name,
-                                   .place = &v->cell->place,
-                                   .done = take_run,
+                                   .cell_id = &v->cell->cell_id,
+                                   .done = experiment_engines_take_run,
                                    .context = v};
     if (!reads_another_machine(e->session) && !pj_url_is_here(url))
         options.no_power = "The server runs on another machine, whose sensors are not read here; "
                            "--power perjoule:http://HOST:PORT reads them.";
     pj_status status = pj_requests_open(&options, &v->requests, err);
-    if (status == PJ_OK) status = send_one(v, url, e->headers, ask, err);
+    if (status == PJ_OK) status = send_one(v, url, e->headers, request, err);
     pj_requests_close(v->requests);
     if (status == PJ_OK && v->problem.status != PJ_OK)
         status = pj_fail(err, v->problem.status, "%s", v->problem.text);
@@ -171,15 +173,15 @@ static pj_status visit_server(pj_engines *e, const pj_foreign_cell *c, const cha
     pj_status status = make_prompt(c, &prompt) ? pj_url_parse(address, PJ_URL_HTTP_PORT, &url, err)
                                                : pj_fail_memory(err, "a prompt");
     if (status == PJ_OK) status = pj_server_find(&url, e->headers, &v.server, err);
-    pj_ask ask = {.model = c->cell.model[0] ? c->cell.model : v.server.model,
-                  .prompt = pj_buffer_get(&prompt),
-                  .prompt_bytes = prompt.length,
-                  .ignore_end = true,
-                  .max_tokens = c->cell.output,
-                  .temperature = 0};
-    if (status == PJ_OK) status = warm(&v, e, &url, ask, err);
-    if (status == PJ_OK) status = record(&v, e, address, &url, &ask, err);
-    if (status == PJ_OK) e->last_cell = c->place.cell;
+    pj_ask request = {.model = c->cell.model[0] ? c->cell.model : v.server.model,
+                      .prompt = pj_buffer_get(&prompt),
+                      .prompt_bytes = prompt.length,
+                      .ignore_end = true,
+                      .max_tokens = c->cell.output,
+                      .temperature = 0};
+    if (status == PJ_OK) status = experiment_engines_warm(&v, e, &url, request, err);
+    if (status == PJ_OK) status = experiment_engines_record(&v, e, address, &url, &request, err);
+    if (status == PJ_OK) e->last_cell = c->cell_id.cell;
     *joules = v.joules;
     pj_buffer_fini(&v.body);
     pj_buffer_fini(&prompt);
@@ -222,18 +224,18 @@ static pj_status write_command(const pj_foreign_cell *c, const char *command, pj
     return ok ? pj_buffer_status(out, "a command", err) : pj_fail_memory(err, "a prompt");
 }
 
-static pj_status run_program(pj_engines *e, const pj_foreign_cell *c, const char *command,
-                             double *joules, pj_error *err)
+static pj_status experiment_engines_run_program(pj_engines *e, const pj_foreign_cell *c,
+                                                const char *command, double *joules, pj_error *err)
 {
     pj_buffer text;
     pj_buffer_init(&text, 1 << 20);
     pj_exec_run r = {.session = e->session,
                      .child = e->blank,
-                     .ask = {.model = c->cell.model[0] ? c->cell.model : NULL,
-                             .experiment = c->plan->name,
-                             .depth = (pj_depth)pj_depth_parse(c->plan->depth),
-                             .llama = true,
-                             .place = &c->place}};
+                     .request = {.model = c->cell.model[0] ? c->cell.model : NULL,
+                                 .experiment = c->plan->name,
+                                 .depth = (pj_depth)pj_depth_parse(c->plan->depth),
+                                 .llama = true,
+                                 .cell_id = &c->cell_id}};
     pj_status status = write_command(c, command, &text, err);
     char shell[] = "sh", option[] = "-c";
     char *words[] = {shell, option, text.data, NULL};
@@ -241,7 +243,7 @@ static pj_status run_program(pj_engines *e, const pj_foreign_cell *c, const char
     if (status == PJ_OK) status = pj_child_find(&r.child, err);
     if (status == PJ_OK) status = pj_exec_begin(&r, err);
     if (status == PJ_OK) status = pj_exec_measure(&r, err);
-    if (status == PJ_OK) status = figure_of(&r.data.info, joules, err);
+    if (status == PJ_OK) status = experiment_engines_figure_of(&r.data.info, joules, err);
     if (status == PJ_OK && r.store_problem[0])
         status = pj_fail(err, PJ_E_IO, "%s", r.store_problem);
     pj_exec_close(&r);
@@ -257,26 +259,28 @@ void pj_engines_init(pj_engines *e)
 
 /* ---- both ------------------------------------------------------------------------------------ */
 
-static bool is_blank(const char *text)
+static bool experiment_engines_is_blank(const char *text)
 {
     while (isspace((unsigned char)*text)) text++;
     return !*text;
 }
 
-static pj_status measure(pj_engines *e, const pj_foreign_cell *c, double *joules, pj_error *err)
+static pj_status experiment_engines_measure(pj_engines *e, const pj_foreign_cell *c, double *joules,
+                                            pj_error *err)
 {
     static const char attach[] = "attach:", exec[] = "exec:";
-    const char *engine = c->cell.engine, *place = strchr(engine, ':') + 1;
-    if (is_blank(place))
+    const char *engine = c->cell.engine, *cell_id = strchr(engine, ':') + 1;
+    if (experiment_engines_is_blank(cell_id))
         return pj_fail(err, PJ_E_INVALID, "--engine %s: say which one: attach:URL, exec:COMMAND",
                        engine);
     if (strncmp(engine, attach, sizeof attach - 1) == 0) {
-        if (c->cell.batch == 1) return visit_server(e, c, place, joules, err);
+        if (c->cell.batch == 1) return visit_server(e, c, cell_id, joules, err);
         return pj_fail(err, PJ_E_INVALID,
                        "a server decides its batches itself: leave batches at 1, or put a load on "
                        "it with perjoule attach --concurrency");
     }
-    if (strncmp(engine, exec, sizeof exec - 1) == 0) return run_program(e, c, place, joules, err);
+    if (strncmp(engine, exec, sizeof exec - 1) == 0)
+        return experiment_engines_run_program(e, c, cell_id, joules, err);
     return pj_fail(err, PJ_E_INVALID, "there is no engine %s", engine);
 }
 
@@ -284,7 +288,7 @@ pj_status pj_engines_measure(void *context, const pj_foreign_cell *c, double *jo
 {
     pj_error why = {0};
     *joules = NAN;
-    pj_status status = measure(context, c, joules, &why);
+    pj_status status = experiment_engines_measure(context, c, joules, &why);
     if (status == PJ_OK || status == PJ_E_CANCELLED) return status;
     return pj_fail(err, status, "%.200s: %s", c->cell.engine, why.text);
 }

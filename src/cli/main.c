@@ -82,7 +82,7 @@ const pj_command pj_command_help = {
     .examples = "perjoule help\nperjoule help run\n",
 };
 
-static int run_program(int argc, char **argv)
+static int main_run_program(int argc, char **argv)
 {
     if (argc < 2) {
         print_overview(stderr);
@@ -119,7 +119,7 @@ static void *run_in_thread(void *context)
 {
     program *p = context;
     pthread_sigmask(SIG_SETMASK, &p->mask, NULL);
-    p->code = run_program(p->argc, p->argv);
+    p->code = main_run_program(p->argc, p->argv);
     return NULL;
 }
 
@@ -135,12 +135,12 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN); /* a closed pipe becomes an error of write() */
     signal(SIGXFSZ, SIG_IGN); /* and so does the file size limit */
     if (getrlimit(RLIMIT_STACK, &stack) != 0 || stack.rlim_cur >= LEAST_STACK_BYTES)
-        return run_program(argc, argv);
+        return main_run_program(argc, argv);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &p.mask);
     if (pj_thread_start(&thread, "main", run_in_thread, &p, NULL) != PJ_OK) {
         pthread_sigmask(SIG_SETMASK, &p.mask, NULL);
-        return run_program(argc, argv);
+        return main_run_program(argc, argv);
     }
     pthread_join(thread, NULL);
     return p.code;

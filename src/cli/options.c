@@ -188,7 +188,7 @@ static void print_help(const pj_command *command, const pj_option *options)
 }
 
 /* For shell completions: name, value name, choices and help, tab-separated. */
-static void print_table(const pj_option *options)
+static void options_print_table(const pj_option *options)
 {
     for (const pj_option *o = options; o->name; o++)
         printf("%s\t%s\t%s\t%s\n", o->name, o->value_name ? o->value_name : "",
@@ -260,7 +260,7 @@ static bool parse_duration(const char *text, double bare_ns, int64_t *ns)
     return true;
 }
 
-static const char *set_number(const pj_option *o, const char *value)
+static const char *options_set_number(const pj_option *o, const char *value)
 {
     char *end;
     errno = 0;
@@ -281,7 +281,7 @@ static const char *set_number(const pj_option *o, const char *value)
     return NULL;
 }
 
-static bool is_choice(const char *choices, const char *value)
+static bool options_is_choice(const char *choices, const char *value)
 {
     size_t length = strlen(value);
     for (const char *word = choices; *word;) {
@@ -301,7 +301,7 @@ static const char *set_value(const pj_option *o, const char *value)
     case PJ_OPTION_TEXT: *(const char **)o->target = value; return NULL;
     case PJ_OPTION_CHOICE:
         *(const char **)o->target = value;
-        return is_choice(o->choices, value) ? NULL : "is not one of";
+        return options_is_choice(o->choices, value) ? NULL : "is not one of";
     case PJ_OPTION_DURATION:
     case PJ_OPTION_SECONDS:
         return parse_duration(value, o->type == PJ_OPTION_SECONDS ? 1e9 : 1e6, o->target)
@@ -311,7 +311,7 @@ static const char *set_value(const pj_option *o, const char *value)
         if (list->count == PJ_LIST_MAX) return "is one too many";
         list->items[list->count++] = value;
         return NULL;
-    default: return set_number(o, value);
+    default: return options_set_number(o, value);
     }
 }
 
@@ -441,7 +441,7 @@ int pj_options_parse(const pj_command *command, const pj_option *options, int ar
             print_man(command, options);
             return PJ_EXIT_OK;
         } else if (strcmp(word, "--list-options") == 0) { /* used by the build */
-            print_table(options);
+            options_print_table(options);
             return PJ_EXIT_OK;
         } else if (!take_option(command, options, argc, argv, &i)) {
             return PJ_EXIT_USAGE;
@@ -452,7 +452,7 @@ int pj_options_parse(const pj_command *command, const pj_option *options, int ar
 
 /* ---- options of requests to generate --------------------------------------------------------- */
 
-pj_option pj_ask_option(pj_generate_ask *ask, const char *field)
+pj_option pj_request_option(pj_generation_request *request, const char *field)
 {
     static const pj_option_type types[] = {
         [PJ_ASK_TEXT] = PJ_OPTION_TEXT, [PJ_ASK_CHOICE] = PJ_OPTION_CHOICE,
@@ -460,12 +460,12 @@ pj_option pj_ask_option(pj_generate_ask *ask, const char *field)
         [PJ_ASK_FLAG] = PJ_OPTION_FLAG, [PJ_ASK_LIST] = PJ_OPTION_LIST,
         [PJ_ASK_MAP] = PJ_OPTION_LIST,
     };
-    const pj_ask_field *f = pj_ask_field_find(field);
+    const pj_request_field *f = pj_request_field_find(field);
     bool is_number = f->kind == PJ_ASK_INT || f->kind == PJ_ASK_NUMBER;
     return (pj_option){.name = f->option,
                        .letter = f->letter,
                        .type = types[f->kind],
-                       .target = (char *)ask + f->offset,
+                       .target = (char *)request + f->offset,
                        .value_name = f->value_name,
                        .help = f->help,
                        .min = is_number ? f->least : 0,

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/text_list.h"
-#include "trace/generate_ask.h"
+#include "trace/generation_request.h"
 
 typedef enum pj_option_type {
     PJ_OPTION_FLAG,     /* bool *: set to true; --no-NAME sets it to false */
@@ -70,7 +70,7 @@ typedef struct pj_command {
 
 /* The option of a field of requests to generate, with the table's letter, help, bounds and choices;
  * it writes into `ask`. */
-pj_option pj_ask_option(pj_generate_ask *ask, const char *field);
+pj_option pj_request_option(pj_generation_request *request, const char *field);
 
 /* How pj_options_parse ended. */
 enum { PJ_PARSE_GO_ON = -1 }; /* else: the exit code to return */

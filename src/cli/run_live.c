@@ -30,8 +30,8 @@ void pj_run_live_end(pj_run_live *live)
     live->rows = 0;
 }
 
-static void take_power(void *context, const char *run_id, const pj_live_power *samples,
-                       uint32_t count)
+static void run_live_take_power(void *context, const char *run_id, const pj_live_power *samples,
+                                uint32_t count)
 {
     pj_run_live *live = context;
     if (count) atomic_store(&live->power_mw, samples[count - 1].mw[PJ_RAIL_TOTAL]);
@@ -48,8 +48,10 @@ static void take_token(void *context, const char *run_id, const pj_live_token *t
 
 pj_live_sink pj_run_live_sink(pj_run_live *live)
 {
-    return (pj_live_sink){
-        .version = PJ_LIVE_SINK_VERSION, .context = live, .power = take_power, .token = take_token};
+    return (pj_live_sink){.version = PJ_LIVE_SINK_VERSION,
+                          .context = live,
+                          .power = run_live_take_power,
+                          .token = take_token};
 }
 
 void pj_run_live_draw(pj_run_live *live, uint32_t tokens, double tokens_per_second)

@@ -24,7 +24,7 @@ static void energy_text(double mj, double sd_mj, char *text, size_t bytes)
 
 /* ---- phases -------------------------------------------------------------------------------- */
 
-static void print_line(FILE *out, const pj_run_part *line)
+static void run_report_print_line(FILE *out, const pj_run_part *line)
 {
     char time[32], gross[64], net[64], power[32];
     pj_format_time(line->ms, time, sizeof time);
@@ -40,7 +40,7 @@ static void print_line(FILE *out, const pj_run_part *line)
     fputc('\n', out);
 }
 
-static void print_phases(FILE *out, const pj_run_data *d)
+static void run_report_print_phases(FILE *out, const pj_run_data *d)
 {
     fprintf(out, "%s  %-15s%10s%24s%12s%11s%s\n", pj_style_on(out, PJ_STYLE_DIM), "phase", "time",
             "energy", "net of idle", "power", pj_style_off(out));
@@ -48,12 +48,12 @@ static void print_phases(FILE *out, const pj_run_data *d)
     pj_run_parts_phases(&phases, d);
     for (int p = PJ_PHASE_IDLE; p < PJ_PHASE_COUNT; p++) {
         const pj_run_part *line = pj_run_parts_find(&phases, pj_phase_name((pj_phase)p));
-        if (line) print_line(out, line);
+        if (line) run_report_print_line(out, line);
     }
     const pj_run_info *info = &d->info;
     pj_run_part run = {"run", info->total_ms, info->total_mj, info->net_mj, info->total_sd_mj};
     fputs(pj_style_on(out, PJ_STYLE_BOLD), out);
-    print_line(out, &run);
+    run_report_print_line(out, &run);
     fputs(pj_style_off(out), out);
     if (!info->partial_rails || isnan(info->total_mj)) return;
     char text[256];
@@ -109,7 +109,7 @@ static void print_disturbed(FILE *out, const pj_run_info *info)
 }
 
 /* Four digits. */
-static void print_speed(FILE *out, const char *phase, double speed)
+static void run_report_print_speed(FILE *out, const char *phase, double speed)
 {
     if (!isnan(speed))
         fprintf(out, speed < 1000 ? "; %s %.4g tokens/s" : "; %s %.0f tokens/s", phase, speed);
@@ -124,8 +124,8 @@ static void print_rates(FILE *out, const pj_run_info *info)
     if (info->input_tokens)
         snprintf(input, sizeof input, "%llu", (unsigned long long)info->input_tokens);
     fprintf(out, "\n  %s tokens in, %llu out", input, (unsigned long long)info->output_tokens);
-    print_speed(out, "prefill", r.prefill_tokens_per_second);
-    print_speed(out, "decode", r.tokens_per_second);
+    run_report_print_speed(out, "prefill", r.prefill_tokens_per_second);
+    run_report_print_speed(out, "decode", r.tokens_per_second);
     fputc('\n', out);
     if (isnan(r.joules_per_token)) {
         print_disturbed(out, info);
@@ -238,7 +238,7 @@ static void print_conditions(FILE *out, const pj_run_info *info)
     if (text[0]) fprintf(out, "  conditions: %s\n", text);
 }
 
-static void print_warnings(FILE *out, const pj_run_data *d)
+static void run_report_print_warnings(FILE *out, const pj_run_data *d)
 {
     for (uint32_t i = 0; i < d->warning_count; i++)
         fprintf(out, "  %swarning:%s %s\n", pj_style_on(out, PJ_STYLE_YELLOW), pj_style_off(out),
@@ -259,7 +259,7 @@ static void print_absence(FILE *out, const pj_run_data *d)
     fputc('\n', out);
 }
 
-static void print_title(FILE *out, const pj_run_info *info)
+static void run_report_print_title(FILE *out, const pj_run_info *info)
 {
     fprintf(out, "\n%s%s%s  %s", pj_style_on(out, PJ_STYLE_BOLD), info->id, pj_style_off(out),
             info->model_name ? info->model_name : "");
@@ -274,8 +274,8 @@ static void print_title(FILE *out, const pj_run_info *info)
 void pj_run_report_print(FILE *out, const pj_run_data *d)
 {
     const pj_run_info *info = &d->info;
-    print_title(out, info);
-    print_phases(out, d);
+    run_report_print_title(out, info);
+    run_report_print_phases(out, d);
     print_absence(out, d);
     print_hottest(out, d);
     print_rates(out, info);
@@ -283,15 +283,15 @@ void pj_run_report_print(FILE *out, const pj_run_data *d)
     print_attribution(out, info);
     print_overhead(out, info);
     print_conditions(out, info);
-    print_warnings(out, d);
+    run_report_print_warnings(out, d);
 }
 
 void pj_run_report_speed(FILE *out, const pj_run_data *d, const pj_generate_result *g,
                          const pj_engine_facts *facts, double read_speed)
 {
     double seconds = (double)g->decode_ns * 1e-9, steps = g->decode_steps;
-    print_title(out, &d->info);
-    print_phases(out, d);
+    run_report_print_title(out, &d->info);
+    run_report_print_phases(out, d);
     print_rates(out, &d->info);
     if (steps > 0 && seconds > 0) {
         double speed = (double)facts->decode_weight_bytes * steps / seconds;
@@ -302,12 +302,12 @@ void pj_run_report_speed(FILE *out, const pj_run_data *d, const pj_generate_resu
         fprintf(out, "\n");
     }
     fprintf(out, "  logits %016llx\n", (unsigned long long)g->logits_hash);
-    print_warnings(out, d);
+    run_report_print_warnings(out, d);
 }
 
 /* ---- start and memory ---------------------------------------------------------------------- */
 
-static double ms_of(int64_t ns)
+static double run_report_ms_of(int64_t ns)
 {
     return (double)ns / PJ_NS_PER_MS;
 }
@@ -319,8 +319,8 @@ void pj_run_report_start(FILE *out, const pj_run_start *s)
     fprintf(out,
             "  first token after %.1f ms: sensors and idle baseline %.1f, model %.1f, "
             "tokenizer %.1f, prefill %.1f\n",
-            ms_of(all), ms_of(rest), ms_of(s->model_ns), ms_of(s->tokenizer_ns),
-            ms_of(s->prefill_ns));
+            run_report_ms_of(all), run_report_ms_of(rest), run_report_ms_of(s->model_ns),
+            run_report_ms_of(s->tokenizer_ns), run_report_ms_of(s->prefill_ns));
 }
 
 void pj_run_report_write_start(pj_json *json, const pj_run_start *s)
@@ -332,10 +332,10 @@ void pj_run_report_write_start(pj_json *json, const pj_run_start *s)
     }
     pj_json_object_begin(json);
     pj_json_kv_int(json, "began_ns", s->began_ns);
-    pj_json_kv_double(json, "model_ms", ms_of(s->model_ns));
-    pj_json_kv_double(json, "tokenizer_ms", ms_of(s->tokenizer_ns));
-    pj_json_kv_double(json, "prefill_ms", ms_of(s->prefill_ns));
-    pj_json_kv_double(json, "first_token_ms", ms_of(s->first_token_ns - s->began_ns));
+    pj_json_kv_double(json, "model_ms", run_report_ms_of(s->model_ns));
+    pj_json_kv_double(json, "tokenizer_ms", run_report_ms_of(s->tokenizer_ns));
+    pj_json_kv_double(json, "prefill_ms", run_report_ms_of(s->prefill_ns));
+    pj_json_kv_double(json, "first_token_ms", run_report_ms_of(s->first_token_ns - s->began_ns));
     pj_json_object_end(json);
 }
 
@@ -363,7 +363,7 @@ void pj_run_report_write_resident(pj_json *json, const pj_process_memory *m)
 
 /* ---- text and ids -------------------------------------------------------------------------- */
 
-static void write_ids(pj_json *json, const char *key, const int32_t *ids, uint32_t count)
+static void run_report_write_ids(pj_json *json, const char *key, const int32_t *ids, uint32_t count)
 {
     pj_json_kv_array_begin(json, key);
     for (uint32_t i = 0; i < count; i++) pj_json_int(json, ids[i]);
@@ -374,8 +374,8 @@ static void write_sequence(pj_json *json, const pj_sequence_result *s)
 {
     pj_json_key(json, "text");
     pj_json_string_n(json, s->text ? s->text : "", s->text_bytes);
-    write_ids(json, "token_ids", s->ids, s->count);
-    write_ids(json, "prompt_ids", s->prompt_ids, s->prompt_count);
+    run_report_write_ids(json, "token_ids", s->ids, s->count);
+    run_report_write_ids(json, "prompt_ids", s->prompt_ids, s->prompt_count);
     pj_json_kv_string(json, "stop_reason", pj_stop_reason_name(s->stop));
 }
 

@@ -33,7 +33,7 @@ static const char *duration(double ms, char text[32])
     return text;
 }
 
-static void print_head(const char *text)
+static void show_print_head(const char *text)
 {
     printf("\n%s%s%s\n", pj_style_on(stdout, PJ_STYLE_BOLD), text, pj_style_off(stdout));
 }
@@ -46,7 +46,7 @@ static void print_duration(double ms)
     printf(" %*s", pj_width_of(shown, 10), shown);
 }
 
-static void print_energy(double mj)
+static void show_print_energy(double mj)
 {
     char text[32];
     const char *shown = energy(mj, text);
@@ -61,7 +61,7 @@ static void print_interval(double mj, double sd_mj)
 }
 
 /* Prints model text without control characters, which could affect the terminal. */
-static void print_text(const char *text)
+static void show_print_text(const char *text)
 {
     for (; *text; text++) {
         if (*text == '\n')
@@ -74,16 +74,16 @@ static void print_text(const char *text)
 /* ---- overview ---------------------------------------------------------------------------------
  */
 
-static void print_line(const char *name, const char *text)
+static void show_print_line(const char *name, const char *text)
 {
     if (text && *text) {
         printf("%-12s ", name);
-        print_text(text);
+        show_print_text(text);
         putchar('\n');
     }
 }
 
-static void print_warnings(const pj_run_data *run)
+static void show_print_warnings(const pj_run_data *run)
 {
     for (uint32_t i = 0; i < run->warning_count; i++) {
         const pj_warning_row *w = &run->warnings[i];
@@ -102,7 +102,7 @@ static void print_anomalies(const pj_run_insight *insight)
            insight->anomalies[0].t_ms);
 }
 
-static void print_figure(const char *name, double value, const char *unit)
+static void show_print_figure(const char *name, double value, const char *unit)
 {
     if (!isnan(value)) printf("%-12s %.4g %s\n", name, value, unit);
 }
@@ -134,7 +134,7 @@ static void show_conditions(const pj_run_info *info)
 {
     char text[2048];
     pj_conditions_line(info->conditions_json, "; ", text, sizeof text);
-    print_line("conditions", text);
+    show_print_line("conditions", text);
 }
 
 static void show_partial(const pj_run_info *info)
@@ -143,7 +143,7 @@ static void show_partial(const pj_run_info *info)
     if (!info->partial_rails || !*info->partial_rails) return;
     pj_partial_text(info->total_rails ? info->total_rails : "", info->partial_rails, text,
                     sizeof text);
-    print_line("partial", text);
+    show_print_line("partial", text);
 }
 
 static void show_predicted(const pj_expectation *p)
@@ -202,7 +202,7 @@ static void show_draft(const pj_run_data *run)
     pj_run_draft_get(run, &draft);
     if (!draft.name[0]) return;
     pj_run_draft_text(&draft, text, sizeof text);
-    print_line("draft", text);
+    show_print_line("draft", text);
 }
 
 /* Runs of other engines: what their energy is of, and at which level they were observed. */
@@ -241,16 +241,17 @@ static void show_identity(const pj_run_info *info)
 {
     char created[40];
     pj_clock_format_iso(info->created_wall_ns, created);
-    print_line("run", info->id);
-    print_line("status", pj_run_status_name(info->status));
-    print_line("failure", info->failure);
-    print_line("created", created);
+    show_print_line("run", info->id);
+    show_print_line("status", pj_run_status_name(info->status));
+    show_print_line("failure", info->failure);
+    show_print_line("created", created);
     show_engine(info);
-    print_line("model", info->model_name);
-    print_line("dtype", info->dtype);
-    print_line("machine", info->machine);
-    print_line("prompt", info->prompt_private ? "(private: a hash and simple features are stored)"
-                                              : info->prompt);
+    show_print_line("model", info->model_name);
+    show_print_line("dtype", info->dtype);
+    show_print_line("machine", info->machine);
+    show_print_line("prompt", info->prompt_private
+                                  ? "(private: a hash and simple features are stored)"
+                                  : info->prompt);
 }
 
 void pj_show_overview(const pj_show_run *run, const pj_cost_rates *rates)
@@ -265,17 +266,17 @@ void pj_show_overview(const pj_show_run *run, const pj_cost_rates *rates)
     show_energy(info);
     show_partial(info);
     if (!isnan(info->net_mj)) printf("%-12s %s\n", "net of idle", energy(info->net_mj, text));
-    print_figure("speed", ratios.tokens_per_second, "tokens/s");
+    show_print_figure("speed", ratios.tokens_per_second, "tokens/s");
     show_per_token(info, &ratios);
     show_context(&run->insight.use.context);
     show_draft(&run->data);
     show_experts(&run->insight.use, &ratios);
     show_predicted(run->insight.outlook.predicted);
     show_published(&run->insight.outlook);
-    print_figure("cost", pj_cost_usd(info->total_mj, rates), "USD");
-    print_figure("CO2", pj_co2_grams(info->total_mj, rates), "g");
+    show_print_figure("cost", pj_cost_usd(info->total_mj, rates), "USD");
+    show_print_figure("CO2", pj_co2_grams(info->total_mj, rates), "g");
     show_conditions(info);
-    print_warnings(&run->data);
+    show_print_warnings(&run->data);
     print_anomalies(&run->insight);
     pj_show_phases(&run->data);
     if (run->component_count) pj_show_components(run, UINT32_MAX);
@@ -332,7 +333,7 @@ void pj_show_phases(const pj_run_data *run)
 {
     double idle_ms = 0, idle_mj = 0, variance = 0;
     const pj_phase_row *idle = NULL;
-    print_head("phase            section              count   duration               energy");
+    show_print_head("phase            section              count   duration               energy");
     for (uint32_t i = 0; i < run->phase_count; i++) {
         section_sum sums[SECTIONS_MAX];
         const pj_phase_row *p = &run->phases[i];
@@ -360,15 +361,15 @@ uint32_t pj_show_layers(const pj_show_run *run, uint32_t limit)
         printf("\nno layers: only runs of depth module and deep record them\n");
         return 0;
     }
-    print_head("layer   duration  attention        mlp     energy  attention        mlp");
+    show_print_head("layer   duration  attention        mlp     energy  attention        mlp");
     for (uint32_t l = 0; l < shown; l++) {
         printf("%5u", l);
         print_duration(layers[l].time_ms);
         print_duration(layers[l].attention_ms);
         print_duration(layers[l].mlp_ms);
-        print_energy(layers[l].energy_mj);
-        print_energy(layers[l].attention_mj);
-        print_energy(layers[l].mlp_mj);
+        show_print_energy(layers[l].energy_mj);
+        show_print_energy(layers[l].attention_mj);
+        show_print_energy(layers[l].mlp_mj);
         putchar('\n');
     }
     return count - shown;
@@ -381,7 +382,8 @@ uint32_t pj_show_components(const pj_show_run *run, uint32_t limit)
         printf("\nno components: only runs of depth module and deep record them\n");
         return 0;
     }
-    print_head("component                  count   duration               energy   share    GB/s");
+    show_print_head(
+        "component                  count   duration               energy   share    GB/s");
     for (uint32_t i = 0; i < shown; i++) {
         const pj_component_sum *c = &run->components[i];
         double speed = c->time_ms > 0 ? c->bytes / c->time_ms / 1e6 : NAN;
@@ -404,7 +406,7 @@ static bool is_decode(const pj_run_data *run, const pj_token_row *token)
 uint32_t pj_show_tokens(const pj_run_data *run, uint32_t limit)
 {
     uint32_t shown = run->token_count < limit ? run->token_count : limit;
-    print_head("token position seq phase     duration               energy text");
+    show_print_head("token position seq phase     duration               energy text");
     for (uint32_t i = 0; i < shown; i++) {
         const pj_token_row *t = &run->tokens[i];
         const char *phase =
@@ -413,7 +415,7 @@ uint32_t pj_show_tokens(const pj_run_data *run, uint32_t limit)
         print_duration(t->duration_ms);
         print_interval(pj_mj_of_nj(t->energy.gross_nj), (double)t->energy.sd_mj);
         printf(" |");
-        print_text(t->text ? t->text : "");
+        show_print_text(t->text ? t->text : "");
         printf("|%s\n", t->disturbed > 0 ? " disturbed" : "");
     }
     return run->token_count - shown;
@@ -433,7 +435,7 @@ void pj_show_sparkline(const pj_run_data *run)
     }
     if (n == 0) return;
     pj_sparkline(values, n, pj_terminal_width(stdout) - 2, text, sizeof text);
-    print_head(joules ? "energy of each decode token" : "duration of each decode token");
+    show_print_head(joules ? "energy of each decode token" : "duration of each decode token");
     printf("%s\n", text);
 }
 
@@ -443,8 +445,9 @@ void pj_show_part(void *context, const pj_part_figures *p)
     int32_t index = p->layer == PJ_ANY ? parts->choice->layer : p->layer;
     char layer[16] = "all";
     if (parts->count++ == 0)
-        print_head("component            operation           layer  count   duration               "
-                   "energy");
+        show_print_head(
+            "component            operation           layer  count   duration               "
+            "energy");
     if (parts->count > parts->limit) return;
     if (p->layer == -1)
         snprintf(layer, sizeof layer, "-");
@@ -460,7 +463,7 @@ void pj_show_part(void *context, const pj_part_figures *p)
 /* ---- heatmap ----------------------------------------------------------------------------------
  */
 
-static void print_cell(double value, double low, double high)
+static void show_print_cell(double value, double low, double high)
 {
     static const char *const shades[] = {" ", "░", "▒", "▓", "█"};
     double share = high > low ? (value - low) / (high - low) : 0.5;
@@ -508,7 +511,7 @@ void pj_show_heatmap(const pj_heatmap *m, pj_metric metric)
     for (uint32_t l = 0; l < m->layers; l++) {
         printf("%4u ", l);
         for (uint32_t c = 0; c < m->components; c++)
-            if (m->inside[c]) print_cell(m->values[l * m->components + c], m->min, m->max);
+            if (m->inside[c]) show_print_cell(m->values[l * m->components + c], m->min, m->max);
         putchar('\n');
     }
     print_columns(m, columns);

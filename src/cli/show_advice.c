@@ -9,7 +9,7 @@
 enum { SHOWN = 3 };
 
 /* "31 % of the request (22 to 40 %)", "" without an estimated saving. */
-static void write_saving(const pj_advice *a, char *text, size_t bytes)
+static void show_advice_write_saving(const pj_advice *a, char *text, size_t bytes)
 {
     text[0] = 0;
     if (!isnan(a->share))
@@ -33,7 +33,7 @@ static void show_evidence(const pj_evidence *e, bool first)
 static void show_finding(const pj_advice *a)
 {
     char saving[128];
-    write_saving(a, saving, sizeof saving);
+    show_advice_write_saving(a, saving, sizeof saving);
     printf("\n%s%s%s (%s)\n  %s\n", pj_style_on(stdout, PJ_STYLE_BOLD), a->title,
            pj_style_off(stdout), a->rule, a->text);
     if (*saving) printf("  saves    %s\n", saving);
@@ -58,7 +58,7 @@ void pj_show_findings(const pj_advice_list *list)
     printf("\n%sadvice%s (in full: show --advice)\n", pj_style_on(stdout, PJ_STYLE_BOLD),
            pj_style_off(stdout));
     for (size_t i = 0; i < list->speaking && i < SHOWN; i++) {
-        write_saving(&list->all[i], saving, sizeof saving);
+        show_advice_write_saving(&list->all[i], saving, sizeof saving);
         printf("  %s%s%s\n", list->all[i].title, *saving ? ": " : "", saving);
     }
 }

@@ -35,17 +35,17 @@ pj_status pj_prices_get(const pj_price_options *options, pj_cost_rates *rates, p
 void pj_say_waiting(const char *db)
 {
     char path[4096];
-    const char *place = db ? db : getenv("PERJOULE_DB");
-    if (!place || !pj_store_is_server(place)) return;
-    unsigned long long count = pj_outbox_count(place);
-    if (count == 0 || pj_outbox_path(place, path, sizeof path, NULL) != PJ_OK) return;
+    const char *address = db ? db : getenv("PERJOULE_DB");
+    if (!address || !pj_store_is_server(address)) return;
+    unsigned long long count = pj_outbox_count(address);
+    if (count == 0 || pj_outbox_path(address, path, sizeof path, NULL) != PJ_OK) return;
     fprintf(stderr,
             "perjoule: %llu run%s kept in %s until the server takes %s: the next run or perjoule "
             "push hands over\n",
             count, count == 1 ? " is" : "s are", path, count == 1 ? "it" : "them");
 }
 
-static void say(void *context, const char *text)
+static void stored_say(void *context, const char *text)
 {
     pj_say("perjoule: %s", text);
 }
@@ -55,9 +55,9 @@ static void say(void *context, const char *text)
 static void recover_runs(pj_store *store, int64_t patience_ns)
 {
     pj_recovery *recovery = pj_recovery_start(pj_store_path(store));
-    pj_recovery_set_say(recovery, say, NULL);
+    pj_recovery_set_say(recovery, stored_say, NULL);
     if (!pj_recovery_wait(recovery, patience_ns).done)
-        say(NULL, "interrupted runs have not been recovered yet: run perjoule check");
+        stored_say(NULL, "interrupted runs have not been recovered yet: run perjoule check");
     pj_recovery_close(recovery);
 }
 

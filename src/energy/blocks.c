@@ -32,7 +32,7 @@ void pj_blocks_fini(pj_blocks *b)
     *b = (pj_blocks){0};
 }
 
-static bool allocate(pj_blocks *b, size_t room, size_t windows)
+static bool blocks_allocate(pj_blocks *b, size_t room, size_t windows)
 {
     b->segments = pj_alloc(room, sizeof *b->segments);
     b->window_of = pj_alloc(room, sizeof *b->window_of);
@@ -53,7 +53,7 @@ static bool allocate(pj_blocks *b, size_t room, size_t windows)
 
 /* ---- laying blocks ------------------------------------------------------------------------- */
 
-static void add_block(pj_blocks *b, int64_t begin, int64_t end, size_t window, bool hole)
+static void blocks_add_block(pj_blocks *b, int64_t begin, int64_t end, size_t window, bool hole)
 {
     if (end <= begin) return;
     b->segments[b->count] = (pj_segment){begin, end, hole ? NAN : 0};
@@ -68,13 +68,14 @@ static void lay_first(pj_blocks *b, const pj_blocks_input *in)
     if (!in->overlapping) {
         if (w->end_ns - in->period_ns < begin && w->end_ns - w->begin_ns < in->period_ns)
             begin = w->end_ns - in->period_ns;
-        add_block(b, begin, w->end_ns, 0, false);
+        blocks_add_block(b, begin, w->end_ns, 0, false);
         return;
     }
     int64_t periods = (w->end_ns - begin + in->period_ns / 2) / in->period_ns;
     for (int64_t i = periods; i > 0; i--) {
         int64_t from = i == periods ? begin : w->end_ns - i * in->period_ns;
-        add_block(b, from, w->end_ns - (i - 1) * in->period_ns, i == 1 ? 0 : SIZE_MAX, false);
+        blocks_add_block(b, from, w->end_ns - (i - 1) * in->period_ns, i == 1 ? 0 : SIZE_MAX,
+                         false);
     }
 }
 
@@ -88,7 +89,7 @@ static void lay_edges(pj_blocks *b, const pj_blocks_input *in)
     if (early > 0 && early <= in->edge_ns) first->begin_ns = in->begin_ns;
     if (late <= 0 || late > in->edge_ns) return;
     if (in->overlapping)
-        add_block(b, last->end_ns, in->end_ns, SIZE_MAX, false);
+        blocks_add_block(b, last->end_ns, in->end_ns, SIZE_MAX, false);
     else
         last->end_ns = in->end_ns;
 }
@@ -103,10 +104,10 @@ static void lay(pj_blocks *b, const pj_blocks_input *in)
         int64_t from = before->end_ns;
         int64_t unseen = w->begin_ns - from;
         if (longest > 0 && unseen > longest) {
-            add_block(b, from, w->begin_ns, SIZE_MAX, true);
+            blocks_add_block(b, from, w->begin_ns, SIZE_MAX, true);
             from = w->begin_ns;
         }
-        add_block(b, from, w->end_ns, i, false);
+        blocks_add_block(b, from, w->end_ns, i, false);
     }
     if (b->count > 0) lay_edges(b, in);
 }
@@ -115,7 +116,7 @@ static void lay(pj_blocks *b, const pj_blocks_input *in)
 
 /* Predicted net energy of the leaves over [begin, end), mJ; `from` is the first leaf that can
  * overlap it. */
-static double expect(const pj_blocks_input *in, size_t from, int64_t begin, int64_t end)
+static double blocks_expect(const pj_blocks_input *in, size_t from, int64_t begin, int64_t end)
 {
     double sum = 0;
     for (size_t i = from; i < in->leaf_count && in->leaves[i].begin_ns < end; i++) {
@@ -152,7 +153,7 @@ static size_t skip_leaves(const pj_blocks_input *in, size_t from, int64_t at)
 static double expect_window(const pj_blocks_input *in, size_t from, const pj_window *w)
 {
     double sum = 0;
-    if (!(w->lag_s > 0)) return expect(in, from, w->begin_ns, w->end_ns);
+    if (!(w->lag_s > 0)) return blocks_expect(in, from, w->begin_ns, w->end_ns);
     for (size_t i = from; i < in->leaf_count && in->leaves[i].begin_ns < w->end_ns; i++)
         sum += in->power_mw[in->leaves[i].class_] * pj_window_part_s(w, &in->leaves[i]);
     return sum;
@@ -168,12 +169,12 @@ static void expect_blocks(pj_blocks *b, const pj_blocks_input *in)
     }
 }
 
-static double idle_of(const pj_blocks_input *in, int64_t ns)
+static double blocks_idle_of(const pj_blocks_input *in, int64_t ns)
 {
     return isfinite(in->idle_mw) ? in->idle_mw * (double)ns * 1e-9 : 0;
 }
 
-static double window_variance(const pj_window *w, double noise)
+static double blocks_window_variance(const pj_window *w, double noise)
 {
     double relative = noise * fabs(w->energy_mj);
     return relative * relative + w->sd_mj * w->sd_mj;
@@ -193,7 +194,7 @@ static double judge_residuals(const pj_blocks *b, const pj_blocks_input *in, dou
         const pj_window *w = &in->windows[b->window_of[k]];
         int64_t length = w->end_ns - w->begin_ns;
         from = skip_leaves(in, from, w->begin_ns);
-        double mj = w->energy_mj - idle_of(in, length) - expect_window(in, from, w);
+        double mj = w->energy_mj - blocks_idle_of(in, length) - expect_window(in, from, w);
         residual[k] = mj / ((double)length * 1e-9);
         squares += residual[k] * residual[k];
         used++;
@@ -204,9 +205,9 @@ static double judge_residuals(const pj_blocks *b, const pj_blocks_input *in, dou
     return alike > 0 ? fmin(alike, 1) : 0;
 }
 
-static double edge_variance(const pj_blocks_input *in, int64_t begin, int64_t end)
+static double blocks_edge_variance(const pj_blocks_input *in, int64_t begin, int64_t end)
 {
-    double mj = EDGE_SPREAD * expect(in, 0, begin, end);
+    double mj = EDGE_SPREAD * blocks_expect(in, 0, begin, end);
     return mj * mj;
 }
 
@@ -221,7 +222,7 @@ static void fill_block(pj_blocks *b, const pj_blocks_input *in, size_t k, double
     bool whole = unseen_s < 0.02 * block_s && fabs(window_s - block_s) < 0.02 * block_s;
     if (whole && w->lag_s > 0) {
         s->energy_mj =
-            idle_of(in, s->end_ns - s->begin_ns) + b->expected_mj[k] + residual_mw * block_s;
+            blocks_idle_of(in, s->end_ns - s->begin_ns) + b->expected_mj[k] + residual_mw * block_s;
         b->weight[k] = block_s / window_s;
         unseen_s = 0;
     } else if (whole) {
@@ -231,15 +232,15 @@ static void fill_block(pj_blocks *b, const pj_blocks_input *in, size_t k, double
     } else {
         double moved_s = seen_s + alike * unseen_s;
         s->energy_mj =
-            idle_of(in, s->end_ns - s->begin_ns) + b->expected_mj[k] + residual_mw * moved_s;
+            blocks_idle_of(in, s->end_ns - s->begin_ns) + b->expected_mj[k] + residual_mw * moved_s;
         b->weight[k] = moved_s / window_s;
     }
     double left_mw = rms_mw * sqrt(1 - alike * alike);
     b->unseen_var[k] = unseen_s * unseen_s * left_mw * left_mw;
     b->observed_s[k] = seen_s;
     if (k == 0 && w->begin_ns > s->begin_ns)
-        b->unseen_var[k] += edge_variance(in, s->begin_ns, w->begin_ns);
-    if (s->end_ns > w->end_ns) b->unseen_var[k] += edge_variance(in, w->end_ns, s->end_ns);
+        b->unseen_var[k] += blocks_edge_variance(in, s->begin_ns, w->begin_ns);
+    if (s->end_ns > w->end_ns) b->unseen_var[k] += blocks_edge_variance(in, w->end_ns, s->end_ns);
 }
 
 /* The error of a lagging sensor's reading between two blocks, as the energy of a block. Readings
@@ -269,7 +270,7 @@ static void fill_tiled(pj_blocks *b, const pj_blocks_input *in, double *residual
             judge_answer(b, in, k, &answer_mw);
             continue;
         }
-        b->noise_var[k] = window_variance(w, in->noise);
+        b->noise_var[k] = blocks_window_variance(w, in->noise);
         double mw = fabs(w->energy_mj) / ((double)(w->end_ns - w->begin_ns) * 1e-9);
         double early = mw * w->begin_s, late = mw * w->end_s;
         double step = w->reading_mj * w->reading_mj;
@@ -280,7 +281,7 @@ static void fill_tiled(pj_blocks *b, const pj_blocks_input *in, double *residual
 
 /* ---- overlapping --------------------------------------------------------------------------- */
 
-static double *cell(const pj_blocks *b, size_t row, size_t column)
+static double *blocks_cell(const pj_blocks *b, size_t row, size_t column)
 {
     return &b->factor[row * (b->bands + 1) + (column + b->bands - row)];
 }
@@ -302,7 +303,7 @@ static bool share_windows(pj_blocks *b, const pj_blocks_input *in)
     return true;
 }
 
-static void add_window(const pj_blocks *b, size_t window, double residual_mj, double *rhs)
+static void blocks_add_window(const pj_blocks *b, size_t window, double residual_mj, double *rhs)
 {
     const double *h = &b->share[window * (b->bands + 1)];
     size_t first = b->first_block[window];
@@ -311,37 +312,39 @@ static void add_window(const pj_blocks *b, size_t window, double residual_mj, do
         if (h[i] == 0) continue;
         rhs[first + i] += weight * h[i] * residual_mj;
         for (size_t j = 0; j <= i; j++)
-            if (h[j] != 0) *cell(b, first + i, first + j) += weight * h[i] * h[j];
+            if (h[j] != 0) *blocks_cell(b, first + i, first + j) += weight * h[i] * h[j];
     }
 }
 
-static bool factorise(pj_blocks *b)
+static bool blocks_factorise(pj_blocks *b)
 {
     for (size_t i = 0; i < b->count; i++) {
         size_t from = i > b->bands ? i - b->bands : 0;
         for (size_t j = from; j <= i; j++) {
-            double sum = *cell(b, i, j);
+            double sum = *blocks_cell(b, i, j);
             size_t k = j > b->bands ? j - b->bands : 0;
-            for (k = k > from ? k : from; k < j; k++) sum -= *cell(b, i, k) * *cell(b, j, k);
+            for (k = k > from ? k : from; k < j; k++)
+                sum -= *blocks_cell(b, i, k) * *blocks_cell(b, j, k);
             if (i == j && !(sum > 0)) return false;
-            *cell(b, i, j) = i == j ? sqrt(sum) : sum / *cell(b, j, j);
+            *blocks_cell(b, i, j) = i == j ? sqrt(sum) : sum / *blocks_cell(b, j, j);
         }
     }
     return true;
 }
 
 /* x := M^-1 x, where only x[first..] is nonzero. */
-static void solve(const pj_blocks *b, size_t first, double *x)
+static void blocks_solve(const pj_blocks *b, size_t first, double *x)
 {
     for (size_t i = first; i < b->count; i++) {
         size_t from = i > b->bands ? i - b->bands : 0;
-        for (size_t k = from > first ? from : first; k < i; k++) x[i] -= *cell(b, i, k) * x[k];
-        x[i] /= *cell(b, i, i);
+        for (size_t k = from > first ? from : first; k < i; k++)
+            x[i] -= *blocks_cell(b, i, k) * x[k];
+        x[i] /= *blocks_cell(b, i, i);
     }
     for (size_t i = b->count; i-- > 0;) {
         for (size_t k = i + 1; k < b->count && k <= i + b->bands; k++)
-            x[i] -= *cell(b, k, i) * x[k];
-        x[i] /= *cell(b, i, i);
+            x[i] -= *blocks_cell(b, k, i) * x[k];
+        x[i] /= *blocks_cell(b, i, i);
     }
 }
 
@@ -352,8 +355,8 @@ static void find_residuals(const pj_blocks *b, const pj_blocks_input *in, double
     for (size_t i = 0; i < b->window_count; i++) {
         const pj_window *w = &in->windows[i];
         from = skip_leaves(in, from, w->begin_ns);
-        residual_mj[i] = w->energy_mj - idle_of(in, w->end_ns - w->begin_ns) -
-                         expect(in, from, w->begin_ns, w->end_ns);
+        residual_mj[i] = w->energy_mj - blocks_idle_of(in, w->end_ns - w->begin_ns) -
+                         blocks_expect(in, from, w->begin_ns, w->end_ns);
     }
 }
 
@@ -442,20 +445,21 @@ static bool fill_overlapping(pj_blocks *b, const pj_blocks_input *in)
         double seen = noise_of_neighbours(b, in, residual);
         double noise = fmin(in->noise, fmax(in->usual_noise, seen));
         for (size_t i = 0; i < in->count; i++)
-            b->window_var[i] = fmax(window_variance(&in->windows[i], noise), 1e-18);
+            b->window_var[i] = fmax(blocks_window_variance(&in->windows[i], noise), 1e-18);
         double load = fmax(load_variance(b, residual), 1e-12);
-        for (size_t i = 0; i < in->count; i++) add_window(b, i, residual[i], rhs);
-        for (size_t k = 0; k < b->count; k++) *cell(b, k, k) += 1 / fmax(load, varying(b, in, k));
-        ok = factorise(b);
+        for (size_t i = 0; i < in->count; i++) blocks_add_window(b, i, residual[i], rhs);
+        for (size_t k = 0; k < b->count; k++)
+            *blocks_cell(b, k, k) += 1 / fmax(load, varying(b, in, k));
+        ok = blocks_factorise(b);
     }
     if (ok) {
-        solve(b, 0, rhs);
+        blocks_solve(b, 0, rhs);
         for (size_t k = 0; k < b->count; k++) {
             pj_segment *s = &b->segments[k];
             double seconds = (double)(s->end_ns - s->begin_ns) * 1e-9;
             if (isnan(s->energy_mj)) continue;
             s->energy_mj =
-                idle_of(in, s->end_ns - s->begin_ns) + b->expected_mj[k] + rhs[k] * seconds;
+                blocks_idle_of(in, s->end_ns - s->begin_ns) + b->expected_mj[k] + rhs[k] * seconds;
             b->observed_s[k] = seconds;
         }
     }
@@ -475,7 +479,7 @@ pj_status pj_blocks_init(const pj_blocks_input *in, pj_blocks *b, pj_error *err)
     if (first > 100000) return pj_fail(err, PJ_E_INVALID, "windows are too long for their period");
     size_t room = 2 * in->count + first + 1;
     double *residual = pj_alloc(room, sizeof *residual);
-    bool ok = allocate(b, room, in->count) && residual;
+    bool ok = blocks_allocate(b, room, in->count) && residual;
     if (ok) {
         lay(b, in);
         expect_blocks(b, in);
@@ -499,7 +503,7 @@ static double influence_overlapping(const pj_blocks *b, size_t first, size_t cou
     for (size_t i = 0; i < count; i++)
         scratch[first + i] =
             f[i] * (double)(b->segments[first + i].end_ns - b->segments[first + i].begin_ns) * 1e-9;
-    solve(b, first, scratch);
+    blocks_solve(b, first, scratch);
     for (size_t i = 0; i < count; i++)
         variance += scratch[first + i] * f[i] *
                     (double)(b->segments[first + i].end_ns - b->segments[first + i].begin_ns) *

@@ -88,7 +88,7 @@ static void add_seen(sweep *s)
 }
 
 /* Adds one window's row; `first` is the first leaf that can overlap it. */
-static bool add_row(pj_design *d, sweep *s, size_t row, size_t first)
+static bool design_add_row(pj_design *d, sweep *s, size_t row, size_t first)
 {
     const pj_window *w = &s->input->windows[row];
     size_t count = 0, at = d->row_begin[row], classes = s->input->class_count;
@@ -120,7 +120,7 @@ static bool add_row(pj_design *d, sweep *s, size_t row, size_t first)
     return true;
 }
 
-static void add_totals(pj_design *d, const pj_fit_input *in)
+static void design_add_totals(pj_design *d, const pj_fit_input *in)
 {
     for (size_t i = 0; i < in->leaf_count; i++) {
         int64_t begin = in->leaves[i].begin_ns, end = in->leaves[i].end_ns;
@@ -194,9 +194,9 @@ pj_status pj_design_init(pj_design *design, const pj_fit_input *in, size_t knots
     add_seen(&s);
     for (size_t row = 0; row < in->window_count; row++) {
         while (first < in->leaf_count && s.reach[first] <= in->windows[row].begin_ns) first++;
-        if (!add_row(design, &s, row, first)) goto fail;
+        if (!design_add_row(design, &s, row, first)) goto fail;
     }
-    add_totals(design, in);
+    design_add_totals(design, in);
     add_hat_totals(design, in, NULL);
     goto done;
 fail:

@@ -109,7 +109,7 @@ static void set_range(const pj_regression *r, levels *l)
     }
 }
 
-static void start(levels *l, double noise)
+static void fit_start(levels *l, double noise)
 {
     l->count = 0;
     l->best = (level){noise, l->drifts[0], 0, -INFINITY, 0, 1};
@@ -148,7 +148,7 @@ static double try_noise(pj_regression *r, double noise, size_t spread, double wi
 
 /* Narrows the coarse grid's step around its best noise: many windows tell noises apart that differ
  * by less, and a spread judged at another noise would seem not to explain the readings. */
-static void refine(pj_regression *r, size_t spread, double best, levels *l, double *likeliest)
+static void fit_refine(pj_regression *r, size_t spread, double best, levels *l, double *likeliest)
 {
     for (double step = sqrt(COARSE_STEP); step > FINE_STEP; step = sqrt(step)) {
         double middle = *likeliest;
@@ -167,12 +167,12 @@ static void find_noise(pj_regression *r, levels *l, double likeliest[SPREADS])
 {
     double best = -INFINITY;
     set_range(r, l);
-    start(l, MOST_NOISE);
+    fit_start(l, MOST_NOISE);
     for (double s = l->least_noise; s < MOST_NOISE; s *= COARSE_STEP) {
         double evidence = try_noise(r, s, 0, 0, l);
         if (evidence > best) best = evidence, likeliest[0] = s;
     }
-    refine(r, 0, best, l, &likeliest[0]);
+    fit_refine(r, 0, best, l, &likeliest[0]);
     for (size_t i = 1; i < l->spread_count; i++) {
         double before = best = -INFINITY;
         for (double s = likeliest[0]; s >= l->least_noise; s /= COARSE_STEP) {
@@ -181,7 +181,7 @@ static void find_noise(pj_regression *r, levels *l, double likeliest[SPREADS])
             if (evidence < before + FLAT) break;
             before = evidence;
         }
-        refine(r, i, best, l, &likeliest[i]);
+        fit_refine(r, i, best, l, &likeliest[i]);
     }
 }
 
@@ -209,7 +209,7 @@ static void walk_noise(pj_regression *r, double middle, double middle_evidence, 
 static void weigh_noise(pj_regression *r, const double likeliest[SPREADS], levels *l)
 {
     double sum = 0;
-    start(l, likeliest[0]);
+    fit_start(l, likeliest[0]);
     for (size_t i = 0; i < l->spread_count; i++) {
         double middle = likeliest[i];
         if (r->loose > 0) try_noise(r, l->least_noise, i, log(MOST_NOISE / l->least_noise), l);
@@ -296,15 +296,15 @@ typedef struct estimate {
 } estimate;
 
 /* Recalls the sums of the noise at that place: only the prior differs. */
-static void come_back(pj_regression *r, levels *l, size_t place, const level *at)
+static void come_back(pj_regression *r, levels *l, size_t index, const level *at)
 {
-    pj_regression_sums *kept = place < MAX_NOISES ? &l->kept[place] : NULL;
+    pj_regression_sums *kept = index < MAX_NOISES ? &l->kept[index] : NULL;
     if (kept && kept->normal) {
         pj_regression_recall(r, kept);
         return;
     }
     pj_regression_set_noise(r, at->noise, at->spread, true);
-    if (kept && (place + 1) * (r->n + 1) * r->n * sizeof(double) <= MAX_KEPT_BYTES)
+    if (kept && (index + 1) * (r->n + 1) * r->n * sizeof(double) <= MAX_KEPT_BYTES)
         pj_regression_keep(r, kept);
 }
 
@@ -400,7 +400,7 @@ static void predict_total(const pj_regression *r, pj_fit *fit)
 }
 
 /* `prior` holds the variances before truncation at 0. */
-static void publish(const pj_regression *r, const double *prior, const estimate *e, pj_fit *fit)
+static void fit_publish(const pj_regression *r, const double *prior, const estimate *e, pj_fit *fit)
 {
     size_t classes = r->classes;
     for (size_t c = 0; c < classes; c++) {
@@ -477,7 +477,7 @@ pj_status pj_fit_run(const pj_fit_input *input, pj_fit *fit, pj_error *err)
     fit->drift = root_mean_drift(&r, l);
     pj_regression_set_apart(&r);
     fit->condition_number = condition_of(&r);
-    publish(&r, prior, &e, fit);
+    fit_publish(&r, prior, &e, fit);
 done:
     if (status != PJ_OK) pj_fit_fini(fit);
     pj_regression_fini(&r);
@@ -502,7 +502,7 @@ typedef struct weighted {
     double value, weight;
 } weighted;
 
-static int by_value(const void *a, const void *b)
+static int fit_by_value(const void *a, const void *b)
 {
     double x = ((const weighted *)a)->value, y = ((const weighted *)b)->value;
     return (x > y) - (x < y);
@@ -522,7 +522,7 @@ double pj_fit_interval(const pj_fit *fit, const bool *counted)
     }
     if (count) {
         double below = 0;
-        qsort(w, count, sizeof *w, by_value);
+        qsort(w, count, sizeof *w, fit_by_value);
         for (size_t i = 0; i < count; i++) {
             median = w[i].value;
             if ((below += w[i].weight) >= total / 2) break;

@@ -61,7 +61,7 @@ void pj_cholesky_inverse(const double *factor, size_t n, double *inverse)
     }
 }
 
-static void rotate(double *a, size_t n, size_t p, size_t q)
+static void linear_rotate(double *a, size_t n, size_t p, size_t q)
 {
     double apq = a[p * n + q];
     double theta = (a[q * n + q] - a[p * n + p]) / (2 * apq);
@@ -90,7 +90,7 @@ double pj_condition_number(double *a, size_t n)
             for (size_t q = p + 1; q < n; q++) {
                 double v = fabs(a[p * n + q]);
                 off = v > off ? v : off;
-                if (v > size * 1e-300 && v > 1e-18 * size) rotate(a, n, p, q);
+                if (v > size * 1e-300 && v > 1e-18 * size) linear_rotate(a, n, p, q);
             }
         if (off <= 1e-15 * size) break;
     }

@@ -15,7 +15,7 @@ static size_t only_leaf(const pj_window *w, const pj_leaf *leaves, size_t count,
 
 /* A sensor that sees a part of the time leaves gaps. Where in the leaf a window lies does not
  * matter: the sum is one window of the length that they have together. */
-static void append(pj_window *to, const pj_window *w)
+static void merge_append(pj_window *to, const pj_window *w)
 {
     to->parts = (to->parts > 0 ? to->parts : 1) + 1;
     to->end_ns += w->end_ns - w->begin_ns;
@@ -35,7 +35,7 @@ size_t pj_windows_merge(pj_window *windows, size_t count, const pj_leaf *leaves,
         bool outside = leaf == 0 || leaf + 1 == leaf_count; /* before and after the run */
         bool joins = used > 0 && last_end <= w.begin_ns && !(w.lag_s > 0);
         if (leaf != SIZE_MAX && !outside && leaf == before && joins)
-            append(&windows[used - 1], &w);
+            merge_append(&windows[used - 1], &w);
         else
             windows[used++] = w;
         before = leaf;

@@ -40,7 +40,8 @@ void pj_overlap_fini(pj_regression *r)
 /* Adds what a leaf of this power adds to the windows from..to - 1 that see it. One that windows far
  * apart see would need a full matrix: it counts for the posterior alone, by the bound of design.h.
  */
-static void add_leaf(pj_regression *r, const pj_leaf *leaf, double mw, size_t from, size_t to)
+static void overlap_add_leaf(pj_regression *r, const pj_leaf *leaf, double mw, size_t from,
+                             size_t to)
 {
     const pj_window *windows = r->in->windows;
     size_t width = r->bands + 1;
@@ -70,7 +71,7 @@ void pj_overlap_judge(pj_regression *r, const double *powers)
         while (from < in->window_count && in->windows[from].end_ns <= leaf->begin_ns) from++;
         size_t to = from;
         while (to < in->window_count && in->windows[to].begin_ns < leaf->end_ns) to++;
-        if (to > from) add_leaf(r, leaf, powers[leaf->class_], from, to);
+        if (to > from) overlap_add_leaf(r, leaf, powers[leaf->class_], from, to);
     }
 }
 

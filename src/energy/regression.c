@@ -45,10 +45,10 @@ static size_t choose_knots(const pj_fit_input *in)
 enum { BATCH = 8 };
 typedef struct pj_row_batch {
     size_t windows, columns;
-    size_t *column; /* [n] those that some window of the batch has */
-    size_t *place;  /* [n] of a column in `column`, plus one; 0: not there */
-    double *factor; /* [n][BATCH] weighted seconds, by place */
-    double *far;    /* [BATCH][n] */
+    size_t *column;   /* [n] those that some window of the batch has */
+    size_t *position; /* [n] of a column in `column`, plus one; 0: not there */
+    double *factor;   /* [n][BATCH] weighted seconds, by place */
+    double *far;      /* [BATCH][n] */
 } pj_row_batch;
 
 static bool allocate_batch(pj_row_batch **batch, size_t n)
@@ -56,17 +56,17 @@ static bool allocate_batch(pj_row_batch **batch, size_t n)
     pj_row_batch *b = *batch = pj_alloc(1, sizeof *b);
     if (!b) return false;
     b->column = pj_alloc(n, sizeof *b->column);
-    b->place = pj_alloc(n, sizeof *b->place);
+    b->position = pj_alloc(n, sizeof *b->position);
     b->factor = pj_alloc(n, BATCH * sizeof *b->factor);
     b->far = pj_alloc(n, BATCH * sizeof *b->far);
-    return b->column && b->place && b->factor && b->far;
+    return b->column && b->position && b->factor && b->far;
 }
 
 static void free_batch(pj_row_batch *b)
 {
     if (!b) return;
     pj_free(b->column);
-    pj_free(b->place);
+    pj_free(b->position);
     pj_free(b->factor);
     pj_free(b->far);
     pj_free(b);
@@ -85,7 +85,7 @@ void pj_regression_fini(pj_regression *r)
     *r = (pj_regression){0};
 }
 
-static bool allocate(pj_regression *r)
+static bool regression_allocate(pj_regression *r)
 {
     size_t rows = r->in->window_count, n = r->n;
     const struct {
@@ -122,7 +122,7 @@ static double window_seconds(const pj_regression *r, size_t w)
 /* Mean net power of the classes without a calibration, over the windows that contain any of them,
  * so that idle time before and after does not dilute it, however short the work. Falls back to all
  * classes. */
-static double mean_power(const pj_regression *r, double net_mj)
+static double regression_mean_power(const pj_regression *r, double net_mj)
 {
     const pj_fit_input *in = r->in;
     const pj_design *d = &r->design;
@@ -148,7 +148,7 @@ static double mean_power(const pj_regression *r, double net_mj)
     return gross > 0 ? gross : 1;
 }
 
-static double expect(const pj_design *d, size_t w, const double *powers)
+static double regression_expect(const pj_design *d, size_t w, const double *powers)
 {
     double sum = 0;
     for (size_t i = d->row_begin[w]; i < d->row_begin[w + 1]; i++)
@@ -156,7 +156,7 @@ static double expect(const pj_design *d, size_t w, const double *powers)
     return sum;
 }
 
-static bool is_empty(const pj_design *d, size_t w)
+static bool regression_is_empty(const pj_design *d, size_t w)
 {
     return d->row_begin[w] == d->row_begin[w + 1];
 }
@@ -202,8 +202,8 @@ static double opening(const pj_window *w)
 static bool is_linked(const pj_regression *r, size_t w)
 {
     const pj_window *window = &r->in->windows[w];
-    return w > 0 && window[-1].end_ns == window->begin_ns && !is_empty(&r->design, w - 1) &&
-           !is_empty(&r->design, w);
+    return w > 0 && window[-1].end_ns == window->begin_ns &&
+           !regression_is_empty(&r->design, w - 1) && !regression_is_empty(&r->design, w);
 }
 
 /* What a lagging sensor reads at the end of every window, and the rounding of its readings. */
@@ -261,12 +261,12 @@ static void judge_windows(pj_regression *r)
     }
 }
 
-static void fill(pj_regression *r)
+static void regression_fill(pj_regression *r)
 {
     const pj_fit_input *in = r->in;
     double seconds = (double)(in->end_ns - in->begin_ns) * 1e-9;
     double net_mj = in->total_mj - idle_mw(in) * seconds;
-    r->scale = mean_power(r, net_mj);
+    r->scale = regression_mean_power(r, net_mj);
     r->total_y = net_mj / r->scale;
     for (size_t w = 0; w < in->window_count; w++) {
         double mj = in->windows[w].energy_mj;
@@ -282,8 +282,8 @@ pj_status pj_regression_init(pj_regression *r, const pj_fit_input *in, pj_error 
     r->n = r->classes + r->knots;
     pj_status status = pj_design_init(&r->design, in, r->knots, err);
     if (status != PJ_OK) return status;
-    if (!allocate(r) || !pj_overlap_init(r)) return pj_fail_memory(err, "attribution");
-    fill(r);
+    if (!regression_allocate(r) || !pj_overlap_init(r)) return pj_fail_memory(err, "attribution");
+    regression_fill(r);
     return PJ_OK;
 }
 
@@ -299,7 +299,7 @@ void pj_regression_relevel(pj_regression *r, const double *mean)
     for (size_t w = 0; w < r->design.rows; w++) {
         double idle = idle_mw(r->in) * window_seconds(r, w) / r->scale;
         double read = fabs(r->in->windows[w].energy_mj) / r->scale;
-        double predicted = expect(&r->design, w, mean) + idle;
+        double predicted = regression_expect(&r->design, w, mean) + idle;
         r->level[w] = fmin(fmax(predicted, read / 2), 2 * read);
     }
     judge_windows(r);
@@ -355,7 +355,7 @@ static void flush_batch(pj_regression *r)
     memset(b->far + b->windows * r->n, 0, (BATCH - b->windows) * r->n * sizeof(double));
     for (size_t c = 0; c < b->columns; c++) {
         flush_column(r, r->normal + b->column[c] * r->n, b->factor + c * BATCH);
-        b->place[b->column[c]] = 0;
+        b->position[b->column[c]] = 0;
     }
     b->windows = b->columns = 0;
 }
@@ -368,12 +368,12 @@ static void put_in_batch(pj_regression *r, size_t w, double weight, const double
     pj_row_batch *b = r->batch;
     for (size_t i = d->row_begin[w]; i < d->row_begin[w + 1]; i++) {
         size_t column = d->column[i];
-        if (!b->place[column]) {
+        if (!b->position[column]) {
             memset(b->factor + b->columns * BATCH, 0, BATCH * sizeof(double));
             b->column[b->columns] = column;
-            b->place[column] = ++b->columns;
+            b->position[column] = ++b->columns;
         }
-        b->factor[(b->place[column] - 1) * BATCH + b->windows] += weight * d->seconds[i];
+        b->factor[(b->position[column] - 1) * BATCH + b->windows] += weight * d->seconds[i];
     }
     double *row = b->far + b->windows * r->n;
     memcpy(row, far, r->n * sizeof(double));
@@ -403,8 +403,8 @@ static void accumulate(pj_regression *r)
             memset(far, 0, n * sizeof(double));
             far_rest = 0;
         }
-        if (is_empty(d, w)) continue;
-        rest = r->y[w] - expect(d, w, r->around);
+        if (regression_is_empty(d, w)) continue;
+        rest = r->y[w] - regression_expect(d, w, r->around);
         double weight = r->weight[w];
         r->residual += weight * rest * (rest + 2 * far_rest);
         if (linked) {
@@ -450,7 +450,7 @@ static double link_of(const pj_regression *r, size_t w)
 }
 
 /* Without the spread. */
-static double window_variance(const pj_regression *r, size_t w)
+static double regression_window_variance(const pj_regression *r, size_t w)
 {
     return fmax(noise_variance(r, w) + r->known[w], 1e-24);
 }
@@ -461,10 +461,10 @@ void pj_regression_set_noise(pj_regression *r, double noise, double spread, bool
     r->noise = noise;
     r->spread = spread;
     for (size_t w = 0; w < r->design.rows; w++)
-        r->weight[w] = is_empty(&r->design, w) ? 1 : window_variance(r, w);
+        r->weight[w] = regression_is_empty(&r->design, w) ? 1 : regression_window_variance(r, w);
     if (r->band && spread > 0 && pj_overlap_accumulate(r, r->weight, bounded)) return;
     for (size_t w = 0; w < r->design.rows; w++) {
-        if (!is_empty(&r->design, w)) r->weight[w] += spread * spread * leaves[w];
+        if (!regression_is_empty(&r->design, w)) r->weight[w] += spread * spread * leaves[w];
         r->step[w] = link_of(r, w);
     }
     if (!pj_tridiagonal_invert(r->weight, r->step, r->design.rows, &r->log_v)) r->log_v = INFINITY;
@@ -493,7 +493,7 @@ void pj_regression_recall(pj_regression *r, const pj_regression_sums *sums)
 void pj_regression_set_apart(pj_regression *r)
 {
     for (size_t w = 0; w < r->design.rows; w++) {
-        r->weight[w] = 1 / (window_variance(r, w) + r->spread * r->spread * r->bound[w]);
+        r->weight[w] = 1 / (regression_window_variance(r, w) + r->spread * r->spread * r->bound[w]);
         r->step[w] = 0;
     }
     accumulate(r);
@@ -539,7 +539,8 @@ static void hold_level(pj_regression *r, double drift_sd, double *log_prior)
 /* factor := Cholesky of P0^-1 + normal; also pull and misfit; *log_prior := log |P0|. P0 is a
  * diagonal D plus a rank-one term u u' per group, inverted by Sherman-Morrison: P0^-1 = D^-1 -
  * (D^-1 u)(D^-1 u)' / (1 + u' D^-1 u). */
-static bool factorise(pj_regression *r, double drift_sd, double *log_prior, double *log_det)
+static bool regression_factorise(pj_regression *r, double drift_sd, double *log_prior,
+                                 double *log_det)
 {
     size_t n = r->n;
     double along[2] = {1, 1};
@@ -564,7 +565,7 @@ static bool factorise(pj_regression *r, double drift_sd, double *log_prior, doub
 }
 
 /* x := the posterior mean relative to `around`; returns the decrease of the misfit. */
-static double solve(const pj_regression *r, double *x)
+static double regression_solve(const pj_regression *r, double *x)
 {
     double gain = 0;
     for (size_t i = 0; i < r->n; i++) x[i] = r->rhs[i] + r->pull[i];
@@ -576,8 +577,8 @@ static double solve(const pj_regression *r, double *x)
 double pj_regression_evidence(pj_regression *r, double drift_sd)
 {
     double log_prior, log_det;
-    if (!factorise(r, drift_sd, &log_prior, &log_det)) return -INFINITY;
-    double gain = solve(r, r->vector);
+    if (!regression_factorise(r, drift_sd, &log_prior, &log_det)) return -INFINITY;
+    double gain = regression_solve(r, r->vector);
     return -0.5 * (r->log_v + log_det + log_prior + r->residual + r->misfit - gain);
 }
 
@@ -630,8 +631,8 @@ static void condition_on_total(const pj_regression *r, double *mean, double *cov
 bool pj_regression_posterior(pj_regression *r, double drift_sd, double *mean, double *cov)
 {
     double log_prior, log_det;
-    if (!factorise(r, drift_sd, &log_prior, &log_det)) return false;
-    solve(r, mean);
+    if (!regression_factorise(r, drift_sd, &log_prior, &log_det)) return false;
+    regression_solve(r, mean);
     pj_cholesky_inverse(r->factor, r->n, cov);
     for (size_t c = 0; c < r->n; c++) mean[c] += r->around[c];
     condition_on_total(r, mean, cov);

@@ -40,8 +40,8 @@ typedef struct sums {
     size_t last;          /* one past the last leaf that may overlap */
 } sums;
 
-static sums add_up(const pj_segment *s, const pj_leaf *leaves, size_t first, size_t count,
-                   const double *power)
+static sums share_add_up(const pj_segment *s, const pj_leaf *leaves, size_t first, size_t count,
+                         const double *power)
 {
     sums t = {.last = first};
     for (size_t i = first; i < count && leaves[i].begin_ns < s->end_ns; i++) {
@@ -100,7 +100,7 @@ static const pj_segment *next_known(walk *w, sums *t)
         const pj_segment *s = &w->segments[w->next++];
         while (w->first < w->leaf_count && w->leaves[w->first].end_ns <= s->begin_ns) w->first++;
         if (isnan(s->energy_mj)) continue;
-        *t = add_up(s, w->leaves, w->first, w->leaf_count, w->power);
+        *t = share_add_up(s, w->leaves, w->first, w->leaf_count, w->power);
         return s;
     }
     return NULL;

@@ -9,7 +9,7 @@ typedef struct normal2 {
     int count;
 } normal2;
 
-static normal2 add_up(const pj_fit *fit, const double *flops, const double *bytes)
+static normal2 unit_costs_add_up(const pj_fit *fit, const double *flops, const double *bytes)
 {
     normal2 n = {0};
     for (uint32_t c = 0; c < fit->class_count; c++) {
@@ -37,7 +37,7 @@ void pj_unit_costs_fit(const pj_fit *fit, const double *flops, const double *byt
                        pj_unit_costs *costs)
 {
     *costs = (pj_unit_costs){NAN, NAN, NAN, NAN, NAN};
-    normal2 n = add_up(fit, flops, bytes);
+    normal2 n = unit_costs_add_up(fit, flops, bytes);
     double det = n.ff * n.bb - n.fb * n.fb;
     if (n.count < 3 || !(n.ff > 0) || !(n.bb > 0) || !(det > 1e-12 * n.ff * n.bb)) return;
     double a = (n.fe * n.bb - n.be * n.fb) / det, b = (n.be * n.ff - n.fe * n.fb) / det;

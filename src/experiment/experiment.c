@@ -46,7 +46,7 @@ typedef pj_experiment experiment;
 
 /* ---- what is done --------------------------------------------------------------------------- */
 
-static bool note(progress *p, double joules, uint32_t block)
+static bool experiment_note(progress *p, double joules, uint32_t block)
 {
     if (p->count == p->capacity) {
         uint32_t capacity = p->capacity ? 2 * p->capacity : 8;
@@ -62,7 +62,7 @@ static bool note(progress *p, double joules, uint32_t block)
     return true;
 }
 
-static bool is_done(const progress *p, uint32_t block)
+static bool experiment_is_done(const progress *p, uint32_t block)
 {
     for (uint32_t i = 0; i < p->count; i++)
         if (p->blocks[i] == block) return true;
@@ -84,8 +84,8 @@ static pj_status read_done(experiment *e, pj_error *err)
     for (uint32_t c = 0; c < e->cell_count && status == PJ_OK; c++)
         for (uint32_t i = 0; i < runs.cells[c].count; i++) {
             const pj_cell_runs *cell = &runs.cells[c];
-            if (is_done(&e->cells[c], cell->blocks[i])) continue;
-            if (!note(&e->cells[c], joules_of(cell->runs[i]), cell->blocks[i]))
+            if (experiment_is_done(&e->cells[c], cell->blocks[i])) continue;
+            if (!experiment_note(&e->cells[c], joules_of(cell->runs[i]), cell->blocks[i]))
                 status = pj_fail_memory(err, "an experiment");
             e->done++;
         }
@@ -121,7 +121,7 @@ static pj_status make_prompts(experiment *e, uint32_t tokens, pj_error *err)
 }
 
 /* Writes e->path; consecutive cells of one model and dtype share it. */
-static pj_status find_model(experiment *e, const pj_cell *cell, pj_error *err)
+static pj_status experiment_find_model(experiment *e, const pj_cell *cell, pj_error *err)
 {
     const char *model = cell->model[0] ? cell->model : NULL;
     const char *dtype = cell->dtype[0] ? cell->dtype : NULL;
@@ -136,27 +136,28 @@ static pj_status find_model(experiment *e, const pj_cell *cell, pj_error *err)
     return PJ_OK;
 }
 
-static pj_status set_options(experiment *e, uint32_t index, pj_profile_options *o, pj_error *err)
+static pj_status experiment_set_options(experiment *e, uint32_t index, pj_profile_options *o,
+                                        pj_error *err)
 {
     pj_cell cell;
     pj_plan_cell(e->plan, index, &cell);
-    pj_status status = find_model(e, &cell, err);
-    pj_generate_ask ask;
-    pj_generate_ask_init(&ask);
-    ask.model = e->path;
-    if (cell.dtype[0]) ask.dtype = cell.dtype;
-    ask.batch = cell.batch;
-    ask.max_tokens = cell.output;
-    ask.ignore_eos = true;
-    ask.depth = e->plan->depth;
-    ask.experiment = e->plan->name;
+    pj_status status = experiment_find_model(e, &cell, err);
+    pj_generation_request request;
+    pj_generation_request_init(&request);
+    request.model = e->path;
+    if (cell.dtype[0]) request.dtype = cell.dtype;
+    request.batch = cell.batch;
+    request.max_tokens = cell.output;
+    request.ignore_eos = true;
+    request.depth = e->plan->depth;
+    request.experiment = e->plan->name;
     *o = (pj_profile_options){.engine = {.threads = cell.threads ? cell.threads : e->o.threads,
                                          .any_tokenizer = !e->plan->prompt},
                               .request.prompts = e->prompts,
                               .request.prompt_count = e->plan->prompt ? 1 : cell.batch,
                               .request.is_private = e->o.is_private,
                               .request.cancel = e->o.cancel};
-    pj_profile_options_set(o, &ask);
+    pj_profile_options_set(o, &request);
     if (cell.ablate[0]) o->ablate = cell.ablate;
     for (uint32_t i = 0; i < o->request.prompt_count; i++)
         e->prompts[i] = (pj_prompt){.ids = e->ids + i, .id_count = cell.input};
@@ -205,7 +206,7 @@ static pj_status measure_missing_losses(experiment *e, pj_error *err)
         snprintf(key, sizeof key, "%u", i);
         pj_plan_cell(e->plan, i, &cell);
         if (cell.engine[0] || cell.ablate[0] || json_object_get(e->losses, key)) continue;
-        status = set_options(e, i, &options, err);
+        status = experiment_set_options(e, i, &options, err);
         if (status == PJ_OK) status = pj_model_slot_open(e->o.slot, &options.engine, err);
         if (status == PJ_OK) status = measure_loss(e, i, err);
     }
@@ -213,18 +214,18 @@ static pj_status measure_missing_losses(experiment *e, pj_error *err)
 }
 
 /* Loads the cell's model and warms it up with a few unrecorded tokens. */
-static pj_status warm(experiment *e, uint32_t index, pj_error *err)
+static pj_status experiment_warm(experiment *e, uint32_t index, pj_error *err)
 {
     pj_cell cell;
     pj_profile_options options;
     pj_generate_result result = {0};
-    pj_status status = set_options(e, index, &options, err);
+    pj_status status = experiment_set_options(e, index, &options, err);
     if (status == PJ_OK) status = pj_model_slot_open(e->o.slot, &options.engine, err);
     pj_plan_cell(e->plan, index, &cell);
     if (status == PJ_OK && !e->plan->prompt) status = make_prompts(e, cell.input, err);
     if (status != PJ_OK || e->last_cell == index) return status;
     status = measure_loss(e, index, err);
-    if (status == PJ_OK) status = set_options(e, index, &options, err);
+    if (status == PJ_OK) status = experiment_set_options(e, index, &options, err);
     if (options.request.max_tokens > WARM_TOKENS) options.request.max_tokens = WARM_TOKENS;
     if (status == PJ_OK) status = pj_profile_bare(e->o.slot, &options, &result, err);
     pj_generate_result_fini(&result);
@@ -232,7 +233,7 @@ static pj_status warm(experiment *e, uint32_t index, pj_error *err)
     return status;
 }
 
-static double sum_of(const pj_baseline *b, const double *values)
+static double experiment_sum_of(const pj_baseline *b, const double *values)
 {
     double sum = 0;
     for (uint32_t i = 0; i < b->rail_count; i++)
@@ -246,21 +247,22 @@ static pj_status cool_down(experiment *e, pj_error *err)
     pj_session *s = e->o.session;
     int64_t until = pj_clock_ns() + (int64_t)(e->plan->cool_down_s * 1e9);
     if (!(e->plan->cool_down_s > 0) || !s->meter || !s->has_cold) return PJ_OK;
-    double limit = sum_of(&s->cold, s->cold.mw) +
-                   2 * fmax(sum_of(&s->cold, s->cold.sd_mw), 0.01 * sum_of(&s->cold, s->cold.mw));
+    double limit = experiment_sum_of(&s->cold, s->cold.mw) +
+                   2 * fmax(experiment_sum_of(&s->cold, s->cold.sd_mw),
+                            0.01 * experiment_sum_of(&s->cold, s->cold.mw));
     pj_status status = pj_meter_start(s->meter, err);
     if (status != PJ_OK) return status;
     pj_meter_set_activity(s->meter, 0);
     while (status == PJ_OK && pj_clock_ns() < until && !(e->o.cancel && *e->o.cancel)) {
         pj_baseline now;
         status = pj_meter_baseline(s->meter, PJ_BASELINE_RESIDENT, LISTEN_MS * 1000000, &now, err);
-        if (status == PJ_OK && sum_of(&now, now.mw) <= limit) break;
+        if (status == PJ_OK && experiment_sum_of(&now, now.mw) <= limit) break;
     }
     pj_meter_stop(s->meter);
     return status;
 }
 
-static void tell(const experiment *e, uint32_t block, uint32_t cell, double joules)
+static void experiment_tell(const experiment *e, uint32_t block, uint32_t cell, double joules)
 {
     pj_experiment_progress p = {.done = e->done,
                                 .total = e->cell_count * e->plan->repeat,
@@ -274,8 +276,8 @@ static void tell(const experiment *e, uint32_t block, uint32_t cell, double joul
     e->o.progress(e->o.context, &p);
 }
 
-static pj_status measure(experiment *e, pj_profile_options *options, uint32_t block, uint32_t index,
-                         pj_error *err)
+static pj_status experiment_measure(experiment *e, pj_profile_options *options, uint32_t block,
+                                    uint32_t index, pj_error *err)
 {
     pj_profile_result result = {0};
     if (e->o.begin) e->o.begin(e->o.context, options);
@@ -284,7 +286,7 @@ static pj_status measure(experiment *e, pj_profile_options *options, uint32_t bl
     if (status == PJ_OK && !result.stored)
         status = pj_fail(err, PJ_E_IO, "a run of the experiment could not be stored");
     if (e->o.end) e->o.end(e->o.context, status, &result, err);
-    if (status == PJ_OK && !note(&e->cells[index], joules, block))
+    if (status == PJ_OK && !experiment_note(&e->cells[index], joules, block))
         status = pj_fail_memory(err, "an experiment");
     pj_profile_result_fini(&result);
     return status;
@@ -293,13 +295,13 @@ static pj_status measure(experiment *e, pj_profile_options *options, uint32_t bl
 static pj_status run_ours(experiment *e, uint32_t block, uint32_t index, pj_error *err)
 {
     pj_profile_options options;
-    pj_status status = warm(e, index, err);
+    pj_status status = experiment_warm(e, index, err);
     if (status == PJ_OK) status = cool_down(e, err);
-    if (status == PJ_OK) status = set_options(e, index, &options, err);
+    if (status == PJ_OK) status = experiment_set_options(e, index, &options, err);
     if (status != PJ_OK) return status;
-    pj_experiment_cell place = {index, block, e->plan->round};
-    options.place = &place;
-    return measure(e, &options, block, index, err);
+    pj_experiment_cell cell_id = {index, block, e->plan->round};
+    options.cell_id = &cell_id;
+    return experiment_measure(e, &options, block, index, err);
 }
 
 /* Another engine loads and warms its model itself. */
@@ -307,17 +309,17 @@ static pj_status run_foreign(experiment *e, uint32_t block, uint32_t index, pj_e
 {
     double joules = NAN;
     pj_foreign_cell cell = {
-        .plan = e->plan, .place = {index, block, e->plan->round}, .cancel = e->o.cancel};
+        .plan = e->plan, .cell_id = {index, block, e->plan->round}, .cancel = e->o.cancel};
     pj_plan_cell(e->plan, index, &cell.cell);
     pj_status status = cool_down(e, err);
     if (status == PJ_OK) status = e->o.foreign(e->o.foreign_context, &cell, &joules, err);
     e->last_cell = index;
-    if (status == PJ_OK && !note(&e->cells[index], joules, block))
+    if (status == PJ_OK && !experiment_note(&e->cells[index], joules, block))
         status = pj_fail_memory(err, "an experiment");
     return status;
 }
 
-static bool is_foreign(const experiment *e, uint32_t index)
+static bool experiment_is_foreign(const experiment *e, uint32_t index)
 {
     pj_cell cell;
     pj_plan_cell(e->plan, index, &cell);
@@ -327,14 +329,14 @@ static bool is_foreign(const experiment *e, uint32_t index)
 static pj_status run_cell(experiment *e, uint32_t block, uint32_t index, pj_error *err)
 {
     int64_t began_ns = pj_clock_ns();
-    tell(e, block, index, NAN);
-    pj_status status =
-        is_foreign(e, index) ? run_foreign(e, block, index, err) : run_ours(e, block, index, err);
+    experiment_tell(e, block, index, NAN);
+    pj_status status = experiment_is_foreign(e, index) ? run_foreign(e, block, index, err)
+                                                       : run_ours(e, block, index, err);
     if (status != PJ_OK) return status;
     e->done++;
     e->done_here++;
     e->spent_ns += pj_clock_ns() - began_ns;
-    tell(e, block, index, e->cells[index].joules[e->cells[index].count - 1]);
+    experiment_tell(e, block, index, e->cells[index].joules[e->cells[index].count - 1]);
     return PJ_OK;
 }
 
@@ -381,13 +383,13 @@ static pj_status check_cells(experiment *e, pj_error *err)
     pj_status status = check_dtypes(e->plan, err);
     for (uint32_t i = 0; i < e->cell_count && status == PJ_OK; i++) {
         pj_profile_options options;
-        if (is_foreign(e, i)) {
+        if (experiment_is_foreign(e, i)) {
             if (e->o.foreign) continue;
             return pj_fail(err, PJ_E_INVALID,
                            "engines are for the command line: a plan that is sent to a server "
                            "runs no programs and opens no connections");
         }
-        status = set_options(e, i, &options, err);
+        status = experiment_set_options(e, i, &options, err);
         if (status == PJ_OK) status = pj_profile_preflight(&options, err);
     }
     return status;
@@ -439,7 +441,8 @@ static bool find_next(experiment *e)
         if (e->next == 0) pj_plan_order(e->plan, e->block, e->order);
         for (; e->next < e->cell_count; e->next++) {
             const progress *p = &e->cells[e->order[e->next]];
-            if (!is_done(p, e->block) && !pj_plan_is_enough(e->plan, p->joules, p->count))
+            if (!experiment_is_done(p, e->block) &&
+                !pj_plan_is_enough(e->plan, p->joules, p->count))
                 return true;
         }
     }

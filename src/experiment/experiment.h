@@ -18,7 +18,7 @@
 typedef struct pj_foreign_cell {
     const pj_plan *plan;
     pj_cell cell;
-    pj_experiment_cell place;   /* for the run's settings */
+    pj_experiment_cell cell_id; /* for the run's settings */
     const _Atomic bool *cancel; /* or NULL */
 } pj_foreign_cell;
 

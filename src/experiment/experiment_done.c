@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-static bool add(pj_arena *arena, pj_cell_runs *cell, const pj_run_info *info, uint32_t block)
+static bool experiment_done_add(pj_arena *arena, pj_cell_runs *cell, const pj_run_info *info,
+                                uint32_t block)
 {
     if (cell->count == cell->capacity) {
         uint32_t capacity = cell->capacity ? 2 * cell->capacity : 8;
@@ -38,10 +39,11 @@ pj_status pj_experiment_runs_load(pj_store *store, const pj_plan *plan, uint32_t
         .experiment = plan->name, .status = "completed", .limit = PJ_QUERY_MAX, .ascending = true};
     pj_status status = pj_store_list(store, &query, &r->list, err);
     for (uint32_t i = 0; i < r->list.count && status == PJ_OK && room; i++) {
-        pj_experiment_cell place;
-        if (pj_experiment_cell_of(&r->list.runs[i], &place) && place.cell < cells &&
-            place.round == round)
-            room = add(&r->arena, &r->cells[place.cell], &r->list.runs[i], place.block);
+        pj_experiment_cell cell_id;
+        if (pj_experiment_cell_of(&r->list.runs[i], &cell_id) && cell_id.cell < cells &&
+            cell_id.round == round)
+            room = experiment_done_add(&r->arena, &r->cells[cell_id.cell], &r->list.runs[i],
+                                       cell_id.block);
     }
     return room ? status : pj_fail_memory(err, "an experiment");
 }

@@ -57,7 +57,8 @@ static void write_cell(const pj_experiment_result *r, uint32_t index, pj_json *j
 
 /* ---- conclusions ---------------------------------------------------------------------------- */
 
-static void write_indices(pj_json *json, const char *key, const uint32_t *cells, uint32_t count)
+static void experiment_json_write_indices(pj_json *json, const char *key, const uint32_t *cells,
+                                          uint32_t count)
 {
     pj_json_kv_array_begin(json, key);
     for (uint32_t i = 0; i < count; i++) pj_json_uint(json, cells[i]);
@@ -77,7 +78,7 @@ static void write_optimum(const pj_experiment_result *r, pj_json *json)
     pj_json_kv_string(json, "name", best->name);
     pj_json_kv_double(json, "joules_per_token", best->mean);
     pj_json_kv_double(json, "token_latency_ms", best->latency_ms);
-    write_indices(json, "ties", r->ties, r->tie_count);
+    experiment_json_write_indices(json, "ties", r->ties, r->tie_count);
     pj_json_object_end(json);
 }
 
@@ -108,7 +109,7 @@ static void write_fronts(const pj_experiment_result *r, pj_json *json)
         const pj_cell_front *f = &r->fronts[i];
         pj_json_object_begin(json);
         pj_json_kv_string(json, "over", f->over);
-        write_indices(json, "cells", f->cells, f->count);
+        experiment_json_write_indices(json, "cells", f->cells, f->count);
         pj_json_kv_optional(json, "knee", f->knee != PJ_NO_CELL, f->knee);
         pj_json_object_end(json);
     }
@@ -125,7 +126,7 @@ static void write_ratio(const pj_cell_ratio *c, const char *p, pj_json *json)
     pj_json_kv_bool(json, "different", c->different);
 }
 
-static void write_ratios(const pj_experiment_result *r, pj_json *json)
+static void experiment_json_write_ratios(const pj_experiment_result *r, pj_json *json)
 {
     pj_json_kv_array_begin(json, "comparisons");
     for (uint32_t i = 0; i < r->first_count; i++) {
@@ -217,7 +218,7 @@ void pj_experiment_result_write(const pj_experiment_result *r, pj_json *json)
     write_optimum(r, json);
     write_knees(r, json);
     write_fronts(r, json);
-    write_ratios(r, json);
+    experiment_json_write_ratios(r, json);
     write_ablations(r, json);
     pj_json_object_end(json);
 }
@@ -240,7 +241,7 @@ typedef struct listing {
     void *context;
 } listing;
 
-static void write_line(void *context, const pj_experiment_row *row)
+static void experiment_json_write_line(void *context, const pj_experiment_row *row)
 {
     listing *l = context;
     pj_experiment_live live = {0};
@@ -263,7 +264,7 @@ pj_status pj_view_experiments(pj_store *store, pj_experiment_live_fn *live, void
 {
     listing l = {json, live, context};
     pj_json_array_begin(json);
-    pj_status status = pj_store_experiment_list(store, write_line, &l, err);
+    pj_status status = pj_store_experiment_list(store, experiment_json_write_line, &l, err);
     pj_json_array_end(json);
     return status;
 }

@@ -18,7 +18,7 @@ typedef struct gathered {
     double planted; /* joules per token of a simulation, mean; NAN: not simulated */
 } gathered;
 
-static double tokens_of(const pj_run_info *info)
+static double experiment_parts_tokens_of(const pj_run_info *info)
 {
     return info->output_tokens ? (double)info->output_tokens : NAN;
 }
@@ -28,9 +28,9 @@ static pj_part_run *runs_of(pj_arena *arena, const pj_cell_runs *cell)
     pj_part_run *runs = pj_arena_alloc(arena, cell->count + 1, sizeof *runs);
     for (uint32_t i = 0; runs && i < cell->count; i++) {
         const pj_run_info *info = cell->runs[i];
-        double random = (double)info->total_sd.random_mj / 1e3 / tokens_of(info);
-        runs[i] = (pj_part_run){info->request_mj / 1e3 / tokens_of(info), cell->blocks[i],
-                                isfinite(random) ? random : 0};
+        double random = (double)info->total_sd.random_mj / 1e3 / experiment_parts_tokens_of(info);
+        runs[i] = (pj_part_run){info->request_mj / 1e3 / experiment_parts_tokens_of(info),
+                                cell->blocks[i], isfinite(random) ? random : 0};
     }
     return runs;
 }
@@ -116,7 +116,7 @@ static pj_status gather_shares(gathered *g, pj_store *store, const pj_cell_runs 
         pj_arena arena;
         pj_sum_nodes nodes;
         part_sums p;
-        double tokens = tokens_of(whole->runs[i]) * 1e3;
+        double tokens = experiment_parts_tokens_of(whole->runs[i]) * 1e3;
         pj_arena_init(&arena, 0);
         status = pj_store_nodes(store, whole->runs[i]->id, &arena, &nodes, err);
         if (status == PJ_OK) {
@@ -165,8 +165,8 @@ static pj_status judge_cell(pj_experiment_result *r, uint32_t index, pj_error *e
     if (status == PJ_OK) {
         pj_ablated_part *a = &r->ablations[r->ablation_count++];
         *a = (pj_ablated_part){.cell = index, .whole_cell = whole_index, .planted = g.planted};
-        pj_part_cost_get(&(pj_part_ask){g.whole, g.without, g.shares, whole->count, without->count,
-                                        g.share_count},
+        pj_part_cost_get(&(pj_part_query){g.whole, g.without, g.shares, whole->count,
+                                          without->count, g.share_count},
                          &a->cost);
         a->text = words_of(a->cost.outcome);
     }

@@ -23,7 +23,7 @@ static double mean_of(double sum, uint32_t n)
 }
 
 /* Adds to the sums from which means are made. */
-static void add_run(pj_cell_figures *f, const pj_run_info *info)
+static void experiment_view_add_run(pj_cell_figures *f, const pj_run_info *info)
 {
     pj_run_ratios r;
     pj_run_ratios_get(info, &r);
@@ -62,7 +62,7 @@ static pj_status cell_figures(pj_experiment_result *r, uint32_t index, const jso
     pj_plan_cell_name(&r->plan, index, f->name, sizeof f->name);
     f->joules = pj_arena_alloc(&r->arena, cell->count + 1, sizeof *f->joules);
     if (!f->joules) return pj_fail_memory(err, "an experiment");
-    for (uint32_t i = 0; i < cell->count; i++) add_run(f, cell->runs[i]);
+    for (uint32_t i = 0; i < cell->count; i++) experiment_view_add_run(f, cell->runs[i]);
     divide_sums(f);
     for (uint32_t i = 0; i < f->n; i++)
         squares += (f->joules[i] - f->mean) * (f->joules[i] - f->mean);
@@ -283,7 +283,7 @@ static pj_status compare_with_former(pj_experiment_result *r, pj_error *err)
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
-static void count_runs(pj_experiment_result *r)
+static void experiment_view_count_runs(pj_experiment_result *r)
 {
     for (uint32_t i = 0; i < r->count; i++) {
         const pj_cell_figures *f = &r->cells[i];
@@ -299,7 +299,7 @@ const char *pj_experiment_state(const char *live, const char *stored, bool compl
     return stored && strcmp(stored, "completed") != 0 ? stored : "unfinished";
 }
 
-static pj_status load(pj_experiment_result *r, const char *name, pj_error *err)
+static pj_status experiment_view_load(pj_experiment_result *r, const char *name, pj_error *err)
 {
     const char *plan = NULL, *text = NULL;
     pj_status status = pj_store_experiment_get(r->store, name, &r->arena, &plan, &text, err);
@@ -326,7 +326,7 @@ static pj_status conclude(pj_experiment_result *r, pj_error *err)
 {
     r->refusal = refusal(r);
     r->all_threads = all_threads(r);
-    count_runs(r);
+    experiment_view_count_runs(r);
     r->state = pj_experiment_state(r->live.state, r->state, r->done >= r->total);
     pj_status status = find_optimum(r, err);
     if (status == PJ_OK) status = find_knees(r, err);
@@ -347,7 +347,7 @@ pj_status pj_experiment_result_get(pj_store *store, const char *name,
     pj_arena_init(&r->arena, 0);
     r->store = store;
     if (live) r->live = *live;
-    pj_status status = load(r, name, err);
+    pj_status status = experiment_view_load(r, name, err);
     if (status == PJ_OK) status = conclude(r, err);
     if (status == PJ_OK)
         *result = r;

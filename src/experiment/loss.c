@@ -13,7 +13,7 @@ typedef struct tally {
     double loss;
 } tally;
 
-static bool take_row(void *context, uint32_t position, const float *logits, uint32_t vocab)
+static bool loss_take_row(void *context, uint32_t position, const float *logits, uint32_t vocab)
 {
     tally *t = context;
     if (position + 1 >= t->count) return true;
@@ -37,7 +37,7 @@ pj_status pj_profile_loss(pj_engine *engine, const char *text, size_t bytes, dou
     if (count < 2)
         status = pj_fail(err, PJ_E_INVALID, "the text to evaluate has fewer than two tokens");
     else
-        status = pj_engine_logits(engine, ids, count, true, take_row, &t, err);
+        status = pj_engine_logits(engine, ids, count, true, loss_take_row, &t, err);
     *loss = t.loss / (count > 1 ? count - 1 : 1);
     pj_free(ids);
     return status;

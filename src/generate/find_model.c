@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "base/nearest.h"
 #include "base/process.h"
-#include "engine/files/places.h"
+#include "engine/files/locations.h"
 #include "engine/model/scan.h"
 
 #include <ctype.h>
@@ -19,7 +19,7 @@ static bool exists(const char *path)
     return pj_dir_exists(path) || pj_file_exists(path);
 }
 
-static bool starts_with(const char *text, const char *start)
+static bool find_model_starts_with(const char *text, const char *start)
 {
     return strncmp(text, start, strlen(start)) == 0;
 }
@@ -33,7 +33,7 @@ static pj_status take_path(const char *path, char *out, size_t bytes, pj_error *
 /* ---- matching names ----------------------------------------------------------------------- */
 
 typedef struct match {
-    char name[256], path[PATH_MAX], place[64];
+    char name[256], path[PATH_MAX], location[64];
 } match;
 
 typedef struct search {
@@ -50,20 +50,20 @@ typedef struct search {
     char nearest_name[64], nearest_base_name[64];
 } search;
 
-static void keep(match *m, const pj_model_spot *spot)
+static void find_model_keep(match *m, const pj_model_spot *spot)
 {
     snprintf(m->name, sizeof m->name, "%s", spot->name);
     snprintf(m->path, sizeof m->path, "%s", spot->path);
-    snprintf(m->place, sizeof m->place, "%s", spot->place);
+    snprintf(m->location, sizeof m->location, "%s", spot->location);
 }
 
 /* "x" matches "x", and "ollama:x:latest" matches "ollama:x". */
-static bool is_name(const search *s, const char *name)
+static bool find_model_is_name(const search *s, const char *name)
 {
     static const char latest[] = ":latest";
     size_t length = strlen(name);
     if (strcmp(name, s->wanted) == 0) return true;
-    return starts_with(name, "ollama:") && strncmp(name, s->wanted, length) == 0 &&
+    return find_model_starts_with(name, "ollama:") && strncmp(name, s->wanted, length) == 0 &&
            strcmp(s->wanted + length, latest) == 0;
 }
 
@@ -99,7 +99,7 @@ static void keep_file(search *s, const pj_model_spot *spot, const char *file)
 {
     bool fits = !s->quantisation || has_quantisation(file, s->quantisation);
     if (fits && s->files++ == 0) {
-        keep(&s->file, spot);
+        find_model_keep(&s->file, spot);
         if (s->quantisation) s->file_names[0] = 0; /* of those that do not fit */
     }
     if (!fits && s->files > 0) return;
@@ -117,22 +117,22 @@ static void offer_nearest(pj_nearest *nearest, char *copy, size_t bytes, const c
     nearest->word = copy;
 }
 
-static bool look(void *context, const pj_model_spot *spot)
+static bool find_model_look(void *context, const pj_model_spot *spot)
 {
     search *s = context;
     offer_nearest(&s->nearest, s->nearest_name, sizeof s->nearest_name, spot->name);
     offer_nearest(&s->nearest_base, s->nearest_base_name, sizeof s->nearest_base_name, spot->name);
     const char *file = file_of(s, spot->name);
     if (file && !spot->problem) keep_file(s, spot, file);
-    if (s->quantisation || !is_name(s, spot->name)) return true;
+    if (s->quantisation || !find_model_is_name(s, spot->name)) return true;
     if (spot->problem) {
         if (!s->problem[0])
-            snprintf(s->problem, sizeof s->problem, "%s is in %s, but %s", spot->name, spot->place,
-                     spot->problem);
+            snprintf(s->problem, sizeof s->problem, "%s is in %s, but %s", spot->name,
+                     spot->location, spot->problem);
     } else if (!s->exact.path[0]) {
-        keep(&s->exact, spot);
+        find_model_keep(&s->exact, spot);
     } else if (!s->also.path[0] && strcmp(s->exact.path, spot->path) != 0) {
-        keep(&s->also, spot);
+        find_model_keep(&s->also, spot);
     }
     return true;
 }
@@ -157,7 +157,7 @@ static pj_status not_found(const search *s, const char *name, const char *folder
     if (s->quantisation && s->file_names[0])
         return pj_fail(err, PJ_E_NOT_FOUND, "%.*s has no %s here; its files are %s",
                        (int)s->wanted_bytes, name, s->quantisation, s->file_names);
-    if (starts_with(name, "ollama:"))
+    if (find_model_starts_with(name, "ollama:"))
         snprintf(hint, sizeof hint, "; ollama pull %.200s fetches it", name + 7);
     else if (is_repository(name))
         snprintf(hint, sizeof hint, "; hf download %.*s fetches it from Hugging Face",
@@ -175,7 +175,7 @@ static pj_status take_found(const search *s, const char *name, const char *folde
         if (s->also.path[0])
             snprintf(note, note_bytes,
                      "%s is in %s and in %s; the first is taken, and %s is the other", name,
-                     s->exact.place, s->also.place, s->also.path);
+                     s->exact.location, s->also.location, s->also.path);
         return take_path(s->exact.path, path, bytes, err);
     }
     if (s->files == 1) return take_path(s->file.path, path, bytes, err);
@@ -212,7 +212,7 @@ pj_status pj_model_find_noting(const char *name, const char *models, char *path,
 {
     const char *folder = models ? models : pj_models_default_folder();
     note[0] = 0;
-    if (name && (starts_with(name, "synthetic:") || exists(name)))
+    if (name && (find_model_starts_with(name, "synthetic:") || exists(name)))
         return take_path(name, path, bytes, err);
     const char *wanted = name ? name : "demo";
     bool direct = find_pair(folder, wanted, path, bytes);
@@ -227,13 +227,13 @@ pj_status pj_model_find_noting(const char *name, const char *models, char *path,
     pj_nearest_begin(&s.nearest, name);
     pj_nearest_begin(&s.nearest_base, slash ? slash + 1 : name);
     const char *colon = strrchr(name, ':');
-    if (colon && strchr(name, '/') && !starts_with(name, "ollama:")) {
+    if (colon && strchr(name, '/') && !find_model_starts_with(name, "ollama:")) {
         s.quantisation = colon + 1;
         s.wanted_bytes = (size_t)(colon - name);
     }
-    if (direct) keep(&s.exact, &(pj_model_spot){name, path, "the models folder", NULL});
+    if (direct) find_model_keep(&s.exact, &(pj_model_spot){name, path, "the models folder", NULL});
     if (!direct && find_installed(wanted, path, bytes)) return PJ_OK;
-    pj_model_places_each(folder, true, look, &s);
+    pj_model_locations_each(folder, true, find_model_look, &s);
     return take_found(&s, name, folder, path, bytes, note, note_bytes, err);
 }
 

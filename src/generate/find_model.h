@@ -1,5 +1,5 @@
 /* Resolves a model name: a path, a synthetic shape, or a model in one of the usual places
- * (engine/files/places.h). */
+ * (engine/files/locations.h). */
 #ifndef PJ_GENERATE_FIND_MODEL_H
 #define PJ_GENERATE_FIND_MODEL_H
 

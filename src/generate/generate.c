@@ -3,7 +3,7 @@
 
 #include "base/buffer.h"
 #include "base/json.h"
-#include "engine/files/places.h"
+#include "engine/files/locations.h"
 #include "engine/model/facts.h"
 #include "generate/calibrate.h"
 #include "insight/model_use.h"
@@ -35,7 +35,8 @@ static void write_draft(pj_json *json, const pj_engine_facts *f, const pj_genera
     pj_json_object_end(json);
 }
 
-static void write_model(pj_json *json, const pj_engine *engine, const pj_generate_result *result)
+static void generate_write_model(pj_json *json, const pj_engine *engine,
+                                 const pj_generate_result *result)
 {
     const pj_engine_facts *f = pj_engine_get_facts(engine), *draft = pj_engine_draft_facts(engine);
     const pj_model_config *c = f->config;
@@ -107,14 +108,14 @@ static const char *statistics_name(const pj_profile_options *o)
 
 /* The run's settings, with defaults filled in: `engine` is NULL before the model is open, and only
  * it knows the threads and the model's own sampling. */
-static void write_settings(pj_json *json, const pj_session *session, const pj_profile_options *o,
-                           const pj_engine *engine)
+static void generate_write_settings(pj_json *json, const pj_session *session,
+                                    const pj_profile_options *o, const pj_engine *engine)
 {
     pj_sampling sampling = o->request.sampling;
     uint32_t threads = engine ? pj_engine_get_facts(engine)->threads : o->engine.threads;
     if (engine && o->sampling_from_model) pj_engine_sampling_defaults(engine, &sampling);
     char power[2 * PJ_POWER_ARGUMENT_BYTES];
-    pj_power_list_public(session->power_asked, power, sizeof power);
+    pj_power_list_public(session->power_requested, power, sizeof power);
     pj_json_object_begin(json);
     pj_json_kv_uint(json, "max_tokens", o->request.max_tokens);
     pj_json_kv_uint(json, "batch",
@@ -146,7 +147,7 @@ static void write_settings(pj_json *json, const pj_session *session, const pj_pr
     if (o->engine.draft && o->request.draft_tokens)
         pj_json_kv_uint(json, "draft_tokens", o->request.draft_tokens);
     if (o->ablate) pj_json_kv_string(json, "ablate", o->ablate);
-    pj_experiment_cell_write(o->place, json);
+    pj_experiment_cell_write(o->cell_id, json);
     pj_json_object_end(json);
 }
 
@@ -158,7 +159,7 @@ static pj_status describe_draft(pj_run *run, const pj_engine *engine,
     pj_json json;
     pj_buffer_init(&buffer, 1 << 20);
     pj_json_init(&json, &buffer);
-    write_model(&json, engine, result);
+    generate_write_model(&json, engine, result);
     pj_run_facts facts = {.size = sizeof facts};
     pj_status status = pj_json_finish(&json) ? PJ_OK : pj_fail_memory(err, "the draft model");
     facts.model_json = buffer.data;
@@ -167,19 +168,19 @@ static pj_status describe_draft(pj_run *run, const pj_engine *engine,
     return status;
 }
 
-static pj_status describe(const pj_session *session, pj_run *run, const pj_engine *engine,
-                          const pj_profile_options *o, pj_error *err)
+static pj_status generate_describe(const pj_session *session, pj_run *run, const pj_engine *engine,
+                                   const pj_profile_options *o, pj_error *err)
 {
     const pj_engine_facts *f = pj_engine_get_facts(engine);
     pj_buffer buffer, settings;
     pj_json json;
     pj_buffer_init(&buffer, 1 << 20);
     pj_json_init(&json, &buffer);
-    write_model(&json, engine, NULL);
+    generate_write_model(&json, engine, NULL);
     bool ok = pj_json_finish(&json);
     pj_buffer_init(&settings, 1 << 16);
     pj_json_init(&json, &settings);
-    write_settings(&json, session, o, engine);
+    generate_write_settings(&json, session, o, engine);
     bool complete = pj_json_finish(&json) && !o->settings_json;
     bool first = o->repeat_group && !*o->repeat_group;
     pj_status status =
@@ -255,8 +256,8 @@ static void keep_output_features(pj_run *run, const pj_generate_result *result)
     pj_buffer_fini(&text);
 }
 
-static pj_status begin(pj_session *session, const pj_profile_options *o, pj_run **run,
-                       pj_error *err)
+static pj_status generate_begin(pj_session *session, const pj_profile_options *o, pj_run **run,
+                                pj_error *err)
 {
     char model_name[512];
     pj_buffer settings, prompt;
@@ -264,7 +265,7 @@ static pj_status begin(pj_session *session, const pj_profile_options *o, pj_run 
     pj_model_name_of_path(o->engine.model, model_name, sizeof model_name);
     pj_buffer_init(&settings, 1 << 16);
     pj_json_init(&json, &settings);
-    write_settings(&json, session, o, NULL);
+    generate_write_settings(&json, session, o, NULL);
     bool ok = pj_json_finish(&json);
     ok &= prompt_text(o, &prompt);
     pj_status status = PJ_E_NO_MEMORY;
@@ -368,7 +369,7 @@ static pj_status run_inside(pj_session *session, pj_model_slot *slot, const pj_p
         pj_span_end(lane, NULL);
         if (status == PJ_OK) pj_run_keeps_model(run);
     }
-    if (status == PJ_OK) status = describe(session, run, slot->engine, o, err);
+    if (status == PJ_OK) status = generate_describe(session, run, slot->engine, o, err);
     if (status == PJ_OK) take_calibration(session, slot->engine, run);
     if (status != PJ_OK) {
         pj_span_end(lane, NULL);
@@ -407,7 +408,7 @@ pj_status pj_profile_generate(pj_session *session, pj_model_slot *slot, const pj
     pj_error failure = {0}, storing = {0};
     *result = (pj_profile_result){0};
     if (o->run_id) snprintf(session->next_run_id, sizeof session->next_run_id, "%s", o->run_id);
-    pj_status status = begin(session, o, &run, err);
+    pj_status status = generate_begin(session, o, &run, err);
     if (status != PJ_OK) return status;
     memcpy(result->run_id, pj_run_id(run), sizeof result->run_id);
     if (o->on_run) o->on_run(o->request.context, result->run_id);

@@ -7,7 +7,7 @@
 #include "generate/model_slot.h"
 #include "record/experiment_cell.h"
 #include "record/run.h"
-#include "trace/generate_ask.h"
+#include "trace/generation_request.h"
 
 typedef struct pj_profile_result {
     pj_generate_result generated;
@@ -30,8 +30,8 @@ typedef struct pj_profile_options {
     const char *settings_json; /* settings as requested; NULL: made from these options */
     const char *repeat_group;  /* "": first run of a new group; NULL: no group */
     uint32_t repeat_index;
-    uint32_t warmup;                 /* number of unrecorded runs before this one */
-    const pj_experiment_cell *place; /* NULL: not part of an experiment */
+    uint32_t warmup;                   /* number of unrecorded runs before this one */
+    const pj_experiment_cell *cell_id; /* NULL: not part of an experiment */
     const char *ablate; /* a part of the model to leave out (engine/model/ablation.h), or NULL */
     const char *run_id; /* a UUIDv7 assigned when the run was queued; NULL: a new one */
     void (*on_run)(void *context, const char *run_id); /* the run has begun; or NULL */
@@ -41,7 +41,7 @@ typedef struct pj_profile_options {
 
 /* Copies everything in a request except its prompt into options. Texts and lists are borrowed from
  * the request, which must outlive the options. The sampling must still pass pj_sampling_check. */
-void pj_profile_options_set(pj_profile_options *options, const pj_generate_ask *ask);
+void pj_profile_options_set(pj_profile_options *options, const pj_generation_request *request);
 
 /* Runs it. The result is filled as far as possible, whatever the status, and the caller must finish
  * it. PJ_E_CANCELLED: the run was cancelled and stored. Failure to store the run is also returned

@@ -21,21 +21,22 @@ static pj_logit_bias bias_of(const char *text)
 }
 
 /* Greedy unless the request sets a sampling parameter: equal requests then give equal texts. */
-static pj_sampling sampling_of(const pj_generate_ask *ask)
+static pj_sampling sampling_of(const pj_generation_request *request)
 {
     pj_sampling s = PJ_SAMPLING_GREEDY;
-    bool samples = ask->top_k > 0 || ask->top_p < 1 || ask->min_p > 0 || ask->typical_p < 1;
-    s.temperature = !isnan(ask->temperature) ? ask->temperature : samples ? 1 : 0;
-    if (ask->top_k >= 0) s.top_k = (uint32_t)ask->top_k;
-    if (!isnan(ask->top_p)) s.top_p = ask->top_p;
-    if (!isnan(ask->min_p)) s.min_p = ask->min_p;
-    if (!isnan(ask->typical_p)) s.typical_p = ask->typical_p;
-    if (!isnan(ask->frequency_penalty)) s.frequency_penalty = ask->frequency_penalty;
-    if (!isnan(ask->presence_penalty)) s.presence_penalty = ask->presence_penalty;
-    for (int i = 0; i < ask->logit_bias.count; i++)
-        s.biases[s.bias_count++] = bias_of(ask->logit_bias.items[i]);
-    if (!isnan(ask->repetition_penalty)) s.repetition_penalty = ask->repetition_penalty;
-    if (ask->seed >= 0) s.seed = (uint64_t)ask->seed;
+    bool samples =
+        request->top_k > 0 || request->top_p < 1 || request->min_p > 0 || request->typical_p < 1;
+    s.temperature = !isnan(request->temperature) ? request->temperature : samples ? 1 : 0;
+    if (request->top_k >= 0) s.top_k = (uint32_t)request->top_k;
+    if (!isnan(request->top_p)) s.top_p = request->top_p;
+    if (!isnan(request->min_p)) s.min_p = request->min_p;
+    if (!isnan(request->typical_p)) s.typical_p = request->typical_p;
+    if (!isnan(request->frequency_penalty)) s.frequency_penalty = request->frequency_penalty;
+    if (!isnan(request->presence_penalty)) s.presence_penalty = request->presence_penalty;
+    for (int i = 0; i < request->logit_bias.count; i++)
+        s.biases[s.bias_count++] = bias_of(request->logit_bias.items[i]);
+    if (!isnan(request->repetition_penalty)) s.repetition_penalty = request->repetition_penalty;
+    if (request->seed >= 0) s.seed = (uint64_t)request->seed;
     return s;
 }
 
@@ -53,24 +54,24 @@ static pj_statistics_rows statistics_of(const char *name)
                                           : PJ_STATISTICS_OFF;
 }
 
-void pj_profile_options_set(pj_profile_options *o, const pj_generate_ask *ask)
+void pj_profile_options_set(pj_profile_options *o, const pj_generation_request *request)
 {
-    o->engine.model = ask->model;
-    o->engine.dtype = ask->dtype;
-    o->engine.kv = kv_of(ask->kv);
-    o->request.sequences = (uint32_t)ask->batch;
-    o->batch_rule =
-        ask->batch_rule ? (pj_batch_rule)pj_batch_rule_parse(ask->batch_rule) : PJ_BATCH_BYTES;
-    o->request.max_tokens = (uint32_t)ask->max_tokens;
-    o->request.chat = ask->chat || ask->system;
-    o->request.system = ask->system;
-    o->request.ignore_eos = ask->ignore_eos;
-    o->request.sampling = sampling_of(ask);
-    o->request.stop = ask->stop.count ? ask->stop.items : NULL;
-    o->engine.draft = ask->draft;
-    o->request.draft_tokens = ask->draft_tokens > 0 ? (uint32_t)ask->draft_tokens : 0;
-    o->request.statistics = statistics_of(ask->statistics);
-    o->depth = (pj_depth)pj_depth_parse(ask->depth);
-    o->tags = ask->tags.count ? ask->tags.items : NULL;
-    o->experiment_name = ask->experiment;
+    o->engine.model = request->model;
+    o->engine.dtype = request->dtype;
+    o->engine.kv = kv_of(request->kv);
+    o->request.sequences = (uint32_t)request->batch;
+    o->batch_rule = request->batch_rule ? (pj_batch_rule)pj_batch_rule_parse(request->batch_rule)
+                                        : PJ_BATCH_BYTES;
+    o->request.max_tokens = (uint32_t)request->max_tokens;
+    o->request.chat = request->chat || request->system;
+    o->request.system = request->system;
+    o->request.ignore_eos = request->ignore_eos;
+    o->request.sampling = sampling_of(request);
+    o->request.stop = request->stop.count ? request->stop.items : NULL;
+    o->engine.draft = request->draft;
+    o->request.draft_tokens = request->draft_tokens > 0 ? (uint32_t)request->draft_tokens : 0;
+    o->request.statistics = statistics_of(request->statistics);
+    o->depth = (pj_depth)pj_depth_parse(request->depth);
+    o->tags = request->tags.count ? request->tags.items : NULL;
+    o->experiment_name = request->experiment;
 }

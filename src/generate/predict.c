@@ -7,7 +7,7 @@
 #include "engine/model/synthetic.h"
 #include "generate/find_model.h"
 #include "record/machine.h"
-#include "trace/generate_ask.h"
+#include "trace/generation_request.h"
 #include "trace/summary.h"
 
 #include <math.h>
@@ -43,26 +43,26 @@ static pj_status read_facts(const char *path, int wanted, pj_model_facts *facts,
     return PJ_OK;
 }
 
-static pj_status work_of_ask(const pj_predict_ask *ask, pj_request_work *work, char *path,
+static pj_status work_of_ask(const pj_predict_query *request, pj_request_work *work, char *path,
                              size_t bytes, pj_error *err)
 {
     pj_model_facts facts;
-    int wanted = ask->dtype ? pj_dtype_parse(ask->dtype) : -1;
-    if (ask->dtype && wanted < 0) {
+    int wanted = request->dtype ? pj_dtype_parse(request->dtype) : -1;
+    if (request->dtype && wanted < 0) {
         char hint[80];
-        pj_nearest_hint(ask->dtype, PJ_ASK_DTYPES, hint, sizeof hint);
-        return pj_fail(err, PJ_E_INVALID, "there is no dtype %.32s%s", ask->dtype, hint);
+        pj_nearest_hint(request->dtype, PJ_ASK_DTYPES, hint, sizeof hint);
+        return pj_fail(err, PJ_E_INVALID, "there is no dtype %.32s%s", request->dtype, hint);
     }
-    pj_status status = pj_model_find(ask->model, ask->models, path, bytes, err);
+    pj_status status = pj_model_find(request->model, request->models, path, bytes, err);
     if (status == PJ_OK) status = read_facts(path, wanted, &facts, err);
     if (status != PJ_OK) return status;
     *work = (pj_request_work){(double)facts.bytes_per_token,
                               (double)facts.flops_per_token,
                               (double)facts.kv_bytes_per_position,
                               (double)facts.attention_flops_per_position,
-                              ask->input,
-                              ask->output,
-                              ask->batch};
+                              request->input,
+                              request->output,
+                              request->batch};
     return PJ_OK;
 }
 
@@ -109,7 +109,7 @@ static void write_lengths(pj_json *json, const char *name, const uint32_t *lengt
     pj_json_array_end(json);
 }
 
-static void write_map(const pj_length_map *map, pj_json *json)
+static void predict_write_map(const pj_length_map *map, pj_json *json)
 {
     pj_json_kv_object_begin(json, "map");
     write_lengths(json, "inputs", map->inputs, map->input_count);
@@ -159,10 +159,10 @@ void pj_request_prediction_write(const pj_request_prediction *p, pj_json *json)
     const pj_prediction *f = &p->figures;
     pj_json_object_begin(json);
     pj_json_kv_string(json, "model", p->path);
-    pj_json_kv_string(json, "dtype", p->ask.dtype);
-    pj_json_kv_uint(json, "input", p->ask.input);
-    pj_json_kv_uint(json, "output", p->ask.output);
-    pj_json_kv_uint(json, "batch", p->ask.batch);
+    pj_json_kv_string(json, "dtype", p->request.dtype);
+    pj_json_kv_uint(json, "input", p->request.input);
+    pj_json_kv_uint(json, "output", p->request.output);
+    pj_json_kv_uint(json, "batch", p->request.batch);
     pj_json_kv_string(json, "refusal", p->refusal[0] ? p->refusal : NULL);
     pj_json_kv_string(json, "rests_on", pj_quality_name(p->known.quality));
     pj_json_kv_uint(json, "runs", f->runs);
@@ -175,19 +175,19 @@ void pj_request_prediction_write(const pj_request_prediction *p, pj_json *json)
     pj_json_kv_double(json, "seconds_lo", f->seconds_lo);
     pj_json_kv_double(json, "seconds_hi", f->seconds_hi);
     write_nearest(p, json);
-    if (p->ask.map) write_map(&p->map, json);
+    if (p->request.map) predict_write_map(&p->map, json);
     pj_json_object_end(json);
 }
 
-pj_status pj_request_predict(pj_store *store, const pj_predict_ask *ask, pj_request_prediction *p,
-                             pj_error *err)
+pj_status pj_request_predict(pj_store *store, const pj_predict_query *request,
+                             pj_request_prediction *p, pj_error *err)
 {
     pj_request_work work;
     pj_machine machine;
     pj_arena arena;
-    *p = (pj_request_prediction){.ask = *ask};
+    *p = (pj_request_prediction){.request = *request};
     pj_arena_init(&arena, 0);
-    pj_status status = work_of_ask(ask, &work, p->path, sizeof p->path, err);
+    pj_status status = work_of_ask(request, &work, p->path, sizeof p->path, err);
     if (status == PJ_OK) status = pj_machine_read("", NULL, 0, &arena, &machine, err);
     if (status == PJ_OK)
         status =
@@ -195,13 +195,13 @@ pj_status pj_request_predict(pj_store *store, const pj_predict_ask *ask, pj_requ
     pj_arena_fini(&arena);
     if (status != PJ_OK) return status;
     pj_predict(p->known.runs, p->known.count, &work, &p->figures);
-    p->joules_per_token = p->figures.joules / ((double)ask->output * ask->batch);
+    p->joules_per_token = p->figures.joules / ((double)request->output * request->batch);
     if (p->figures.refusal)
         snprintf(p->refusal, sizeof p->refusal,
                  "nothing to go by: %s (%zu undisturbed runs with energy are known here); "
                  "perjoule experiment makes some",
                  p->figures.refusal, p->figures.runs);
-    if (ask->map) make_map(&p->known, work, &p->map);
+    if (request->map) make_map(&p->known, work, &p->map);
     return PJ_OK;
 }
 
@@ -210,11 +210,11 @@ void pj_request_prediction_fini(pj_request_prediction *p)
     pj_known_runs_fini(&p->known);
 }
 
-pj_status pj_insight_predict(pj_store *store, const pj_predict_ask *ask, pj_json *json,
+pj_status pj_insight_predict(pj_store *store, const pj_predict_query *request, pj_json *json,
                              pj_error *err)
 {
     pj_request_prediction p;
-    pj_status status = pj_request_predict(store, ask, &p, err);
+    pj_status status = pj_request_predict(store, request, &p, err);
     if (status == PJ_OK) pj_request_prediction_write(&p, json);
     pj_request_prediction_fini(&p);
     return status;

@@ -6,13 +6,13 @@
 #include "insight/known_runs.h"
 #include "store/store.h"
 
-typedef struct pj_predict_ask {
+typedef struct pj_predict_query {
     const char *model;  /* as -m; NULL: the demo model */
     const char *models; /* folder of models, NULL: the usual one */
     const char *dtype;  /* NULL: as stored */
     uint32_t input, output, batch;
     bool map; /* also a map over the range of lengths in the data */
-} pj_predict_ask;
+} pj_predict_query;
 
 enum { PJ_MAP_LENGTHS = 16 };
 
@@ -26,7 +26,7 @@ typedef struct pj_length_map {
 } pj_length_map;
 
 typedef struct pj_request_prediction {
-    pj_predict_ask ask;
+    pj_predict_query request;
     char path[4096]; /* of the model */
     pj_known_runs known;
     pj_prediction figures; /* NAN with a refusal; its nearest runs are among the known ones */
@@ -35,13 +35,13 @@ typedef struct pj_request_prediction {
     pj_length_map map; /* if asked for */
 } pj_request_prediction;
 
-pj_status pj_request_predict(pj_store *store, const pj_predict_ask *ask, pj_request_prediction *p,
-                             pj_error *err);
+pj_status pj_request_predict(pj_store *store, const pj_predict_query *request,
+                             pj_request_prediction *p, pj_error *err);
 void pj_request_prediction_fini(pj_request_prediction *p); /* also after a failure */
 void pj_request_prediction_write(const pj_request_prediction *p, pj_json *json);
 
 /* Both at once. Without enough data the figures are null and `refusal` is the reason. */
-pj_status pj_insight_predict(pj_store *store, const pj_predict_ask *ask, pj_json *json,
+pj_status pj_insight_predict(pj_store *store, const pj_predict_query *request, pj_json *json,
                              pj_error *err);
 
 #endif

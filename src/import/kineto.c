@@ -29,7 +29,7 @@ typedef struct event_members {
     uint64_t process, thread;
 } event_members;
 
-static pj_status bad(reader *r, const char *what)
+static pj_status kineto_bad(reader *r, const char *what)
 {
     return pj_fail(r->err, PJ_E_INVALID, "not a trace of PyTorch's profiler: %s (at byte %zu)",
                    what, (size_t)(r->scan.at - r->scan.start));
@@ -38,7 +38,7 @@ static pj_status bad(reader *r, const char *what)
 /* ---- names --------------------------------------------------------------------------------- */
 
 /* The slot of a name, or the empty one where it belongs. */
-static uint32_t *slot_of(const pj_kineto *t, const char *text, size_t bytes)
+static uint32_t *kineto_slot_of(const pj_kineto *t, const char *text, size_t bytes)
 {
     uint64_t at = pj_hash64(0, text, bytes) % t->slot_count;
     for (; t->slots[at]; at = (at + 1) % t->slot_count) {
@@ -49,7 +49,7 @@ static uint32_t *slot_of(const pj_kineto *t, const char *text, size_t bytes)
 }
 
 /* Makes room for one more name. */
-static bool grow_names(pj_kineto *t)
+static bool kineto_grow_names(pj_kineto *t)
 {
     if (t->name_count < t->slot_count / 2) return true;
     uint32_t wanted = t->slot_count ? t->slot_count * 2 : FIRST_SLOTS;
@@ -61,20 +61,21 @@ static bool grow_names(pj_kineto *t)
     pj_free(t->slots);
     t->slots = slots;
     t->slot_count = wanted;
-    for (uint32_t i = 0; i < t->name_count; i++) *slot_of(t, names[i], strlen(names[i])) = i + 1;
+    for (uint32_t i = 0; i < t->name_count; i++)
+        *kineto_slot_of(t, names[i], strlen(names[i])) = i + 1;
     return true;
 }
 
-static int64_t intern(pj_kineto *t, const char *text)
+static int64_t kineto_intern(pj_kineto *t, const char *text)
 {
     size_t bytes = strnlen(text, NAME_BYTES);
     while (bytes && text[bytes] && ((unsigned char)text[bytes] & 0xc0) == 0x80) bytes--;
-    if (!grow_names(t)) return -1;
-    uint32_t *slot = slot_of(t, text, bytes);
+    if (!kineto_grow_names(t)) return -1;
+    uint32_t *slot = kineto_slot_of(t, text, bytes);
     if (*slot) return *slot - 1;
     if (t->name_count == PJ_KINETO_NAMES - 1 && strcmp(text, "other") != 0) {
         t->unnamed++;
-        return intern(t, "other");
+        return kineto_intern(t, "other");
     }
     if (t->name_count >= PJ_KINETO_NAMES) return -1;
     char *copy = pj_alloc(bytes + 1, 1);
@@ -140,7 +141,7 @@ static void kineto_take_event_member(pj_json_scan *scan, pj_json_text key, event
         pj_json_scan_skip(scan, NULL);
 }
 
-static bool add_event(pj_kineto *t, pj_kineto_event e)
+static bool kineto_add_event(pj_kineto *t, pj_kineto_event e)
 {
     if (t->count == t->capacity) {
         size_t wanted = t->capacity ? t->capacity * 2 : FIRST_EVENTS;
@@ -164,14 +165,14 @@ static pj_status kineto_keep_event(reader *r, const event_members *m)
         return PJ_OK;
     }
     if (isnan(r->first_us) || m->us < r->first_us) r->first_us = m->us;
-    int64_t id = intern(r->trace, m->name);
+    int64_t id = kineto_intern(r->trace, m->name);
     pj_kineto_event e = {.begin_ns = (int64_t)llround(m->us * 1e3),
                          .end_ns = (int64_t)llround((m->us + m->long_us) * 1e3),
                          .thread = pj_hash64(m->process, &m->thread, sizeof m->thread),
                          .name = (uint32_t)id,
                          .kind = (pj_kineto_kind)m->kind};
     if (id >= 0 && e.end_ns <= e.begin_ns) e.end_ns = e.begin_ns + 1;
-    return id >= 0 && add_event(r->trace, e) ? PJ_OK : pj_fail_memory(r->err, "a trace");
+    return id >= 0 && kineto_add_event(r->trace, e) ? PJ_OK : pj_fail_memory(r->err, "a trace");
 }
 
 static pj_status kineto_take_event(reader *r)
@@ -216,20 +217,20 @@ static pj_status kineto_take_file(reader *r)
 {
     bool is_list = pj_json_scan_peek(&r->scan) == '[';
     pj_status status = is_list ? kineto_take_events(r) : kineto_take_members(r);
-    return pj_json_scan_failed(&r->scan) ? bad(r, r->scan.problem) : status;
+    return pj_json_scan_failed(&r->scan) ? kineto_bad(r, r->scan.problem) : status;
 }
 
 /* ---- times --------------------------------------------------------------------------------- */
 
-static pj_status place(reader *r)
+static pj_status kineto_place(reader *r)
 {
     pj_kineto *t = r->trace;
     size_t kept = 0;
-    if (t->count == 0) return bad(r, "it has no ranges of a known sort");
+    if (t->count == 0) return kineto_bad(r, "it has no ranges of a known sort");
     if (isnan(r->base_ns) && r->first_us < LEAST_UNIX_US)
-        return bad(r, "its times have no origin (baseTimeNanoseconds is missing)");
+        return kineto_bad(r, "its times have no origin (baseTimeNanoseconds is missing)");
     double base_ns = isnan(r->base_ns) ? 0 : r->base_ns;
-    if (!(fabs(base_ns) < MOST_UNIX_NS)) return bad(r, "its origin is no time");
+    if (!(fabs(base_ns) < MOST_UNIX_NS)) return kineto_bad(r, "its origin is no time");
     for (size_t i = 0; i < t->count; i++) {
         pj_kineto_event e = t->events[i];
         double end_ns = base_ns + (double)e.end_ns;
@@ -243,7 +244,7 @@ static pj_status place(reader *r)
         t->events[kept++] = e;
     }
     t->count = kept;
-    return kept ? PJ_OK : bad(r, "its times are out of range");
+    return kept ? PJ_OK : kineto_bad(r, "its times are out of range");
 }
 
 pj_status pj_kineto_read(const char *text, size_t bytes, pj_kineto *trace, pj_error *err)
@@ -252,7 +253,7 @@ pj_status pj_kineto_read(const char *text, size_t bytes, pj_kineto *trace, pj_er
     pj_json_scan_init(&r.scan, text, bytes);
     *trace = (pj_kineto){0};
     pj_status status = kineto_take_file(&r);
-    if (status == PJ_OK) status = place(&r);
+    if (status == PJ_OK) status = kineto_place(&r);
     pj_json_scan_fini(&r.scan);
     if (status != PJ_OK) pj_kineto_fini(trace);
     return status;

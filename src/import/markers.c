@@ -69,7 +69,7 @@ static void skip_blanks(words *w)
     while (w->at < w->end && (*w->at == ' ' || *w->at == '\t')) w->at++;
 }
 
-static bool take_word(words *w, const char *word)
+static bool markers_take_word(words *w, const char *word)
 {
     size_t bytes = strlen(word);
     if ((size_t)(w->end - w->at) < bytes || memcmp(w->at, word, bytes) != 0) return false;
@@ -79,7 +79,7 @@ static bool take_word(words *w, const char *word)
     return true;
 }
 
-static bool take_number(words *w, uint64_t *number)
+static bool markers_take_number(words *w, uint64_t *number)
 {
     const char *first = w->at;
     *number = 0;
@@ -137,18 +137,18 @@ static bool parse_prefix(words *w, event *e)
     uint64_t number;
     if (w->at < w->end && *w->at == '@') {
         w->at++;
-        if (!take_number(w, &number)) return false;
+        if (!markers_take_number(w, &number)) return false;
         e->begin_ns = e->end_ns = (int64_t)number;
         if (w->at < w->end && *w->at == '-') {
             w->at++;
-            if (!take_number(w, &number)) return false;
+            if (!markers_take_number(w, &number)) return false;
             e->end_ns = (int64_t)number;
         }
         if (!ends_word(w)) return false;
     }
     if (w->at < w->end && *w->at == '#') {
         w->at++;
-        if (!take_number(w, &e->lane) || !ends_word(w)) return false;
+        if (!markers_take_number(w, &e->lane) || !ends_word(w)) return false;
     }
     return true;
 }
@@ -157,11 +157,11 @@ static bool parse_prefix(words *w, event *e)
 static bool parse_what(words *w, event *e)
 {
     int kind = 0;
-    while (kind < PJ_SPAN_KIND_COUNT && !take_word(w, kind_names[kind])) kind++;
+    while (kind < PJ_SPAN_KIND_COUNT && !markers_take_word(w, kind_names[kind])) kind++;
     if (kind == PJ_SPAN_KIND_COUNT) return false;
     e->kind = (pj_span_kind)kind;
     if (e->kind == PJ_SPAN_TOKEN || e->kind == PJ_SPAN_LAYER) {
-        if (!take_number(w, &e->number)) return false;
+        if (!markers_take_number(w, &e->number)) return false;
         if (w->at < w->end && *w->at != ' ') return false;
         if (w->at < w->end) w->at++; /* one blank: further ones belong to the token's text */
     }
@@ -176,14 +176,15 @@ static bool parse_fact(words *w, event *e)
 {
     words value = {0};
     e->verb = VERB_FACT;
-    while (e->fact < FACTS && !take_word(w, fact_rows[e->fact].name)) e->fact++;
+    while (e->fact < FACTS && !markers_take_word(w, fact_rows[e->fact].name)) e->fact++;
     if (e->fact == FACTS || w->at == w->end) return false;
     e->text = w->at;
     e->bytes = (size_t)(w->end - w->at);
     if (!strcmp(fact_rows[e->fact].name, "level"))
         return value = *w,
-               (take_word(&value, "coarse") || take_word(&value, "fine")) && value.at == value.end;
-    return fact_rows[e->fact].bytes || (take_number(w, &e->number) && w->at == w->end);
+               (markers_take_word(&value, "coarse") || markers_take_word(&value, "fine")) &&
+                   value.at == value.end;
+    return fact_rows[e->fact].bytes || (markers_take_number(w, &e->number) && w->at == w->end);
 }
 
 static bool parse_plain(const char *line, size_t bytes, event *e)
@@ -191,18 +192,19 @@ static bool parse_plain(const char *line, size_t bytes, event *e)
     words w = {line, line + bytes};
     skip_blanks(&w);
     if (!parse_prefix(&w, e)) return false;
-    if (take_word(&w, "begin")) return e->verb = VERB_BEGIN, parse_what(&w, e);
-    if (take_word(&w, "span")) return e->verb = VERB_SPAN, parse_what(&w, e) && e->begin_ns >= 0;
-    if (take_word(&w, "end")) return e->verb = VERB_END, w.at == w.end;
-    if (take_word(&w, "fact")) return parse_fact(&w, e);
-    if (take_word(&w, "lost")) {
+    if (markers_take_word(&w, "begin")) return e->verb = VERB_BEGIN, parse_what(&w, e);
+    if (markers_take_word(&w, "span"))
+        return e->verb = VERB_SPAN, parse_what(&w, e) && e->begin_ns >= 0;
+    if (markers_take_word(&w, "end")) return e->verb = VERB_END, w.at == w.end;
+    if (markers_take_word(&w, "fact")) return parse_fact(&w, e);
+    if (markers_take_word(&w, "lost")) {
         e->verb = VERB_LOST;
-        return take_number(&w, &e->number) && w.at == w.end;
+        return markers_take_number(&w, &e->number) && w.at == w.end;
     }
-    if (!take_word(&w, "tokens")) return false;
+    if (!markers_take_word(&w, "tokens")) return false;
     e->verb = VERB_TOKENS;
-    return take_number(&w, &e->number) && ends_word(&w) && take_number(&w, &e->output) &&
-           ends_word(&w) && w.at == w.end;
+    return markers_take_number(&w, &e->number) && ends_word(&w) &&
+           markers_take_number(&w, &e->output) && ends_word(&w) && w.at == w.end;
 }
 
 /* ---- the JSON form ------------------------------------------------------------------------- */
@@ -252,7 +254,7 @@ static bool read_fact(const json_t *o, event *e)
     return !is_level || !strcmp(e->text, "coarse") || !strcmp(e->text, "fine");
 }
 
-static bool read_json(const json_t *o, event *e)
+static bool markers_read_json(const json_t *o, event *e)
 {
     const char *name = json_word(o, "event");
     uint64_t t;
@@ -272,7 +274,7 @@ static bool read_json(const json_t *o, event *e)
 /* ---- spans --------------------------------------------------------------------------------- */
 
 /* The lane of a number, made on first use; NULL when there are too many. */
-static marker_lane *lane_of(pj_markers *m, uint64_t number)
+static marker_lane *markers_lane_of(pj_markers *m, uint64_t number)
 {
     for (uint32_t i = 0; i < m->lane_count; i++)
         if (m->lanes[i].number == number) return &m->lanes[i];
@@ -283,7 +285,7 @@ static marker_lane *lane_of(pj_markers *m, uint64_t number)
     return &m->lanes[m->lane_count++];
 }
 
-static pj_phase phase_at(const pj_markers *m, int64_t at_ns)
+static pj_phase markers_phase_at(const pj_markers *m, int64_t at_ns)
 {
     uint32_t i = m->phase_count;
     while (i > 0 && m->phases[i - 1].at_ns > at_ns) i--;
@@ -295,7 +297,7 @@ static void note_phase(pj_markers *m, pj_phase phase, int64_t at_ns)
     if (m->phase_count < MAX_PHASES) m->phases[m->phase_count++] = (phase_change){at_ns, phase};
 }
 
-static void wait_for_room(pj_markers *m, const pj_lane *lane)
+static void markers_wait_for_room(pj_markers *m, const pj_lane *lane)
 {
     while (!pj_lane_has_room(lane) && m->patience_ns > 0) {
         pj_clock_sleep_until(pj_clock_ns() + WAIT_NS);
@@ -327,7 +329,8 @@ static bool identify(pj_markers *m, const event *e, uint32_t *id)
     return *id != 0;
 }
 
-static void open_span(pj_markers *m, marker_lane *l, const event *e, uint32_t id, int64_t at_ns)
+static void markers_open_span(pj_markers *m, marker_lane *l, const event *e, uint32_t id,
+                              int64_t at_ns)
 {
     if (e->kind == PJ_SPAN_PHASE) {
         end_prologue(m, at_ns);
@@ -335,19 +338,19 @@ static void open_span(pj_markers *m, marker_lane *l, const event *e, uint32_t id
         m->open_phases++;
     }
     bool outermost = l->depth == 0 && !(l == m->lanes && m->in_prologue);
-    wait_for_room(m, l->lane);
+    markers_wait_for_room(m, l->lane);
     pj_lane_begin(l->lane, e->kind, id, at_ns);
     if (outermost && e->kind != PJ_SPAN_PHASE)
-        pj_lane_set_phase(l->lane, e->kind, phase_at(m, at_ns));
+        pj_lane_set_phase(l->lane, e->kind, markers_phase_at(m, at_ns));
     l->depth++;
     if (e->kind != PJ_SPAN_TOKEN) return;
     m->token_spans++;
     pj_token_text(l->lane, 0, -1, e->text, e->bytes);
 }
 
-static void close_span(pj_markers *m, marker_lane *l, int64_t at_ns)
+static void markers_close_span(pj_markers *m, marker_lane *l, int64_t at_ns)
 {
-    wait_for_room(m, l->lane);
+    markers_wait_for_room(m, l->lane);
     l->depth--;
     if (pj_lane_end(l->lane, NULL, at_ns, 0) != PJ_SPAN_PHASE) return;
     if (m->open_phases) m->open_phases--;
@@ -356,7 +359,8 @@ static void close_span(pj_markers *m, marker_lane *l, int64_t at_ns)
 }
 
 /* The program's own time is used if it is within the run and not before the lane's last one. */
-static int64_t sound_time(const pj_markers *m, const marker_lane *l, int64_t at_ns, int64_t now_ns)
+static int64_t markers_sound_time(const pj_markers *m, const marker_lane *l, int64_t at_ns,
+                                  int64_t now_ns)
 {
     int64_t first_ns = pj_lane_begun_ns(m->lanes[0].lane);
     if (at_ns < 0 || at_ns > now_ns) at_ns = now_ns;
@@ -378,7 +382,7 @@ static bool keep_fact(pj_markers_facts *facts, const event *e)
     return true;
 }
 
-static bool apply(pj_markers *m, const event *e, int64_t now_ns)
+static bool markers_apply(pj_markers *m, const event *e, int64_t now_ns)
 {
     uint32_t id;
     if (e->verb == VERB_TOKENS) {
@@ -391,30 +395,30 @@ static bool apply(pj_markers *m, const event *e, int64_t now_ns)
         m->counts.lost += e->number;
         return true;
     }
-    marker_lane *l = lane_of(m, e->lane);
+    marker_lane *l = markers_lane_of(m, e->lane);
     if (!l) return false;
-    int64_t at_ns = sound_time(m, l, e->begin_ns, now_ns);
+    int64_t at_ns = markers_sound_time(m, l, e->begin_ns, now_ns);
     m->counts.has_times |= e->begin_ns >= 0;
     if (e->verb == VERB_END) {
         if (!l->depth) return false;
-        close_span(m, l, l->last_ns = at_ns);
+        markers_close_span(m, l, l->last_ns = at_ns);
         return true;
     }
     if (e->kind == PJ_SPAN_PHASE && l->depth) return false; /* phases are outermost spans */
     if (!identify(m, e, &id) || l->depth >= PJ_MAX_OPEN_SPANS - 1) return false;
     if (e->verb == VERB_SPAN) { /* a finished span, which siblings may overlap */
         int64_t end_ns = e->end_ns > now_ns ? now_ns : e->end_ns;
-        open_span(m, l, e, id, at_ns);
-        close_span(m, l, end_ns > at_ns ? end_ns : at_ns);
+        markers_open_span(m, l, e, id, at_ns);
+        markers_close_span(m, l, end_ns > at_ns ? end_ns : at_ns);
         return true;
     }
-    open_span(m, l, e, id, l->last_ns = at_ns);
+    markers_open_span(m, l, e, id, l->last_ns = at_ns);
     return true;
 }
 
 /* ---- lines --------------------------------------------------------------------------------- */
 
-static void reject(pj_markers *m, const char *line, size_t bytes)
+static void markers_reject(pj_markers *m, const char *line, size_t bytes)
 {
     if (m->counts.malformed++) return;
     if (bytes >= sizeof m->first_bad) bytes = sizeof m->first_bad - 1;
@@ -431,14 +435,14 @@ static void take_line(pj_markers *m, const char *line, size_t bytes, int64_t now
     bool good = m->counts.events < MAX_EVENTS;
     if (good && line[0] == '{') {
         object = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, NULL);
-        good = object && read_json(object, &e);
+        good = object && markers_read_json(object, &e);
     } else if (good) {
         good = parse_plain(line, bytes, &e);
     }
-    if (good && apply(m, &e, now_ns))
+    if (good && markers_apply(m, &e, now_ns))
         m->counts.events++;
     else
-        reject(m, line, bytes);
+        markers_reject(m, line, bytes);
     json_decref(object);
 }
 
@@ -454,7 +458,7 @@ void pj_markers_feed(pj_markers *m, const char *bytes, size_t count, int64_t now
             continue;
         }
         if (m->overflown)
-            reject(m, m->line, m->length);
+            markers_reject(m, m->line, m->length);
         else
             take_line(m, m->line, m->length, now_ns);
         m->length = 0;
@@ -491,10 +495,10 @@ static void add_epilogue(pj_markers *m, int64_t now_ns)
 void pj_markers_finish(pj_markers *m, int64_t now_ns)
 {
     m->patience_ns = PATIENCE_NS;
-    if (m->length) reject(m, m->line, m->length); /* an incomplete line */
+    if (m->length) markers_reject(m, m->line, m->length); /* an incomplete line */
     add_epilogue(m, now_ns);
     for (uint32_t i = m->lane_count; i-- > 0;)
-        while (m->lanes[i].depth) close_span(m, &m->lanes[i], now_ns);
+        while (m->lanes[i].depth) markers_close_span(m, &m->lanes[i], now_ns);
     end_prologue(m, now_ns);
     if (!m->counts.has_tokens) m->counts.output_tokens = m->token_spans;
     if (m->counts.has_tokens || m->token_spans)

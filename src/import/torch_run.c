@@ -41,16 +41,16 @@ typedef struct torch_run {
     uint32_t depth;
 } torch_run;
 
-static void put(torch_run *t, pj_record_type type, const void *payload, size_t bytes)
+static void torch_run_put(torch_run *t, pj_record_type type, const void *payload, size_t bytes)
 {
     if (t->status == PJ_OK) t->status = pj_spool_append(&t->spool, type, payload, bytes, t->err);
 }
 
-static void put_json(torch_run *t, pj_record_type type, pj_json *json, pj_buffer *buffer)
+static void torch_run_put_json(torch_run *t, pj_record_type type, pj_json *json, pj_buffer *buffer)
 {
     if (!pj_json_finish(json) && t->status == PJ_OK)
         t->status = pj_fail_memory(t->err, "a record of a run");
-    put(t, type, buffer->data, buffer->length);
+    torch_run_put(t, type, buffer->data, buffer->length);
     pj_buffer_fini(buffer);
 }
 
@@ -87,7 +87,7 @@ static pj_status choose_events(torch_run *t)
 }
 
 /* By thread and begin; enclosing events before enclosed ones. */
-static int compare(const void *a, const void *b)
+static int torch_run_compare(const void *a, const void *b)
 {
     const lane_event *x = a, *y = b;
     if (x->event->thread != y->event->thread) return x->event->thread < y->event->thread ? -1 : 1;
@@ -106,7 +106,7 @@ static uint16_t enclosing(const torch_run *t, pj_span_kind kind)
     return 0;
 }
 
-static void close_span(torch_run *t)
+static void torch_run_close_span(torch_run *t)
 {
     const open_span *o = &t->open[--t->depth];
     pj_span span = {.begin_ns = o->event->begin_ns,
@@ -122,12 +122,12 @@ static void close_span(torch_run *t)
                     .component = enclosing(t, PJ_SPAN_COMPONENT),
                     .kind = (uint8_t)o->kind,
                     .phase = PJ_PHASE_PRE_INFERENCE};
-    put(t, PJ_RECORD_SPAN, &span, sizeof span);
+    torch_run_put(t, PJ_RECORD_SPAN, &span, sizeof span);
 }
 
 static void close_until(torch_run *t, int64_t at_ns)
 {
-    while (t->depth && t->open[t->depth - 1].end_ns <= at_ns) close_span(t);
+    while (t->depth && t->open[t->depth - 1].end_ns <= at_ns) torch_run_close_span(t);
 }
 
 /* Ranges become sections, the outermost events in them components, and the events those call
@@ -174,7 +174,7 @@ static size_t put_lane(torch_run *t, lane_event *events, size_t count)
 
 static void put_spans(torch_run *t)
 {
-    qsort(t->events, t->count, sizeof *t->events, compare);
+    qsort(t->events, t->count, sizeof *t->events, torch_run_compare);
     for (size_t first = 0, next; first < t->count; first = next) {
         for (next = first + 1; next < t->count; next++)
             if (t->events[next].event->thread != t->events[first].event->thread) break;
@@ -191,10 +191,10 @@ static void put_spans(torch_run *t)
                      .layer = -1,
                      .kind = PJ_SPAN_PHASE,
                      .phase = PJ_PHASE_PRE_INFERENCE};
-    put(t, PJ_RECORD_SPAN, &phase, sizeof phase);
+    torch_run_put(t, PJ_RECORD_SPAN, &phase, sizeof phase);
 }
 
-static void put_names(torch_run *t)
+static void torch_run_put_names(torch_run *t)
 {
     for (uint32_t i = 0; i < t->trace->name_count; i++) {
         char record[4 + 256];
@@ -202,7 +202,7 @@ static void put_names(torch_run *t)
         size_t bytes = strnlen(t->trace->names[i], sizeof record - 4);
         memcpy(record, &id, sizeof id);
         memcpy(record + sizeof id, t->trace->names[i], bytes);
-        put(t, PJ_RECORD_NAME, record, sizeof id + bytes);
+        torch_run_put(t, PJ_RECORD_NAME, record, sizeof id + bytes);
     }
 }
 
@@ -216,7 +216,7 @@ static void put_rails(torch_run *t)
         pj_buffer_init(&buffer, 1 << 16);
         pj_json_init(&json, &buffer);
         pj_rail_write(&json, r, &t->power->rails[r], NAN, NAN);
-        put_json(t, PJ_RECORD_RAIL, &json, &buffer);
+        torch_run_put_json(t, PJ_RECORD_RAIL, &json, &buffer);
     }
 }
 
@@ -237,11 +237,11 @@ static void put_reading(torch_run *t, size_t row, uint32_t rail)
                           .rail = (uint16_t)rail,
                           .status = p->gap[cell] ? PJ_READING_GAP : PJ_READING_OK,
                           .sequence = (uint32_t)row};
-    put(t, PJ_RECORD_READINGS, &reading, sizeof reading);
+    torch_run_put(t, PJ_RECORD_READINGS, &reading, sizeof reading);
 }
 
 /* Whether the recording covers all of the trace. */
-static bool is_covered(const torch_run *t)
+static bool torch_run_is_covered(const torch_run *t)
 {
     double origin_ns = t->power->origin_unix_ms * 1e6;
     size_t rows = t->power->row_count;
@@ -281,39 +281,40 @@ static void put_info(torch_run *t)
     pj_buffer_init(&buffer, 1 << 16);
     pj_json_init(&json, &buffer);
     pj_run_info_write(&json, &info, t->begin_ns);
-    put_json(t, PJ_RECORD_INFO, &json, &buffer);
+    torch_run_put_json(t, PJ_RECORD_INFO, &json, &buffer);
     pj_buffer_fini(&settings);
 }
 
-static void warn(torch_run *t, const char *code, const char *text)
+static void torch_run_warn(torch_run *t, const char *code, const char *text)
 {
     pj_buffer buffer;
     pj_json json;
     pj_buffer_init(&buffer, 1 << 12);
     pj_json_init(&json, &buffer);
     pj_warning_write(&json, t->begin_ns, code, text);
-    put_json(t, PJ_RECORD_WARNING, &json, &buffer);
+    torch_run_put_json(t, PJ_RECORD_WARNING, &json, &buffer);
 }
 
 static void put_warnings(torch_run *t)
 {
     char text[300];
     uint64_t lost = t->trace->skipped + t->left_out;
-    if (!is_covered(t))
-        warn(t, "power_partial",
-             "The recording of power does not cover all of the trace: what lies outside it has no "
-             "energy");
+    if (!torch_run_is_covered(t))
+        torch_run_warn(
+            t, "power_partial",
+            "The recording of power does not cover all of the trace: what lies outside it has no "
+            "energy");
     if (t->without_kernels) {
         snprintf(text, sizeof text,
                  "%zu ranges of the host are left out: they bound the launch of kernels, not "
                  "their work",
                  t->without_kernels);
-        warn(t, "host_ranges_left_out", text);
+        torch_run_warn(t, "host_ranges_left_out", text);
     }
     if (!lost) return;
     snprintf(text, sizeof text, "%llu events of the trace were malformed or nested too deep",
              (unsigned long long)lost);
-    warn(t, "trace_events_skipped", text);
+    torch_run_warn(t, "trace_events_skipped", text);
 }
 
 static void put_end(torch_run *t)
@@ -323,14 +324,14 @@ static void put_end(torch_run *t)
     pj_buffer_init(&buffer, 1 << 12);
     pj_json_init(&json, &buffer);
     pj_run_end_write(&json, t->end_ns, PJ_RUN_COMPLETED);
-    put_json(t, PJ_RECORD_END, &json, &buffer);
+    torch_run_put_json(t, PJ_RECORD_END, &json, &buffer);
 }
 
-static void write_all(torch_run *t)
+static void torch_run_write_all(torch_run *t)
 {
     put_info(t);
     put_rails(t);
-    put_names(t);
+    torch_run_put_names(t);
     for (size_t row = 0; row < t->power->row_count; row++)
         for (uint32_t r = 0; r < t->power->rail_count; r++) put_reading(t, row, r);
     put_spans(t);
@@ -339,7 +340,7 @@ static void write_all(torch_run *t)
     if (t->status == PJ_OK) t->status = pj_spool_flush(&t->spool, t->err);
 }
 
-static pj_status build(torch_run *t, pj_run_data *data)
+static pj_status torch_run_build(torch_run *t, pj_run_data *data)
 {
     pj_spool_reader reader;
     pj_status status = pj_spool_reader_of(&t->spool, &reader, t->err);
@@ -358,8 +359,8 @@ pj_status pj_torch_run(const pj_kineto *trace, const pj_trace *power, pj_run_dat
     if (status == PJ_OK)
         status = pj_spool_create(NULL, "torch", t.begin_ns, t.begin_ns, &t.spool, err);
     if (status == PJ_OK) {
-        write_all(&t);
-        status = t.status == PJ_OK ? build(&t, data) : t.status;
+        torch_run_write_all(&t);
+        status = t.status == PJ_OK ? torch_run_build(&t, data) : t.status;
         pj_spool_close(&t.spool, true);
     }
     pj_free(t.events);

@@ -32,7 +32,7 @@ typedef struct detection {
 /* ---- the trace ------------------------------------------------------------------------------ */
 
 /* The sum of the rails that count, NAN when one of them is missing. */
-static double total_at(const pj_trace *t, size_t row)
+static double trace_run_total_at(const pj_trace *t, size_t row)
 {
     double sum = 0;
     for (uint32_t r = 0; r < t->rail_count; r++)
@@ -50,7 +50,7 @@ static pj_status take_total(detection *d, pj_error *err)
     d->confidence = pj_alloc(t->row_count + 1, sizeof *d->confidence);
     if (!d->t_ms || !d->mw || !d->phase || !d->confidence) return pj_fail_memory(err, "a trace");
     for (size_t i = 0; i < t->row_count; i++) {
-        double mw = total_at(t, i);
+        double mw = trace_run_total_at(t, i);
         /* Skips polls that repeat the sensor's last value. */
         bool repeats = t->polled && d->count && mw == d->mw[d->count - 1];
         if (!isfinite(mw) || repeats) continue;
@@ -76,7 +76,7 @@ static bool is_tagged(const pj_power_series *s)
 }
 
 /* Runs rarely contain idle time: the baseline says where idle is. */
-static double idle_of(const pj_run_info *info)
+static double trace_run_idle_of(const pj_run_info *info)
 {
     return isnan(info->baseline_cold_mw) ? info->baseline_resident_mw : info->baseline_cold_mw;
 }
@@ -96,8 +96,8 @@ static pj_status train(pj_store *store, pj_phase_model *model, pj_error *err)
         if (is_detected(info)) continue;
         status = pj_view_power_series(store, info->id, &arena, &s, err);
         if (status == PJ_OK && is_tagged(&s))
-            traces[count++] =
-                (pj_phase_trace){s.t_ms, s.columns[PJ_RAIL_TOTAL], s.count, idle_of(info), s.phase};
+            traces[count++] = (pj_phase_trace){s.t_ms, s.columns[PJ_RAIL_TOTAL], s.count,
+                                               trace_run_idle_of(info), s.phase};
     }
     if (status == PJ_OK && !pj_phase_model_train(traces, count, model))
         status = pj_fail_memory(err, "the training of phases");
@@ -143,12 +143,12 @@ typedef struct writing {
     pj_error *err;
 } writing;
 
-static int64_t moment(const writing *w, double t_ms)
+static int64_t trace_run_moment(const writing *w, double t_ms)
 {
     return w->begin_ns + (int64_t)(t_ms * 1e6);
 }
 
-static void put_json(writing *w, pj_record_type type, pj_json *json, pj_buffer *buffer)
+static void trace_run_put_json(writing *w, pj_record_type type, pj_json *json, pj_buffer *buffer)
 {
     if (w->status == PJ_OK && !pj_json_finish(json)) w->status = pj_fail_memory(w->err, "a trace");
     if (w->status == PJ_OK)
@@ -157,7 +157,7 @@ static void put_json(writing *w, pj_record_type type, pj_json *json, pj_buffer *
     pj_json_init(json, buffer);
 }
 
-static const char *name_of(const char *path)
+static const char *trace_run_name_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return slash ? slash + 1 : path;
@@ -174,7 +174,7 @@ static void put_facts(writing *w, const char *id, const char *path, pj_json *jso
     pj_run_info info = {.depth = PJ_DEPTH_OFF,
                         .batch_size = 1,
                         .created_wall_ns = pj_clock_wall_ns(),
-                        .model_name = name_of(path),
+                        .model_name = trace_run_name_of(path),
                         .engine = "trace",
                         .settings_json = pj_json_finish(&inner) ? pj_buffer_get(&settings) : NULL,
                         .quality = PJ_MEASURED,
@@ -192,7 +192,7 @@ static void put_facts(writing *w, const char *id, const char *path, pj_json *jso
     for (uint32_t r = 0; r < w->d->trace.rail_count; r++)
         if (w->d->trace.rails[r].quality == PJ_MODELLED) info.quality = PJ_MODELLED;
     pj_run_info_write(json, &info, w->begin_ns);
-    put_json(w, PJ_RECORD_INFO, json, buffer);
+    trace_run_put_json(w, PJ_RECORD_INFO, json, buffer);
     pj_buffer_fini(&settings);
 }
 
@@ -202,7 +202,7 @@ static void put_readings(writing *w)
     for (size_t i = 0; i < t->row_count && w->status == PJ_OK; i++)
         for (uint32_t r = 0; r < t->rail_count && w->status == PJ_OK; r++) {
             double mw = (double)t->mw[i * t->rail_count + r];
-            int64_t at = moment(w, t->t_ms[i]);
+            int64_t at = trace_run_moment(w, t->t_ms[i]);
             pj_reading reading = {.before_ns = at,
                                   .after_ns = at,
                                   .fresh_ns = at,
@@ -224,8 +224,8 @@ static void put_phases(writing *w)
     uint32_t serial = 0;
     for (size_t i = 0, from = 0; i < d->count && w->status == PJ_OK; i++) {
         if (i + 1 < d->count && d->phase[i + 1] == d->phase[i]) continue;
-        pj_span span = {.begin_ns = moment(w, d->t_ms[from]),
-                        .end_ns = moment(w, d->t_ms[i + 1 < d->count ? i + 1 : i]),
+        pj_span span = {.begin_ns = trace_run_moment(w, d->t_ms[from]),
+                        .end_ns = trace_run_moment(w, d->t_ms[i + 1 < d->count ? i + 1 : i]),
                         .flops = NAN,
                         .bytes = NAN,
                         .serial = serial++,
@@ -250,16 +250,17 @@ static void put_all(writing *w, const char *id, const char *path)
     put_facts(w, id, path, &json, &buffer);
     for (uint32_t r = 0; r < w->d->trace.rail_count; r++) {
         pj_rail_write(&json, r, &w->d->trace.rails[r], NAN, NAN);
-        put_json(w, PJ_RECORD_RAIL, &json, &buffer);
+        trace_run_put_json(w, PJ_RECORD_RAIL, &json, &buffer);
     }
     put_readings(w);
     put_phases(w);
-    pj_run_end_write(&json, moment(w, w->d->t_ms[w->d->count - 1]), PJ_RUN_COMPLETED);
-    put_json(w, PJ_RECORD_END, &json, &buffer);
+    pj_run_end_write(&json, trace_run_moment(w, w->d->t_ms[w->d->count - 1]), PJ_RUN_COMPLETED);
+    trace_run_put_json(w, PJ_RECORD_END, &json, &buffer);
     pj_buffer_fini(&buffer);
 }
 
-static pj_status build(const detection *d, const char *path, pj_run_data *data, pj_error *err)
+static pj_status trace_run_build(const detection *d, const char *path, pj_run_data *data,
+                                 pj_error *err)
 {
     char id[PJ_UUID_BYTES];
     pj_spool_reader reader;
@@ -308,7 +309,7 @@ pj_status pj_trace_run_make(pj_store *store, const char *path, pj_run_data *data
                              "flatter than its noise",
                              path);
     }
-    if (status == PJ_OK) status = build(&d, path, data, err);
+    if (status == PJ_OK) status = trace_run_build(&d, path, data, err);
     if (status == PJ_OK) tag_samples(&d, &data->samples);
     pj_trace_fini(&d.trace);
     pj_free(d.t_ms);

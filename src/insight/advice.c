@@ -20,7 +20,7 @@ static void write_evidence(pj_json *json, const pj_advice *a)
     pj_json_array_end(json);
 }
 
-static void write_saving(pj_json *json, const pj_advice *a)
+static void advice_write_saving(pj_json *json, const pj_advice *a)
 {
     pj_json_key(json, "saving");
     if (isnan(a->share)) {
@@ -47,7 +47,7 @@ static void write_finding(pj_json *json, const pj_advice *a)
     pj_json_kv_string(json, "text", a->text);
     pj_json_kv_string(json, "kind", a->limits ? "trust" : "saving");
     write_evidence(json, a);
-    write_saving(json, a);
+    advice_write_saving(json, a);
     pj_json_kv_object_begin(json, "cost");
     pj_json_kv_string(json, "quality", a->quality);
     pj_json_kv_string(json, "latency", a->latency);
@@ -57,7 +57,7 @@ static void write_finding(pj_json *json, const pj_advice *a)
     pj_json_object_end(json);
 }
 
-static void write_all(pj_json *json, const pj_advice_list *list)
+static void advice_write_all(pj_json *json, const pj_advice_list *list)
 {
     const pj_run_info *info = list->run.runs;
     pj_json_object_begin(json);
@@ -118,7 +118,7 @@ pj_status pj_insight_advice(pj_store *store, const char *id, const pj_advice_opt
 {
     pj_advice_list list;
     pj_status status = pj_advice_list_get(store, id, options, &list, err);
-    if (status == PJ_OK) write_all(json, &list);
+    if (status == PJ_OK) advice_write_all(json, &list);
     pj_advice_list_fini(&list);
     return status;
 }

@@ -16,7 +16,7 @@ enum { PROMPT_MAX = 100 };
 
 /* ---- classes of work ------------------------------------------------------------------------ */
 
-static bool ends_with(const char *text, const char *end)
+static bool advice_facts_ends_with(const char *text, const char *end)
 {
     size_t n = strlen(text), m = strlen(end);
     return n >= m && strcmp(text + n - m, end) == 0;
@@ -27,7 +27,7 @@ static bool reads_weights(const char *name)
     static const char *const others[] = {"lm_head", "experts", "fc1", "fc2", "router", "dense"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(name, others[i]) == 0) return true;
-    return ends_with(name, "_proj");
+    return advice_facts_ends_with(name, "_proj");
 }
 
 static double plus(double sum, double value)
@@ -69,7 +69,7 @@ static pj_status read_classes(pj_store *store, const pj_run_info *info, pj_arena
 
 /* ---- model, machine, conditions ------------------------------------------------------------- */
 
-static void read_model(const pj_run_info *info, pj_arena *arena, pj_advice_facts *f)
+static void advice_facts_read_model(const pj_run_info *info, pj_arena *arena, pj_advice_facts *f)
 {
     pj_model_figures model;
     pj_model_figures_read(info->model_json, &model);
@@ -168,7 +168,7 @@ pj_status pj_advice_facts_get(pj_store *store, const pj_run_info *info, pj_arena
                               pj_advice_facts *f, pj_error *err)
 {
     read_info(info, arena, f);
-    read_model(info, arena, f);
+    advice_facts_read_model(info, arena, f);
     read_conditions(info, f);
     pj_status status = read_classes(store, info, arena, f, err);
     if (status == PJ_OK) status = pj_advice_facts_neighbours(store, info, arena, f, err);

@@ -12,7 +12,7 @@
 enum { LOOK_AT = 1000, GROUP_MAX = 64 };
 static const int64_t hour_ns = 3600 * INT64_C(1000000000);
 
-static bool same_text(const char *a, const char *b)
+static bool advice_neighbours_same_text(const char *a, const char *b)
 {
     return a && b ? strcmp(a, b) == 0 : a == b;
 }
@@ -25,7 +25,7 @@ static bool near_in_length(uint64_t a, uint32_t batch_a, uint64_t b, uint32_t ba
     return fabs(x - y) <= 0.1 * fmax(x, y);
 }
 
-static bool is_comparable(const pj_run_info *a, const pj_run_info *b)
+static bool advice_neighbours_is_comparable(const pj_run_info *a, const pj_run_info *b)
 {
     pj_likeness l = {0};
     pj_likeness_add(&l, a);
@@ -33,10 +33,12 @@ static bool is_comparable(const pj_run_info *a, const pj_run_info *b)
     return !pj_likeness_refusal(&l);
 }
 
-static bool is_alike(const pj_run_info *a, const pj_run_info *b)
+static bool advice_neighbours_is_alike(const pj_run_info *a, const pj_run_info *b)
 {
-    return same_text(a->model_name, b->model_name) && same_text(a->machine, b->machine) &&
-           same_text(a->engine, b->engine) && is_comparable(a, b) &&
+    return advice_neighbours_same_text(a->model_name, b->model_name) &&
+           advice_neighbours_same_text(a->machine, b->machine) &&
+           advice_neighbours_same_text(a->engine, b->engine) &&
+           advice_neighbours_is_comparable(a, b) &&
            near_in_length(a->input_tokens, a->batch_size, b->input_tokens, b->batch_size) &&
            near_in_length(a->output_tokens, a->batch_size, b->output_tokens, b->batch_size) &&
            !pj_run_is_disturbed(b) && !pj_run_is_ablated(b) && b->request_mj > 0;
@@ -46,7 +48,8 @@ static int settings_that_differ(const pj_run_info *a, const pj_run_info *b)
 {
     uint32_t batch_a = a->batch_size ? a->batch_size : 1,
              batch_b = b->batch_size ? b->batch_size : 1;
-    return (a->threads != b->threads) + (batch_a != batch_b) + !same_text(a->dtype, b->dtype);
+    return (a->threads != b->threads) + (batch_a != batch_b) +
+           !advice_neighbours_same_text(a->dtype, b->dtype);
 }
 
 typedef struct values {
@@ -71,7 +74,8 @@ static void add_neighbour(pj_advice_facts *f, const pj_run_list *list, const pj_
     values theirs = {0};
     pj_ratio ratio;
     for (uint32_t i = 0; i < list->count; i++)
-        if (is_alike(info, &list->runs[i]) && settings_that_differ(of, &list->runs[i]) == 0)
+        if (advice_neighbours_is_alike(info, &list->runs[i]) &&
+            settings_that_differ(of, &list->runs[i]) == 0)
             add_values(&theirs, &list->runs[i]);
     pj_ratio_compare(own->joules, own->n, theirs.joules, theirs.n, 0, &ratio);
     if (isnan(ratio.lo)) return; /* fewer than two per side */
@@ -87,7 +91,7 @@ static void add_neighbour(pj_advice_facts *f, const pj_run_list *list, const pj_
     snprintf(n->dtype, sizeof n->dtype, "%s", of->dtype ? of->dtype : "");
 }
 
-static bool is_known(const pj_advice_facts *f, const pj_run_info *of)
+static bool advice_neighbours_is_known(const pj_advice_facts *f, const pj_run_info *of)
 {
     for (uint32_t i = 0; i < f->neighbour_count; i++) {
         const pj_advice_neighbour *n = &f->neighbours[i];
@@ -102,11 +106,13 @@ static void compare_neighbours(pj_advice_facts *f, const pj_run_list *list, cons
 {
     values own = {0};
     for (uint32_t i = 0; i < list->count; i++)
-        if (is_alike(info, &list->runs[i]) && settings_that_differ(info, &list->runs[i]) == 0)
+        if (advice_neighbours_is_alike(info, &list->runs[i]) &&
+            settings_that_differ(info, &list->runs[i]) == 0)
             add_values(&own, &list->runs[i]);
     for (uint32_t i = 0; i < list->count && f->neighbour_count < PJ_ADVICE_NEIGHBOURS; i++) {
         const pj_run_info *other = &list->runs[i];
-        if (is_alike(info, other) && settings_that_differ(info, other) == 1 && !is_known(f, other))
+        if (advice_neighbours_is_alike(info, other) && settings_that_differ(info, other) == 1 &&
+            !advice_neighbours_is_known(f, other))
             add_neighbour(f, list, info, other, &own);
     }
 }
@@ -121,7 +127,9 @@ static void look_at_hour(pj_advice_facts *f, const pj_run_list *list, const pj_r
     for (uint32_t i = 0; i < list->count; i++) {
         const pj_run_info *other = &list->runs[i];
         int64_t before = info->created_wall_ns - other->created_wall_ns;
-        if (before < 0 || before > hour_ns || !same_text(other->machine, info->machine)) continue;
+        if (before < 0 || before > hour_ns ||
+            !advice_neighbours_same_text(other->machine, info->machine))
+            continue;
         int64_t end = other->created_wall_ns +
                       (int64_t)(1e6 * (isnan(other->total_ms) ? 0 : other->total_ms));
         if (other->created_wall_ns < first) first = other->created_wall_ns;
@@ -132,10 +140,11 @@ static void look_at_hour(pj_advice_facts *f, const pj_run_list *list, const pj_r
             known_ms += other->total_ms;
         }
         f->window_runs++;
-        f->window_prompts += other->prompt && !same_text(other->prompt, prompt);
+        f->window_prompts += other->prompt && !advice_neighbours_same_text(other->prompt, prompt);
         prompt = other->prompt;
-        if (strcmp(other->id, info->id) == 0 || !same_text(other->model_name, info->model_name) ||
-            !same_text(other->dtype, info->dtype))
+        if (strcmp(other->id, info->id) == 0 ||
+            !advice_neighbours_same_text(other->model_name, info->model_name) ||
+            !advice_neighbours_same_text(other->dtype, info->dtype))
             continue;
         f->same_model_last_hour++;
         f->loads_last_hour += other->model_load_mj > 0;

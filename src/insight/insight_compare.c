@@ -11,7 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static void write_list(pj_json *json, const char *key, const double *values, uint32_t count)
+static void insight_compare_write_list(pj_json *json, const char *key, const double *values,
+                                       uint32_t count)
 {
     pj_json_kv_array_begin(json, key);
     for (uint32_t i = 0; i < count; i++) pj_json_double(json, values[i]);
@@ -28,7 +29,7 @@ static const pj_component_sum *find_component(const pj_compared_run *s, const ch
     return NULL;
 }
 
-static void write_component(pj_json *json, const pj_compared *c, const char *name)
+static void insight_compare_write_component(pj_json *json, const pj_compared *c, const char *name)
 {
     double ms[PJ_COMPARE_MAX], mj[PJ_COMPARE_MAX];
     for (uint32_t i = 0; i < c->run_count; i++) {
@@ -38,13 +39,13 @@ static void write_component(pj_json *json, const pj_compared *c, const char *nam
     }
     pj_json_object_begin(json);
     pj_json_kv_string(json, "component_name", name);
-    write_list(json, "time_ms", ms, c->run_count);
-    write_list(json, "energy_mj", mj, c->run_count);
+    insight_compare_write_list(json, "time_ms", ms, c->run_count);
+    insight_compare_write_list(json, "energy_mj", mj, c->run_count);
     pj_json_object_end(json);
 }
 
 /* Components of the first run, highest energy first, then those that only later runs have. */
-static void write_components(pj_json *json, const pj_compared *c)
+static void insight_compare_write_components(pj_json *json, const pj_compared *c)
 {
     pj_json_kv_array_begin(json, "components");
     for (uint32_t i = 0; i < c->run_count; i++)
@@ -52,12 +53,12 @@ static void write_components(pj_json *json, const pj_compared *c)
             const char *name = c->runs[i].components[k].name;
             bool seen = false;
             for (uint32_t j = 0; j < i; j++) seen |= find_component(&c->runs[j], name) != NULL;
-            if (!seen) write_component(json, c, name);
+            if (!seen) insight_compare_write_component(json, c, name);
         }
     pj_json_array_end(json);
 }
 
-static void write_phases(pj_json *json, const pj_compared *c)
+static void insight_compare_write_phases(pj_json *json, const pj_compared *c)
 {
     double ms[2][PJ_COMPARE_MAX], mj[2][PJ_COMPARE_MAX];
     for (uint32_t i = 0; i < c->run_count; i++) {
@@ -71,8 +72,8 @@ static void write_phases(pj_json *json, const pj_compared *c)
     for (int p = 0; p < 2; p++) {
         pj_json_object_begin(json);
         pj_json_kv_string(json, "phase", p ? "decode" : "prefill");
-        write_list(json, "duration_ms", ms[p], c->run_count);
-        write_list(json, "energy_mj", mj[p], c->run_count);
+        insight_compare_write_list(json, "duration_ms", ms[p], c->run_count);
+        insight_compare_write_list(json, "energy_mj", mj[p], c->run_count);
         pj_json_object_end(json);
     }
     pj_json_array_end(json);
@@ -109,7 +110,7 @@ static bool are_series(const pj_compared *c)
     return true;
 }
 
-static pj_status make_sides(pj_compared *c, pj_error *err)
+static pj_status insight_compare_make_sides(pj_compared *c, pj_error *err)
 {
     bool series = are_series(c);
     for (uint32_t i = 0; i < c->run_count; i++) {
@@ -149,8 +150,8 @@ void pj_compared_write(const pj_compared *c, const pj_cost_rates *rates, pj_json
         write_groups(c, json);
     pj_sides_write(&c->sides, json);
     if (c->run_count) {
-        write_phases(json, c);
-        write_components(json, c);
+        insight_compare_write_phases(json, c);
+        insight_compare_write_components(json, c);
     }
     pj_json_object_end(json);
 }
@@ -177,7 +178,7 @@ pj_status pj_compared_runs(pj_store *store, const char *const *ids, uint32_t cou
     pj_status status = PJ_OK;
     for (uint32_t i = 0; i < count && status == PJ_OK; i++)
         status = load_run(c, &c->runs[i], store, ids[i], err);
-    if (status == PJ_OK) status = make_sides(c, err);
+    if (status == PJ_OK) status = insight_compare_make_sides(c, err);
     if (status == PJ_OK) status = pj_sides_compute(&c->sides, err);
     if (status == PJ_OK)
         *out = c;

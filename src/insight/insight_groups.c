@@ -37,7 +37,7 @@ static group *group_of(grouping *g, const char *key)
     return new;
 }
 
-static bool add_run(grouping *g, const char *key, const pj_run_info *run)
+static bool insight_groups_add_run(grouping *g, const char *key, const pj_run_info *run)
 {
     group *to = group_of(g, key);
     if (!to) return false;
@@ -57,12 +57,14 @@ static bool add_run(grouping *g, const char *key, const pj_run_info *run)
 static bool add_by_tags(grouping *g, const pj_run_info *run)
 {
     bool room = true;
-    for (uint32_t i = 0; i < run->tag_count && room; i++) room = add_run(g, run->tags[i], run);
+    for (uint32_t i = 0; i < run->tag_count && room; i++)
+        room = insight_groups_add_run(g, run->tags[i], run);
     g->unknown += run->tag_count == 0;
     return room;
 }
 
-static pj_status divide(grouping *g, const pj_run_list *list, const char *by, pj_error *err)
+static pj_status insight_groups_divide(grouping *g, const pj_run_list *list, const char *by,
+                                       pj_error *err)
 {
     char key[PJ_SIDE_NAME_BYTES];
     bool tags = strcmp(by, "tag") == 0, room = true;
@@ -71,7 +73,7 @@ static pj_status divide(grouping *g, const pj_run_list *list, const char *by, pj
         if (tags)
             room = add_by_tags(g, run);
         else if (pj_run_field(run, by, key, sizeof key))
-            room = add_run(g, key, run);
+            room = insight_groups_add_run(g, key, run);
         else
             g->unknown++;
     }
@@ -79,7 +81,7 @@ static pj_status divide(grouping *g, const pj_run_list *list, const char *by, pj
 }
 
 /* Numbers by size, words by the alphabet. */
-static int by_key(const void *x, const void *y)
+static int insight_groups_by_key(const void *x, const void *y)
 {
     const char *a = ((const group *)x)->key, *b = ((const group *)y)->key;
     char *end_a, *end_b;
@@ -109,12 +111,13 @@ static void name_side(const char *key, const char *by, char name[PJ_SIDE_NAME_BY
         if (*c == '_') *c = ' ';
 }
 
-static pj_status make_sides(grouping *g, const char *by, pj_sides *sides, pj_error *err)
+static pj_status insight_groups_make_sides(grouping *g, const char *by, pj_sides *sides,
+                                           pj_error *err)
 {
     pj_status status = PJ_OK;
     uint32_t count = g->count < PJ_SIDES_MAX ? g->count : PJ_SIDES_MAX;
     if (g->count) qsort(g->groups, g->count, sizeof *g->groups, by_count);
-    if (count) qsort(g->groups, count, sizeof *g->groups, by_key);
+    if (count) qsort(g->groups, count, sizeof *g->groups, insight_groups_by_key);
     for (uint32_t i = 0; i < count && status == PJ_OK; i++) {
         char name[PJ_SIDE_NAME_BYTES];
         name_side(g->groups[i].key, by, name);
@@ -151,10 +154,10 @@ static pj_status compare_groups(pj_compared *c, const pj_group_query *query, pj_
     c->sides.with_disturbed = query->with_disturbed;
     pj_status status = check_field(query->by, err);
     if (status == PJ_OK) status = pj_store_list(c->sides.store, &runs, &c->list, err);
-    if (status == PJ_OK) status = divide(&g, &c->list, query->by, err);
+    if (status == PJ_OK) status = insight_groups_divide(&g, &c->list, query->by, err);
     if (status == PJ_OK && g.count == 0)
         status = pj_fail(err, PJ_E_NOT_FOUND, "no completed run that matches has a %s", query->by);
-    if (status == PJ_OK) status = make_sides(&g, query->by, &c->sides, err);
+    if (status == PJ_OK) status = insight_groups_make_sides(&g, query->by, &c->sides, err);
     c->by = query->by;
     c->group_count = g.count;
     c->without_value = g.unknown;

@@ -32,13 +32,13 @@ bool pj_known_run_of(const pj_run_info *info, pj_known_run *run)
            isfinite(attention) && run->work.output >= 1;
 }
 
-static bool same(const char *a, const char *b)
+static bool known_runs_same(const char *a, const char *b)
 {
     return a && b && strcmp(a, b) == 0;
 }
 
 /* Totals over other devices, or of another scope, are another quantity. */
-static bool is_comparable(pj_likeness *all, const pj_run_info *info)
+static bool known_runs_is_comparable(pj_likeness *all, const pj_run_info *info)
 {
     pj_likeness with = *all;
     pj_likeness_add(&with, info);
@@ -51,11 +51,11 @@ static bool is_comparable(pj_likeness *all, const pj_run_info *info)
 static bool of_another_model(const pj_run_info *first, const pj_run_info *info)
 {
     return first && info->quality == PJ_MODELLED &&
-           !same(first->power_sources, info->power_sources);
+           !known_runs_same(first->power_sources, info->power_sources);
 }
 
-static size_t choose(const pj_run_list *list, const pj_known_query *query,
-                     pj_source_quality quality, pj_known_run *runs)
+static size_t known_runs_choose(const pj_run_list *list, const pj_known_query *query,
+                                pj_source_quality quality, pj_known_run *runs)
 {
     size_t n = 0;
     uint32_t threads = query->threads;
@@ -63,12 +63,12 @@ static size_t choose(const pj_run_list *list, const pj_known_query *query,
     const pj_run_info *first = query->like;
     for (uint32_t i = 0; i < list->count && n < MOST_RUNS; i++) {
         const pj_run_info *info = &list->runs[i];
-        if (info->quality != quality || !same(info->engine, "perjoule") ||
-            !same(info->machine, query->machine) || pj_run_is_disturbed(info))
+        if (info->quality != quality || !known_runs_same(info->engine, "perjoule") ||
+            !known_runs_same(info->machine, query->machine) || pj_run_is_disturbed(info))
             continue;
         if (threads && info->threads != threads) continue;
         if (of_another_model(first, info)) continue;
-        if (!pj_known_run_of(info, &runs[n]) || !is_comparable(&all, info)) continue;
+        if (!pj_known_run_of(info, &runs[n]) || !known_runs_is_comparable(&all, info)) continue;
         threads = info->threads;
         first = first ? first : info;
         n++;
@@ -91,9 +91,10 @@ pj_status pj_known_runs_load(pj_store *store, const pj_known_query *query, pj_kn
         known->runs = pj_alloc(MOST_RUNS, sizeof *known->runs);
         if (!known->runs) status = pj_fail_memory(err, "a prediction");
     }
-    if (status == PJ_OK) known->count = choose(&list, query, known->quality, known->runs);
+    if (status == PJ_OK)
+        known->count = known_runs_choose(&list, query, known->quality, known->runs);
     if (status == PJ_OK && !query->like && known->count < PJ_PREDICT_LEAST)
-        known->count = choose(&list, query, known->quality = PJ_MODELLED, known->runs);
+        known->count = known_runs_choose(&list, query, known->quality = PJ_MODELLED, known->runs);
     pj_run_list_fini(&list);
     return status;
 }

@@ -41,7 +41,7 @@ static uint64_t hash_text(uint64_t hash, const char *text)
     return pj_hash64(hash, text ? text : "", text ? strlen(text) : 0);
 }
 
-static bool read_row(const pj_run_info *info, pj_law_run *r)
+static bool laws_read_row(const pj_run_info *info, pj_law_run *r)
 {
     pj_run_ratios ratios;
     pj_model_figures model;
@@ -66,7 +66,7 @@ static bool read_row(const pj_run_info *info, pj_law_run *r)
 
 /* Whether two runs differ at most in what the law is over. Laws over the shape of a model compare
  * models; the others hold the model. */
-static bool is_alike(const pj_law_run *a, const pj_law_run *b, figure over)
+static bool laws_is_alike(const pj_law_run *a, const pj_law_run *b, figure over)
 {
     bool models = over <= FFN_WIDTH;
     if (a->settings != b->settings) return false;
@@ -106,17 +106,17 @@ static void close_set(pj_run_law *s)
 }
 
 /* The set with the most points; on ties the one with the newest run. */
-static void choose(const pj_law_run *rows, uint32_t count, figure over, pj_run_law *best,
-                   pj_run_law *scratch)
+static void laws_choose(const pj_law_run *rows, uint32_t count, figure over, pj_run_law *best,
+                        pj_run_law *scratch)
 {
     best->count = 0;
     for (uint32_t i = 0; i < count; i++) {
         bool seen = false;
-        for (uint32_t k = 0; k < i && !seen; k++) seen = is_alike(&rows[k], &rows[i], over);
+        for (uint32_t k = 0; k < i && !seen; k++) seen = laws_is_alike(&rows[k], &rows[i], over);
         if (seen) continue;
         scratch->count = 0;
         for (uint32_t k = i; k < count; k++)
-            if (rows[k].x[over] > 0 && is_alike(&rows[i], &rows[k], over))
+            if (rows[k].x[over] > 0 && laws_is_alike(&rows[i], &rows[k], over))
                 add_to_set(scratch, &rows[k], over);
         if (scratch->count > best->count) memcpy(best, scratch, sizeof *best);
     }
@@ -155,11 +155,11 @@ static pj_status fit(pj_laws *laws, pj_error *err)
     uint32_t count = 0;
     if (!rows || !scratch) return pj_fail_memory(err, "laws");
     for (uint32_t i = 0; i < laws->list.count; i++)
-        count += read_row(&laws->list.runs[i], &rows[count]);
+        count += laws_read_row(&laws->list.runs[i], &rows[count]);
     laws->run_count = count;
     for (int f = 0; f < FIGURES; f++) {
         pj_run_law *law = &laws->laws[f];
-        choose(rows, count, (figure)f, law, scratch);
+        laws_choose(rows, count, (figure)f, law, scratch);
         law->over = figures[f];
         pj_law_fit(law->points, law->count, &law->law);
     }

@@ -26,7 +26,7 @@ static pj_status read_positions(pj_store *store, const pj_run_info *info, uint32
 }
 
 /* Layers with a sliding window keep that window only. */
-static double cached_bytes(const pj_model_figures *model, double positions)
+static double model_use_cached_bytes(const pj_model_figures *model, double positions)
 {
     double all = model->kv_bytes_per_token, window = model->window;
     double windowed = window > 0 ? model->kv_window_bytes_per_token : 0;
@@ -42,7 +42,7 @@ static void use_context(const pj_model_figures *model, const uint32_t *positions
     use->longest = use->kv_bytes = 0;
     for (uint32_t i = 0; i < count; i++) {
         use->longest = fmax(use->longest, positions[i] + 1.0);
-        use->kv_bytes += cached_bytes(model, positions[i]);
+        use->kv_bytes += model_use_cached_bytes(model, positions[i]);
     }
     if (use->limit > 0) use->share = use->longest / use->limit;
 }

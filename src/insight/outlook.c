@@ -18,7 +18,7 @@ typedef struct question {
     const pj_run_info *info;
 } question;
 
-static void append(pj_buffer *items, const pj_known_run *actual, const pj_prediction *p)
+static void outlook_append(pj_buffer *items, const pj_known_run *actual, const pj_prediction *p)
 {
     pj_expectation e = {.runs = (uint32_t)p->runs,
                         .joules = p->joules,
@@ -48,7 +48,7 @@ static pj_status make_predicted(void *context, pj_buffer *items, pj_error *err)
     pj_status status = pj_known_runs_load(q->store, &query, &known, err);
     if (status == PJ_OK) {
         pj_predict(known.runs, known.count, &actual.work, &p);
-        append(items, &actual, &p);
+        outlook_append(items, &actual, &p);
     }
     pj_known_runs_fini(&known);
     return status;
@@ -128,14 +128,15 @@ static void find_published(const pj_run_info *info, pj_outlook *outlook)
     pj_run_ratios_get(info, &ratios);
     pj_model_figures_read(info->model_json, &model);
     const char *sources = info->power_sources && info->power_sources[0] ? info->power_sources : "";
-    pj_published_ask ask = {.active_parameters = model.active_parameters,
-                            .batch = info->batch_size ? info->batch_size : 1,
-                            .dtype = info->dtype,
-                            .scope = strcmp(sources, "nvml") == 0 ? PJ_PUBLISHED_SCOPE : sources,
-                            .joules_per_token = ratios.joules_per_token,
-                            .is_modelled = info->quality == PJ_MODELLED};
-    if (!isnan(ask.joules_per_token))
-        outlook->published_count = pj_published_near(&ask, outlook->published);
+    pj_published_query request = {.active_parameters = model.active_parameters,
+                                  .batch = info->batch_size ? info->batch_size : 1,
+                                  .dtype = info->dtype,
+                                  .scope =
+                                      strcmp(sources, "nvml") == 0 ? PJ_PUBLISHED_SCOPE : sources,
+                                  .joules_per_token = ratios.joules_per_token,
+                                  .is_modelled = info->quality == PJ_MODELLED};
+    if (!isnan(request.joules_per_token))
+        outlook->published_count = pj_published_near(&request, outlook->published);
 }
 
 pj_status pj_outlook_get(pj_store *store, const pj_run_info *info, pj_arena *arena,

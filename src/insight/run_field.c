@@ -12,7 +12,7 @@ const char *const pj_group_fields[] = {"model",   "dtype", "batch",         "eng
                                        "isa",     "depth", "input_tokens",  "output_tokens",
                                        "prompt",  "power", "energy_source", NULL};
 
-static bool give(const char *value, char *text, size_t bytes)
+static bool run_field_give(const char *value, char *text, size_t bytes)
 {
     if (!value || !*value) return false;
     snprintf(text, bytes, "%s", value);
@@ -28,15 +28,16 @@ static bool give_count(uint64_t value, char *text, size_t bytes)
 
 static bool give_json(const json_t *value, char *text, size_t bytes)
 {
-    if (json_is_string(value)) return give(json_string_value(value), text, bytes);
+    if (json_is_string(value)) return run_field_give(json_string_value(value), text, bytes);
     if (json_is_object(value) || json_is_array(value)) {
         char *whole = json_dumps(value, JSON_COMPACT | JSON_SORT_KEYS);
-        bool given = give(whole, text, bytes);
+        bool given = run_field_give(whole, text, bytes);
         free(whole);
         return given;
     }
     if (!json_is_number(value) && !json_is_boolean(value)) return false;
-    if (json_is_boolean(value)) return give(json_is_true(value) ? "true" : "false", text, bytes);
+    if (json_is_boolean(value))
+        return run_field_give(json_is_true(value) ? "true" : "false", text, bytes);
     snprintf(text, bytes, "%.10g", json_number_value(value));
     return true;
 }
@@ -85,7 +86,7 @@ bool pj_run_field(const pj_run_info *info, const char *field, char *text, size_t
                   {"input_tokens", info->input_tokens},
                   {"output_tokens", info->output_tokens}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        if (strcmp(field, texts[i].name) == 0) return give(texts[i].value, text, bytes);
+        if (strcmp(field, texts[i].name) == 0) return run_field_give(texts[i].value, text, bytes);
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         if (strcmp(field, counts[i].name) == 0) return give_count(counts[i].value, text, bytes);
     if (strcmp(field, "draft") == 0) return give_draft(info->model_json, text, bytes);

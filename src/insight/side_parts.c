@@ -14,7 +14,7 @@ typedef struct parts {
     double mj;            /* mean energy per token of those runs' requests, mJ */
 } parts;
 
-static pj_side_part *part_of(parts *p, uint8_t phase, const char *name)
+static pj_side_part *side_parts_part_of(parts *p, uint8_t phase, const char *name)
 {
     for (uint32_t i = 0; i < p->count; i++)
         if (p->rows[i].phase == phase && strcmp(p->rows[i].name, name) == 0) return &p->rows[i];
@@ -31,10 +31,10 @@ static bool is_of_request(const pj_class_sum *c)
 
 /* Only the propagated variance of each run enters; the spread between runs is part of the
  * verdict. */
-static void add_class(parts *p, const pj_class_sum *c, double tokens)
+static void side_parts_add_class(parts *p, const pj_class_sum *c, double tokens)
 {
     if (!is_of_request(c) || isnan(c->energy_mj)) return;
-    pj_side_part *part = part_of(p, c->phase, c->name);
+    pj_side_part *part = side_parts_part_of(p, c->phase, c->name);
     if (!part) return;
     double sd = isnan(c->energy_sd_mj) ? 0 : c->energy_sd_mj / tokens;
     part->ms += isnan(c->time_ms) ? 0 : c->time_ms / tokens;
@@ -51,13 +51,13 @@ static void add_phases(parts *p, const pj_run_info *run, double tokens)
     } phases[] = {{PJ_PHASE_PREFILL, run->prefill_ms, run->prefill_mj},
                   {PJ_PHASE_DECODE, run->decode_ms, run->decode_mj}};
     for (int i = 0; i < 2; i++)
-        add_class(p,
-                  &(pj_class_sum){.phase = phases[i].phase,
-                                  .name = "",
-                                  .time_ms = phases[i].ms,
-                                  .energy_mj = phases[i].mj,
-                                  .energy_sd_mj = NAN},
-                  tokens);
+        side_parts_add_class(p,
+                             &(pj_class_sum){.phase = phases[i].phase,
+                                             .name = "",
+                                             .time_ms = phases[i].ms,
+                                             .energy_mj = phases[i].mj,
+                                             .energy_sd_mj = NAN},
+                             tokens);
 }
 
 static bool has_energy(const pj_run_info *run)
@@ -94,7 +94,7 @@ static pj_status load_parts(const pj_sides *s, const pj_side *side, pj_arena *ar
         double tokens = (double)run->output_tokens;
         bool any = false;
         for (; at < sum_count && sums[at].run == i; at++) {
-            if (has_energy(run)) add_class(p, &sums[at], tokens);
+            if (has_energy(run)) side_parts_add_class(p, &sums[at], tokens);
             any = true;
         }
         if (!has_energy(run)) continue;
@@ -107,7 +107,7 @@ static pj_status load_parts(const pj_sides *s, const pj_side *side, pj_arena *ar
 }
 
 /* Terms for all parts that occur on either side. */
-static size_t join(const parts *a, const parts *b, pj_term *terms)
+static size_t side_parts_join(const parts *a, const parts *b, pj_term *terms)
 {
     size_t n = 0;
     for (int k = 0; k < 2; k++) {
@@ -134,7 +134,7 @@ static size_t join(const parts *a, const parts *b, pj_term *terms)
 static pj_status decompose(pj_sides *s, uint32_t side, const parts *a, const parts *b,
                            pj_term *work, pj_error *err)
 {
-    size_t n = pj_decompose(work, join(a, b, work), b->mj - a->mj, KEEP_TERMS);
+    size_t n = pj_decompose(work, side_parts_join(a, b, work), b->mj - a->mj, KEEP_TERMS);
     pj_side_terms *out = &s->terms[s->term_count];
     *out = (pj_side_terms){side, (uint32_t)n, a->mj, b->mj,
                            pj_arena_alloc(&s->arena, n + 1, sizeof *out->terms)};

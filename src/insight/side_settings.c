@@ -54,7 +54,7 @@ static const char *const compared[] = {
 enum { COMPARED = sizeof compared / sizeof *compared };
 
 /* Settings that a run of perjoule's own engine keeps only if they were given. */
-static bool is_without(const pj_run_info *run, const char *field)
+static bool side_settings_is_without(const pj_run_info *run, const char *field)
 {
     static const char *const given[] = {"draft", "settings.logit_bias", "settings.ablate"};
     char draft[TEXT_BYTES];
@@ -73,7 +73,8 @@ static uint32_t value_of_side(const pj_side *side, const char *field, char *text
     uint32_t distinct = 0, looked = side->run_count < LOOK_AT ? side->run_count : LOOK_AT;
     for (uint32_t i = 0; i < looked; i++) {
         if (!pj_run_field(side->runs[i], field, now, sizeof now))
-            snprintf(now, sizeof now, "%s", is_without(side->runs[i], field) ? "none" : "");
+            snprintf(now, sizeof now, "%s",
+                     side_settings_is_without(side->runs[i], field) ? "none" : "");
         if (i == 0) {
             memcpy(first, now, sizeof first);
             distinct = 1;

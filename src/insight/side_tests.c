@@ -256,7 +256,7 @@ static void judge_groups(const pj_sides *s, uint32_t a, uint32_t b, pj_verdict_f
     }
 }
 
-static void judge(pj_sides *s, uint32_t a, uint32_t b)
+static void side_tests_judge(pj_sides *s, uint32_t a, uint32_t b)
 {
     const pj_side *x = &s->sides[a], *y = &s->sides[b];
     pj_verdict_facts f = {.name_a = x->name,
@@ -292,6 +292,6 @@ pj_status pj_sides_test(pj_sides *s, pj_error *err)
     find_bests(s);
     for (uint32_t a = 0; a < s->count; a++)
         for (uint32_t b = a + 1; b < s->count; b++)
-            if (is_tested(s, a, b)) judge(s, a, b);
+            if (is_tested(s, a, b)) side_tests_judge(s, a, b);
     return PJ_OK;
 }

@@ -20,7 +20,7 @@ static void write_sides(const pj_sides *s, pj_json *json)
     pj_json_array_end(json);
 }
 
-static void write_settings(const pj_sides *s, pj_json *json)
+static void sides_json_write_settings(const pj_sides *s, pj_json *json)
 {
     pj_json_kv_array_begin(json, "differences");
     for (uint32_t d = 0; d < s->difference_count; d++) {
@@ -72,7 +72,7 @@ static void write_verdicts(const pj_sides *s, pj_json *json)
 
 typedef enum column { VALUE, RATIO, DIFFERENCE, PERCENT, SD, LO, HI, N, COLUMNS } column;
 
-static double cell(const pj_side_mean *m, const pj_side_mean *first, column c)
+static double sides_json_cell(const pj_side_mean *m, const pj_side_mean *first, column c)
 {
     double ratio = first->value != 0 ? m->value / first->value : NAN;
     switch (c) {
@@ -100,7 +100,7 @@ static void write_metric(const pj_sides *s, uint32_t figure, pj_json *json)
     for (int c = 0; c < COLUMNS; c++) {
         pj_json_kv_array_begin(json, keys[c]);
         for (uint32_t i = 0; i < s->count; i++)
-            pj_json_double(json, cell(&means[i], &means[0], (column)c));
+            pj_json_double(json, sides_json_cell(&means[i], &means[0], (column)c));
         pj_json_array_end(json);
     }
     pj_json_object_end(json);
@@ -228,7 +228,7 @@ static void write_terms(const pj_sides *s, pj_json *json)
 void pj_sides_write(const pj_sides *s, pj_json *json)
 {
     write_sides(s, json);
-    write_settings(s, json);
+    sides_json_write_settings(s, json);
     write_verdicts(s, json);
     write_metrics(s, json);
     write_tests(s, json);

@@ -57,7 +57,7 @@ static void set_least(int fd, int bytes)
 
 /* Closing with unread bytes would reset the connection and discard the answer: input is drained for
  * a moment. */
-static void refuse(guest *g, int status, const char *detail, bool is_head)
+static void front_refuse(guest *g, int status, const char *detail, bool is_head)
 {
     char text[PJ_PROBLEM_BYTES];
     size_t bytes = pj_problem_write(text, status, detail,
@@ -92,43 +92,43 @@ static pj_head_verdict front_judge(const pj_head *head, pj_head_fault *fault)
 
 /* ---- guests --------------------------------------------------------------------------------- */
 
-static void forget(pj_front *front, int index)
+static void front_forget(pj_front *front, int index)
 {
     front->guests[index] = front->guests[--front->count];
 }
 
-static void drop(pj_front *front, int index)
+static void front_drop(pj_front *front, int index)
 {
     close(front->guests[index].fd);
-    forget(front, index);
+    front_forget(front, index);
 }
 
-static void make_room(pj_front *front)
+static void front_make_room(pj_front *front)
 {
     int oldest = 0;
     if (front->count < GUESTS_MAX) return;
     for (int i = 1; i < front->count; i++)
         if (front->guests[i].until_ns < front->guests[oldest].until_ns) oldest = i;
-    drop(front, oldest);
+    front_drop(front, oldest);
 }
 
-static void pass_on(pj_front *front, int index)
+static void front_pass_on(pj_front *front, int index)
 {
     guest g = front->guests[index];
-    forget(front, index);
+    front_forget(front, index);
     set_least(g.fd, 1);
     front->pass(front->context, g.fd, (const struct sockaddr *)&g.address, g.address_bytes);
 }
 
 /* True when the guest has been removed. */
-static bool look_at(pj_front *front, int index)
+static bool front_look_at(pj_front *front, int index)
 {
     guest *g = &front->guests[index];
     ssize_t n =
         recv(g->fd, front->head, HEAD_MAX_BYTES, MSG_DONTWAIT | (g->refused ? 0 : MSG_PEEK));
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
     if (n <= 0) {
-        drop(front, index);
+        front_drop(front, index);
         return true;
     }
     if (g->refused) return false;
@@ -138,12 +138,12 @@ static bool look_at(pj_front *front, int index)
         pj_head_parse(front->head, (size_t)n, true, HEAD_MAX_BYTES, &head, &fault);
     if (verdict == PJ_HEAD_COMPLETE) verdict = front_judge(&head, &fault);
     if (verdict == PJ_HEAD_BAD)
-        refuse(g, fault.status, fault.detail, strcmp(head.method, "HEAD") == 0);
+        front_refuse(g, fault.status, fault.detail, strcmp(head.method, "HEAD") == 0);
     else if (verdict == PJ_HEAD_COMPLETE) {
-        pass_on(front, index);
+        front_pass_on(front, index);
         return true;
     } else if ((size_t)n == g->seen) { /* no more data: the client closed its side */
-        drop(front, index);
+        front_drop(front, index);
         return true;
     } else {
         g->seen = (size_t)n;
@@ -158,15 +158,15 @@ static void end_overdue(pj_front *front, int64_t now_ns)
         guest *g = &front->guests[i];
         if (g->until_ns > now_ns) continue;
         if (g->refused || g->seen == 0)
-            drop(front, i);
+            front_drop(front, i);
         else
-            refuse(g, 408, "the head of the request did not arrive in time", false);
+            front_refuse(g, 408, "the head of the request did not arrive in time", false);
     }
 }
 
 /* ---- the thread ----------------------------------------------------------------------------- */
 
-static void accept_all(pj_front *front)
+static void front_accept_all(pj_front *front)
 {
     for (int i = 0; i < 64; i++) {
         guest g = {.address_bytes = sizeof g.address};
@@ -178,9 +178,9 @@ static void accept_all(pj_front *front)
         }
         fcntl(g.fd, F_SETFD, FD_CLOEXEC);
         g.until_ns = pj_clock_ns() + HEAD_MS * PJ_NS_PER_MS;
-        make_room(front);
+        front_make_room(front);
         front->guests[front->count] = g;
-        look_at(front, front->count++);
+        front_look_at(front, front->count++);
     }
 }
 
@@ -209,8 +209,8 @@ static void *run_front(void *context)
         if (polls[0].revents) break;
         /* Backwards: a removed guest is replaced by the last one, which was handled already. */
         for (int i = count; ready > 0 && i-- > 0;)
-            if (polls[i + 2].revents) look_at(front, i);
-        if (ready > 0 && polls[1].revents) accept_all(front);
+            if (polls[i + 2].revents) front_look_at(front, i);
+        if (ready > 0 && polls[1].revents) front_accept_all(front);
         end_overdue(front, pj_clock_ns());
     }
     return NULL;
@@ -251,7 +251,7 @@ void pj_front_close(pj_front *front)
         (void)n;
         pthread_join(front->thread, NULL);
     }
-    while (front->count > 0) drop(front, front->count - 1);
+    while (front->count > 0) front_drop(front, front->count - 1);
     close(front->listener);
     for (int i = 0; i < 2; i++)
         if (front->wake[i] >= 0) close(front->wake[i]);

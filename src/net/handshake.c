@@ -9,7 +9,7 @@
 /* ---- SHA-1, only for the accept key: no security, it merely shows that the server read the
  * key - */
 
-static uint32_t rotate(uint32_t x, int n)
+static uint32_t handshake_rotate(uint32_t x, int n)
 {
     return x << n | x >> (32 - n);
 }
@@ -20,16 +20,17 @@ static void sha1_block(uint32_t h[5], const unsigned char *block)
     for (int i = 0; i < 16; i++)
         w[i] = (uint32_t)block[4 * i] << 24 | (uint32_t)block[4 * i + 1] << 16 |
                (uint32_t)block[4 * i + 2] << 8 | block[4 * i + 3];
-    for (int i = 16; i < 80; i++) w[i] = rotate(w[i - 3] ^ w[i - 8] ^ w[i - 14] ^ w[i - 16], 1);
+    for (int i = 16; i < 80; i++)
+        w[i] = handshake_rotate(w[i - 3] ^ w[i - 8] ^ w[i - 14] ^ w[i - 16], 1);
     for (int i = 0; i < 80; i++) {
         uint32_t f = i < 20   ? ((b & c) | (~b & d)) + 0x5a827999
                      : i < 40 ? (b ^ c ^ d) + 0x6ed9eba1
                      : i < 60 ? ((b & c) | (b & d) | (c & d)) + 0x8f1bbcdc
                               : (b ^ c ^ d) + 0xca62c1d6;
-        uint32_t t = rotate(a, 5) + f + e + w[i];
+        uint32_t t = handshake_rotate(a, 5) + f + e + w[i];
         e = d;
         d = c;
-        c = rotate(b, 30);
+        c = handshake_rotate(b, 30);
         b = a;
         a = t;
     }
@@ -102,9 +103,9 @@ typedef struct upgrade {
 
 /* Duplicates the socket and makes libmicrohttpd release its own: no thread and no request memory
  * stays with a WebSocket. */
-static void hand_over(void *unused, struct MHD_Connection *connection, void *request,
-                      const char *early, size_t early_bytes, MHD_socket socket,
-                      struct MHD_UpgradeResponseHandle *handle)
+static void handshake_hand_over(void *unused, struct MHD_Connection *connection, void *request,
+                                const char *early, size_t early_bytes, MHD_socket socket,
+                                struct MHD_UpgradeResponseHandle *handle)
 {
     const pj_http *http = request;
     const upgrade *u = http->upgrade;
@@ -145,7 +146,7 @@ static enum MHD_Result reply(pj_http *http, const upgrade *what)
     *u = *what;
     http->upgrade = u;
     http->upgrade_free = pj_free;
-    struct MHD_Response *response = MHD_create_response_for_upgrade(hand_over, NULL);
+    struct MHD_Response *response = MHD_create_response_for_upgrade(handshake_hand_over, NULL);
     if (!response) return MHD_NO;
     MHD_add_response_header(response, "Upgrade", "websocket");
     MHD_add_response_header(response, "Sec-WebSocket-Accept", accept);

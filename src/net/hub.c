@@ -102,7 +102,7 @@ bool pj_hub_wants(const pj_hub *hub, bool binary)
     return pj_hub_readers(hub, binary) > 0;
 }
 
-static void note_run(pj_hub *hub, const pj_message *message)
+static void hub_note_run(pj_hub *hub, const pj_message *message)
 {
     if (message->begins_run) hub->run_begin = message->sequence;
     if (message->ends_run) hub->run_begin = 0;
@@ -117,7 +117,7 @@ static void take_inbox(pj_hub *hub)
     hub->inbox_bytes = 0;
     while (message) {
         pj_message *next = message->next;
-        note_run(hub, message);
+        hub_note_run(hub, message);
         pj_message_ring_put(&hub->ring, message);
         message = next;
     }
@@ -220,7 +220,7 @@ static void greet(pj_hub *hub, pj_reader *reader)
 }
 
 /* Where a new reader starts: where it left off, at the begin of the current run, or now. */
-static void place(pj_hub *hub, pj_reader *reader)
+static void hub_place(pj_hub *hub, pj_reader *reader)
 {
     bool resumes = reader->cursor > 0 && reader->cursor <= hub->ring.head;
     if (resumes) return;
@@ -228,7 +228,7 @@ static void place(pj_hub *hub, pj_reader *reader)
     if (reader->cursor < hub->ring.tail) reader->cursor = hub->ring.tail;
 }
 
-static bool make_room(pj_hub *hub)
+static bool hub_make_room(pj_hub *hub)
 {
     if (hub->count % 64 != 0) return true;
     pj_reader **readers = pj_resize(hub->readers, hub->count + 64, sizeof *readers);
@@ -240,14 +240,14 @@ static bool make_room(pj_hub *hub)
     return readers && polls && asked;
 }
 
-static void admit(pj_hub *hub, pj_reader *reader, int64_t now)
+static void hub_admit(pj_hub *hub, pj_reader *reader, int64_t now)
 {
-    if (!make_room(hub)) {
+    if (!hub_make_room(hub)) {
         pj_reader_free(reader, false);
         atomic_fetch_sub(&hub->total, 1);
         return;
     }
-    place(hub, reader);
+    hub_place(hub, reader);
     greet(hub, reader);
     reader->progress_ns = now;
     reader->ping_ns = now;
@@ -263,7 +263,7 @@ static void take_incoming(pj_hub *hub, int64_t now)
     hub->incoming = NULL;
     hub->incoming_count = 0;
     pthread_mutex_unlock(&hub->mutex);
-    for (uint32_t i = 0; i < count; i++) admit(hub, incoming[i], now);
+    for (uint32_t i = 0; i < count; i++) hub_admit(hub, incoming[i], now);
     pj_free(incoming);
 }
 
@@ -316,7 +316,7 @@ static void deliver_to_all(pj_hub *hub, const pj_reader_news *news, int64_t now)
     }
 }
 
-static void deliver(pj_hub *hub, int64_t now)
+static void hub_deliver(pj_hub *hub, int64_t now)
 {
     int64_t cpu_ns = pj_clock_thread_cpu_ns();
     uint64_t from = hub->ring.head;
@@ -348,7 +348,7 @@ static void serve_sockets(pj_hub *hub, uint32_t polled, int64_t now)
     }
 }
 
-static void tick(pj_hub *hub, int64_t now)
+static void hub_tick(pj_hub *hub, int64_t now)
 {
     pj_reader_news news = no_news(hub);
     for (uint32_t i = hub->count; i-- > 0;) {
@@ -391,10 +391,10 @@ static int wait_ms(int64_t until_ns, int64_t now)
  * are polled only now and then. */
 static bool wait_for_news(pj_hub *hub, int64_t until_ns, int64_t now)
 {
-    int64_t look_ns = hub->looked_ns + LOOK_NS;
+    int64_t sample_ns = hub->looked_ns + LOOK_NS;
     bool flows = now < hub->delivered_ns + LOOK_NS && !atomic_load(&hub->closing);
-    bool all = !flows || now >= look_ns;
-    if (!all && look_ns < until_ns) until_ns = look_ns;
+    bool all = !flows || now >= sample_ns;
+    if (!all && sample_ns < until_ns) until_ns = sample_ns;
     uint32_t polled = prepare_polls(hub, all);
     int ready = poll(hub->polls, polled + 1, wait_ms(until_ns, now));
     if (all) hub->looked_ns = pj_clock_ns();
@@ -405,7 +405,7 @@ static bool wait_for_news(pj_hub *hub, int64_t until_ns, int64_t now)
 static void say_goodbye(pj_hub *hub, int64_t now)
 {
     pj_reader_news news = no_news(hub);
-    deliver(hub, now);
+    hub_deliver(hub, now);
     for (uint32_t i = hub->count; i-- > 0;) {
         pj_reader_say_goodbye(hub->readers[i], 1001);
         if (!pj_reader_send(hub->readers[i], &news, now)) remove_reader(hub, i, false);
@@ -420,11 +420,11 @@ static void *run_hub(void *context)
         if (wait_for_news(hub, tick_ns, now)) {
             pj_clock_sleep_until(hub->delivered_ns + hub->rest_ns);
             take_wake(hub);
-            deliver(hub, pj_clock_ns());
+            hub_deliver(hub, pj_clock_ns());
         }
         now = pj_clock_ns();
         if (now >= tick_ns) {
-            tick(hub, now);
+            hub_tick(hub, now);
             tick_ns = now + TICK_NS;
         }
         if (atomic_load(&hub->closing) && !goodbye_ns) {
@@ -504,7 +504,7 @@ pj_status pj_hub_open(const pj_hub_options *options, pj_hub **out, pj_error *err
     pthread_mutex_init(&hub->mutex, NULL);
     pj_status status =
         pj_message_ring_init(&hub->ring, hub->options.messages_max, hub->options.bytes_max, err);
-    if (status == PJ_OK && !make_room(hub)) status = pj_fail_memory(err, "the live stream");
+    if (status == PJ_OK && !hub_make_room(hub)) status = pj_fail_memory(err, "the live stream");
     if (status == PJ_OK) status = open_pipe(hub, err);
     if (status == PJ_OK) status = pj_thread_start(&hub->thread, "pj-hub", run_hub, hub, err);
     if (status != PJ_OK) {

@@ -45,7 +45,7 @@ struct pj_live_json {
     int64_t batch_ns;                    /* when the last batch was sent */
     int told_quality;                    /* last sent to binary readers; -1: none yet */
     char components[COMPONENTS_MAX][48]; /* columns of the heatmap, in order of execution */
-    uint32_t component_count, layers_told;
+    uint32_t component_count, layers_reported;
     bool layout_changed;
     bool map_is_time;     /* the heatmap shows time, because energy is unavailable */
     int64_t parts_due_ns; /* parts are sent as JSON again from then on */
@@ -78,8 +78,8 @@ static void energy_figure(pj_json *json, double energy_mj, pj_source_quality qua
     pj_json_kv_string(json, "energy_source", source_of(energy_mj, quality));
 }
 
-static void begin(pj_live_json *live, pj_json *json, const char *type, const char *run_id,
-                  double t_ms)
+static void live_json_begin(pj_live_json *live, pj_json *json, const char *type, const char *run_id,
+                            double t_ms)
 {
     pj_buffer_clear(&live->text);
     pj_json_init(json, &live->text);
@@ -89,7 +89,7 @@ static void begin(pj_live_json *live, pj_json *json, const char *type, const cha
     pj_json_kv_double(json, "t_ms", round(t_ms * 1e3) / 1e3); /* to the microsecond */
 }
 
-static void publish(pj_live_json *live, pj_json *json, pj_publication publication)
+static void live_json_publish(pj_live_json *live, pj_json *json, pj_publication publication)
 {
     pj_json_object_end(json);
     if (!pj_json_finish(json)) return;
@@ -107,7 +107,7 @@ static void write_layer_count(pj_json *json, const pj_live_json *live)
         pj_json_kv_null(json, "layer_count");
 }
 
-static void write_run(pj_json *json, const pj_live_json *live)
+static void live_json_write_run(pj_json *json, const pj_live_json *live)
 {
     pj_json_kv_string(json, "model_name", live->model_name);
     pj_json_kv_string(json, "prompt", live->prompt);
@@ -125,7 +125,7 @@ void pj_live_json_hello(void *context, pj_buffer *members)
     if (live->run_id[0]) {
         pj_json_object_begin(&json);
         pj_json_kv_string(&json, "run_id", live->run_id);
-        write_run(&json, live);
+        live_json_write_run(&json, live);
         pj_json_object_end(&json);
     } else
         pj_json_null(&json);
@@ -141,9 +141,9 @@ static void on_queued(void *context, const char *run_id, uint32_t position)
     pj_live_json *live = context;
     pj_json json;
     pthread_mutex_lock(&live->mutex);
-    begin(live, &json, "run_queued", run_id, 0);
+    live_json_begin(live, &json, "run_queued", run_id, 0);
     pj_json_kv_uint(&json, "position", position);
-    publish(live, &json, (pj_publication){.run_id = run_id});
+    live_json_publish(live, &json, (pj_publication){.run_id = run_id});
     pthread_mutex_unlock(&live->mutex);
 }
 
@@ -153,7 +153,7 @@ static char *shown_prompt(const char *prompt)
     return prompt ? pj_strndup(prompt, strnlen(prompt, PROMPT_SHOWN)) : NULL;
 }
 
-static void take_run(pj_live_json *live, const pj_live_run *run)
+static void live_json_take_run(pj_live_json *live, const pj_live_run *run)
 {
     pj_free(live->model_name);
     pj_free(live->prompt);
@@ -163,48 +163,48 @@ static void take_run(pj_live_json *live, const pj_live_run *run)
     live->layer_count = run->layer_count;
 }
 
-static void on_begin(void *context, const pj_live_run *run)
+static void live_json_on_begin(void *context, const pj_live_run *run)
 {
     pj_live_json *live = context;
     pj_json json;
     pthread_mutex_lock(&live->mutex);
-    take_run(live, run);
+    live_json_take_run(live, run);
     live->component_count = 0;
-    live->layers_told = 0;
+    live->layers_reported = 0;
     live->batch_rows = 0;
     live->told_quality = -1;
     live->quality_told = false;
     live->parts_due_ns = 0;
     strncpy(live->run_id, run->run_id, sizeof live->run_id - 1);
-    begin(live, &json, "run_started", run->run_id, 0);
-    write_run(&json, live);
-    publish(live, &json, (pj_publication){.run_id = run->run_id, .begins_run = true});
+    live_json_begin(live, &json, "run_started", run->run_id, 0);
+    live_json_write_run(&json, live);
+    live_json_publish(live, &json, (pj_publication){.run_id = run->run_id, .begins_run = true});
     pthread_mutex_unlock(&live->mutex);
 }
 
-static void on_model(void *context, const pj_live_run *run)
+static void live_json_on_model(void *context, const pj_live_run *run)
 {
     pj_live_json *live = context;
     pj_json json;
     pthread_mutex_lock(&live->mutex);
-    take_run(live, run);
-    begin(live, &json, "run_model", run->run_id, NAN);
+    live_json_take_run(live, run);
+    live_json_begin(live, &json, "run_model", run->run_id, NAN);
     pj_json_kv_string(&json, "model_name", live->model_name);
     write_layer_count(&json, live);
-    publish(live, &json, (pj_publication){.run_id = run->run_id});
+    live_json_publish(live, &json, (pj_publication){.run_id = run->run_id});
     pthread_mutex_unlock(&live->mutex);
 }
 
 static void flush_power(pj_live_json *live, const char *run_id);
 
-static void on_end(void *context, const char *run_id, const pj_live_end *end)
+static void live_json_on_end(void *context, const char *run_id, const pj_live_end *end)
 {
     pj_live_json *live = context;
     pj_json json;
     pthread_mutex_lock(&live->mutex);
     flush_power(live, live->run_id);
     bool failed = end->error != NULL;
-    begin(live, &json, failed ? "run_failed" : "inference_complete", run_id, end->t_ms);
+    live_json_begin(live, &json, failed ? "run_failed" : "inference_complete", run_id, end->t_ms);
     pj_json_kv_string(&json, "status", pj_run_status_name(end->status));
     if (failed) pj_json_kv_string(&json, "error", end->error);
     pj_json_key(&json, "summary");
@@ -214,7 +214,7 @@ static void on_end(void *context, const char *run_id, const pj_live_end *end)
         pj_json_null(&json);
     /* A run cancelled while queued ends during another run. */
     bool present = strcmp(live->run_id, run_id) == 0;
-    publish(live, &json, (pj_publication){.run_id = run_id, .ends_run = present});
+    live_json_publish(live, &json, (pj_publication){.run_id = run_id, .ends_run = present});
     if (present) live->run_id[0] = 0;
     pthread_mutex_unlock(&live->mutex);
 }
@@ -224,10 +224,10 @@ static void on_warning(void *context, const char *run_id, const char *code, cons
     pj_live_json *live = context;
     pj_json json;
     pthread_mutex_lock(&live->mutex);
-    begin(live, &json, "warning", run_id, NAN);
+    live_json_begin(live, &json, "warning", run_id, NAN);
     pj_json_kv_string(&json, "code", code);
     pj_json_kv_string(&json, "text", text);
-    publish(live, &json, (pj_publication){.run_id = run_id});
+    live_json_publish(live, &json, (pj_publication){.run_id = run_id});
     pthread_mutex_unlock(&live->mutex);
 }
 
@@ -235,7 +235,7 @@ void pj_live_json_experiment(pj_live_json *live, const pj_live_experiment *e)
 {
     pj_json json;
     pthread_mutex_lock(&live->mutex);
-    begin(live, &json, "experiment_progress", e->run_id, NAN);
+    live_json_begin(live, &json, "experiment_progress", e->run_id, NAN);
     pj_json_kv_string(&json, "experiment", e->name);
     pj_json_kv_string(&json, "state", e->state);
     pj_json_kv_string(&json, "error", e->error);
@@ -246,36 +246,39 @@ void pj_live_json_experiment(pj_live_json *live, const pj_live_experiment *e)
     pj_json_kv_string(&json, "cell_name", e->cell_name);
     figure(&json, "joules_per_token", e->joules_per_token);
     figure(&json, "left_s", e->left_s);
-    publish(live, &json, (pj_publication){.run_id = NULL});
+    live_json_publish(live, &json, (pj_publication){.run_id = NULL});
     pthread_mutex_unlock(&live->mutex);
 }
 
 /* ---- sections and tokens ------------------------------------------------------------------- */
 
-static void tell_section(void *context, const char *run_id, const pj_live_section *s, bool ended)
+static void live_json_tell_section(void *context, const char *run_id, const pj_live_section *s,
+                                   bool ended)
 {
     pj_live_json *live = context;
     pj_json json;
     pthread_mutex_lock(&live->mutex);
-    begin(live, &json, ended ? "section_end" : "section_start", run_id, s->t_ms);
+    live_json_begin(live, &json, ended ? "section_end" : "section_start", run_id, s->t_ms);
     pj_json_kv_string(&json, "phase", pj_phase_name(s->phase));
     pj_json_kv_string(&json, "section_name", s->name);
     if (ended) {
         figure(&json, "duration_ms", s->duration_ms);
         energy_figure(&json, s->energy_mj, s->quality);
     }
-    publish(live, &json, (pj_publication){.run_id = run_id});
+    live_json_publish(live, &json, (pj_publication){.run_id = run_id});
     pthread_mutex_unlock(&live->mutex);
 }
 
-static void on_section_start(void *context, const char *run_id, const pj_live_section *section)
+static void live_json_on_section_start(void *context, const char *run_id,
+                                       const pj_live_section *section)
 {
-    tell_section(context, run_id, section, false);
+    live_json_tell_section(context, run_id, section, false);
 }
 
-static void on_section_end(void *context, const char *run_id, const pj_live_section *section)
+static void live_json_on_section_end(void *context, const char *run_id,
+                                     const pj_live_section *section)
 {
-    tell_section(context, run_id, section, true);
+    live_json_tell_section(context, run_id, section, true);
 }
 
 static void on_layer_running(void *context, const char *run_id, const pj_live_layer *layer)
@@ -283,14 +286,14 @@ static void on_layer_running(void *context, const char *run_id, const pj_live_la
     pj_live_json *live = context;
     pj_json json;
     pthread_mutex_lock(&live->mutex);
-    begin(live, &json, "layer_running", run_id, layer->t_ms);
+    live_json_begin(live, &json, "layer_running", run_id, layer->t_ms);
     pj_json_kv_string(&json, "phase", pj_phase_name(layer->phase));
     if (layer->position >= 0)
         pj_json_kv_int(&json, "position", layer->position);
     else
         pj_json_kv_null(&json, "position");
     pj_json_kv_uint(&json, "layer_index", layer->layer);
-    publish(live, &json, (pj_publication){.run_id = run_id, .state = true});
+    live_json_publish(live, &json, (pj_publication){.run_id = run_id, .state = true});
     pthread_mutex_unlock(&live->mutex);
 }
 
@@ -299,19 +302,19 @@ static void on_load_progress(void *context, const char *run_id, const pj_live_lo
     pj_live_json *live = context;
     pj_json json;
     pthread_mutex_lock(&live->mutex);
-    begin(live, &json, "load_progress", run_id, load->t_ms);
+    live_json_begin(live, &json, "load_progress", run_id, load->t_ms);
     pj_json_kv_uint(&json, "layers_done", load->done);
     pj_json_kv_uint(&json, "layers_total", load->total);
-    publish(live, &json, (pj_publication){.run_id = run_id, .state = true});
+    live_json_publish(live, &json, (pj_publication){.run_id = run_id, .state = true});
     pthread_mutex_unlock(&live->mutex);
 }
 
-static void on_token(void *context, const char *run_id, const pj_live_token *t)
+static void live_json_on_token(void *context, const char *run_id, const pj_live_token *t)
 {
     pj_live_json *live = context;
     pj_json json;
     pthread_mutex_lock(&live->mutex);
-    begin(live, &json, "token_complete", run_id, t->t_ms);
+    live_json_begin(live, &json, "token_complete", run_id, t->t_ms);
     pj_json_kv_uint(&json, "position", t->position);
     pj_json_kv_uint(&json, "sequence", t->sequence);
     if (t->token_id >= 0)
@@ -323,7 +326,7 @@ static void on_token(void *context, const char *run_id, const pj_live_token *t)
     figure(&json, "duration_ms", t->duration_ms);
     energy_figure(&json, t->energy_mj, t->quality);
     figure(&json, "power_mw", t->power_mw);
-    publish(live, &json, (pj_publication){.run_id = run_id});
+    live_json_publish(live, &json, (pj_publication){.run_id = run_id});
     pthread_mutex_unlock(&live->mutex);
 }
 
@@ -373,7 +376,7 @@ static void publish_frame(pj_live_json *live, const char *run_id, const void *by
                                                 .count = count});
 }
 
-static float power_value(const pj_live_power *first, const pj_live_power *s, int column)
+static float live_json_power_value(const pj_live_power *first, const pj_live_power *s, int column)
 {
     if (column == 0) return (float)(s->t_ms - first->t_ms);
     if (column == 1) return (float)s->phase;
@@ -387,7 +390,7 @@ static void power_frame(pj_live_json *live, const char *run_id)
     frame_head(frame, 1, POWER_COLUMNS, live->batch[0].t_ms, live->batch_rows, 0);
     for (int c = 0; c < POWER_COLUMNS; c++)
         for (uint32_t i = 0; i < live->batch_rows; i++, at += 4)
-            put_f32(at, power_value(&live->batch[0], &live->batch[i], c));
+            put_f32(at, live_json_power_value(&live->batch[0], &live->batch[i], c));
     publish_frame(live, run_id, frame, (size_t)(at - frame));
 }
 
@@ -395,14 +398,15 @@ static void power_message(pj_live_json *live, const char *run_id, const pj_live_
                           pj_audience audience)
 {
     pj_json json;
-    begin(live, &json, "power_sample", run_id, s->t_ms);
+    live_json_begin(live, &json, "power_sample", run_id, s->t_ms);
     pj_json_kv_string(&json, "phase", pj_phase_name(s->phase));
     for (int c = 0; c <= PJ_RAIL_TOTAL; c++)
         figure(&json, pj_rail_class_column((pj_rail_class)c), s->mw[c]);
     pj_json_kv_string(&json, "energy_source", pj_quality_name(s->quality));
     /* Binary readers must not miss the quality of figures. */
     bool state = audience == PJ_FOR_JSON;
-    publish(live, &json, (pj_publication){.run_id = run_id, .audience = audience, .state = state});
+    live_json_publish(live, &json,
+                      (pj_publication){.run_id = run_id, .audience = audience, .state = state});
 }
 
 /* JSON readers get the newest sample of a batch: fast sensors give a thousand per second; clients
@@ -424,8 +428,8 @@ static void flush_power(pj_live_json *live, const char *run_id)
     live->batch_rows = 0;
 }
 
-static void on_power(void *context, const char *run_id, const pj_live_power *samples,
-                     uint32_t count)
+static void live_json_on_power(void *context, const char *run_id, const pj_live_power *samples,
+                               uint32_t count)
 {
     pj_live_json *live = context;
     pthread_mutex_lock(&live->mutex);
@@ -464,7 +468,7 @@ static int level_of(const pj_live_part *part)
     return part->operation ? 2 : part->component ? 1 : 0;
 }
 
-static void write_part(pj_json *json, const pj_live_part *part)
+static void live_json_write_part(pj_json *json, const pj_live_part *part)
 {
     int level = level_of(part);
     pj_json_object_begin(json);
@@ -487,7 +491,7 @@ static size_t parts_message(pj_live_json *live, const char *run_id, const pj_liv
     bool any = false;
     for (uint32_t i = 0; i < count; i++) any |= level_of(&parts[i]) == level;
     if (!any) return 0;
-    begin(live, &json, types[level], run_id, parts[0].t_ms);
+    live_json_begin(live, &json, types[level], run_id, parts[0].t_ms);
     double known_mj = NAN;
     for (uint32_t i = 0; i < count; i++)
         if (!isnan(parts[i].energy_mj)) known_mj = parts[i].energy_mj;
@@ -496,12 +500,13 @@ static size_t parts_message(pj_live_json *live, const char *run_id, const pj_liv
     pj_json_key(&json, members[level]);
     pj_json_array_begin(&json);
     for (uint32_t i = 0; i < count; i++)
-        if (level_of(&parts[i]) == level) write_part(&json, &parts[i]);
+        if (level_of(&parts[i]) == level) live_json_write_part(&json, &parts[i]);
     pj_json_array_end(&json);
     /* Binary frames carry what layer_metrics and component_metrics do. */
-    publish(live, &json,
-            (pj_publication){
-                .run_id = run_id, .audience = level < 2 ? PJ_FOR_JSON : PJ_FOR_ALL, .state = true});
+    live_json_publish(live, &json,
+                      (pj_publication){.run_id = run_id,
+                                       .audience = level < 2 ? PJ_FOR_JSON : PJ_FOR_ALL,
+                                       .state = true});
     return live->text.length;
 }
 
@@ -545,7 +550,7 @@ static void layout_message(pj_live_json *live, const char *run_id, double t_ms, 
                            bool timed, pj_source_quality quality)
 {
     pj_json json;
-    begin(live, &json, "heatmap_layout", run_id, t_ms);
+    live_json_begin(live, &json, "heatmap_layout", run_id, t_ms);
     pj_json_kv_uint(&json, "layers", layers);
     pj_json_key(&json, "components");
     pj_json_array_begin(&json);
@@ -554,8 +559,8 @@ static void layout_message(pj_live_json *live, const char *run_id, double t_ms, 
     pj_json_kv_string(&json, "metric", timed ? "time" : "energy");
     pj_json_kv_string(&json, "unit", timed ? "ms" : "mJ");
     pj_json_kv_string(&json, "energy_source", source_of(timed ? NAN : 0, quality));
-    publish(live, &json, (pj_publication){.run_id = run_id});
-    live->layers_told = layers;
+    live_json_publish(live, &json, (pj_publication){.run_id = run_id});
+    live->layers_reported = layers;
     live->map_is_time = timed;
     live->layout_changed = false;
 }
@@ -563,7 +568,7 @@ static void layout_message(pj_live_json *live, const char *run_id, double t_ms, 
 static void heatmap_frame(pj_live_json *live, const char *run_id, const pj_live_part *parts,
                           uint32_t count)
 {
-    uint32_t layers = live->layers_told;
+    uint32_t layers = live->layers_reported;
     bool timed = true; /* while energy is unavailable */
     for (uint32_t i = 0; i < count; i++) {
         if (!in_heatmap(&parts[i]) || column_of(live, parts[i].component) < 0) continue;
@@ -571,7 +576,7 @@ static void heatmap_frame(pj_live_json *live, const char *run_id, const pj_live_
         if (!isnan(parts[i].energy_mj)) timed = false;
     }
     if (layers == 0 || live->component_count == 0) return;
-    if (live->layout_changed || layers != live->layers_told || timed != live->map_is_time)
+    if (live->layout_changed || layers != live->layers_reported || timed != live->map_is_time)
         layout_message(live, run_id, parts[0].t_ms, layers, timed, parts[0].quality);
     size_t columns = live->component_count, bytes = FRAME_HEAD + layers * columns * 4;
     unsigned char *frame = pj_alloc(bytes, 1);
@@ -620,7 +625,8 @@ static void layers_frame(pj_live_json *live, const char *run_id, const pj_live_p
     pj_free(frame);
 }
 
-static void on_parts(void *context, const char *run_id, const pj_live_part *parts, uint32_t count)
+static void live_json_on_parts(void *context, const char *run_id, const pj_live_part *parts,
+                               uint32_t count)
 {
     pj_live_json *live = context;
     bool binary = pj_hub_wants(live->hub, true);
@@ -644,15 +650,15 @@ pj_status pj_live_json_open(pj_live_json **out, pj_error *err)
     live->sink = (pj_live_sink){.version = PJ_LIVE_SINK_VERSION,
                                 .context = live,
                                 .run_queued = on_queued,
-                                .run_begin = on_begin,
-                                .run_model = on_model,
-                                .power = on_power,
-                                .section_start = on_section_start,
-                                .section_end = on_section_end,
-                                .token = on_token,
-                                .parts = on_parts,
+                                .run_begin = live_json_on_begin,
+                                .run_model = live_json_on_model,
+                                .power = live_json_on_power,
+                                .section_start = live_json_on_section_start,
+                                .section_end = live_json_on_section_end,
+                                .token = live_json_on_token,
+                                .parts = live_json_on_parts,
                                 .warning = on_warning,
-                                .run_end = on_end,
+                                .run_end = live_json_on_end,
                                 .layer_running = on_layer_running,
                                 .load_progress = on_load_progress};
     return PJ_OK;

@@ -6,7 +6,7 @@
 #include <strings.h>
 
 /* The weight of a coding in an Accept-Encoding header, in thousandths; -1: not mentioned. */
-static int weight_of(const char *accept, const char *coding)
+static int page_weight_of(const char *accept, const char *coding)
 {
     int any = -1;
     for (const char *p = accept; p && *p;) {
@@ -32,9 +32,9 @@ static int weight_of(const char *accept, const char *coding)
 
 char pj_page_encoding(const pj_asset *asset, const char *accept)
 {
-    int br = asset->brotli.bytes ? weight_of(accept, "br") : -1;
-    int gz = asset->gzip.bytes ? weight_of(accept, "gzip") : -1;
-    int identity = weight_of(accept, "identity");
+    int br = asset->brotli.bytes ? page_weight_of(accept, "br") : -1;
+    int gz = asset->gzip.bytes ? page_weight_of(accept, "gzip") : -1;
+    int identity = page_weight_of(accept, "identity");
     if (br <= 0 && gz <= 0) return 'i';
     if (identity > br && identity > gz && identity < 1000) return 'i';
     return br >= gz ? 'b' : 'g';

@@ -15,7 +15,7 @@
 
 /* ---- decoding ------------------------------------------------------------------------------ */
 
-static int hex_digit(char c)
+static int params_hex_digit(char c)
 {
     if (c >= '0' && c <= '9') return c - '0';
     if (c >= 'a' && c <= 'f') return c - 'a' + 10;
@@ -24,7 +24,7 @@ static int hex_digit(char c)
 }
 
 /* Percent-decodes into the arena; NULL for invalid escapes, a decoded NUL, or out of memory. */
-static char *decode(const char *text, size_t bytes, bool plus_is_space, pj_arena *arena)
+static char *params_decode(const char *text, size_t bytes, bool plus_is_space, pj_arena *arena)
 {
     char *out = pj_arena_alloc(arena, bytes + 1, 1);
     size_t n = 0;
@@ -33,8 +33,8 @@ static char *decode(const char *text, size_t bytes, bool plus_is_space, pj_arena
         char c = text[i];
         if (c == '%') {
             bool whole = bytes - i > 2;
-            int high = whole ? hex_digit(text[i + 1]) : -1,
-                low = whole ? hex_digit(text[i + 2]) : -1;
+            int high = whole ? params_hex_digit(text[i + 1]) : -1,
+                low = whole ? params_hex_digit(text[i + 2]) : -1;
             if (high < 0 || low < 0) return NULL;
             c = (char)(high << 4 | low);
             i += 2;
@@ -67,8 +67,9 @@ static pj_status parse_query(const char *text, size_t bytes, pj_params *params, 
             if (params->count == PJ_PARAMS_MAX)
                 return pj_fail(err, PJ_E_INVALID, "more than %d query parameters", PJ_PARAMS_MAX);
             pj_param *param = &params->items[params->count++];
-            param->name = decode(text, name_bytes, true, arena);
-            param->value = equals ? decode(equals + 1, length - name_bytes - 1, true, arena) : "";
+            param->name = params_decode(text, name_bytes, true, arena);
+            param->value =
+                equals ? params_decode(equals + 1, length - name_bytes - 1, true, arena) : "";
             if (!param->name || !param->value || !is_plain_text(param->name) ||
                 !is_plain_text(param->value))
                 return pj_fail(err, PJ_E_INVALID,
@@ -113,7 +114,7 @@ pj_status pj_target_parse(const char *raw, size_t bytes, pj_target *target, pj_a
     const char *question = memchr(raw, '?', bytes);
     size_t path_bytes = question ? (size_t)(question - raw) : bytes;
     bool root = target->authority && path_bytes == 0;
-    target->path = root ? "/" : decode(raw, path_bytes, false, arena);
+    target->path = root ? "/" : params_decode(raw, path_bytes, false, arena);
     if (!target->path || target->path[0] != '/' || !is_plain_text(target->path))
         return pj_fail(err, PJ_E_INVALID, "the path of the address is not valid");
     if (!question) return PJ_OK;
@@ -123,7 +124,7 @@ pj_status pj_target_parse(const char *raw, size_t bytes, pj_target *target, pj_a
 /* ---- checking ------------------------------------------------------------------------------ */
 
 /* Whether `text` is one of "a|b|c". */
-static bool is_choice(const char *choices, const char *text)
+static bool params_is_choice(const char *choices, const char *text)
 {
     size_t length = strlen(text);
     for (const char *p = choices; *p;) {
@@ -150,7 +151,7 @@ static pj_status unknown(const char *name, const pj_param_rule *rules, pj_error 
                    rules[0].name);
 }
 
-static bool parse_number(const char *text, double *number)
+static bool params_parse_number(const char *text, double *number)
 {
     char *end;
     if (!*text || *text == ' ') return false;
@@ -171,7 +172,8 @@ static pj_status check_number(const pj_param_rule *rule, const char *value, pj_e
 {
     double number = 0;
     int64_t whole = 0;
-    bool ok = rule->type == PJ_PARAM_INT ? parse_int(value, &whole) : parse_number(value, &number);
+    bool ok =
+        rule->type == PJ_PARAM_INT ? parse_int(value, &whole) : params_parse_number(value, &number);
     if (rule->type == PJ_PARAM_INT) number = (double)whole;
     bool bounded = rule->min != 0 || rule->max != 0;
     if (ok && (!bounded || (number >= rule->min && number <= rule->max))) return PJ_OK;
@@ -188,7 +190,7 @@ static pj_status check_value(const pj_param_rule *rule, const char *value, pj_er
     case PJ_PARAM_INT:
     case PJ_PARAM_NUMBER: return check_number(rule, value, err);
     case PJ_PARAM_CHOICE:
-        if (is_choice(rule->choices, value)) return PJ_OK;
+        if (params_is_choice(rule->choices, value)) return PJ_OK;
         return pj_fail(err, PJ_E_INVALID, "%s must be one of %s", rule->name, rule->choices);
     case PJ_PARAM_TIME:
         if (pj_clock_parse_iso(value, &when)) return PJ_OK;
@@ -236,5 +238,5 @@ double pj_params_number(const pj_params *params, const char *name, double otherw
 {
     const char *text = pj_params_text(params, name);
     double value;
-    return text && parse_number(text, &value) ? value : otherwise;
+    return text && params_parse_number(text, &value) ? value : otherwise;
 }

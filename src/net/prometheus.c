@@ -1,14 +1,15 @@
 /* The Prometheus exposition: base units (joules, watts, seconds), `_total` on counters, and labels
  * of low cardinality only (rails, phases, statuses). Every series exists from the first scrape to
  * the last, counters from 0, because Prometheus sees no increase in a series that first appears
- * with its full value. A rail that cannot be read has power NaN; a gauge of 0 would be wrong. */
+ * with its full value. A rail that cannot be read has power NaN; a reading hub of 0 would be wrong.
+ */
 #include "net/prometheus.h"
 
 #include "base/decimal.h"
 
 #include <math.h>
 
-static void head(pj_buffer *out, const char *name, const char *type, const char *help)
+static void prometheus_head(pj_buffer *out, const char *name, const char *type, const char *help)
 {
     pj_buffer_printf(out, "# HELP perjoule_%s %s\n# TYPE perjoule_%s %s\n", name, help, name, type);
 }
@@ -29,7 +30,7 @@ static void value(pj_buffer *out, double number)
 static void single(pj_buffer *out, const char *name, const char *type, const char *help,
                    double number)
 {
-    head(out, name, type, help);
+    prometheus_head(out, name, type, help);
     pj_buffer_printf(out, "perjoule_%s", name);
     value(out, number);
 }
@@ -61,40 +62,41 @@ static void rail_line(pj_buffer *out, const char *name, const pj_metric_rail *ra
 
 static void rail_power(const pj_metrics *m, pj_buffer *out)
 {
-    head(out, "rail_power_watts", "gauge",
-         "Mean power of a rail over the last seconds, NaN while it cannot be read.");
+    prometheus_head(out, "rail_power_watts", "gauge",
+                    "Mean power of a rail over the last seconds, NaN while it cannot be read.");
     for (uint32_t i = 0; i < m->rail_count; i++)
         rail_line(out, "rail_power_watts", &m->rails[i], NULL, m->rails[i].power_mw / 1e3);
 }
 
 static void rail_joules(const pj_metrics *m, pj_buffer *out)
 {
-    head(out, "rail_joules_total", "counter",
-         "Energy that a rail has drawn since the server started, with or without a run.");
+    prometheus_head(
+        out, "rail_joules_total", "counter",
+        "Energy that a rail has drawn since the server started, with or without a run.");
     for (uint32_t i = 0; i < m->rail_count; i++)
         rail_line(out, "rail_joules_total", &m->rails[i], NULL, m->rails[i].drawn_mj / 1e3);
 }
 
-static void rail_energy(const pj_metrics *m, pj_buffer *out)
+static void prometheus_rail_energy(const pj_metrics *m, pj_buffer *out)
 {
-    head(out, "energy_joules_total", "counter",
-         "Energy of the runs of this process, idle power included.");
+    prometheus_head(out, "energy_joules_total", "counter",
+                    "Energy of the runs of this process, idle power included.");
     for (uint32_t i = 0; i < m->rail_count; i++)
         for (int phase = 0; phase < PJ_PHASE_COUNT; phase++)
             rail_line(out, "energy_joules_total", &m->rails[i], pj_phase_name((pj_phase)phase),
                       m->rails[i].energy_mj[phase] / 1e3);
 }
 
-static void work(const pj_metrics *m, pj_buffer *out)
+static void prometheus_work(const pj_metrics *m, pj_buffer *out)
 {
     static const char *const statuses[PJ_METRIC_STATUSES] = {"running", "completed", "failed",
                                                              "cancelled", "interrupted"};
-    head(out, "tokens_total", "counter", "Tokens of this process's runs.");
+    prometheus_head(out, "tokens_total", "counter", "Tokens of this process's runs.");
     pj_buffer_printf(out, "perjoule_tokens_total{kind=\"input\"} %llu\n",
                      (unsigned long long)m->input_tokens);
     pj_buffer_printf(out, "perjoule_tokens_total{kind=\"output\"} %llu\n",
                      (unsigned long long)m->output_tokens);
-    head(out, "runs_total", "counter", "Runs of this process that have ended.");
+    prometheus_head(out, "runs_total", "counter", "Runs of this process that have ended.");
     for (int i = 1; i < PJ_METRIC_STATUSES; i++)
         pj_buffer_printf(out, "perjoule_runs_total{status=\"%s\"} %llu\n", statuses[i],
                          (unsigned long long)m->runs[i]);
@@ -139,12 +141,12 @@ static void hub_figures(const pj_hub *hub, pj_buffer *out)
 
 void pj_prometheus_write(const pj_metrics *m, const pj_hub *hub, pj_buffer *out)
 {
-    head(out, "build_info", "gauge", "Version of the server.");
+    prometheus_head(out, "build_info", "gauge", "Version of the server.");
     pj_buffer_printf(out, "perjoule_build_info{version=\"%s\"} 1\n", pj_version());
     rail_power(m, out);
     rail_joules(m, out);
-    rail_energy(m, out);
-    work(m, out);
+    prometheus_rail_energy(m, out);
+    prometheus_work(m, out);
     sampler(m, out);
     hub_figures(hub, out);
 }

@@ -128,7 +128,7 @@ static bool is_for(const pj_reader *r, const pj_ring_slot *slot)
 }
 
 /* The next message for this reader, with a reference; NULL: none now. */
-static pj_message *choose(pj_reader *r, const pj_message_ring *ring)
+static pj_message *reader_choose(pj_reader *r, const pj_message_ring *ring)
 {
     if (r->cursor < ring->tail) {
         lose(r, r->cursor, ring->tail - 1);
@@ -158,20 +158,20 @@ static pj_message *choose_block(pj_reader *r, const pj_reader_news *news)
     return pj_message_ref(block);
 }
 
-static void fill(pj_reader *r, const pj_reader_news *news)
+static void reader_fill(pj_reader *r, const pj_reader_news *news)
 {
     const pj_message_ring *ring = news->ring;
     if (r->blocked && ring->head - r->cursor > PJ_HUB_LAG) r->lagging = true;
     while (r->pending_count < PJ_READER_PENDING && !r->closing) {
         pj_message *message = choose_block(r, news);
-        if (!message) message = choose(r, ring);
+        if (!message) message = reader_choose(r, ring);
         if (!message) break;
         r->pending[r->pending_count++] = message;
     }
 }
 
 /* Control frames go between messages: after a partly sent message, else first. */
-static int gather(const pj_reader *r, struct iovec *parts)
+static int reader_gather(const pj_reader *r, struct iovec *parts)
 {
     int n = 0;
     uint32_t i = 0;
@@ -222,9 +222,9 @@ bool pj_reader_send(pj_reader *r, const pj_reader_news *news, int64_t now_ns)
 {
     for (;;) {
         struct iovec parts[PJ_READER_PENDING + 1];
-        fill(r, news);
+        reader_fill(r, news);
         if (r->talking && !take_control(r)) return false;
-        int count = gather(r, parts);
+        int count = reader_gather(r, parts);
         if (count == 0) {
             r->blocked = false;
             return !r->closing;

@@ -65,7 +65,7 @@ static bool is_connected(int fd)
     return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
-static void drop(int *fd)
+static void relay_drop(int *fd)
 {
     if (*fd >= 0) close(*fd);
     *fd = -1;
@@ -132,7 +132,7 @@ static void write_hello(void *context, pj_buffer *members)
     pthread_mutex_unlock(&m->relay->mutex);
 }
 
-static void publish(machine *m, const json_t *message, const char *rest, size_t bytes)
+static void relay_publish(machine *m, const json_t *message, const char *rest, size_t bytes)
 {
     const char *type = json_string_value(json_object_get(message, "type"));
     const char *run = json_string_value(json_object_get(message, "run_id"));
@@ -154,7 +154,7 @@ static void publish(machine *m, const json_t *message, const char *rest, size_t 
 
 /* What a machine sends is forwarded to browsers, so only complete JSON objects with a type are
  * accepted. */
-static void take_text(void *context, const char *text, size_t bytes)
+static void relay_take_text(void *context, const char *text, size_t bytes)
 {
     machine *m = context;
     json_t *message = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
@@ -163,7 +163,7 @@ static void take_text(void *context, const char *text, size_t bytes)
     if (type && strcmp(type, "hello") == 0)
         keep_hello(m, message);
     else if (type && rest)
-        publish(m, message, rest, bytes);
+        relay_publish(m, message, rest, bytes);
     json_decref(message);
 }
 
@@ -195,7 +195,7 @@ static bool release_if_unwatched(machine *m)
     if (watchers(m) > 0) m->watched_ns = now;
     bool over = m->relay->closing || now - m->watched_ns > UNWATCHED_NS;
     if (over) {
-        drop(&m->watched_fd);
+        relay_drop(&m->watched_fd);
         m->is_streaming = false;
     }
     pthread_mutex_unlock(&m->relay->mutex);
@@ -207,7 +207,7 @@ static stream_end stream(machine *m, int fd)
     pj_frame_reader reader;
     int64_t heard_ns = pj_clock_ns();
     stream_end end = STREAMING;
-    pj_frame_reader_init(&reader, fd, take_text, m);
+    pj_frame_reader_init(&reader, fd, relay_take_text, m);
     while (end == STREAMING) {
         struct pollfd wait = {.fd = fd, .events = POLLIN};
         bool ready = poll(&wait, 1, LOOK_MS) > 0;
@@ -226,7 +226,7 @@ static stream_end stream(machine *m, int fd)
 static bool take_spare(machine *m)
 {
     pthread_mutex_lock(&m->relay->mutex);
-    drop(&m->watched_fd);
+    relay_drop(&m->watched_fd);
     if (!m->relay->closing && watchers(m) > 0 && is_connected(m->idle_fd) &&
         send_watch(m->idle_fd)) {
         m->watched_fd = m->idle_fd;
@@ -269,7 +269,7 @@ static pj_status begin_stream(machine *m, pj_error *err)
     m->watched_ns = pj_clock_ns();
     if (m->is_streaming) return PJ_OK;
     if (!is_connected(m->idle_fd) || !send_watch(m->idle_fd)) {
-        drop(&m->idle_fd);
+        relay_drop(&m->idle_fd);
         return pj_fail(err, PJ_E_UNAVAILABLE, "machine %s is not connected now", m->name);
     }
     if (m->has_thread) pthread_join(m->thread, NULL); /* the thread has ended: not streaming */
@@ -277,23 +277,23 @@ static pj_status begin_stream(machine *m, pj_error *err)
     m->idle_fd = -1;
     status = pj_thread_start(&m->thread, "pj-relay", stream_always, m, err);
     m->has_thread = m->is_streaming = status == PJ_OK;
-    if (status != PJ_OK) drop(&m->watched_fd);
+    if (status != PJ_OK) relay_drop(&m->watched_fd);
     return status;
 }
 
 /* ---- joining and watching ---------------------------------------------------------------------
  */
 
-static machine *find(pj_relay *relay, const char *name)
+static machine *relay_find(pj_relay *relay, const char *name)
 {
     for (uint32_t i = 0; i < relay->count; i++)
         if (strcmp(relay->machines[i]->name, name) == 0) return relay->machines[i];
     return NULL;
 }
 
-static machine *find_or_add(pj_relay *relay, const char *name)
+static machine *relay_find_or_add(pj_relay *relay, const char *name)
 {
-    machine *m = find(relay, name);
+    machine *m = relay_find(relay, name);
     if (m || relay->count == PJ_RELAY_MACHINES || strlen(name) >= sizeof m->name) return m;
     m = pj_alloc(1, sizeof *m);
     if (!m) return NULL;
@@ -308,9 +308,9 @@ void pj_relay_join(pj_relay *relay, const char *name, int fd)
 {
     keep_alive(fd);
     pthread_mutex_lock(&relay->mutex);
-    machine *m = relay->closing ? NULL : find_or_add(relay, name);
+    machine *m = relay->closing ? NULL : relay_find_or_add(relay, name);
     if (m) {
-        drop(&m->idle_fd);
+        relay_drop(&m->idle_fd);
         m->idle_fd = fd;
         /* it was disconnected while being watched */
         if (m->hub && !m->is_streaming && watchers(m) > 0) begin_stream(m, NULL);
@@ -323,7 +323,7 @@ bool pj_relay_has(pj_relay *relay, const char *name)
 {
     if (!relay) return false;
     pthread_mutex_lock(&relay->mutex);
-    const machine *m = find(relay, name);
+    const machine *m = relay_find(relay, name);
     bool has = m && (m->is_streaming || is_connected(m->idle_fd));
     pthread_mutex_unlock(&relay->mutex);
     return has;
@@ -333,7 +333,7 @@ pj_hub *pj_relay_watch(pj_relay *relay, const char *name, pj_error *err)
 {
     pj_hub *hub = NULL;
     pthread_mutex_lock(&relay->mutex);
-    machine *m = find(relay, name);
+    machine *m = relay_find(relay, name);
     if (!m)
         pj_fail(err, PJ_E_NOT_FOUND,
                 "no machine %.100s has joined this server (perjoule serve --join)", name);
@@ -356,8 +356,8 @@ static void free_machine(machine *m)
 {
     if (m->has_thread) pthread_join(m->thread, NULL);
     pj_hub_close(m->hub);
-    drop(&m->idle_fd);
-    drop(&m->watched_fd);
+    relay_drop(&m->idle_fd);
+    relay_drop(&m->watched_fd);
     pj_buffer_fini(&m->hello);
     pj_free(m);
 }

@@ -15,7 +15,7 @@ pj_status pj_message_ring_init(pj_message_ring *ring, uint32_t messages, size_t 
     return ring->slots ? PJ_OK : pj_fail_memory(err, "live messages");
 }
 
-static void forget(pj_message_ring *ring, pj_ring_slot *slot)
+static void ring_forget(pj_message_ring *ring, pj_ring_slot *slot)
 {
     if (!slot->message) return;
     ring->bytes -= slot->message->bytes;
@@ -25,7 +25,7 @@ static void forget(pj_message_ring *ring, pj_ring_slot *slot)
 
 static void drop_oldest(pj_message_ring *ring)
 {
-    forget(ring, pj_message_ring_at(ring, ring->tail++));
+    ring_forget(ring, pj_message_ring_at(ring, ring->tail++));
     if (ring->state_tail < ring->tail) ring->state_tail = ring->tail;
 }
 
@@ -37,16 +37,16 @@ void pj_message_ring_fini(pj_message_ring *ring)
 }
 
 /* The newest message stays, however large it is. */
-static void shrink(pj_message_ring *ring)
+static void ring_shrink(pj_message_ring *ring)
 {
     while (ring->bytes > ring->bytes_max && ring->state_tail + 1 < ring->head) {
         pj_ring_slot *slot = pj_message_ring_at(ring, ring->state_tail++);
-        if (slot->state) forget(ring, slot);
+        if (slot->state) ring_forget(ring, slot);
     }
     while (ring->bytes > ring->bytes_max && ring->tail + 1 < ring->head) drop_oldest(ring);
 }
 
-static void append(pj_message_ring *ring, pj_ring_slot slot)
+static void ring_append(pj_message_ring *ring, pj_ring_slot slot)
 {
     if (ring->head - ring->tail > ring->mask) drop_oldest(ring);
     *pj_message_ring_at(ring, ring->head++) = slot;
@@ -59,10 +59,11 @@ void pj_message_ring_put(pj_message_ring *ring, pj_message *message)
         while (ring->tail < ring->head) drop_oldest(ring);
         ring->head = ring->tail = ring->state_tail = message->sequence - ring->mask;
     }
-    while (ring->head < message->sequence) append(ring, (pj_ring_slot){.audience = PJ_FOR_ALL});
-    append(ring, (pj_ring_slot){message, message->run_key, message->audience, message->state});
+    while (ring->head < message->sequence)
+        ring_append(ring, (pj_ring_slot){.audience = PJ_FOR_ALL});
+    ring_append(ring, (pj_ring_slot){message, message->run_key, message->audience, message->state});
     ring->bytes += message->bytes;
-    shrink(ring);
+    ring_shrink(ring);
 }
 
 pj_message *pj_message_ring_join(const pj_message_ring *ring, uint64_t from, pj_audience audience,

@@ -265,43 +265,43 @@ typedef struct stream_ask {
 
 static void free_stream_ask(void *context)
 {
-    stream_ask *ask = context;
-    pj_arena_fini(&ask->arena);
-    pj_free(ask);
+    stream_ask *query = context;
+    pj_arena_fini(&query->arena);
+    pj_free(query);
 }
 
 /* A copy, because libmicrohttpd may end the request before the producer notices. */
 static stream_ask *new_stream_ask(const pj_service *service, const route *r, const pj_http *http,
                                   const char *id)
 {
-    stream_ask *ask = pj_alloc(1, sizeof *ask);
-    if (!ask) return NULL;
-    ask->service = service;
-    ask->view = r->view;
-    snprintf(ask->id, sizeof ask->id, "%s", id);
-    pj_arena_init(&ask->arena, 1 << 20);
-    ask->params = http->target.params;
-    for (uint32_t i = 0; i < ask->params.count; i++) {
-        pj_param *p = &ask->params.items[i];
-        p->name = pj_arena_strndup(&ask->arena, p->name, strlen(p->name));
-        p->value = pj_arena_strndup(&ask->arena, p->value, strlen(p->value));
+    stream_ask *query = pj_alloc(1, sizeof *query);
+    if (!query) return NULL;
+    query->service = service;
+    query->view = r->view;
+    snprintf(query->id, sizeof query->id, "%s", id);
+    pj_arena_init(&query->arena, 1 << 20);
+    query->params = http->target.params;
+    for (uint32_t i = 0; i < query->params.count; i++) {
+        pj_param *p = &query->params.items[i];
+        p->name = pj_arena_strndup(&query->arena, p->name, strlen(p->name));
+        p->value = pj_arena_strndup(&query->arena, p->value, strlen(p->value));
         if (p->name && p->value) continue;
-        free_stream_ask(ask);
+        free_stream_ask(query);
         return NULL;
     }
-    return ask;
+    return query;
 }
 
 static pj_status produce_view(void *context, void *stream, pj_error *err)
 {
-    const stream_ask *ask = context;
-    pj_view_request request = {ask->view, ask->id, &ask->params};
+    const stream_ask *query = context;
+    pj_view_request request = {query->view, query->id, &query->params};
     uint64_t total = 0;
     pj_buffer block;
     pj_json json;
     pj_buffer_init(&block, 4 << 20);
     pj_json_init_stream(&json, &block, pj_stream_write, stream);
-    pj_status status = ask->service->view(ask->service->context, &request, &json, &total, err);
+    pj_status status = query->service->view(query->service->context, &request, &json, &total, err);
     if (status == PJ_OK && !pj_json_finish(&json))
         status = pj_fail(err, PJ_E_CANCELLED, "the client has disconnected");
     pj_buffer_fini(&block);
@@ -310,19 +310,19 @@ static pj_status produce_view(void *context, void *stream, pj_error *err)
 
 static pj_status produce_export(void *context, void *stream, pj_error *err)
 {
-    const stream_ask *ask = context;
-    return ask->service->export_run(ask->service->context, ask->id, ask->format, pj_stream_write,
-                                    stream, err);
+    const stream_ask *query = context;
+    return query->service->export_run(query->service->context, query->id, query->format,
+                                      pj_stream_write, stream, err);
 }
 
 /* A whole run may be large: streamed in constant memory. */
 static enum MHD_Result answer_whole_run(const pj_routes *routes, const route *r, pj_http *http,
                                         const char *id)
 {
-    stream_ask *ask = new_stream_ask(routes->service, r, http, id);
-    if (!ask) return MHD_NO;
+    stream_ask *query = new_stream_ask(routes->service, r, http, id);
+    if (!query) return MHD_NO;
     return pj_stream_reply(
-        http, &(pj_stream_source){produce_view, ask, free_stream_ask, "application/json"});
+        http, &(pj_stream_source){produce_view, query, free_stream_ask, "application/json"});
 }
 
 static enum MHD_Result answer_export(const pj_routes *routes, const route *r, pj_http *http,
@@ -339,14 +339,14 @@ static enum MHD_Result answer_export(const pj_routes *routes, const route *r, pj
     size_t k = 0;
     /* already checked to be one of these */
     while (format && strcmp(kinds[k].format, format) != 0) k++;
-    stream_ask *ask = new_stream_ask(routes->service, r, http, id);
-    if (!ask) return MHD_NO;
-    snprintf(ask->format, sizeof ask->format, "%s", kinds[k].format);
+    stream_ask *query = new_stream_ask(routes->service, r, http, id);
+    if (!query) return MHD_NO;
+    snprintf(query->format, sizeof query->format, "%s", kinds[k].format);
     char name[128];
     snprintf(name, sizeof name, "attachment; filename=\"perjoule-%s.%s\"", id, kinds[k].ending);
     pj_http_add_header(http, "Content-Disposition", name);
     return pj_stream_reply(
-        http, &(pj_stream_source){produce_export, ask, free_stream_ask, kinds[k].type});
+        http, &(pj_stream_source){produce_export, query, free_stream_ask, kinds[k].type});
 }
 
 /* ---- the live stream ----------------------------------------------------------------------- */
@@ -432,14 +432,15 @@ static enum MHD_Result answer_logout(const pj_routes *routes, const route *r, pj
 /* ---- doing --------------------------------------------------------------------------------- */
 
 static enum MHD_Result answer_queued(const pj_service *service, pj_http *http,
-                                     const pj_generate_ask *ask, const char *id, uint32_t position)
+                                     const pj_generation_request *query, const char *id,
+                                     uint32_t position)
 {
     pj_buffer buffer;
     pj_json json;
     pj_error err = {0};
     pj_buffer_init(&buffer, PJ_REPLY_MAX_BYTES);
     pj_json_init(&json, &buffer);
-    if (ask->wait) {
+    if (query->wait) {
         pj_status status = service->wait(service->context, id, &json, &err);
         if (status == PJ_OK && pj_json_finish(&json)) return pj_http_reply_json(http, 200, &buffer);
         pj_buffer_fini(&buffer);
@@ -458,7 +459,7 @@ static enum MHD_Result answer_generate(const pj_routes *routes, const route *r, 
                                        const char *unused)
 {
     const pj_service *service = routes->service;
-    pj_generate_ask ask;
+    pj_generation_request query;
     pj_error err = {0};
     bool syntax;
     char id[PJ_UUID_BYTES] = "";
@@ -466,13 +467,13 @@ static enum MHD_Result answer_generate(const pj_routes *routes, const route *r, 
     pj_arena arena;
     pj_arena_init(&arena, 16 << 20);
     enum MHD_Result result;
-    if (pj_generate_ask_parse(pj_buffer_get(&http->body), http->body.length, &ask, &arena, &syntax,
-                              &err))
+    if (pj_generation_request_parse(pj_buffer_get(&http->body), http->body.length, &query, &arena,
+                                    &syntax, &err))
         result = pj_http_failure(http, syntax ? 400 : 422, &err);
-    else if (service->generate(service->context, &ask, id, &position, &err))
+    else if (service->generate(service->context, &query, id, &position, &err))
         result = pj_http_failure(http, 422, &err);
     else
-        result = answer_queued(service, http, &ask, id, position);
+        result = answer_queued(service, http, &query, id, position);
     pj_arena_fini(&arena);
     return result;
 }

@@ -34,13 +34,14 @@ struct pj_server {
 
 /* ---- one request --------------------------------------------------------------------------- */
 
-static void *begin_request(void *context, const char *raw_target, struct MHD_Connection *connection)
+static void *server_begin_request(void *context, const char *raw_target,
+                                  struct MHD_Connection *connection)
 {
     return pj_http_new(raw_target);
 }
 
-static void end_request(void *context, struct MHD_Connection *connection, void **request,
-                        enum MHD_RequestTerminationCode code)
+static void server_end_request(void *context, struct MHD_Connection *connection, void **request,
+                               enum MHD_RequestTerminationCode code)
 {
     pj_server *server = context;
     pj_http *http = *request;
@@ -75,9 +76,9 @@ static enum MHD_Result take_head(const pj_server *server, pj_http *http,
 }
 
 /* Called by libmicrohttpd for the head, for each piece of the body, and once at the end. */
-static enum MHD_Result take_request(void *context, struct MHD_Connection *connection,
-                                    const char *url, const char *method, const char *version,
-                                    const char *upload, size_t *upload_bytes, void **request)
+static enum MHD_Result server_take_request(void *context, struct MHD_Connection *connection,
+                                           const char *url, const char *method, const char *version,
+                                           const char *upload, size_t *upload_bytes, void **request)
 {
     pj_server *server = context;
     pj_http *http = *request;
@@ -106,17 +107,18 @@ static struct MHD_Daemon *start_daemon(pj_server *server, bool is_polled)
     if (!is_polled)
         flags |= MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL;
     return MHD_start_daemon(
-        flags, 0, NULL, NULL, take_request, server, MHD_OPTION_EXTERNAL_LOGGER, ignore_log, NULL,
-        MHD_OPTION_URI_LOG_CALLBACK, begin_request, server, MHD_OPTION_NOTIFY_COMPLETED,
-        end_request, server, MHD_OPTION_NOTIFY_CONNECTION, pj_watch_connection, server->watch,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)CONNECTION_MEMORY_BYTES, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S,
-        MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-        MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
+        flags, 0, NULL, NULL, server_take_request, server, MHD_OPTION_EXTERNAL_LOGGER, ignore_log,
+        NULL, MHD_OPTION_URI_LOG_CALLBACK, server_begin_request, server,
+        MHD_OPTION_NOTIFY_COMPLETED, server_end_request, server, MHD_OPTION_NOTIFY_CONNECTION,
+        pj_watch_connection, server->watch, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY_BYTES,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S, MHD_OPTION_THREAD_STACK_SIZE,
+        (size_t)STACK_BYTES, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1,
+        MHD_OPTION_END);
 }
 
 /* The library closes connections beyond its limit. */
-static void pass_on(void *context, int fd, const struct sockaddr *address, socklen_t bytes)
+static void server_pass_on(void *context, int fd, const struct sockaddr *address, socklen_t bytes)
 {
     const pj_server *server = context;
     MHD_add_connection(server->daemon, fd, address, bytes);
@@ -154,7 +156,7 @@ pj_status pj_server_open(const pj_server_options *options, pj_server **out, pj_e
             status = pj_fail(err, PJ_E_INTERNAL, "the HTTP server could not be started");
     }
     if (status == PJ_OK && listener >= 0)
-        status = pj_front_open(listener, pass_on, server, &server->front, err);
+        status = pj_front_open(listener, server_pass_on, server, &server->front, err);
     else if (listener >= 0)
         close(listener);
     if (status == PJ_OK)

@@ -12,7 +12,7 @@
 #include "base/ids.h"
 #include "base/json.h"
 #include "net/params.h"
-#include "trace/generate_ask.h"
+#include "trace/generation_request.h"
 
 #include <perjoule.h>
 
@@ -114,8 +114,8 @@ typedef struct pj_service {
                        pj_error *err);
     /* Queues a run; `ask` is borrowed for the call. PJ_E_FULL: the queue is full. `position` 1: it
      * is next. */
-    pj_status (*generate)(void *context, const pj_generate_ask *ask, char id[PJ_UUID_BYTES],
-                          uint32_t *position, pj_error *err);
+    pj_status (*generate)(void *context, const pj_generation_request *request,
+                          char id[PJ_UUID_BYTES], uint32_t *position, pj_error *err);
     /* Blocks until a queued run has ended; writes its summary and `text` as one object. Must be
      * called exactly once for each generate with ask->wait, and never otherwise. */
     pj_status (*wait)(void *context, const char *id, pj_json *out, pj_error *err);

@@ -30,7 +30,7 @@ typedef struct stream {
 
 static _Atomic int open_streams;
 
-static size_t least(size_t a, size_t b)
+static size_t stream_least(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
@@ -45,7 +45,7 @@ bool pj_stream_write(void *context, const char *bytes, size_t count)
             continue;
         }
         size_t at = (s->read + s->used) % QUEUE_BYTES;
-        size_t n = least(count, least(QUEUE_BYTES - s->used, QUEUE_BYTES - at));
+        size_t n = stream_least(count, stream_least(QUEUE_BYTES - s->used, QUEUE_BYTES - at));
         memcpy(s->queue + at, bytes, n);
         s->used += n;
         bytes += n;
@@ -98,7 +98,7 @@ static bool drips(const stream *s)
     return seconds > GRACE_S && s->sent_bytes / (uint64_t)seconds < LEAST_BYTES_PER_S;
 }
 
-static ssize_t give(void *context, uint64_t position, char *out, size_t max)
+static ssize_t stream_give(void *context, uint64_t position, char *out, size_t max)
 {
     stream *s = context;
     if (drips(s)) return MHD_CONTENT_READER_END_WITH_ERROR;
@@ -106,7 +106,7 @@ static ssize_t give(void *context, uint64_t position, char *out, size_t max)
     while (s->used == 0 && !s->ended) pthread_cond_wait(&s->moved, &s->mutex);
     ssize_t given = 0;
     while (s->used > 0 && (size_t)given < max) {
-        size_t n = least(max - (size_t)given, least(s->used, QUEUE_BYTES - s->read));
+        size_t n = stream_least(max - (size_t)given, stream_least(s->used, QUEUE_BYTES - s->read));
         memcpy(out + given, s->queue + s->read, n);
         s->read = (s->read + n) % QUEUE_BYTES;
         s->used -= n;
@@ -180,7 +180,7 @@ enum MHD_Result pj_stream_reply(pj_http *http, const pj_stream_source *source)
         return pj_http_failure(http, 400, &err);
     }
     struct MHD_Response *response =
-        MHD_create_response_from_callback(size, BLOCK_BYTES, give, s, stream_over);
+        MHD_create_response_from_callback(size, BLOCK_BYTES, stream_give, s, stream_over);
     if (!response) {
         stream_over(s);
         return MHD_NO;

@@ -7,11 +7,11 @@
 #include <sys/socket.h>
 
 /* One connection; free entries form a linked list. */
-typedef struct place {
+typedef struct location {
     int fd;
     int64_t since_ns; /* waiting for a request since then; 0: not waiting */
     bool used;
-} place;
+} location;
 
 struct pj_watch {
     pthread_t thread;
@@ -19,11 +19,11 @@ struct pj_watch {
     pthread_cond_t stopping;
     bool stop;
     uint32_t count, used;
-    place places[];
+    location locations[];
 };
 
 /* Only shut down, not closed: libmicrohttpd owns the descriptor and then ends the connection. */
-static void cut(place *p)
+static void watch_cut(location *p)
 {
     shutdown(p->fd, SHUT_RDWR);
     p->since_ns = 0;
@@ -33,21 +33,21 @@ static void cut_overdue(pj_watch *watch)
 {
     int64_t latest_ns = pj_clock_ns() - PJ_REQUEST_DEADLINE_S * PJ_NS_PER_S;
     for (uint32_t i = 0; i < watch->count; i++) {
-        place *p = &watch->places[i];
-        if (p->used && p->since_ns && p->since_ns <= latest_ns) cut(p);
+        location *p = &watch->locations[i];
+        if (p->used && p->since_ns && p->since_ns <= latest_ns) watch_cut(p);
     }
 }
 
 /* Keeps an eighth of the places free, because a connection that is cut off takes a moment to go. */
-static void make_room(pj_watch *watch)
+static void watch_make_room(pj_watch *watch)
 {
-    place *longest = NULL;
+    location *longest = NULL;
     if (watch->used < watch->count - watch->count / 8) return;
     for (uint32_t i = 0; i < watch->count; i++) {
-        place *p = &watch->places[i];
+        location *p = &watch->locations[i];
         if (p->used && p->since_ns && (!longest || p->since_ns < longest->since_ns)) longest = p;
     }
-    if (longest) cut(longest);
+    if (longest) watch_cut(longest);
 }
 
 static void *run_watch(void *context)
@@ -65,16 +65,16 @@ static void *run_watch(void *context)
     return NULL;
 }
 
-static void open_place(pj_watch *watch, struct MHD_Connection *connection, void **out)
+static void watch_open_place(pj_watch *watch, struct MHD_Connection *connection, void **out)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    make_room(watch);
+    watch_make_room(watch);
     for (uint32_t i = 0; i < watch->count && info; i++) {
-        if (watch->places[i].used) continue;
-        watch->places[i] = (place){info->connect_fd, pj_clock_ns(), true};
+        if (watch->locations[i].used) continue;
+        watch->locations[i] = (location){info->connect_fd, pj_clock_ns(), true};
         watch->used++;
-        *out = &watch->places[i];
+        *out = &watch->locations[i];
         return;
     }
 }
@@ -85,9 +85,9 @@ void pj_watch_connection(void *context, struct MHD_Connection *connection, void 
     pj_watch *watch = context;
     pthread_mutex_lock(&watch->mutex);
     if (code == MHD_CONNECTION_NOTIFY_STARTED)
-        open_place(watch, connection, out);
+        watch_open_place(watch, connection, out);
     else if (*out) {
-        *(place *)*out = (place){0};
+        *(location *)*out = (location){0};
         watch->used--;
     }
     pthread_mutex_unlock(&watch->mutex);
@@ -99,7 +99,7 @@ static void set_since(pj_watch *watch, struct MHD_Connection *connection, int64_
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     if (!info || !info->socket_context) return;
     pthread_mutex_lock(&watch->mutex);
-    ((place *)info->socket_context)->since_ns = since_ns;
+    ((location *)info->socket_context)->since_ns = since_ns;
     pthread_mutex_unlock(&watch->mutex);
 }
 
@@ -116,7 +116,7 @@ void pj_watch_idle(pj_watch *watch, struct MHD_Connection *connection)
 pj_status pj_watch_open(uint32_t connections_max, pj_watch **out, pj_error *err)
 {
     *out = NULL;
-    pj_watch *watch = pj_alloc(1, sizeof *watch + connections_max * sizeof(place));
+    pj_watch *watch = pj_alloc(1, sizeof *watch + connections_max * sizeof(location));
     if (!watch) return pj_fail_memory(err, "the server");
     watch->count = connections_max;
     pthread_mutex_init(&watch->mutex, NULL);

@@ -17,7 +17,7 @@ typedef struct pj_watch pj_watch;
 pj_status pj_watch_open(uint32_t connections_max, pj_watch **watch, pj_error *err);
 void pj_watch_close(pj_watch *watch); /* after the daemon has stopped; NULL is allowed */
 /* MHD_NotifyConnectionCallback; the context is the pj_watch. */
-void pj_watch_connection(void *context, struct MHD_Connection *connection, void **place,
+void pj_watch_connection(void *context, struct MHD_Connection *connection, void **location,
                          enum MHD_ConnectionNotificationCode code);
 /* The request is complete: its answer may take its time. */
 void pj_watch_request(pj_watch *watch, struct MHD_Connection *connection);

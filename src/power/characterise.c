@@ -198,7 +198,7 @@ static void cache_write(const pj_power_sampler *s, const pj_rail_profile *profil
 
 /* ---- both ------------------------------------------------------------------------------------ */
 
-static void apply(pj_power_sampler *s, const pj_rail_profile *profiles)
+static void characterise_apply(pj_power_sampler *s, const pj_rail_profile *profiles)
 {
     for (uint32_t i = 0; i < s->rail_count; i++) {
         int64_t seen = profiles[i].period_ns, said = s->rails[i].period_ns;
@@ -212,7 +212,7 @@ pj_status pj_characterise(pj_power_sampler *sampler, int64_t limit_ns,
                           pj_error *err)
 {
     if (cache_read(sampler, profiles, disagreement)) {
-        apply(sampler, profiles);
+        characterise_apply(sampler, profiles);
         return PJ_OK;
     }
     watch *watches = pj_alloc(PJ_MAX_RAILS, sizeof *watches);
@@ -229,7 +229,7 @@ pj_status pj_characterise(pj_power_sampler *sampler, int64_t limit_ns,
         complete = complete && profiles[i].period_ns > 0;
     }
     *disagreement = disagreement_of(sampler->rails, watches, sampler->rail_count);
-    apply(sampler, profiles);
+    characterise_apply(sampler, profiles);
     if (complete) cache_write(sampler, profiles, *disagreement);
     pj_free(watches);
     return PJ_OK;

@@ -21,7 +21,7 @@ typedef struct look {
     uint32_t found;
 } look;
 
-static pj_finding *report(look *l, const char *code, uint32_t rail, double excess)
+static pj_finding *checks_report(look *l, const char *code, uint32_t rail, double excess)
 {
     static pj_finding dropped;
     pj_finding *f = l->found < PJ_FINDINGS_MAX ? &l->findings[l->found++] : &dropped;
@@ -63,7 +63,7 @@ static void check_children(look *l, uint32_t parent)
         if (!isnan(mj)) sum += mj;
     }
     if (!(sum > whole * (1 + TOLERANCE))) return;
-    pj_finding *f = report(l, "children_exceed_rail", parent, sum / whole - 1);
+    pj_finding *f = checks_report(l, "children_exceed_rail", parent, sum / whole - 1);
     snprintf(f->text, sizeof f->text,
              "The parts of %s draw %.3g W, more than its own %.3g W: one of the figures is wrong.",
              l->rails[parent].name, watts(l, sum), watts(l, whole));
@@ -76,7 +76,7 @@ static void check_pair(look *l, uint32_t counter, uint32_t power)
     if (!reads_the_same(&l->rails[counter], &l->rails[power])) return;
     double x = energy_mj(l, counter), y = energy_mj(l, power);
     if (!(fabs(x - y) > TOLERANCE * y)) return;
-    pj_finding *f = report(l, "sensors_disagree", counter, fabs(x - y) / fmax(x, y));
+    pj_finding *f = checks_report(l, "sensors_disagree", counter, fabs(x - y) / fmax(x, y));
     snprintf(
         f->text, sizeof f->text,
         "The energy counter of %s says %.3g W and its power reading %.3g W; the counter is used.",
@@ -98,7 +98,8 @@ static void check_twins(look *l, pj_rail_class class_)
         }
     }
     if (!(fabs(first - second) > BETWEEN_SOURCES * fmax(first, second))) return;
-    pj_finding *f = report(l, "sources_disagree", rail, fabs(first - second) / fmax(first, second));
+    pj_finding *f =
+        checks_report(l, "sources_disagree", rail, fabs(first - second) / fmax(first, second));
     snprintf(f->text, sizeof f->text, "%s says that the %s draws %.3g W, %s %.3g W; %s is used.",
              l->rails[rail].source, pj_rail_class_name(class_), watts(l, first),
              l->rails[twin].source, watts(l, second), l->rails[rail].source);
@@ -126,7 +127,7 @@ static void check_duplicate(look *l, uint32_t a, uint32_t b)
         y->parent == (int)a || x->quality != PJ_MEASURED || same_device(x, y) || !l->curves[a] ||
         !l->curves[b] || !same_series(l, a, b))
         return;
-    pj_finding *f = report(l, "rails_duplicate", b, 1);
+    pj_finding *f = checks_report(l, "rails_duplicate", b, 1);
     snprintf(f->text, sizeof f->text,
              "%s and %s show the same values all the time: they may be one sensor counted twice.",
              x->name, y->name);
@@ -141,7 +142,7 @@ enum { EARLIER_STILLS = 4, GRID = 512, LEAST_POINTS = 16 };
 static const int64_t STILL_COUNTER_NS = PJ_NS_PER_S / 10, STILL_POWER_NS = 2 * PJ_NS_PER_S;
 static const double LEAST_EXCESS = 0.005; /* less is not worth a warning */
 
-static double energy_between(const look *l, uint32_t rail, int64_t from_ns, int64_t to_ns)
+static double checks_energy_between(const look *l, uint32_t rail, int64_t from_ns, int64_t to_ns)
 {
     return pj_curve_energy_mj(l->curves[rail], from_ns, to_ns);
 }
@@ -152,7 +153,7 @@ static int64_t counter_stopped_ns(const look *l, uint32_t rail)
     int64_t moves_ns = l->begin_ns, still_ns = l->end_ns;
     while (still_ns - moves_ns > PJ_NS_PER_MS) {
         int64_t middle = moves_ns + (still_ns - moves_ns) / 2;
-        bool still = energy_between(l, rail, middle, l->end_ns) == 0;
+        bool still = checks_energy_between(l, rail, middle, l->end_ns) == 0;
         *(still ? &still_ns : &moves_ns) = middle;
     }
     return still_ns;
@@ -161,7 +162,7 @@ static int64_t counter_stopped_ns(const look *l, uint32_t rail)
 static bool paused_before(const look *l, uint32_t rail, int64_t stop_ns, int64_t pause_ns)
 {
     for (int64_t t = l->begin_ns; t + pause_ns <= stop_ns; t += pause_ns / 2)
-        if (energy_between(l, rail, t, t + pause_ns) == 0) return true;
+        if (checks_energy_between(l, rail, t, t + pause_ns) == 0) return true;
     return false;
 }
 
@@ -174,7 +175,7 @@ static void check_stopped_counter(look *l, uint32_t rail)
     if (still_ns < STILL_COUNTER_NS || still_ns < 2 * EARLIER_STILLS * r->period_ns ||
         !(excess > LEAST_EXCESS) || paused_before(l, rail, stop_ns, still_ns / EARLIER_STILLS))
         return;
-    pj_finding *f = report(l, "counter_still", rail, excess);
+    pj_finding *f = checks_report(l, "counter_still", rail, excess);
     snprintf(f->text, sizeof f->text,
              "The energy counter of %s did not move in the last %.3g s, after %.3g W before: it is "
              "off, or its sensor has stopped. That time counts as 0 J.",
@@ -189,7 +190,7 @@ static void check_still(look *l, uint32_t rail)
     double mj = energy_mj(l, rail);
     if (mj > 0) check_stopped_counter(l, rail);
     if (mj != 0) return;
-    pj_finding *f = report(l, "counter_still", rail, NAN);
+    pj_finding *f = checks_report(l, "counter_still", rail, NAN);
     snprintf(f->text, sizeof f->text,
              "The energy counter of %s did not move during the run: it is off, or its sensor has "
              "stopped. It counts as 0 J.",
@@ -229,7 +230,7 @@ static void check_stopped_power(look *l, uint32_t rail)
     double part = (double)still_ns / (double)(l->end_ns - l->begin_ns);
     double excess = (most - least) / 2 / (sum / points) * part;
     if (!(excess > LEAST_EXCESS)) return;
-    pj_finding *f = report(l, "sensor_still", rail, excess);
+    pj_finding *f = checks_report(l, "sensor_still", rail, excess);
     snprintf(
         f->text, sizeof f->text,
         "The power reading of %s has stood at %.4g W for the last %.3g s, after %.4g to %.4g W "

@@ -133,14 +133,14 @@ static void begin_stretch(pj_coarsen *c, int64_t begin_ns)
 
 /* Until when a repeated value is known: up to the last update that was due, or up to the poll where
  * the update period is unknown. */
-static int64_t known_until(const pj_coarsen *c, const pj_reading *r)
+static int64_t coarsen_known_until(const pj_coarsen *c, const pj_reading *r)
 {
     if (r->status == PJ_READING_OK) return r->fresh_ns;
     if (c->period_ns <= 0) return r->before_ns;
     return c->end_ns + (r->before_ns - c->end_ns) / c->period_ns * c->period_ns;
 }
 
-static int take_power(pj_coarsen *c, const pj_reading *r, pj_reading *out)
+static int coarsen_take_power(pj_coarsen *c, const pj_reading *r, pj_reading *out)
 {
     bool repeat = r->status == PJ_READING_REPEAT;
     if (r->status != PJ_READING_OK && !repeat) {
@@ -154,7 +154,7 @@ static int take_power(pj_coarsen *c, const pj_reading *r, pj_reading *out)
     bool hole = c->armed && seen_from - c->end_ns > HOLE_PERIODS * own;
     if (hole) count = pass_mean(c, *r, out);
     if (!c->armed || hole) begin_stretch(c, seen_from);
-    int64_t until = known_until(c, r);
+    int64_t until = coarsen_known_until(c, r);
     if (until > c->end_ns) {
         c->mw_ns += r->value * (double)(until - c->end_ns);
         c->end_ns = until;
@@ -170,7 +170,7 @@ static int take_power(pj_coarsen *c, const pj_reading *r, pj_reading *out)
 int pj_coarsen_take(pj_coarsen *c, const pj_reading *reading, pj_reading *out)
 {
     if (c->active)
-        return c->kind == PJ_RAIL_INSTANT ? take_power(c, reading, out)
+        return c->kind == PJ_RAIL_INSTANT ? coarsen_take_power(c, reading, out)
                                           : take_thinned(c, reading, out);
     out[0] = *reading;
     return 1;

@@ -29,7 +29,8 @@ struct pj_conditions {
 
 /* ---- files ---- */
 
-static bool number(const pj_conditions *c, const char *folder, const char *file, int64_t *value)
+static bool conditions_number(const pj_conditions *c, const char *folder, const char *file,
+                              int64_t *value)
 {
     char path[PATH_BYTES];
     return snprintf(path, sizeof path, "%s%s/%s", c->sysfs_root, folder, file) < PATH_BYTES &&
@@ -44,8 +45,8 @@ static bool text(const pj_conditions *c, const char *folder, const char *file, c
            pj_sysfs_text(path, out, bytes);
 }
 
-static uint32_t list(const pj_conditions *c, const char *folder, const char *prefix,
-                     char (*names)[PJ_SYSFS_NAME_BYTES], uint32_t max)
+static uint32_t conditions_list(const pj_conditions *c, const char *folder, const char *prefix,
+                                char (*names)[PJ_SYSFS_NAME_BYTES], uint32_t max)
 {
     char path[PATH_BYTES];
     if (snprintf(path, sizeof path, "%s%s", c->sysfs_root, folder) >= PATH_BYTES) return 0;
@@ -77,7 +78,7 @@ static void find_cores(pj_conditions *c)
 {
     enum { MOST = 1024 };
     char(*all)[PJ_SYSFS_NAME_BYTES] = pj_alloc(MOST, sizeof *all);
-    uint32_t count = all ? list(c, "/sys/devices/system/cpu", "cpu", all, MOST) : 0;
+    uint32_t count = all ? conditions_list(c, "/sys/devices/system/cpu", "cpu", all, MOST) : 0;
     uint32_t step = count > MOST_CORES ? count / MOST_CORES : 1;
     for (uint32_t i = 0; i < count && c->core_count < 2 * MOST_CORES; i += step)
         memcpy(c->cores[c->core_count++], all[i], sizeof *all);
@@ -88,7 +89,7 @@ static bool core_number(const pj_conditions *c, uint32_t core, const char *file,
 {
     char path[PATH_BYTES];
     snprintf(path, sizeof path, "/sys/devices/system/cpu/%s", c->cores[core]);
-    return number(c, path, file, value);
+    return conditions_number(c, path, file, value);
 }
 
 static double clock_mhz(const pj_conditions *c)
@@ -110,14 +111,14 @@ static double hottest_input(const pj_conditions *c, const char *folder, double h
         char file[32];
         int64_t millidegrees;
         snprintf(file, sizeof file, "temp%d_input", n);
-        if (number(c, folder, file, &millidegrees) && millidegrees > -100000 &&
+        if (conditions_number(c, folder, file, &millidegrees) && millidegrees > -100000 &&
             millidegrees < 200000)
             hottest = fmax(hottest, (double)millidegrees * 1e-3); /* fmax ignores NAN */
     }
     return hottest;
 }
 
-static bool is_one_of(const char *name, const char *const *names)
+static bool conditions_is_one_of(const char *name, const char *const *names)
 {
     for (; *names; names++)
         if (strcmp(name, *names) == 0) return true;
@@ -129,21 +130,21 @@ static double processor_temperature(const pj_conditions *c)
     static const char *const chips[] = {"coretemp", "k10temp", "zenpower", "cpu_thermal", NULL};
     char names[MOST_CHIPS][PJ_SYSFS_NAME_BYTES], folder[PATH_BYTES], name[64];
     double hottest = NAN;
-    uint32_t count = list(c, "/sys/class/hwmon", "hwmon", names, MOST_CHIPS);
+    uint32_t count = conditions_list(c, "/sys/class/hwmon", "hwmon", names, MOST_CHIPS);
     for (uint32_t i = 0; i < count; i++) {
         snprintf(folder, sizeof folder, "/sys/class/hwmon/%s", names[i]);
-        if (text(c, folder, "name", name, sizeof name) && is_one_of(name, chips))
+        if (text(c, folder, "name", name, sizeof name) && conditions_is_one_of(name, chips))
             hottest = hottest_input(c, folder, hottest);
     }
     if (!isnan(hottest)) return hottest;
-    count = list(c, "/sys/class/thermal", "thermal_zone", names, MOST_CHIPS);
+    count = conditions_list(c, "/sys/class/thermal", "thermal_zone", names, MOST_CHIPS);
     for (uint32_t i = 0; i < count; i++) {
         int64_t millidegrees;
         snprintf(folder, sizeof folder, "/sys/class/thermal/%s", names[i]);
         if (!text(c, folder, "type", name, sizeof name) ||
             !(strstr(name, "cpu") || strstr(name, "x86_pkg") || strstr(name, "soc")))
             continue;
-        if (number(c, folder, "temp", &millidegrees) && millidegrees < 200000)
+        if (conditions_number(c, folder, "temp", &millidegrees) && millidegrees < 200000)
             hottest = fmax(hottest, (double)millidegrees * 1e-3);
     }
     return hottest;
@@ -157,7 +158,7 @@ static double processor_limit(const pj_conditions *c)
         int64_t uw;
         snprintf(folder, sizeof folder, "/sys/class/powercap/intel-rapl:%d", zone);
         if (text(c, folder, "name", name, sizeof name) && strncmp(name, "package", 7) == 0 &&
-            number(c, folder, "constraint_0_power_limit_uw", &uw) && uw > 0)
+            conditions_number(c, folder, "constraint_0_power_limit_uw", &uw) && uw > 0)
             sum = (isnan(sum) ? 0 : sum) + (double)uw * 1e-3;
     }
     return sum;
@@ -204,14 +205,15 @@ static pj_condition gpu(const pj_conditions *c, const char *folder, const char *
     snprintf(device_name, sizeof device_name, order ? "%.16s%d" : "%.16s", name, order);
     pj_condition row = blank(device_name);
     row.temperature_c = hottest_input(c, folder, NAN);
-    if (number(c, folder, "freq1_input", &value)) row.clock_mhz = (double)value * 1e-6;
-    if (number(c, folder, "freq2_input", &value)) row.memory_clock_mhz = (double)value * 1e-6;
-    if (number(c, folder, "power1_cap", &value) && value > 0)
+    if (conditions_number(c, folder, "freq1_input", &value)) row.clock_mhz = (double)value * 1e-6;
+    if (conditions_number(c, folder, "freq2_input", &value))
+        row.memory_clock_mhz = (double)value * 1e-6;
+    if (conditions_number(c, folder, "power1_cap", &value) && value > 0)
         row.power_limit_mw = (double)value * 1e-3;
-    if (number(c, folder, "power1_cap_default", &value) && value > 0)
+    if (conditions_number(c, folder, "power1_cap_default", &value) && value > 0)
         row.tdp_mw = (double)value * 1e-3;
     snprintf(device, sizeof device, "%.55s/device", folder);
-    if (number(c, device, "gpu_busy_percent", &value) && value >= 0 && value <= 100)
+    if (conditions_number(c, device, "gpu_busy_percent", &value) && value >= 0 && value <= 100)
         row.utilisation = (double)value / 100;
     return row;
 }
@@ -221,10 +223,11 @@ static uint32_t gpus(const pj_conditions *c, pj_condition *rows, uint32_t max)
     static const char *const chips[] = {"amdgpu", "i915", "xe", "nouveau", NULL};
     char names[MOST_CHIPS][PJ_SYSFS_NAME_BYTES], folder[PATH_BYTES], name[64];
     int orders[4] = {0};
-    uint32_t found = 0, count = list(c, "/sys/class/hwmon", "hwmon", names, MOST_CHIPS);
+    uint32_t found = 0, count = conditions_list(c, "/sys/class/hwmon", "hwmon", names, MOST_CHIPS);
     for (uint32_t i = 0; i < count && found < max; i++) {
         snprintf(folder, sizeof folder, "/sys/class/hwmon/%.40s", names[i]);
-        if (!text(c, folder, "name", name, sizeof name) || !is_one_of(name, chips)) continue;
+        if (!text(c, folder, "name", name, sizeof name) || !conditions_is_one_of(name, chips))
+            continue;
         int kind = 0;
         while (strcmp(chips[kind], name) != 0) kind++;
         rows[found] = gpu(c, folder, name, orders[kind]++);

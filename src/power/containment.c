@@ -26,7 +26,7 @@ static bool outermost(const pj_rail *rails, uint32_t i)
 
 /* Assigns members to holders in order: one each if the numbers are equal, several to one if there
  * are more members (two GPUs on a module). */
-static void adopt(pj_rail *rails, const group *holders, const group *members)
+static void containment_adopt(pj_rail *rails, const group *holders, const group *members)
 {
     for (uint32_t i = 0; i < members->count && holders->count > 0; i++) {
         pj_rail *member = &rails[members->items[i]];
@@ -49,7 +49,7 @@ static void fill_modules(pj_rail *rails, uint32_t count)
         if (r->rail_class == PJ_RAIL_GPU && from(r, "nvml") && outermost(rails, i))
             gpus.items[gpus.count++] = i;
     }
-    adopt(rails, &modules, &gpus);
+    containment_adopt(rails, &modules, &gpus);
 }
 
 /* A GPU sensor of module scope contains the CPU: an APU's package power, or NVML on a Grace Hopper
@@ -64,7 +64,7 @@ static void fill_apus(pj_rail *rails, uint32_t count)
         if (r->rail_class == PJ_RAIL_CPU && outermost(rails, i))
             processors.items[processors.count++] = i;
     }
-    adopt(rails, &holders, &processors);
+    containment_adopt(rails, &holders, &processors);
 }
 
 void pj_rails_contain(pj_rail *rails, uint32_t count)

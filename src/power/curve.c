@@ -113,7 +113,7 @@ void pj_curve_doubt_gain(pj_curve *curve, double excess)
     if (excess > gain_sd(curve)) curve->rail.gain_sd = excess;
 }
 
-static pj_status grow(void **block, size_t *capacity, size_t element_bytes, pj_error *err)
+static pj_status curve_grow(void **block, size_t *capacity, size_t element_bytes, pj_error *err)
 {
     size_t wanted = *capacity ? *capacity * 2 : 256;
     void *bigger = pj_resize(*block, wanted, element_bytes);
@@ -123,12 +123,12 @@ static pj_status grow(void **block, size_t *capacity, size_t element_bytes, pj_e
     return PJ_OK;
 }
 
-static pj_status add_piece(pj_curve *c, int64_t begin_ns, int64_t end_ns, double energy_mj,
-                           double edge_ns, double fill_sd, pj_error *err)
+static pj_status curve_add_piece(pj_curve *c, int64_t begin_ns, int64_t end_ns, double energy_mj,
+                                 double edge_ns, double fill_sd, pj_error *err)
 {
     if (end_ns <= begin_ns) return PJ_OK;
     if (c->count == c->capacity) {
-        pj_status status = grow((void **)&c->pieces, &c->capacity, sizeof *c->pieces, err);
+        pj_status status = curve_grow((void **)&c->pieces, &c->capacity, sizeof *c->pieces, err);
         if (status != PJ_OK) return status;
     }
     double wanted = energy_mj - c->debt_mj;
@@ -176,8 +176,8 @@ static pj_status add_counter(pj_curve *c, const pj_reading *r, pj_error *err)
         step = pj_counter_step(&c->rail, c->last_value, r->value);
     pj_status status = PJ_OK;
     if (!isnan(step))
-        status = add_piece(c, c->last_tick_ns, tick, step * 1e-3 / c->gain,
-                           (double)r->fresh_error_ns, 0, err);
+        status = curve_add_piece(c, c->last_tick_ns, tick, step * 1e-3 / c->gain,
+                                 (double)r->fresh_error_ns, 0, err);
     c->armed = true;
     c->last_value = r->value;
     c->last_tick_ns = tick;
@@ -202,10 +202,11 @@ static pj_status fill_hole(pj_curve *c, int64_t begin_ns, double mw, pj_error *e
     if (begin_ns <= from || (limit > 0 && begin_ns - from > limit)) return PJ_OK;
     double seconds = (double)(begin_ns - from) * 1e-9, middle = (c->last_value + mw) / 2;
     double sd = sqrt(c->spread_mw2 + 1e-4 * middle * middle) * seconds;
-    return add_piece(c, from, begin_ns, middle * seconds, c->last_edge_ns, sd > 0 ? sd : 1e-9, err);
+    return curve_add_piece(c, from, begin_ns, middle * seconds, c->last_edge_ns, sd > 0 ? sd : 1e-9,
+                           err);
 }
 
-static int64_t window_of(const pj_curve *c, const pj_reading *r, int64_t tick)
+static int64_t curve_window_of(const pj_curve *c, const pj_reading *r, int64_t tick)
 {
     if (r->window_ns > 0) return r->window_ns;
     if (c->rail.window_ns > 0) return c->rail.window_ns;
@@ -213,15 +214,15 @@ static int64_t window_of(const pj_curve *c, const pj_reading *r, int64_t tick)
     return c->armed ? tick - c->last_tick_ns : 0;
 }
 
-static pj_status add_window(pj_curve *c, int64_t begin_ns, int64_t end_ns, double mw, double edge,
-                            pj_error *err)
+static pj_status curve_add_window(pj_curve *c, int64_t begin_ns, int64_t end_ns, double mw,
+                                  double edge, pj_error *err)
 {
     if (end_ns <= begin_ns) return PJ_OK;
     if (c->window_count == c->window_capacity) {
         size_t capacity = c->window_capacity;
-        pj_status status = grow((void **)&c->window_edges, &capacity, sizeof(float), err);
+        pj_status status = curve_grow((void **)&c->window_edges, &capacity, sizeof(float), err);
         if (status == PJ_OK)
-            status = grow((void **)&c->windows, &c->window_capacity, sizeof *c->windows, err);
+            status = curve_grow((void **)&c->windows, &c->window_capacity, sizeof *c->windows, err);
         if (status != PJ_OK) return status;
     }
     c->windows[c->window_count] = (pj_curve_point){begin_ns, end_ns, mw};
@@ -237,7 +238,7 @@ static pj_status add_lagged(pj_curve *c, const pj_reading *r, int64_t tick, pj_e
     double seconds = (double)(tick - c->last_tick_ns) * 1e-9;
     double left = exp(-seconds / ((double)c->rail.lag_ns * 1e-9));
     double mj = (r->value - left * c->last_value) / (1 - left) * seconds;
-    return add_piece(c, c->last_tick_ns, tick, mj, (double)r->fresh_error_ns, 0, err);
+    return curve_add_piece(c, c->last_tick_ns, tick, mj, (double)r->fresh_error_ns, 0, err);
 }
 
 /* The piece of a reading whose window does not overlap the previous reading's. */
@@ -249,8 +250,8 @@ static pj_status add_tile(pj_curve *c, int64_t begin, int64_t end, const pj_read
     if (hole < 0 || hole < (end - begin) / 10) begin = last;
     pj_status status = fill_hole(c, begin, r->value, err);
     if (status != PJ_OK) return status;
-    return add_piece(c, begin, end, r->value * (double)(end - begin) * 1e-9,
-                     (double)r->fresh_error_ns, 0, err);
+    return curve_add_piece(c, begin, end, r->value * (double)(end - begin) * 1e-9,
+                           (double)r->fresh_error_ns, 0, err);
 }
 
 /* Overlapping windows: the reading stands for the time around the middle of its window. The first
@@ -263,15 +264,15 @@ static pj_status add_centred(pj_curve *c, int64_t begin, int64_t end, const pj_r
     int64_t last = c->count ? c->pieces[c->count - 1].end_ns : begin;
     bool continues = c->count && last > begin && last < to;
     int64_t from = continues ? last : begin > last ? begin : last;
-    return add_piece(c, from, to, r->value * (double)(to - from) * 1e-9, (double)r->fresh_error_ns,
-                     0, err);
+    return curve_add_piece(c, from, to, r->value * (double)(to - from) * 1e-9,
+                           (double)r->fresh_error_ns, 0, err);
 }
 
 /* The energy of a reading of power. */
 static pj_status add_power_piece(pj_curve *c, const pj_reading *r, int64_t tick, pj_error *err)
 {
     int64_t since_last = c->armed ? tick - c->last_tick_ns : c->period_ns;
-    int64_t window = window_of(c, r, tick), begin = tick - window;
+    int64_t window = curve_window_of(c, r, tick), begin = tick - window;
     pj_status status;
     if (c->rail.lag_ns > 0)
         status = add_lagged(c, r, tick, err);
@@ -286,14 +287,14 @@ static pj_status add_power_piece(pj_curve *c, const pj_reading *r, int64_t tick,
     return status;
 }
 
-static pj_status add_power(pj_curve *c, const pj_reading *r, pj_error *err)
+static pj_status curve_add_power(pj_curve *c, const pj_reading *r, pj_error *err)
 {
     int64_t tick = tick_of(c, r), since_last = tick - c->last_tick_ns;
     if (c->armed && since_last <= 0) return PJ_OK;
     if (c->rail.period_ns == 0 && c->armed && (c->period_ns == 0 || since_last < c->period_ns))
         c->period_ns = since_last;
-    pj_status status =
-        add_window(c, tick - window_of(c, r, tick), tick, r->value, (double)r->fresh_error_ns, err);
+    pj_status status = curve_add_window(c, tick - curve_window_of(c, r, tick), tick, r->value,
+                                        (double)r->fresh_error_ns, err);
     if (status != PJ_OK) return status;
     if (c->armed) learn_spread(c, r->value);
     return add_power_piece(c, r, tick, err);
@@ -312,21 +313,21 @@ static pj_status add_power_repeat(pj_curve *c, const pj_reading *r, pj_error *er
     if (steps <= 0) return PJ_OK;
     if (c->rail.kind != PJ_RAIL_AVERAGE) {
         for (int64_t i = 0; i < steps; i++) { /* each stands for a reading of the same value */
-            int64_t end = from + (i + 1) * period, window = window_of(c, r, end);
+            int64_t end = from + (i + 1) * period, window = curve_window_of(c, r, end);
             pj_status added =
-                add_window(c, end - window, end, c->last_value, (double)period / 2, err);
+                curve_add_window(c, end - window, end, c->last_value, (double)period / 2, err);
             if (added != PJ_OK) return added;
         }
         c->last_tick_ns += steps * period;
         c->last_edge_ns = (double)period / 2;
         double mj = c->last_value * (double)(c->last_tick_ns - from) * 1e-9;
-        return add_piece(c, from, c->last_tick_ns, mj, c->last_edge_ns, 0, err);
+        return curve_add_piece(c, from, c->last_tick_ns, mj, c->last_edge_ns, 0, err);
     }
     pj_reading again = {.value = c->last_value, .fresh_error_ns = period / 2};
     pj_status status = PJ_OK;
     for (; steps > 0 && status == PJ_OK; steps--) {
         again.fresh_ns = c->last_tick_ns + period + delay;
-        status = add_power(c, &again, err);
+        status = curve_add_power(c, &again, err);
     }
     return status;
 }
@@ -341,16 +342,16 @@ static pj_status add_power_of_step(pj_curve *c, const pj_reading *r, double step
     pj_reading power = *r;
     power.value = step_uj * 1e-3 / ((double)since * 1e-9) / c->gain;
     power.fresh_ns = tick + c->rail.delay_ns;
-    if (count <= 1) return add_power(c, &power, err);
+    if (count <= 1) return curve_add_power(c, &power, err);
     if (count > MAX_BRIDGED_PERIODS) return PJ_OK; /* a gap */
-    pj_status status = add_window(c, from, tick, power.value, (double)r->fresh_error_ns, err);
+    pj_status status = curve_add_window(c, from, tick, power.value, (double)r->fresh_error_ns, err);
     if (c->armed) learn_spread(c, power.value);
     for (int64_t i = 1; i <= count && status == PJ_OK; i++)
         status = add_power_piece(c, &power, from + since * i / count, err);
     return status;
 }
 
-static pj_status add_step(pj_curve *c, const pj_reading *r, pj_error *err)
+static pj_status curve_add_step(pj_curve *c, const pj_reading *r, pj_error *err)
 {
     int64_t tick = tick_of(c, r);
     double step = NAN;
@@ -368,7 +369,7 @@ static pj_status add_as_power(pj_curve *c, const pj_reading *r, pj_error *err)
 {
     switch ((pj_reading_status)r->status) {
     case PJ_READING_OK:
-    case PJ_READING_RESET: return isfinite(r->value) ? add_step(c, r, err) : PJ_OK;
+    case PJ_READING_RESET: return isfinite(r->value) ? curve_add_step(c, r, err) : PJ_OK;
     case PJ_READING_LOST: c->armed = c->has_count = false; return PJ_OK;
     default: return PJ_OK;
     }
@@ -385,7 +386,7 @@ pj_status pj_curve_add(pj_curve *curve, const pj_reading *given, pj_error *err)
     case PJ_READING_RESET:
         if (!isfinite(reading->value)) return PJ_OK;
         if (reading->status == PJ_READING_RESET) curve->armed = curve->armed && !counter;
-        return counter ? add_counter(curve, reading, err) : add_power(curve, reading, err);
+        return counter ? add_counter(curve, reading, err) : curve_add_power(curve, reading, err);
     case PJ_READING_REPEAT: return counter ? PJ_OK : add_power_repeat(curve, reading, err);
     case PJ_READING_LOST: curve->armed = false; return PJ_OK;
     default: return PJ_OK;
@@ -408,15 +409,15 @@ static bool windows_overlap(const pj_curve *c)
     return overlapping * 2 >= c->window_count - 1;
 }
 
-static pj_status rebuild(pj_curve *c, const pj_block *blocks, size_t count, pj_error *err)
+static pj_status curve_rebuild(pj_curve *c, const pj_block *blocks, size_t count, pj_error *err)
 {
     c->count = 0;
     c->debt_mj = 0;
     c->resolved = true;
     for (size_t i = 0; i < count; i++) {
         double seconds = (double)(blocks[i].end_ns - blocks[i].begin_ns) * 1e-9;
-        pj_status status =
-            add_piece(c, blocks[i].begin_ns, blocks[i].end_ns, blocks[i].mw * seconds, 0, 0, err);
+        pj_status status = curve_add_piece(c, blocks[i].begin_ns, blocks[i].end_ns,
+                                           blocks[i].mw * seconds, 0, 0, err);
         if (status != PJ_OK) return status;
     }
     return PJ_OK;
@@ -429,7 +430,7 @@ pj_status pj_curve_finish(pj_curve *curve, pj_error *err)
     size_t count = 0;
     pj_status status =
         pj_deconvolve(curve->windows, curve->window_count, curve->period_ns, &blocks, &count, err);
-    if (status == PJ_OK && count > 0) status = rebuild(curve, blocks, count, err);
+    if (status == PJ_OK && count > 0) status = curve_rebuild(curve, blocks, count, err);
     pj_free(blocks);
     return status;
 }
@@ -528,7 +529,7 @@ static double variance_until(const pj_curve *c, const sums *s)
 }
 
 /* Variance from both edges of the interval: distribution inside the pieces, and tick times. */
-static double edge_variance(const pj_curve *c, const sums *a, const sums *b)
+static double curve_edge_variance(const pj_curve *c, const sums *a, const sums *b)
 {
     if (a->index != b->index) return variance_until(c, a) + variance_until(c, b);
     double part = b->part - a->part; /* tick errors change the length of the piece */
@@ -562,7 +563,8 @@ void pj_curve_query(const pj_curve *curve, int64_t begin_ns, int64_t end_ns,
     double seen_mj = b.energy_mj - a.energy_mj;
     double mj = missing > 0 ? seen_mj / (1 - missing) : seen_mj;
     double step = resolution_mj(curve, length);
-    double random = edge_variance(curve, &a, &b) + (b.fill_var - a.fill_var) + step * step / 6;
+    double random =
+        curve_edge_variance(curve, &a, &b) + (b.fill_var - a.fill_var) + step * step / 6;
     double bias = fabs(b.mw - a.mw) * delay_sd_s(curve) + (mj - seen_mj) +
                   FILL_BIAS * (b.fill_sd_sum - a.fill_sd_sum);
     energy->energy_mj = mj;

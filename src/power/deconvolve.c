@@ -61,7 +61,7 @@ static size_t bands_for(const system_t *s, const pj_curve_point *w, size_t count
     return widest - 1;
 }
 
-static double *cell(const system_t *s, size_t row, size_t column)
+static double *deconvolve_cell(const system_t *s, size_t row, size_t column)
 {
     return &s->matrix[row * (s->bands + 1) + (column + s->bands - row)];
 }
@@ -69,7 +69,8 @@ static double *cell(const system_t *s, size_t row, size_t column)
 /* Adds one window's weighted equation to the normal equations. Of a window that reaches beyond the
  * blocks, or over more of them than there are bands, nothing can be said. *first advances with the
  * windows. */
-static void add_window(const system_t *s, const pj_curve_point *w, double weight, size_t *first)
+static void deconvolve_add_window(const system_t *s, const pj_curve_point *w, double weight,
+                                  size_t *first)
 {
     double a[MAX_BANDS + 1], length = (double)(w->end_ns - w->begin_ns);
     size_t used = covered(s, w, first);
@@ -82,38 +83,40 @@ static void add_window(const system_t *s, const pj_curve_point *w, double weight
     }
     for (size_t i = 0; i < used; i++) {
         s->x[*first + i] += weight * a[i] * w->power_mw;
-        for (size_t j = 0; j <= i; j++) *cell(s, *first + i, *first + j) += weight * a[i] * a[j];
+        for (size_t j = 0; j <= i; j++)
+            *deconvolve_cell(s, *first + i, *first + j) += weight * a[i] * a[j];
     }
 }
 
 static void add_smoothness(const system_t *s, double weight)
 {
     for (size_t i = 1; i < s->n; i++) {
-        *cell(s, i, i) += weight;
-        *cell(s, i - 1, i - 1) += weight;
-        *cell(s, i, i - 1) -= weight;
+        *deconvolve_cell(s, i, i) += weight;
+        *deconvolve_cell(s, i - 1, i - 1) += weight;
+        *deconvolve_cell(s, i, i - 1) -= weight;
     }
 }
 
 /* In place: banded Cholesky, then both triangular solves. */
-static bool solve(const system_t *s)
+static bool deconvolve_solve(const system_t *s)
 {
     for (size_t i = 0; i < s->n; i++) {
         size_t from = i > s->bands ? i - s->bands : 0;
         for (size_t j = from; j <= i; j++) {
-            double sum = *cell(s, i, j);
+            double sum = *deconvolve_cell(s, i, j);
             size_t k = j > s->bands ? j - s->bands : 0;
-            for (k = k > from ? k : from; k < j; k++) sum -= *cell(s, i, k) * *cell(s, j, k);
+            for (k = k > from ? k : from; k < j; k++)
+                sum -= *deconvolve_cell(s, i, k) * *deconvolve_cell(s, j, k);
             if (i == j && !(sum > 0)) return false;
-            *cell(s, i, j) = i == j ? sqrt(sum) : sum / *cell(s, j, j);
+            *deconvolve_cell(s, i, j) = i == j ? sqrt(sum) : sum / *deconvolve_cell(s, j, j);
         }
-        for (size_t k = from; k < i; k++) s->x[i] -= *cell(s, i, k) * s->x[k];
-        s->x[i] /= *cell(s, i, i);
+        for (size_t k = from; k < i; k++) s->x[i] -= *deconvolve_cell(s, i, k) * s->x[k];
+        s->x[i] /= *deconvolve_cell(s, i, i);
     }
     for (size_t i = s->n; i-- > 0;) {
         for (size_t k = i + 1; k < s->n && k <= i + s->bands; k++)
-            s->x[i] -= *cell(s, k, i) * s->x[k];
-        s->x[i] /= *cell(s, i, i);
+            s->x[i] -= *deconvolve_cell(s, k, i) * s->x[k];
+        s->x[i] /= *deconvolve_cell(s, i, i);
     }
     return true;
 }
@@ -135,8 +138,8 @@ static void scales(const pj_curve_point *w, size_t count, double blocks_per_wind
 }
 
 /* One series without gaps; appends to the blocks. */
-static pj_status resolve(const pj_curve_point *w, size_t count, int64_t period, pj_block *blocks,
-                         size_t *block_count, pj_error *err)
+static pj_status deconvolve_resolve(const pj_curve_point *w, size_t count, int64_t period,
+                                    pj_block *blocks, size_t *block_count, pj_error *err)
 {
     system_t s = {.blocks = blocks + *block_count};
     s.n = lay_blocks(w, count, period, s.blocks);
@@ -152,9 +155,10 @@ static pj_status resolve(const pj_curve_point *w, size_t count, int64_t period, 
     double noise, step;
     scales(w, count, per_window, &noise, &step);
     size_t first = 0;
-    for (size_t i = 0; i < count; i++) add_window(&s, &w[i], 1 / noise, &first);
+    for (size_t i = 0; i < count; i++) deconvolve_add_window(&s, &w[i], 1 / noise, &first);
     add_smoothness(&s, 1 / step);
-    if (!solve(&s)) goto done; /* cannot happen with step > 0; the series is then skipped */
+    if (!deconvolve_solve(&s))
+        goto done; /* cannot happen with step > 0; the series is then skipped */
     for (size_t i = 0; i < s.n; i++) s.blocks[i].mw = s.x[i];
     *block_count += s.n;
 done:
@@ -181,7 +185,8 @@ pj_status pj_deconvolve(const pj_curve_point *windows, size_t count, int64_t per
     for (size_t from = 0, to; from < count && status == PJ_OK; from = to) {
         for (to = from + 1; to < count; to++)
             if (windows[to].end_ns - windows[to - 1].end_ns > MAX_HOLE_PERIODS * period_ns) break;
-        status = resolve(windows + from, to - from, period_ns, *blocks, block_count, err);
+        status =
+            deconvolve_resolve(windows + from, to - from, period_ns, *blocks, block_count, err);
     }
     if (status != PJ_OK) {
         pj_free(*blocks);

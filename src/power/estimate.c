@@ -44,8 +44,8 @@ static const double KNOWN_SD = 0.25, UNKNOWN_SD = 0.5, BY_HAND_SD = 0.15;
 /* ---- which CPU -------------------------------------------------------------------------- */
 
 #ifdef __APPLE__
-static void read_model(const pj_power_env *env, char *model, size_t bytes, int *threads,
-                       int *sockets)
+static void estimate_read_model(const pj_power_env *env, char *model, size_t bytes, int *threads,
+                                int *sockets)
 {
     size_t size = bytes, count_size = sizeof *threads;
     (void)env;
@@ -54,8 +54,8 @@ static void read_model(const pj_power_env *env, char *model, size_t bytes, int *
     if (sysctlbyname("hw.logicalcpu", threads, &count_size, NULL, 0) != 0) *threads = 1;
 }
 #else
-static void read_model(const pj_power_env *env, char *model, size_t bytes, int *threads,
-                       int *sockets)
+static void estimate_read_model(const pj_power_env *env, char *model, size_t bytes, int *threads,
+                                int *sockets)
 {
     char path[1024], *text = NULL;
     size_t length = 0;
@@ -84,7 +84,7 @@ static void read_model(const pj_power_env *env, char *model, size_t bytes, int *
 static void model_power(const pj_power_env *env, estimate_state *s)
 {
     int threads, sockets;
-    read_model(env, s->model, sizeof s->model, &threads, &sockets);
+    estimate_read_model(env, s->model, sizeof s->model, &threads, &sockets);
     const pj_tdp *known = pj_tdp_find(s->model);
     double watts = threads * WATTS_PER_THREAD;
     if (known) {
@@ -103,7 +103,7 @@ double pj_tdp_of_machine_mw(const pj_power_env *env)
 {
     char model[64];
     int threads, sockets;
-    read_model(env, model, sizeof model, &threads, &sockets);
+    estimate_read_model(env, model, sizeof model, &threads, &sockets);
     const pj_tdp *known = pj_tdp_find(model);
     if (!known) return NAN;
     double least = ceil((double)threads / known->threads);

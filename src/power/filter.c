@@ -59,12 +59,13 @@ int64_t pj_filter_period(const pj_filter *filter)
     return sorted[near / 2];
 }
 
-static double bound_mw(const pj_rail *rail)
+static double filter_bound_mw(const pj_rail *rail)
 {
     return rail->max_mw > 0 ? rail->max_mw * PLAUSIBLE : UNBOUNDED_MW;
 }
 
-static bool reject(pj_filter *f, pj_reading *r, pj_reading_reason reason, int *note, double *value)
+static bool filter_reject(pj_filter *f, pj_reading *r, pj_reading_reason reason, int *note,
+                          double *value)
 {
     r->status = PJ_READING_REJECTED;
     r->reason = (uint8_t)reason;
@@ -102,7 +103,7 @@ static int64_t middle_of(const pj_reading *r)
 
 /* When an update was published: the device's own timestamp if it lies between the polls, else
  * halfway between the last poll with the old value and this one, at most one period ago. */
-static void place(const pj_filter *f, pj_reading *r)
+static void filter_place(const pj_filter *f, pj_reading *r)
 {
     if (r->fresh_ns > 0 && r->fresh_ns <= r->after_ns) return;
     int64_t now = middle_of(r);
@@ -143,7 +144,7 @@ static void note_interval(pj_filter *f, const pj_reading *r, int *note, double *
 
 static bool accept(pj_filter *f, pj_reading *r, int *note, double *note_value)
 {
-    place(f, r);
+    filter_place(f, r);
     if (r->status == PJ_READING_OK) note_interval(f, r, note, note_value);
     if (f->frozen && *note == PJ_NOTE_NONE) *note = PJ_METER_THAWED;
     int64_t still = middle_of(r) - f->change_ns;
@@ -210,7 +211,7 @@ static bool step_plausible(const pj_filter *f, double step_uj, int64_t elapsed_n
 {
     /* a tick may have been due just before the first poll: allow one period more */
     double ns = (double)(elapsed_ns + (f->period_ns > 0 ? f->period_ns : PJ_NS_PER_MS));
-    return step_uj <= bound_mw(f->rail) * ns * 1e-6 + f->rail->resolution;
+    return step_uj <= filter_bound_mw(f->rail) * ns * 1e-6 + f->rail->resolution;
 }
 
 static bool suspect_confirmed(const pj_filter *f, const pj_reading *r)
@@ -220,12 +221,13 @@ static bool suspect_confirmed(const pj_filter *f, const pj_reading *r)
     return step >= 0 && step_plausible(f, step, middle_of(r) - f->suspect_ns);
 }
 
-static bool doubt(pj_filter *f, pj_reading *r, pj_reading_reason reason, int *note, double *value)
+static bool filter_doubt(pj_filter *f, pj_reading *r, pj_reading_reason reason, int *note,
+                         double *value)
 {
     if (suspect_confirmed(f, r)) return arm(f, r, note, value, true);
     f->suspect = r->value;
     f->suspect_ns = middle_of(r);
-    return reject(f, r, reason, note, value);
+    return filter_reject(f, r, reason, note, value);
 }
 
 static bool take_counter(pj_filter *f, pj_reading *r, int *note, double *note_value)
@@ -238,9 +240,10 @@ static bool take_counter(pj_filter *f, pj_reading *r, int *note, double *note_va
                    step_plausible(f, step, elapsed) && step < rail->modulus_uj / 2;
     if (down && !wrapped) {
         if (r->value < RESET_BELOW * f->value) return arm(f, r, note, note_value, true);
-        return doubt(f, r, PJ_REASON_BACKWARDS, note, note_value);
+        return filter_doubt(f, r, PJ_REASON_BACKWARDS, note, note_value);
     }
-    if (!step_plausible(f, step, elapsed)) return doubt(f, r, PJ_REASON_TOO_HIGH, note, note_value);
+    if (!step_plausible(f, step, elapsed))
+        return filter_doubt(f, r, PJ_REASON_TOO_HIGH, note, note_value);
     if (rail->modulus_uj > 0 && rail->max_mw > 0 &&
         step_plausible(f, step + rail->modulus_uj, elapsed)) { /* may have wrapped twice */
         r->reason = PJ_REASON_AMBIGUOUS;
@@ -261,13 +264,13 @@ bool pj_filter_take(pj_filter *f, pj_reading *r, int *note, double *note_value)
         r->status = PJ_READING_REJECTED;
         return true;
     }
-    if (!isfinite(r->value)) return reject(f, r, PJ_REASON_NOT_A_NUMBER, note, note_value);
-    if (r->value < 0) return reject(f, r, PJ_REASON_NEGATIVE, note, note_value);
+    if (!isfinite(r->value)) return filter_reject(f, r, PJ_REASON_NOT_A_NUMBER, note, note_value);
+    if (r->value < 0) return filter_reject(f, r, PJ_REASON_NEGATIVE, note, note_value);
     bool counter = f->rail->kind == PJ_RAIL_COUNTER;
-    if (!counter && r->value > bound_mw(f->rail))
-        return reject(f, r, PJ_REASON_TOO_HIGH, note, note_value);
+    if (!counter && r->value > filter_bound_mw(f->rail))
+        return filter_reject(f, r, PJ_REASON_TOO_HIGH, note, note_value);
     if (!counter && r->value == 0 && f->rail->scope != PJ_SCOPE_DOMAIN)
-        return reject(f, r, PJ_REASON_ZERO, note, note_value);
+        return filter_reject(f, r, PJ_REASON_ZERO, note, note_value);
     if (!f->armed)
         return counter ? arm(f, r, note, note_value, false) : accept(f, r, note, note_value);
     bool newer = r->fresh_ns > f->fresh_ns; /* by the device's own timestamp */

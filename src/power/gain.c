@@ -17,7 +17,7 @@ typedef struct gain_entry {
     double gain, sd;
 } gain_entry;
 
-static pj_status refuse(const char *text, pj_error *err)
+static pj_status gain_refuse(const char *text, pj_error *err)
 {
     return pj_fail(err, PJ_E_INVALID,
                    "%.60s is not a gain such as 1.02+-0.01 (reading / true value, "
@@ -31,13 +31,14 @@ pj_status pj_gain_parse(const char *text, double *gain, double *sd, pj_error *er
     errno = 0;
     *gain = strtod(text, &end);
     *sd = 0;
-    if (end == text || errno || !(*gain >= 0.1) || !(*gain <= 10)) return refuse(text, err);
+    if (end == text || errno || !(*gain >= 0.1) || !(*gain <= 10)) return gain_refuse(text, err);
     if (!*end) return PJ_OK;
-    if (strncmp(end, "+-", 2) != 0 && strncmp(end, "\xc2\xb1", 2) != 0) return refuse(text, err);
+    if (strncmp(end, "+-", 2) != 0 && strncmp(end, "\xc2\xb1", 2) != 0)
+        return gain_refuse(text, err);
     const char *from = end + 2;
     double absolute = strtod(from, &end);
     if (end == from || *end || errno || !(absolute >= 0) || !(absolute < *gain))
-        return refuse(text, err);
+        return gain_refuse(text, err);
     *sd = fmax(absolute / *gain, 1e-6);
     return PJ_OK;
 }
@@ -53,7 +54,7 @@ bool pj_gain_path(char *path, size_t bytes)
     return written > 0 && (size_t)written < bytes;
 }
 
-static int read_entries(gain_entry *entries)
+static int gain_read_entries(gain_entry *entries)
 {
     char path[4096], line[256];
     int count = 0;
@@ -94,7 +95,7 @@ pj_status pj_gain_store(const char *assignment, pj_error *err)
         pj_status status = pj_gain_parse(equals + 1, &given.gain, &given.sd, err);
         if (status != PJ_OK) return status;
     }
-    int count = read_entries(entries), kept = 0;
+    int count = gain_read_entries(entries), kept = 0;
     for (int i = 0; i < count; i++)
         if (strcmp(entries[i].source, given.source) != 0) entries[kept++] = entries[i];
     if (!forget) entries[kept++] = given;
@@ -106,7 +107,7 @@ pj_status pj_gain_store(const char *assignment, pj_error *err)
 void pj_gain_apply(pj_rail *rails, uint32_t count)
 {
     gain_entry entries[MOST_GAINS];
-    int known = read_entries(entries);
+    int known = gain_read_entries(entries);
     for (uint32_t r = 0; r < count; r++)
         for (int i = 0; i < known; i++)
             if (strcmp(entries[i].source, rails[r].source) == 0) {

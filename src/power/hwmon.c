@@ -110,7 +110,7 @@ static bool enabled(const chip *c, const char *kind, int number)
     return !chip_number(c, kind, number, "enable", &value) || value != 0;
 }
 
-static double bound_mw(const chip *c, int number)
+static double hwmon_bound_mw(const chip *c, int number)
 {
     static const char *const suffixes[] = {"cap_max", "cap", "rated_max", "crit", "max"};
     int64_t value;
@@ -184,7 +184,7 @@ static void add_channel(hwmon *h, const chip *c, channel_kind kind, int fd, int 
                     .number = number,
                     .apu = c->apu,
                     .multi_die = c->multi_die,
-                    .max_mw = bound_mw(c, number),
+                    .max_mw = hwmon_bound_mw(c, number),
                     .window_ms = window_ms_of(c, kind, number)};
     memcpy(ch->chip, c->name, sizeof ch->chip);
     memcpy(ch->device, c->device, sizeof ch->device);
@@ -228,7 +228,7 @@ static void find_device(chip *c, const char *base)
 }
 
 /* PCI device ids of AMD boards with special reporting. */
-static bool is_one_of(const char *base, const char *const *ids)
+static bool hwmon_is_one_of(const char *base, const char *const *ids)
 {
     char path[PATH_BYTES], id[16];
     snprintf(path, sizeof path, "%.480s/device/device", base);
@@ -247,7 +247,7 @@ static bool is_apu(const chip *c, const char *base)
         if (chip_path(c, path, "in", n, "label") && pj_sysfs_text(path, label, sizeof label) &&
             strcasecmp(label, "vddnb") == 0)
             return true;
-    return is_one_of(base, mi300a);
+    return hwmon_is_one_of(base, mi300a);
 }
 
 /* Keeps a GPU whose power cannot be read now, or not at all, so that totals say that they lack it.
@@ -277,7 +277,7 @@ static bool scan_folder(hwmon *h, chip *c, const char *folder, const char *base)
     snprintf(c->folder, sizeof c->folder, "%s", folder);
     if (strcmp(c->name, "amdgpu") == 0) {
         c->apu = is_apu(c, base);
-        c->multi_die = is_one_of(base, mi250);
+        c->multi_die = hwmon_is_one_of(base, mi250);
     }
     add_chip(h, c);
     return h->count > before;
@@ -326,7 +326,7 @@ static void close_channels(hwmon *h)
 
 /* ---- the source ---------------------------------------------------------------------------- */
 
-static void explain(const hwmon *h, pj_source_report *report)
+static void hwmon_explain(const hwmon *h, pj_source_report *report)
 {
     report->unread = h->silent > 0;
     pj_source_report_set(report, PJ_SOURCE_ABSENT,
@@ -340,7 +340,7 @@ static void hwmon_probe(const pj_power_env *env, const char *argument, pj_source
     hwmon h = {0};
     *report = (pj_source_report){PJ_SOURCE_USABLE, "", ""};
     scan(&h, env);
-    if (h.count == h.silent) explain(&h, report);
+    if (h.count == h.silent) hwmon_explain(&h, report);
     close_channels(&h);
 }
 
@@ -351,13 +351,13 @@ static pj_status hwmon_open(void *state, const pj_power_env *env, const char *ar
     hwmon *h = state;
     scan(h, env);
     if (h->count > h->silent) return PJ_OK;
-    explain(h, &report);
+    hwmon_explain(h, &report);
     close_channels(h);
     return pj_fail(err, PJ_E_UNAVAILABLE, "%s; %s", report.reason, report.remedy);
 }
 
 /* "amdgpu-ppt", "ina3221-vdd_in"; a second chip of the same name gets a number: "amdgpu1-ppt". */
-static void name_rail(const channel *c, char name[PJ_RAIL_NAME_BYTES])
+static void hwmon_name_rail(const channel *c, char name[PJ_RAIL_NAME_BYTES])
 {
     char order[12] = "";
     if (c->chip_order > 0) snprintf(order, sizeof order, "%u", c->chip_order);
@@ -373,7 +373,7 @@ static bool same_chip(const channel *a, const channel *b)
 
 /* Scope of a channel where the board tells more than the table: on an APU the GPU's reading covers
  * the whole package, CPU included. */
-static pj_rail_scope scope_of(const channel *c)
+static pj_rail_scope hwmon_scope_of(const channel *c)
 {
     if (c->apu) return PJ_SCOPE_MODULE;
     if (c->second_die) return PJ_SCOPE_DOMAIN; /* where zero is a value */
@@ -397,13 +397,13 @@ static int parent_of(const hwmon *h, uint32_t index)
     int best = -1;
     for (uint32_t i = 0; i < h->count; i++) {
         const channel *other = &h->channels[i];
-        bool wider = scope_of(other) > scope_of(c);
+        bool wider = hwmon_scope_of(other) > hwmon_scope_of(c);
         if (i == index || !known[row_of(other->chip, other->label)].holds_others || !wider)
             continue;
         /* Grace shows each sensor as a separate chip. */
         bool meters = strcmp(other->chip, POWER_METER) == 0 && strcmp(c->chip, POWER_METER) == 0;
         if (!same_chip(other, c) && !(meters && other->socket == c->socket)) continue;
-        if (best < 0 || scope_of(other) < scope_of(&h->channels[best])) best = (int)i;
+        if (best < 0 || hwmon_scope_of(other) < hwmon_scope_of(&h->channels[best])) best = (int)i;
     }
     return best >= 0 ? best : first_die_of(h, index);
 }
@@ -420,7 +420,7 @@ static uint32_t hwmon_rails(const void *state, pj_rail *rails, uint32_t max)
         rails[i] = (pj_rail){
             .rail_class = known[row].rail_class,
             .kind = c->kind == ENERGY ? PJ_RAIL_COUNTER : PJ_RAIL_INSTANT,
-            .scope = scope_of(c),
+            .scope = hwmon_scope_of(c),
             .quality = PJ_MEASURED,
             .parent = parent_of(h, i),
             .period_ns = (int64_t)(c->window_ms * 1e6),
@@ -428,7 +428,7 @@ static uint32_t hwmon_rails(const void *state, pj_rail *rails, uint32_t max)
             .resolution = c->kind == ENERGY ? 1 : 0.001,
             .max_mw = c->max_mw,
         };
-        name_rail(c, rails[i].name);
+        hwmon_name_rail(c, rails[i].name);
         snprintf(rails[i].source, sizeof rails[i].source, "hwmon");
         memcpy(rails[i].device, c->device, sizeof c->device);
         snprintf(rails[i].field, sizeof rails[i].field, fields[c->kind], c->number);

@@ -147,12 +147,12 @@ static bool only_counters(const pj_power_sampler *s)
 
 /* A counter may be polled as rarely as requested without losing energy. A power reading may not: it
  * is polled at its update rate and its samples are averaged (coarsen.c). */
-static int64_t poll_interval(const pj_power_sampler *s, int64_t asked_ns)
+static int64_t poll_interval(const pj_power_sampler *s, int64_t requested_ns)
 {
     int64_t interval = own_poll_interval(s);
     int64_t least = s->source->min_poll_ns > 0 ? s->source->min_poll_ns : POLL_MIN_NS;
     int64_t most = s->source->max_gap_ns > 0 ? s->source->max_gap_ns / 2 : INT64_MAX;
-    if (asked_ns > 0 && (asked_ns < interval || only_counters(s))) interval = asked_ns;
+    if (requested_ns > 0 && (requested_ns < interval || only_counters(s))) interval = requested_ns;
     if (interval > most) interval = most;
     return interval < least ? least : interval;
 }
@@ -234,7 +234,7 @@ static void settle_unread(pj_meter *m)
     }
 }
 
-static pj_status open_source(pj_meter *m, const pj_power_choice *choice, pj_error *err)
+static pj_status meter_open_source(pj_meter *m, const pj_power_choice *choice, pj_error *err)
 {
     pj_power_sampler *s = pj_alloc(1, sizeof *s);
     if (!s) return pj_fail_memory(err, "a power source");
@@ -288,7 +288,7 @@ static pj_status try_choice(pj_meter *m, const pj_power_choice *choice, pj_error
         return PJ_OK;
     }
     pj_error why = {0};
-    pj_status status = open_source(m, choice, &why);
+    pj_status status = meter_open_source(m, choice, &why);
     if (status == PJ_OK) return PJ_OK;
     if (status == PJ_E_INVALID || status == PJ_E_NOT_FOUND || status == PJ_E_NO_MEMORY ||
         status == PJ_E_INTERNAL)
@@ -397,14 +397,15 @@ size_t pj_meter_read(pj_meter *meter, pj_reading *readings, size_t max)
     size_t count = 0;
     for (uint32_t i = 0; i < meter->sampler_count; i++)
         count += pj_ring_read(&meter->samplers[i]->readings, readings + count, max - count);
-    if (meter->tap && count > 0) meter->tap(meter->tap_context, readings, count);
+    if (meter->subscriber && count > 0)
+        meter->subscriber(meter->subscriber_context, readings, count);
     return count;
 }
 
-void pj_meter_set_tap(pj_meter *meter, pj_meter_tap_fn *tap, void *context)
+void pj_meter_subscribe(pj_meter *meter, pj_meter_subscriber_fn *subscriber, void *context)
 {
-    meter->tap = tap;
-    meter->tap_context = context;
+    meter->subscriber = subscriber;
+    meter->subscriber_context = context;
 }
 
 void pj_meter_set_pace(pj_meter *meter, int64_t pace_ns)

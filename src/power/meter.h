@@ -53,8 +53,8 @@ void pj_meter_stop(pj_meter *meter); /* joins the threads; may run twice; start 
 size_t pj_meter_read(pj_meter *meter, pj_reading *readings, size_t max);
 /* Callback for every reading taken from the rings, called in the thread that takes them; NULL:
  * none. Set it while nobody reads. */
-typedef void pj_meter_tap_fn(void *context, const pj_reading *readings, size_t count);
-void pj_meter_set_tap(pj_meter *meter, pj_meter_tap_fn *tap, void *context);
+typedef void pj_meter_subscriber_fn(void *context, const pj_reading *readings, size_t count);
+void pj_meter_subscribe(pj_meter *meter, pj_meter_subscriber_fn *subscriber, void *context);
 /* Minimum interval between polls from the next start on; 0: as opened. Between runs nobody needs a
  * thousand readings per second. */
 void pj_meter_set_pace(pj_meter *meter, int64_t pace_ns);

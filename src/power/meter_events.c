@@ -13,7 +13,7 @@ void pj_meter_note(pj_meter *meter, const pj_meter_event *event)
 }
 
 /* The next event of any kind. */
-static bool take_event(pj_meter *meter, pj_meter_event *event)
+static bool meter_events_take_event(pj_meter *meter, pj_meter_event *event)
 {
     if (meter->note_next < meter->note_count) {
         *event = meter->notes[meter->note_next++];
@@ -50,7 +50,7 @@ static bool is_news(pj_meter *meter, const pj_meter_event *event)
 
 bool pj_meter_next_event(pj_meter *meter, pj_meter_event *event)
 {
-    while (take_event(meter, event))
+    while (meter_events_take_event(meter, event))
         if (is_news(meter, event)) return true;
     for (uint32_t r = 0; !meter->running && r < meter->rail_count; r++) {
         if (meter->unsaid[r] == 0) continue;

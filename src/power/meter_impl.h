@@ -30,8 +30,8 @@ struct pj_meter {
     pj_meter_event notes[PJ_METER_NOTES]; /* the meter's own events, oldest first */
     uint32_t note_count, note_next;
     bool running;
-    pj_meter_tap_fn *tap; /* called with all readings read; NULL: none */
-    void *tap_context;
+    pj_meter_subscriber_fn *subscriber; /* called with all readings read; NULL: none */
+    void *subscriber_context;
     /* bit mask of kinds reported per rail; last: for the machine */
     uint32_t said[PJ_MAX_RAILS + 1];
     uint32_t unsaid[PJ_MAX_RAILS + 1]; /* number of suppressed repeats */

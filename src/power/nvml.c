@@ -105,7 +105,7 @@ static void unload(nvml_api *a)
     *a = (nvml_api){0};
 }
 
-static bool load(nvml_api *a, const pj_power_env *env, pj_source_report *report)
+static bool nvml_load(nvml_api *a, const pj_power_env *env, pj_source_report *report)
 {
     const char *name = env->nvml_library ? env->nvml_library : "libnvidia-ml.so.1";
     *a = (nvml_api){.library = dlopen(name, RTLD_NOW | RTLD_LOCAL)};
@@ -232,8 +232,8 @@ static double field_number(const nvml_field *f)
     }
 }
 
-static nvml_return read_field(const nvml *n, const gpu *g, unsigned field, unsigned scope,
-                              double *value)
+static nvml_return nvml_read_field(const nvml *n, const gpu *g, unsigned field, unsigned scope,
+                                   double *value)
 {
     nvml_field f = {.field = field, .scope = scope, .status = NVML_NOT_SUPPORTED};
     *value = NAN;
@@ -257,10 +257,10 @@ static nvml_return read_rail(const nvml *n, const gpu_rail *r, double *value)
         if (status == NVML_OK) *value = (double)energy_mj * 1e3;
         return status;
     case COUNTER_FIELD:
-        status = read_field(n, g, r->field, r->scope, value);
+        status = nvml_read_field(n, g, r->field, r->scope, value);
         *value *= 1e3;
         return status;
-    case FIELD: return read_field(n, g, r->field, r->scope, value);
+    case FIELD: return nvml_read_field(n, g, r->field, r->scope, value);
     default:
         if (n->api.power_usage) status = n->api.power_usage(g->device, &power_mw);
         if (status == NVML_OK) *value = power_mw;
@@ -287,7 +287,7 @@ static void keep_unreadable(nvml *n, uint32_t g)
 }
 
 /* False: nothing of this GPU can be read. */
-static bool choose_rails(nvml *n, uint32_t g)
+static bool nvml_choose_rails(nvml *n, uint32_t g)
 {
     const gpu_rail own[] = {
         {g, COUNTER, 0, NVML_SCOPE_GPU, true},
@@ -313,14 +313,14 @@ static bool choose_rails(nvml *n, uint32_t g)
 
 /* ---- the source ---- */
 
-static bool open_all(nvml *n, const pj_power_env *env, pj_source_report *report)
+static bool nvml_open_all(nvml *n, const pj_power_env *env, pj_source_report *report)
 {
     *report = (pj_source_report){PJ_SOURCE_USABLE, "", ""};
-    if (!load(&n->api, env, report)) return false;
+    if (!nvml_load(&n->api, env, report)) return false;
     if (n->api.driver_version) n->api.driver_version(n->driver, sizeof n->driver);
     find_gpus(n, env->visible_devices);
     uint32_t readable = 0;
-    for (uint32_t g = 0; g < n->gpu_count; g++) readable += choose_rails(n, g);
+    for (uint32_t g = 0; g < n->gpu_count; g++) readable += nvml_choose_rails(n, g);
     if (readable > 0) return true;
     if (n->gpu_count == 0)
         pj_source_report_set(report, PJ_SOURCE_ABSENT,
@@ -341,14 +341,14 @@ static bool open_all(nvml *n, const pj_power_env *env, pj_source_report *report)
 static void nvml_probe(const pj_power_env *env, const char *argument, pj_source_report *report)
 {
     nvml n = {0};
-    if (open_all(&n, env, report)) unload(&n.api);
+    if (nvml_open_all(&n, env, report)) unload(&n.api);
 }
 
 static pj_status nvml_open(void *state, const pj_power_env *env, const char *argument,
                            pj_error *err)
 {
     pj_source_report report;
-    if (open_all(state, env, &report)) return PJ_OK;
+    if (nvml_open_all(state, env, &report)) return PJ_OK;
     return pj_fail(err, PJ_E_UNAVAILABLE, "%s; %s", report.reason, report.remedy);
 }
 
@@ -371,7 +371,7 @@ static bool usage_is_average(const gpu *g)
     return g->architecture > NVML_AMPERE || (g->architecture == NVML_AMPERE && !ga100);
 }
 
-static void describe(const nvml *n, const gpu_rail *r, pj_rail *rail)
+static void nvml_describe(const nvml *n, const gpu_rail *r, pj_rail *rail)
 {
     const gpu *g = &n->gpus[r->gpu];
     bool counter = r->how == COUNTER || r->how == COUNTER_FIELD;
@@ -417,7 +417,7 @@ static uint32_t nvml_rails(const void *state, pj_rail *rails, uint32_t max)
     const nvml *n = state;
     uint32_t count = n->rail_count < max ? n->rail_count : max;
     for (uint32_t i = 0; i < count; i++) {
-        describe(n, &n->rails[i], &rails[i]);
+        nvml_describe(n, &n->rails[i], &rails[i]);
         for (uint32_t k = 0; k < i && !n->rails[i].primary; k++)
             if (n->rails[k].primary && n->rails[k].gpu == n->rails[i].gpu) rails[i].parent = (int)k;
     }
@@ -500,7 +500,7 @@ pj_nvml_watch *pj_nvml_watch_open(const pj_power_env *env)
     pj_source_report report;
     pj_nvml_watch *w = pj_alloc(1, sizeof *w);
     if (!w) return NULL;
-    if (load(&w->nvml.api, env, &report)) find_gpus(&w->nvml, env->visible_devices);
+    if (nvml_load(&w->nvml.api, env, &report)) find_gpus(&w->nvml, env->visible_devices);
     if (w->nvml.gpu_count > 0) return w;
     pj_nvml_watch_close(w);
     return NULL;
@@ -524,10 +524,10 @@ static uint32_t throttle_of(unsigned long long reasons)
     return throttle;
 }
 
-static double milliwatts(nvml_return (*ask)(nvml_device, unsigned *), nvml_device device)
+static double milliwatts(nvml_return (*request)(nvml_device, unsigned *), nvml_device device)
 {
     unsigned mw = 0;
-    return ask && ask(device, &mw) == NVML_OK && mw > 0 ? mw : NAN;
+    return request && request(device, &mw) == NVML_OK && mw > 0 ? mw : NAN;
 }
 
 static double megahertz(const nvml_api *a, nvml_device device, int which)

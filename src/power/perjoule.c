@@ -47,7 +47,7 @@ typedef struct remote {
     pj_rail rails[REMOTE_RAILS];
     uint32_t rail_count;
     pj_call call;
-    int64_t asked_ns, answered_ns;
+    int64_t requested_ns, answered_ns;
     pj_buffer answer;
     /* clocks */
     remote_bound bounds[REMOTE_BOUNDS];
@@ -118,7 +118,7 @@ static void remote_ask(remote *r)
     if (r->token[0]) pj_buffer_printf(&r->call.out, "Authorization: Bearer %s\r\n", r->token);
     pj_buffer_text(&r->call.out, "Connection: close\r\n\r\n");
     pj_buffer_clear(&r->answer);
-    r->asked_ns = pj_clock_ns();
+    r->requested_ns = pj_clock_ns();
     pj_call_begin(&r->call);
 }
 
@@ -167,14 +167,14 @@ static void copy_word(char *to, size_t size, const json_t *value)
     snprintf(to, size, "%s", text ? text : "");
 }
 
-static int class_of(const char *name)
+static int perjoule_class_of(const char *name)
 {
     for (int c = 0; c < PJ_RAIL_CLASS_COUNT; c++)
         if (strcmp(pj_rail_class_name((pj_rail_class)c), name) == 0) return c;
     return PJ_RAIL_PLATFORM;
 }
 
-static int scope_of(const char *name)
+static int perjoule_scope_of(const char *name)
 {
     for (int s = 0; s <= PJ_SCOPE_MACHINE; s++)
         if (strcmp(pj_rail_scope_name((pj_rail_scope)s), name) == 0) return s;
@@ -199,10 +199,10 @@ static void take_rail(remote *r, const json_t *from)
     snprintf(rail->device, sizeof rail->device, "%.46s", r->place);
     snprintf(host, sizeof host, "%.40s", r->url.host);
     snprintf(rail->field, sizeof rail->field, "%.20s of %s", source, host);
-    rail->rail_class = (pj_rail_class)class_of(word);
+    rail->rail_class = (pj_rail_class)perjoule_class_of(word);
     rail->quality = strcmp(quality, "measured") == 0 ? PJ_MEASURED : PJ_MODELLED;
     copy_word(word, sizeof word, json_object_get(from, "scope"));
-    rail->scope = (pj_rail_scope)scope_of(word);
+    rail->scope = (pj_rail_scope)perjoule_scope_of(word);
     r->rail_count++;
 }
 
@@ -214,7 +214,7 @@ static void take_rails(remote *r, const json_t *answer)
     json_array_foreach(json_object_get(answer, "rails"), i, rail)
     {
         const char *name = json_string_value(json_object_get(rail, "class"));
-        if (r->rail_count < REMOTE_RAILS && name && class_of(name) != PJ_RAIL_PLATFORM)
+        if (r->rail_count < REMOTE_RAILS && name && perjoule_class_of(name) != PJ_RAIL_PLATFORM)
             take_rail(r, rail);
     }
 }
@@ -293,7 +293,7 @@ static pj_status open_remote(void *state, const pj_power_env *env, const char *a
     status = pj_address_resolve(&r->url, &r->call.address, err);
     if (status == PJ_OK) {
         remote_ask(r);
-        pj_call_wait(&r->call, r->asked_ns + PATIENCE_NS);
+        pj_call_wait(&r->call, r->requested_ns + PATIENCE_NS);
     }
     json_t *answer = remote_parse(r);
     if (answer) {
@@ -354,12 +354,12 @@ static void remote_carry_on(remote *r, int64_t now_ns)
 {
     if (pj_call_is_running(&r->call)) {
         pj_call_poll(&r->call, 0);
-        if (pj_call_is_running(&r->call) && now_ns - r->asked_ns > PATIENCE_NS)
+        if (pj_call_is_running(&r->call) && now_ns - r->requested_ns > PATIENCE_NS)
             pj_call_fail(&r->call, "nothing came from", 0);
         json_t *answer = remote_parse(r);
         if (answer) take_seconds(r, answer);
         json_decref(answer);
-    } else if (now_ns - r->asked_ns >= ASK_EVERY_NS) {
+    } else if (now_ns - r->requested_ns >= ASK_EVERY_NS) {
         remote_ask(r);
     }
 }

@@ -67,7 +67,7 @@ static void make_command(const pj_power_env *env, const char *samplers, int64_t 
     words[count] = NULL;
 }
 
-static pj_status spawn(powermetrics *p, char **words, pj_error *err)
+static pj_status powermetrics_spawn(powermetrics *p, char **words, pj_error *err)
 {
     int out[2], errors[2];
     posix_spawn_file_actions_t actions;
@@ -115,7 +115,7 @@ static void drain_errors(powermetrics *p)
     }
 }
 
-static void fill(powermetrics *p)
+static void powermetrics_fill(powermetrics *p)
 {
     drain_errors(p);
     while (p->length < STREAM_BYTES) {
@@ -130,7 +130,7 @@ static void fill(powermetrics *p)
     }
 }
 
-static void reap(powermetrics *p)
+static void powermetrics_reap(powermetrics *p)
 {
     if (p->pid <= 0) return;
     kill(p->pid, SIGTERM); /* sudo's child runs as root and cannot be signalled: it ends on the
@@ -147,13 +147,13 @@ static void reap(powermetrics *p)
     p->pid = 0;
 }
 
-static void stop(powermetrics *p)
+static void powermetrics_stop(powermetrics *p)
 {
     if (p->stream) {
         close(p->output);
         close(p->errors);
     }
-    reap(p);
+    powermetrics_reap(p);
     pj_free(p->stream);
     p->stream = NULL;
     p->length = 0;
@@ -175,7 +175,7 @@ static size_t document_end(const powermetrics *p)
 }
 
 /* Parses complete documents until one gives a sample. PJ_E_AGAIN: none now. */
-static pj_status next_sample(powermetrics *p, pj_pm_sample *sample)
+static pj_status powermetrics_next_sample(powermetrics *p, pj_pm_sample *sample)
 {
     for (;;) {
         size_t end = document_end(p);
@@ -206,8 +206,8 @@ static bool learn_rails(powermetrics *p, int64_t wait_ms)
     while (!p->ended && pj_clock_ns() < until) {
         struct pollfd ready[] = {{p->output, POLLIN, 0}, {p->errors, POLLIN, 0}};
         poll(ready, 2, 50);
-        fill(p);
-        while (next_sample(p, &sample) == PJ_OK) {
+        powermetrics_fill(p);
+        while (powermetrics_next_sample(p, &sample) == PJ_OK) {
             for (int i = 0; i < PJ_PM_RAILS; i++) {
                 if (isnan(sample.mw[i]) && !sample.rejected[i]) continue;
                 p->step_mw[p->rail_count] = sample.step_mw[i];
@@ -219,7 +219,7 @@ static bool learn_rails(powermetrics *p, int64_t wait_ms)
     return false;
 }
 
-static bool start(powermetrics *p, const pj_power_env *env, size_t list, pj_error *err)
+static bool powermetrics_start(powermetrics *p, const pj_power_env *env, size_t list, pj_error *err)
 {
     char text[COMMAND_BYTES], *words[MAX_WORDS + 1];
     int64_t interval_ms = p->interval_ns / PJ_NS_PER_MS;
@@ -232,14 +232,14 @@ static bool start(powermetrics *p, const pj_power_env *env, size_t list, pj_erro
         return false;
     }
     make_command(env, sampler_lists[list], interval_ms > 0 ? interval_ms : 1, text, words);
-    if (spawn(p, words, err) != PJ_OK) {
+    if (powermetrics_spawn(p, words, err) != PJ_OK) {
         pj_free(p->stream);
         p->stream = NULL;
         return false;
     }
     if (learn_rails(p, FIRST_SAMPLE_MS + 2 * interval_ms)) return true;
     drain_errors(p);
-    stop(p);
+    powermetrics_stop(p);
     if (strstr(p->complaint, "password") || strstr(p->complaint, "sudo") ||
         strstr(p->complaint, "superuser"))
         pj_fail(err, PJ_E_DENIED,
@@ -265,7 +265,7 @@ static pj_status powermetrics_open(void *state, const pj_power_env *env, const c
                        "there is no /usr/bin/powermetrics; it is part of macOS on Apple machines");
     size_t lists = env->powermetrics ? 1 : sizeof sampler_lists / sizeof *sampler_lists;
     for (size_t i = 0; i < lists; i++) {
-        if (start(p, env, i, &last)) return PJ_OK;
+        if (powermetrics_start(p, env, i, &last)) return PJ_OK;
         if (last.status == PJ_E_DENIED) break;
     }
     return pj_fail(err, last.status, "%s", last.text);
@@ -273,7 +273,7 @@ static pj_status powermetrics_open(void *state, const pj_power_env *env, const c
 
 static void powermetrics_close(void *state)
 {
-    stop(state);
+    powermetrics_stop(state);
 }
 
 /* A full probe would have to start the process; it only asks sudo, which is cheap. */
@@ -339,9 +339,9 @@ static pj_status powermetrics_read(void *state, pj_reading *readings, uint32_t m
     pj_pm_sample sample;
     int64_t before = pj_clock_ns();
     *count = 0;
-    fill(p);
+    powermetrics_fill(p);
     int64_t after = pj_clock_ns();
-    while (*count + p->rail_count <= max && next_sample(p, &sample) == PJ_OK)
+    while (*count + p->rail_count <= max && powermetrics_next_sample(p, &sample) == PJ_OK)
         for (uint32_t i = 0; i < p->rail_count; i++)
             fill_reading(p, &sample, i, before, after, &readings[(*count)++]);
     /* Of several samples read at once the last one ended just now, each other one where its

@@ -39,7 +39,8 @@ typedef struct figures {
     double elapsed_ns, value[WANTED]; /* NAN: not there */
 } figures;
 
-static void take_number(void *context, pj_plist_text section, pj_plist_text key, double value)
+static void powermetrics_plist_take_number(void *context, pj_plist_text section, pj_plist_text key,
+                                           double value)
 {
     figures *f = context;
     if (section.bytes == 0 && pj_plist_is(key, "elapsed_ns")) f->elapsed_ns = value;
@@ -71,7 +72,7 @@ static void fill_sample(pj_pm_sample *s, const figures *f)
     }
 }
 
-static bool is_blank(const char *text, size_t bytes)
+static bool powermetrics_plist_is_blank(const char *text, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++)
         if (text[i] && !strchr(" \t\r\n", text[i])) return false;
@@ -83,13 +84,13 @@ pj_status pj_pm_parse(const char *text, size_t bytes, pj_pm_sample *sample, pj_e
     *sample = (pj_pm_sample){0};
     for (int i = 0; i < PJ_PM_RAILS; i++) sample->mw[i] = sample->step_mw[i] = NAN;
     while (bytes > 0 && (!*text || strchr(" \t\r\n", *text))) text++, bytes--;
-    if (is_blank(text, bytes)) return PJ_E_AGAIN;
+    if (powermetrics_plist_is_blank(text, bytes)) return PJ_E_AGAIN;
     if (bytes > MAX_DOCUMENT_BYTES)
         return pj_fail(err, PJ_E_INVALID, "a powermetrics sample is larger than %d bytes",
                        MAX_DOCUMENT_BYTES);
     figures f = {.elapsed_ns = NAN};
     for (int i = 0; i < WANTED; i++) f.value[i] = NAN;
-    if (!pj_plist_scan(text, bytes, take_number, &f))
+    if (!pj_plist_scan(text, bytes, powermetrics_plist_take_number, &f))
         return pj_fail(err, PJ_E_INVALID, "a powermetrics sample is cut or is not a property list");
     if (!(f.elapsed_ns > 0) || f.elapsed_ns > 9e18)
         return pj_fail(err, PJ_E_INVALID, "a powermetrics sample has no elapsed_ns above 0");

@@ -211,8 +211,8 @@ static int package_of_cpu(const pj_power_env *env, int cpu)
     return (int)(package * 16 + die);
 }
 
-static void add_event(rapl *r, const pj_power_env *env, int64_t type, size_t which, int cpu,
-                      const rapl *zones, trouble *t)
+static void rapl_add_event(rapl *r, const pj_power_env *env, int64_t type, size_t which, int cpu,
+                           const rapl *zones, trouble *t)
 {
     static const char folder[] = "/sys/bus/event_source/devices/power/events/%s%s";
     char path[PATH_BYTES], text[64];
@@ -266,7 +266,7 @@ static void add_events(rapl *r, const pj_power_env *env, const rapl *zones, trou
         long cpu = strtol(p, &end, 10);
         if (end == p) break;
         for (size_t k = 0; k < sizeof perf_events / sizeof *perf_events; k++)
-            add_event(r, env, type, k, (int)cpu, zones, t);
+            rapl_add_event(r, env, type, k, (int)cpu, zones, t);
         p = *end == ',' ? end + 1 : end;
         if (*end && *end != ',') break;
     }
@@ -290,7 +290,7 @@ static void close_domains(rapl *r)
     r->count = 0;
 }
 
-static bool counts(const domain *d)
+static bool rapl_counts(const domain *d)
 {
     return d->kind == PACKAGE || d->kind == DRAM;
 }
@@ -300,7 +300,7 @@ static void adopt_zones(rapl *r, const rapl *zones)
 {
     for (uint32_t i = 0; i < zones->count; i++) {
         const domain *zone = &zones->domains[i];
-        bool wanted = zone->fd >= 0 || counts(zone);
+        bool wanted = zone->fd >= 0 || rapl_counts(zone);
         if (wanted && r->count < MAX_DOMAINS && !find_domain(r, zone->kind, zone->package))
             r->domains[r->count++] = *zone;
         else
@@ -339,7 +339,7 @@ static const char REMEDY_DENIED[] =
     "sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj; note that unprivileged access to "
     "RAPL allows the PLATYPUS side channel";
 
-static void explain(const pj_power_env *env, const trouble *t, pj_source_report *report)
+static void rapl_explain(const pj_power_env *env, const trouble *t, pj_source_report *report)
 {
     if (t->error == EACCES || t->error == EPERM)
         pj_source_report_set(report, PJ_SOURCE_DENIED, REMEDY_DENIED,
@@ -366,7 +366,7 @@ static void rapl_probe(const pj_power_env *env, const char *argument, pj_source_
     rapl r = {0};
     *report = (pj_source_report){PJ_SOURCE_USABLE, "", ""};
     trouble t = open_best(&r, env);
-    if (r.count == 0) explain(env, &t, report);
+    if (r.count == 0) rapl_explain(env, &t, report);
     close_domains(&r);
 }
 
@@ -377,19 +377,19 @@ static pj_status rapl_open(void *state, const pj_power_env *env, const char *arg
     pj_source_report report;
     trouble t = open_best(r, env);
     if (r->count > 0) return PJ_OK;
-    explain(env, &t, &report);
+    rapl_explain(env, &t, &report);
     return pj_fail(err, report.state == PJ_SOURCE_DENIED ? PJ_E_DENIED : PJ_E_UNAVAILABLE, "%s; %s",
                    report.reason, report.remedy);
 }
 
-static int index_of(const rapl *r, domain_kind kind, int package)
+static int rapl_index_of(const rapl *r, domain_kind kind, int package)
 {
     domain *d = find_domain((rapl *)(uintptr_t)r, kind, package);
     return d ? (int)(d - r->domains) : -1;
 }
 
 /* "cpu" when there is one package, "cpu0", "cpu1" when there are several. */
-static void name_rail(const rapl *r, const domain *d, char name[PJ_RAIL_NAME_BYTES])
+static void rapl_name_rail(const rapl *r, const domain *d, char name[PJ_RAIL_NAME_BYTES])
 {
     static const char *const words[] = {"cpu", "core", "uncore", "dram", "psys"};
     int packages = 0, order = 0;
@@ -424,15 +424,16 @@ static uint32_t rapl_rails(const void *state, pj_rail *rails, uint32_t max)
                           .resolution = d->by_perf ? 0 : 61.03515625, /* 2^-14 J, the usual unit */
                           .modulus_uj = d->modulus_uj,
                           .max_mw = d->max_mw};
-        name_rail(r, d, rail->name);
+        rapl_name_rail(r, d, rail->name);
         snprintf(rail->source, sizeof rail->source, "rapl");
         snprintf(rail->device, sizeof rail->device, "rapl-%d", d->package < 0 ? 0 : d->package);
         snprintf(rail->field, sizeof rail->field, "%s %.40s", d->by_perf ? "perf" : "powercap",
                  d->name);
-        if (d->kind == PACKAGE) rail->parent = index_of(r, PSYS, -1);
+        if (d->kind == PACKAGE) rail->parent = rapl_index_of(r, PSYS, -1);
         /* DRAM is listed below a package, but the package's counter does not include it. */
-        if (d->kind == CORE || d->kind == UNCORE) rail->parent = index_of(r, PACKAGE, d->package);
-        if (d->kind == DRAM) rail->parent = index_of(r, PSYS, -1);
+        if (d->kind == CORE || d->kind == UNCORE)
+            rail->parent = rapl_index_of(r, PACKAGE, d->package);
+        if (d->kind == DRAM) rail->parent = rapl_index_of(r, PSYS, -1);
     }
     return count;
 }

@@ -65,7 +65,7 @@ static void note_event(pj_power_sampler *s, int kind, int rail, int64_t at_ns, d
 
 /* ---- readings ------------------------------------------------------------------------------- */
 
-static void pass_on(pj_power_sampler *s, uint32_t rail, pj_reading *readings, int count)
+static void sampler_pass_on(pj_power_sampler *s, uint32_t rail, pj_reading *readings, int count)
 {
     for (int i = 0; i < count; i++) {
         readings[i].rail = (uint16_t)s->kept[rail];
@@ -93,7 +93,7 @@ static void forgive(pj_power_sampler *s, uint32_t rail, pj_reading *r, int *note
     if (*note == PJ_METER_FROZEN) *note = PJ_NOTE_NONE;
 }
 
-static void pass(pj_power_sampler *s, pj_reading *r)
+static void sampler_pass(pj_power_sampler *s, pj_reading *r)
 {
     uint32_t rail = r->rail;
     if (rail >= s->rail_count || s->kept[rail] < 0) return;
@@ -106,17 +106,17 @@ static void pass(pj_power_sampler *s, pj_reading *r)
     /* Averages need every poll of a value, also repeats. */
     bool averaged = s->coarsen[rail].active && s->rails[rail].kind == PJ_RAIL_INSTANT;
     if (worth || (averaged && r->status == PJ_READING_REPEAT))
-        pass_on(s, rail, out, pj_coarsen_take(&s->coarsen[rail], r, out));
+        sampler_pass_on(s, rail, out, pj_coarsen_take(&s->coarsen[rail], r, out));
 }
 
 /* Passes on readings held back for coarser samples, when sampling stops. */
-static void flush(pj_power_sampler *s)
+static void sampler_flush(pj_power_sampler *s)
 {
     pj_reading out[PJ_COARSEN_MOST];
     for (uint32_t rail = 0; rail < s->rail_count; rail++)
         if (s->kept[rail] >= 0)
-            pass_on(s, rail, out,
-                    pj_coarsen_flush(&s->coarsen[rail], s->filters[rail].seen_ns, out));
+            sampler_pass_on(s, rail, out,
+                            pj_coarsen_flush(&s->coarsen[rail], s->filters[rail].seen_ns, out));
 }
 
 static void rearm(pj_power_sampler *s)
@@ -137,7 +137,7 @@ static void pass_failure(pj_power_sampler *s, pj_status status, int64_t before_n
         gap.reason = status == PJ_E_LOST     ? PJ_REASON_GONE
                      : status == PJ_E_DENIED ? PJ_REASON_DENIED
                                              : PJ_REASON_IO;
-        pass(s, &gap);
+        sampler_pass(s, &gap);
     }
 }
 
@@ -265,13 +265,13 @@ bool pj_power_sampler_tick(pj_power_sampler *s)
     atomic_fetch_add_explicit(&s->call_ns, after - before, memory_order_relaxed);
     atomic_fetch_add_explicit(&s->ticks, 1, memory_order_relaxed);
     s->sequence++;
-    for (uint32_t i = 0; i < count && i < PJ_SOURCE_READ_MAX; i++) pass(s, &s->scratch[i]);
+    for (uint32_t i = 0; i < count && i < PJ_SOURCE_READ_MAX; i++) sampler_pass(s, &s->scratch[i]);
     if (status != PJ_OK) pass_failure(s, status, before, after);
     if (status == PJ_E_LOST || all_lost(s)) return restart(s);
     return true;
 }
 
-static void sleep_until(pj_power_sampler *s, int64_t due)
+static void sampler_sleep_until(pj_power_sampler *s, int64_t due)
 {
     for (int64_t now; (now = pj_clock_ns()) < due && !atomic_load(&s->stop);)
         pj_clock_sleep_until(due - now > LONGEST_SLEEP_NS ? now + LONGEST_SLEEP_NS : due);
@@ -303,9 +303,9 @@ static void *sampler_main(void *context)
         /* Slow ticks are accounted for one by one, except the first, which has no elapsed time to
          * relate to. */
         if (paced ? tick > 0 : tick % ACCOUNT_EVERY == 0) keep_account(s, now);
-        sleep_until(s, due);
+        sampler_sleep_until(s, due);
     }
-    flush(s);
+    sampler_flush(s);
     if (!paced) keep_account(s, pj_clock_ns());
     return NULL;
 }

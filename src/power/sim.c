@@ -23,7 +23,7 @@ typedef struct truth {
     double share;
 } truth;
 
-static double seconds(int64_t ns)
+static double sim_seconds(int64_t ns)
 {
     return (double)ns * 1e-9;
 }
@@ -48,13 +48,13 @@ static double net_until(const truth *t, int64_t at_ns)
     size_t i = segment_at(t, at_ns);
     double mj = t->before_mj[i];
     if (i < t->count && t->segments[i].begin_ns < at_ns)
-        mj += t->segments[i].net_mw * seconds(at_ns - t->segments[i].begin_ns);
+        mj += t->segments[i].net_mw * sim_seconds(at_ns - t->segments[i].begin_ns);
     return mj;
 }
 
-static double energy_between(const truth *t, int64_t begin_ns, int64_t end_ns)
+static double sim_energy_between(const truth *t, int64_t begin_ns, int64_t end_ns)
 {
-    double idle = t->spec->idle_mw * seconds(end_ns - begin_ns);
+    double idle = t->spec->idle_mw * sim_seconds(end_ns - begin_ns);
     return t->share * (idle + net_until(t, end_ns) - net_until(t, begin_ns));
 }
 
@@ -72,8 +72,9 @@ static pj_status truth_init(truth *t, const pj_sim_spec *spec, uint32_t rail,
     t->before_mj = pj_alloc(count + 1, sizeof *t->before_mj);
     if (!t->before_mj) return pj_fail_memory(err, "simulated sensors");
     for (size_t i = 0; i < count; i++)
-        t->before_mj[i + 1] = t->before_mj[i] + segments[i].net_mw * seconds(segments[i].end_ns -
-                                                                             segments[i].begin_ns);
+        t->before_mj[i + 1] =
+            t->before_mj[i] +
+            segments[i].net_mw * sim_seconds(segments[i].end_ns - segments[i].begin_ns);
     return PJ_OK;
 }
 
@@ -85,9 +86,9 @@ double pj_sim_truth_mj(const pj_sim_spec *spec, uint32_t rail, const pj_sim_segm
     for (size_t i = segment_at(&t, begin_ns); i < count && segments[i].begin_ns < end_ns; i++) {
         int64_t from = segments[i].begin_ns > begin_ns ? segments[i].begin_ns : begin_ns;
         int64_t to = segments[i].end_ns < end_ns ? segments[i].end_ns : end_ns;
-        net += segments[i].net_mw * seconds(to - from);
+        net += segments[i].net_mw * sim_seconds(to - from);
     }
-    return spec->rails[rail].share * (spec->idle_mw * seconds(end_ns - begin_ns) + net);
+    return spec->rails[rail].share * (spec->idle_mw * sim_seconds(end_ns - begin_ns) + net);
 }
 
 /* ---- a sensor at work ------------------------------------------------------------------- */
@@ -109,7 +110,7 @@ typedef struct sensor {
 /* First-order lag over piecewise constant power: exact between segment edges. */
 static double lagged_at(sensor *s, int64_t at_ns)
 {
-    double lag = seconds(s->truth.spec->lag_ns);
+    double lag = sim_seconds(s->truth.spec->lag_ns);
     while (s->lag_at_ns < at_ns) {
         size_t i = segment_at(&s->truth, s->lag_at_ns);
         int64_t until = at_ns;
@@ -119,7 +120,7 @@ static double lagged_at(sensor *s, int64_t at_ns)
             until = edge < until ? edge : until;
         }
         double target = power_at(&s->truth, s->lag_at_ns);
-        double left = exp(-seconds(until - s->lag_at_ns) / lag);
+        double left = exp(-sim_seconds(until - s->lag_at_ns) / lag);
         s->charge_mw = target + (s->charge_mw - target) * left;
         s->lag_at_ns = until;
     }
@@ -131,10 +132,10 @@ static double window_power(sensor *s, int64_t end_ns)
     const pj_sim_spec *spec = s->truth.spec;
     if (spec->lag_ns > 0) return lagged_at(s, end_ns);
     int64_t window = spec->window_ns > 0 ? spec->window_ns : spec->period_ns;
-    return energy_between(&s->truth, end_ns - window, end_ns) / seconds(window);
+    return sim_energy_between(&s->truth, end_ns - window, end_ns) / sim_seconds(window);
 }
 
-static double noisy(sensor *s)
+static double sim_noisy(sensor *s)
 {
     double noise = s->truth.spec->noise;
     double factor = noise > 0 ? 1 + noise * pj_random_normal(&s->random) : 1;
@@ -145,9 +146,9 @@ static double counter_value(sensor *s, int64_t end_ns)
 {
     const pj_sim_spec *spec = s->truth.spec;
     double step = spec->counter_sees_window
-                      ? window_power(s, end_ns) * seconds(end_ns - s->counted_ns)
-                      : energy_between(&s->truth, s->counted_ns, end_ns);
-    step = step * noisy(s) + spec->offset_mw * seconds(end_ns - s->counted_ns);
+                      ? window_power(s, end_ns) * sim_seconds(end_ns - s->counted_ns)
+                      : sim_energy_between(&s->truth, s->counted_ns, end_ns);
+    step = step * sim_noisy(s) + spec->offset_mw * sim_seconds(end_ns - s->counted_ns);
     s->counter_mj += step > 0 ? step : 0;
     s->counted_ns = end_ns;
     double mj = s->counter_mj;
@@ -156,10 +157,10 @@ static double counter_value(sensor *s, int64_t end_ns)
     return mj * 1e3;
 }
 
-static double power_value(sensor *s, int64_t end_ns)
+static double sim_power_value(sensor *s, int64_t end_ns)
 {
     const pj_sim_spec *spec = s->truth.spec;
-    double mw = window_power(s, end_ns) * noisy(s) + spec->offset_mw;
+    double mw = window_power(s, end_ns) * sim_noisy(s) + spec->offset_mw;
     if (spec->resolution > 0) mw = round(mw / spec->resolution) * spec->resolution;
     return mw > 0 ? mw : 0;
 }
@@ -183,7 +184,8 @@ static pj_status emit(sensor *s, pj_reading *r, pj_error *err)
 }
 
 /* One tick, `since_begin` after the begin of the run. */
-static pj_status tick(sensor *s, uint16_t rail, int64_t at_ns, int64_t since_begin, pj_error *err)
+static pj_status sim_tick(sensor *s, uint16_t rail, int64_t at_ns, int64_t since_begin,
+                          pj_error *err)
 {
     const pj_sim_spec *spec = s->truth.spec;
     pj_reading r = {.before_ns = at_ns, .after_ns = at_ns, .fresh_ns = at_ns, .rail = rail};
@@ -196,14 +198,14 @@ static pj_status tick(sensor *s, uint16_t rail, int64_t at_ns, int64_t since_beg
         s->counter_mj = 0;
     }
     double value = spec->kind == PJ_RAIL_COUNTER ? counter_value(s, at_ns - spec->delay_ns)
-                                                 : power_value(s, at_ns - spec->delay_ns);
+                                                 : sim_power_value(s, at_ns - spec->delay_ns);
     if (stays && s->any_shown) {
         value = s->shown;
         r.fresh_ns = 0;
     } else if (spec->jump_ns >= 0 && since_begin >= spec->jump_ns && !s->has_jumped) {
         s->has_jumped = true;
-        value +=
-            spec->jump_mw * (spec->kind == PJ_RAIL_COUNTER ? seconds(spec->period_ns) * 1e3 : 1);
+        value += spec->jump_mw *
+                 (spec->kind == PJ_RAIL_COUNTER ? sim_seconds(spec->period_ns) * 1e3 : 1);
     }
     s->shown = value;
     s->any_shown = true;
@@ -238,7 +240,7 @@ pj_status pj_sim_read(const pj_sim_spec *spec, uint32_t rail, const pj_sim_segme
     for (int64_t at = first; at < last && status == PJ_OK; at += spec->period_ns) {
         double swing = spec->jitter > 0 ? spec->jitter * (2 * pj_random_unit(&s.random) - 1) : 0;
         int64_t jittered = at + (int64_t)(swing * (double)spec->period_ns);
-        status = tick(&s, (uint16_t)rail, jittered, jittered - begin_ns, err);
+        status = sim_tick(&s, (uint16_t)rail, jittered, jittered - begin_ns, err);
     }
     pj_free(s.truth.before_mj);
     if (status != PJ_OK) {

@@ -76,7 +76,7 @@ static double power_of(const sim_state *s, uint32_t rail, double noise)
     return mw + spec->offset_mw > 0 ? mw + spec->offset_mw : 0;
 }
 
-static double value_of(sim_state *s, uint32_t rail)
+static double sim_source_value_of(sim_state *s, uint32_t rail)
 {
     const pj_sim_spec *spec = &s->spec;
     double mw = power_of(s, rail, spec->noise * pj_random_normal(&s->random));
@@ -106,7 +106,7 @@ static pj_status sim_read(void *state, pj_reading *readings, uint32_t max, uint3
             readings[(*count)++] = (pj_reading){.before_ns = s->next_ns,
                                                 .after_ns = s->next_ns,
                                                 .fresh_ns = s->next_ns,
-                                                .value = value_of(s, i),
+                                                .value = sim_source_value_of(s, i),
                                                 .rail = (uint16_t)i};
     return PJ_OK;
 }

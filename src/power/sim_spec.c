@@ -47,7 +47,7 @@ static const preset presets[] = {
 
 /* ---- single values ---- */
 
-static bool parse_number(const char *text, double *value)
+static bool sim_spec_parse_number(const char *text, double *value)
 {
     char *end;
     errno = 0;
@@ -106,10 +106,11 @@ static pj_status bad_choice(const char *name, const char *value, const char *wha
     return pj_fail(err, PJ_E_INVALID, "sim: %s=%s is not %s%s", name, value, what, hint);
 }
 
-static pj_status set_number(pj_sim_spec *spec, const key *k, const char *text, pj_error *err)
+static pj_status sim_spec_set_number(pj_sim_spec *spec, const key *k, const char *text,
+                                     pj_error *err)
 {
     double value;
-    if (!parse_number(text, &value) || value < k->min || value > k->max) {
+    if (!sim_spec_parse_number(text, &value) || value < k->min || value > k->max) {
         char range[64];
         snprintf(range, sizeof range, "a number from %.16g to %.16g", k->min, k->max);
         return bad_value(k->name, text, range, err);
@@ -144,7 +145,7 @@ static pj_status set_preset(pj_sim_spec *spec, const char *name, pj_error *err)
 
 /* ---- lists ---- */
 
-static pj_status set_rails(pj_sim_spec *spec, const char *text, pj_error *err)
+static pj_status sim_spec_set_rails(pj_sim_spec *spec, const char *text, pj_error *err)
 {
     spec->rail_count = 0;
     for (const char *p = text;;) {
@@ -159,7 +160,7 @@ static pj_status set_rails(pj_sim_spec *spec, const char *text, pj_error *err)
     }
 }
 
-static pj_status set_shares(pj_sim_spec *spec, const char *text, pj_error *err)
+static pj_status sim_spec_set_shares(pj_sim_spec *spec, const char *text, pj_error *err)
 {
     const char *p = text;
     for (uint32_t i = 0; i < spec->rail_count; i++) {
@@ -244,12 +245,13 @@ static pj_status unknown_key(const char *name, pj_error *err)
                    name, name, hint);
 }
 
-static pj_status add_class(pj_sim_spec *spec, const char *name, const char *text, pj_error *err)
+static pj_status sim_spec_add_class(pj_sim_spec *spec, const char *name, const char *text,
+                                    pj_error *err)
 {
     double mw;
     if (!is_class_name(name)) return unknown_key(name, err);
     if (strncmp(name, "class/", 6) == 0) name += 6;
-    if (!parse_number(text, &mw) || mw < 0 || mw > 1e7)
+    if (!sim_spec_parse_number(text, &mw) || mw < 0 || mw > 1e7)
         return bad_value(name, text, "a power in mW (0 to 1e7), nor is it a key of sim", err);
     if (spec->class_count == PJ_SIM_MAX_CLASSES || strlen(name) >= sizeof spec->classes[0].name)
         return pj_fail(err, PJ_E_INVALID, "sim: too many classes, or the name %.40s is too long",
@@ -269,7 +271,7 @@ typedef struct later {
     double resolution_mj; /* NAN: not given */
 } later;
 
-static pj_status set_kind(pj_sim_spec *spec, const char *value, pj_error *err)
+static pj_status sim_spec_set_kind(pj_sim_spec *spec, const char *value, pj_error *err)
 {
     if (strcmp(value, "counter") == 0)
         spec->kind = PJ_RAIL_COUNTER;
@@ -291,7 +293,7 @@ static pj_status set_sees(pj_sim_spec *spec, const char *value, pj_error *err)
 static pj_status set_share_number(const char *name, const char *value, double *target,
                                   pj_error *err)
 {
-    if (!parse_number(value, target) || *target < 0 || *target > 1)
+    if (!sim_spec_parse_number(value, target) || *target < 0 || *target > 1)
         return bad_value(name, value, "a number from 0 to 1", err);
     return PJ_OK;
 }
@@ -330,15 +332,16 @@ static pj_status set_key(pj_sim_spec *spec, const char *name, const char *value,
     if (strcmp(name, "declare_gain") == 0) return set_told_gain(spec, value, err);
     if (set_unknown(spec, name, value)) return PJ_OK;
     if (strcmp(name, "seed") == 0) return set_seed(spec, value, err);
-    if (strcmp(name, "kind") == 0) return set_kind(spec, value, err);
+    if (strcmp(name, "kind") == 0) return sim_spec_set_kind(spec, value, err);
     if (strcmp(name, "sees") == 0) return set_sees(spec, value, err);
-    if (strcmp(name, "rails") == 0) return set_rails(spec, value, err);
+    if (strcmp(name, "rails") == 0) return sim_spec_set_rails(spec, value, err);
     if (strcmp(name, "freeze_ms") == 0) return set_freeze(spec, value, err);
     if (strcmp(name, "coverage") == 0) return set_share_number(name, value, &after->coverage, err);
     if (strcmp(name, "total") == 0) return set_share_number(name, value, &after->total, err);
     if (strcmp(name, "core") == 0) return set_share_number(name, value, &after->core, err);
     if (strcmp(name, "resolution_mj") == 0) {
-        if (parse_number(value, &after->resolution_mj) && after->resolution_mj >= 0) return PJ_OK;
+        if (sim_spec_parse_number(value, &after->resolution_mj) && after->resolution_mj >= 0)
+            return PJ_OK;
         return bad_value(name, value, "an energy in mJ", err);
     }
     if (strcmp(name, "share") == 0) {
@@ -346,31 +349,31 @@ static pj_status set_key(pj_sim_spec *spec, const char *name, const char *value,
         return PJ_OK;
     }
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (strcmp(keys[i].name, name) == 0) return set_number(spec, &keys[i], value, err);
-    return add_class(spec, name, value, err);
+        if (strcmp(keys[i].name, name) == 0) return sim_spec_set_number(spec, &keys[i], value, err);
+    return sim_spec_add_class(spec, name, value, err);
 }
 
-static void add_rail(pj_sim_spec *spec, const char *name, double share, int parent)
+static void sim_spec_add_rail(pj_sim_spec *spec, const char *name, double share, int parent)
 {
     pj_sim_rail *rail = &spec->rails[spec->rail_count++];
     *rail = (pj_sim_rail){.share = share, .parent = parent};
     snprintf(rail->name, sizeof rail->name, "%s", name);
 }
 
-static pj_status settle(pj_sim_spec *spec, const later *after, pj_error *err)
+static pj_status sim_spec_settle(pj_sim_spec *spec, const later *after, pj_error *err)
 {
     pj_status status = PJ_OK;
     double sum = 0;
     uint32_t given = spec->rail_count;
     for (uint32_t i = 0; i < given; i++) spec->rails[i].share = 1.0 / given;
-    if (after->share) status = set_shares(spec, after->share, err);
+    if (after->share) status = sim_spec_set_shares(spec, after->share, err);
     if (status != PJ_OK) return status;
     for (uint32_t i = 0; i < given; i++) sum += spec->rails[i].share;
     if (after->total > 0) {
         for (uint32_t i = 0; i < given; i++) spec->rails[i].parent = (int)given;
-        add_rail(spec, "total", sum, -1);
+        sim_spec_add_rail(spec, "total", sum, -1);
     }
-    if (after->core > 0) add_rail(spec, "core", spec->rails[0].share * after->core, 0);
+    if (after->core > 0) sim_spec_add_rail(spec, "core", spec->rails[0].share * after->core, 0);
     if (after->coverage > 0) spec->window_ns = (int64_t)(after->coverage * (double)spec->period_ns);
     if (spec->kind != PJ_RAIL_COUNTER)
         spec->kind = spec->window_ns > spec->period_ns ? PJ_RAIL_AVERAGE : PJ_RAIL_INSTANT;
@@ -426,12 +429,12 @@ pj_status pj_sim_parse(const char *text, pj_sim_spec *spec, pj_error *err)
         *equals = 0;
         status = set_key(spec, piece, equals + 1, &after, err);
     }
-    return status != PJ_OK ? status : settle(spec, &after, err);
+    return status != PJ_OK ? status : sim_spec_settle(spec, &after, err);
 }
 
 /* ---- derived ---------------------------------------------------------------------------- */
 
-static pj_rail_class class_of(const char *name)
+static pj_rail_class sim_spec_class_of(const char *name)
 {
     static const struct {
         const char *name;
@@ -456,7 +459,7 @@ uint32_t pj_sim_rails(const pj_sim_spec *spec, pj_rail *rails, uint32_t max)
     if (!counter) kind = window_ns > spec->period_ns ? PJ_RAIL_AVERAGE : PJ_RAIL_INSTANT;
     for (uint32_t i = 0; i < count; i++) {
         pj_rail *r = &rails[i];
-        *r = (pj_rail){.rail_class = class_of(spec->rails[i].name),
+        *r = (pj_rail){.rail_class = sim_spec_class_of(spec->rails[i].name),
                        .kind = kind,
                        /* without idle power zero is a normal value, as for a part switched off */
                        .scope = spec->idle_mw > 0 ? PJ_SCOPE_PACKAGE : PJ_SCOPE_DOMAIN,

@@ -127,8 +127,8 @@ static pj_status unknown_source(const char *piece, size_t length, pj_error *err)
 }
 
 /* One piece between commas. */
-static pj_status take_piece(pj_power_list *list, const char *piece, size_t length,
-                            bool *in_argument, pj_error *err)
+static pj_status sources_take_piece(pj_power_list *list, const char *piece, size_t length,
+                                    bool *in_argument, pj_error *err)
 {
     size_t name_length = 0;
     while (name_length < length && piece[name_length] != ':') name_length++;
@@ -161,7 +161,7 @@ pj_status pj_power_list_parse(const char *text, pj_power_list *list, pj_error *e
     bool in_argument = false;
     for (const char *piece = text;;) {
         size_t length = strcspn(piece, ",");
-        pj_status status = take_piece(list, piece, length, &in_argument, err);
+        pj_status status = sources_take_piece(list, piece, length, &in_argument, err);
         if (status != PJ_OK) return status;
         if (!piece[length]) return PJ_OK;
         piece += length + 1;

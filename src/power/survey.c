@@ -65,7 +65,7 @@ static pj_status open_listener(listener *l, pj_survey_source *s, const pj_power_
     return PJ_OK;
 }
 
-static pj_status drain(listener *l, uint32_t rail_count, pj_error *err)
+static pj_status survey_drain(listener *l, uint32_t rail_count, pj_error *err)
 {
     pj_reading readings[256];
     size_t count;
@@ -92,7 +92,7 @@ static pj_status listen_to_all(listener *listeners, pj_survey_source *sources, u
     int64_t until = any ? pj_clock_ns() + listen_ns + longest : 0;
     for (;;) {
         for (uint32_t i = 0; i < count; i++) {
-            pj_status status = drain(&listeners[i], sources[i].rail_count, err);
+            pj_status status = survey_drain(&listeners[i], sources[i].rail_count, err);
             if (status != PJ_OK) return status;
         }
         int64_t now = pj_clock_ns();
@@ -139,8 +139,8 @@ static const char *argument_of(const pj_power_list *list, const pj_power_source 
     return "";
 }
 
-static pj_status look_at(pj_survey_source *s, listener *l, const pj_power_list *list,
-                         const char *used, const pj_power_env *env, pj_error *err)
+static pj_status survey_look_at(pj_survey_source *s, listener *l, const pj_power_list *list,
+                                const char *used, const pj_power_env *env, pj_error *err)
 {
     s->in_use = is_named(used, s->source->name);
     const char *argument = s->in_use ? argument_of(list, s->source) : "";
@@ -167,7 +167,7 @@ pj_status pj_survey(const pj_survey_options *options, pj_survey_source **sources
     if (status == PJ_OK && options->power) status = pj_power_list_parse(options->power, &list, err);
     for (uint32_t i = 0; i < n && status == PJ_OK; i++) {
         (*sources)[i].source = pj_power_sources[i];
-        status = look_at(&(*sources)[i], &listeners[i], &list, options->used, env, err);
+        status = survey_look_at(&(*sources)[i], &listeners[i], &list, options->used, env, err);
     }
     if (status == PJ_OK) status = listen_to_all(listeners, *sources, n, options->listen_ns, err);
     for (uint32_t i = 0; listeners && i < n; i++) {

@@ -17,7 +17,7 @@ bool pj_sysfs_text(const char *path, char *text, size_t bytes)
     return got > 0;
 }
 
-static pj_status parse(const char *text, size_t bytes, int64_t *value)
+static pj_status sysfs_parse(const char *text, size_t bytes, int64_t *value)
 {
     uint64_t number;
     bool negative = bytes > 0 && text[0] == '-';
@@ -30,7 +30,8 @@ static pj_status parse(const char *text, size_t bytes, int64_t *value)
 bool pj_sysfs_number(const char *path, int64_t *value)
 {
     char text[64];
-    return pj_sysfs_text(path, text, sizeof text) && parse(text, strlen(text), value) == PJ_OK;
+    return pj_sysfs_text(path, text, sizeof text) &&
+           sysfs_parse(text, strlen(text), value) == PJ_OK;
 }
 
 pj_status pj_sysfs_read(int fd, int64_t *value)
@@ -38,5 +39,5 @@ pj_status pj_sysfs_read(int fd, int64_t *value)
     char text[64];
     int64_t got = pj_sysfs_fetch(fd, text, sizeof text);
     if (got < 0) return pj_status_of_errno(errno);
-    return parse(text, (size_t)got, value);
+    return sysfs_parse(text, (size_t)got, value);
 }

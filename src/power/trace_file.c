@@ -63,7 +63,7 @@ static cell trim(cell c)
 }
 
 /* Splits a line at commas; returns how many cells there are (more than `max` are not stored). */
-static size_t split(const char *line, size_t length, cell *cells, size_t max)
+static size_t trace_file_split(const char *line, size_t length, cell *cells, size_t max)
 {
     size_t count = 0, begin = 0;
     for (size_t i = 0; i <= length; i++) {
@@ -139,7 +139,7 @@ static bool cell_date(cell c, double *ms)
 /* ---- header ----------------------------------------------------------------------------- */
 
 /* Power limit of a recorded column: one without a number may be the sum of several devices. */
-static double most_mw(const pj_rail *rail)
+static double trace_file_most_mw(const pj_rail *rail)
 {
     enum { SOCKETS = 4, BOARDS = 8 };
     bool numbered = rail->name[0] && strchr("0123456789", rail->name[strlen(rail->name) - 1]);
@@ -149,7 +149,7 @@ static double most_mw(const pj_rail *rail)
 }
 
 /* Adds a rail; its name is truncated and reduced to plain characters. */
-static int add_rail(pj_trace *t, const char *name, size_t length, const char *field)
+static int trace_file_add_rail(pj_trace *t, const char *name, size_t length, const char *field)
 {
     if (t->rail_count == PJ_MAX_RAILS || length == 0) return -1;
     pj_rail *r = &t->rails[t->rail_count];
@@ -165,7 +165,7 @@ static int add_rail(pj_trace *t, const char *name, size_t length, const char *fi
     memcpy(r->device, r->name, sizeof r->name);
     snprintf(r->field, sizeof r->field, "%s", field);
     r->rail_class = pj_rail_class_of_name(r->name);
-    r->max_mw = most_mw(r);
+    r->max_mw = trace_file_most_mw(r);
     for (uint32_t i = 0; i < t->rail_count; i++)
         if (strcmp(t->rails[i].name, r->name) == 0) return -1; /* a column named twice */
     return (int)t->rail_count++;
@@ -175,7 +175,7 @@ static column nvidia_column(reader *r, cell c)
 {
     bool average = cell_has(c, "average"), instant = cell_has(c, "instant");
     const char *name = average ? "gpu0-average" : instant ? "gpu0-instant" : "gpu0";
-    int rail = add_rail(r->trace, name, strlen(name), "power.draw");
+    int rail = trace_file_add_rail(r->trace, name, strlen(name), "power.draw");
     if (rail < 0) return (column){0};
     pj_rail *made = &r->trace->rails[rail];
     if (average) {
@@ -208,18 +208,19 @@ static column read_column(reader *r, cell c)
     if (cell_is(c, "unix_ms")) return (column){COLUMN_WALL, -1, 1};
     if (cell_is(c, "quality")) return (column){COLUMN_QUALITY, -1, 1};
     if (cell_ends_with(c, "_mw"))
-        return (column){COLUMN_POWER, add_rail(r->trace, c.text, c.length - 3, "recorded"), 1};
+        return (column){COLUMN_POWER,
+                        trace_file_add_rail(r->trace, c.text, c.length - 3, "recorded"), 1};
     if (cell_starts_with(c, "power.draw") && memchr(c.text, 'W', c.length))
         return nvidia_column(r, c);
     return (column){0};
 }
 
-static pj_status read_header(reader *r, const char *line, size_t length, const char *name,
-                             pj_error *err)
+static pj_status trace_file_read_header(reader *r, const char *line, size_t length,
+                                        const char *name, pj_error *err)
 {
     cell cells[MAX_COLUMNS];
     if (length >= 3 && memcmp(line, "\xef\xbb\xbf", 3) == 0) line += 3, length -= 3;
-    r->column_count = split(line, length, cells, MAX_COLUMNS);
+    r->column_count = trace_file_split(line, length, cells, MAX_COLUMNS);
     if (r->column_count > MAX_COLUMNS)
         return pj_fail(err, PJ_E_INVALID, "%s: more than %d columns", name, MAX_COLUMNS);
     r->time_column = r->device_column = MAX_COLUMNS;
@@ -242,7 +243,7 @@ static pj_status read_header(reader *r, const char *line, size_t length, const c
 
 /* ---- rows ------------------------------------------------------------------------------- */
 
-static pj_status make_room(reader *r, pj_error *err)
+static pj_status trace_file_make_room(reader *r, pj_error *err)
 {
     pj_trace *t = r->trace;
     if (t->row_count < r->capacity) return PJ_OK;
@@ -287,12 +288,12 @@ static double local_to_unix_ms(double ms)
 }
 
 /* Parses a line as a row; false when it is truncated, ragged, or goes back in time. */
-static bool read_row(reader *r, const char *line, size_t length)
+static bool trace_file_read_row(reader *r, const char *line, size_t length)
 {
     pj_trace *t = r->trace;
     cell cells[MAX_COLUMNS];
     double ms;
-    if (split(line, length, cells, MAX_COLUMNS) != r->column_count) return false;
+    if (trace_file_split(line, length, cells, MAX_COLUMNS) != r->column_count) return false;
     if (!row_time(r, cells, &ms)) return false;
     if (r->device_column < r->column_count) watch_device(r, cells[r->device_column]);
     if (t->row_count == 0) {
@@ -382,11 +383,12 @@ pj_status pj_trace_read_csv(const char *text, size_t bytes, const char *name, pj
         const char *end = memchr(text + at, '\n', bytes - at);
         size_t length = end ? (size_t)(end - text) - at : bytes - at;
         if (header) {
-            status = read_header(&r, text + at, length, name, err);
+            status = trace_file_read_header(&r, text + at, length, name, err);
             header = false;
         } else {
-            status = make_room(&r, err);
-            if (status == PJ_OK && !read_row(&r, text + at, length)) trace->skipped += length > 0;
+            status = trace_file_make_room(&r, err);
+            if (status == PJ_OK && !trace_file_read_row(&r, text + at, length))
+                trace->skipped += length > 0;
         }
         at += length + 1;
     }

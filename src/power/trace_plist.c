@@ -15,7 +15,8 @@ static const pj_rail_class rail_classes[PJ_PM_RAILS] = {PJ_RAIL_CPU, PJ_RAIL_GPU
                                                         PJ_RAIL_DRAM, PJ_RAIL_PLATFORM};
 
 /* The next sample of the stream; false at its end. Skipped documents are counted. */
-static bool next_sample(const char **text, size_t *bytes, pj_pm_sample *sample, size_t *skipped)
+static bool trace_plist_next_sample(const char **text, size_t *bytes, pj_pm_sample *sample,
+                                    size_t *skipped)
 {
     while (*bytes > 0) {
         const char *nul = memchr(*text, 0, *bytes);
@@ -62,7 +63,7 @@ pj_status pj_trace_read_plist(const char *text, size_t bytes, const char *name, 
     size_t left = bytes, samples = 0, skipped = 0;
     double sum_ms = 0;
     *t = (pj_trace){.origin_unix_ms = NAN};
-    while (next_sample(&at, &left, &s, &t->skipped)) {
+    while (trace_plist_next_sample(&at, &left, &s, &t->skipped)) {
         for (int k = 0; k < PJ_PM_RAILS; k++) seen[k] |= !isnan(s.mw[k]);
         sum_ms += (double)s.elapsed_ns * 1e-6;
         samples++;
@@ -83,7 +84,7 @@ pj_status pj_trace_read_plist(const char *text, size_t bytes, const char *name, 
     double end_ms = 0;
     at = text;
     left = bytes;
-    while (next_sample(&at, &left, &s, &skipped)) {
+    while (trace_plist_next_sample(&at, &left, &s, &skipped)) {
         size_t row = t->row_count++;
         end_ms += (double)s.elapsed_ns * 1e-6; /* a value covers the time up to its row */
         t->t_ms[row] = end_ms;

@@ -17,7 +17,7 @@ static const double OPERATION_SD = 0.15;
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-static pj_status path_of(const char *key, char *path, size_t bytes, pj_error *err)
+static pj_status calibration_path_of(const char *key, char *path, size_t bytes, pj_error *err)
 {
     char data[PATH_MAX], name[64];
     pj_status status = pj_path_user_data(data, sizeof data, err);
@@ -35,7 +35,7 @@ pj_status pj_calibration_save(const pj_calibration *calibration, char *path, siz
     pj_buffer buffer;
     pj_json json;
     char created[32], folder[PATH_MAX];
-    pj_status status = path_of(calibration->key, path, bytes, err);
+    pj_status status = calibration_path_of(calibration->key, path, bytes, err);
     if (status != PJ_OK) return status;
     snprintf(folder, sizeof folder, "%s", path);
     *strrchr(folder, '/') = 0;
@@ -69,7 +69,7 @@ pj_status pj_calibration_save(const pj_calibration *calibration, char *path, siz
     return status;
 }
 
-static bool read_row(const json_t *object, pj_calibration_row *row)
+static bool calibration_read_row(const json_t *object, pj_calibration_row *row)
 {
     const char *name = json_string_value(json_object_get(object, "name"));
     const char *rail = json_string_value(json_object_get(object, "rail"));
@@ -94,7 +94,7 @@ pj_status pj_calibration_load(const char *key, pj_calibration **calibration, pj_
     char path[PATH_MAX], *text = NULL;
     size_t bytes;
     *calibration = NULL;
-    pj_status status = path_of(key, path, sizeof path, err);
+    pj_status status = calibration_path_of(key, path, sizeof path, err);
     if (status == PJ_OK && !pj_file_exists(path))
         return pj_fail(err, PJ_E_NOT_FOUND, "there is no calibration for this model and machine");
     if (status == PJ_OK) status = pj_file_read(path, 4 << 20, &text, &bytes, err);
@@ -112,7 +112,7 @@ pj_status pj_calibration_load(const char *key, pj_calibration **calibration, pj_
                          path);
     for (size_t i = 0; status == PJ_OK && i < json_array_size(rows); i++) {
         if (c->count < PJ_CALIBRATION_MAX_ROWS &&
-            read_row(json_array_get(rows, i), &c->rows[c->count]))
+            calibration_read_row(json_array_get(rows, i), &c->rows[c->count]))
             c->count++;
         else
             status = pj_fail(err, PJ_E_INVALID,
@@ -135,8 +135,8 @@ pj_status pj_calibration_load(const char *key, pj_calibration **calibration, pj_
 
 /* ---- use ------------------------------------------------------------------------------------- */
 
-static const pj_calibration_row *find(const pj_calibration *c, const char *rail, const char *name,
-                                      size_t length, pj_phase phase)
+static const pj_calibration_row *calibration_find(const pj_calibration *c, const char *rail,
+                                                  const char *name, size_t length, pj_phase phase)
 {
     for (uint32_t i = 0; i < c->count; i++) {
         const pj_calibration_row *r = &c->rows[i];
@@ -152,9 +152,10 @@ bool pj_calibration_prior(void *context, const pj_rail *rail, const char *class_
 {
     const pj_calibration *c = context;
     size_t length = strlen(class_name), component = strcspn(class_name, "/");
-    const pj_calibration_row *row = find(c, rail->name, class_name, length, phase);
+    const pj_calibration_row *row = calibration_find(c, rail->name, class_name, length, phase);
     bool whole = row != NULL;
-    if (!row && component < length) row = find(c, rail->name, class_name, component, phase);
+    if (!row && component < length)
+        row = calibration_find(c, rail->name, class_name, component, phase);
     if (!row) return false;
     *power_mw = row->power_mw;
     *sd_mw = whole ? row->sd_mw : hypot(row->sd_mw, OPERATION_SD * row->power_mw);
@@ -165,7 +166,7 @@ pj_calibration_row *pj_calibration_row_for(pj_calibration *c, const char *rail, 
                                            pj_phase phase)
 {
     pj_calibration_row *row =
-        (pj_calibration_row *)(uintptr_t)find(c, rail, name, strlen(name), phase);
+        (pj_calibration_row *)(uintptr_t)calibration_find(c, rail, name, strlen(name), phase);
     if (row || c->count == PJ_CALIBRATION_MAX_ROWS || strlen(name) >= sizeof row->name) return row;
     row = &c->rows[c->count++];
     *row = (pj_calibration_row){.phase = phase, .power_mw = NAN};

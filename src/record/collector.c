@@ -6,80 +6,80 @@
 
 enum { ROUND_NS = 16 * 1000 * 1000 };
 
-static void keep(pj_collector *c, pj_status status, const pj_error *err)
+static void collector_keep(pj_collector *c, pj_status status, const pj_error *err)
 {
     if (status != PJ_OK && c->on_spool_error) c->on_spool_error(c->context, err);
 }
 
-static void take_record(void *context, const pj_record *record)
+static void collector_take_record(void *context, const pj_record *record)
 {
     pj_collector *c = context;
     pj_error err = {0};
     pthread_mutex_lock(c->spool_mutex);
     pj_status status = pj_spool_append_record(c->spool, record, &err);
     pthread_mutex_unlock(c->spool_mutex);
-    keep(c, status, &err);
+    collector_keep(c, status, &err);
     if (c->feed) pj_live_feed_record(c->feed, record);
 }
 
-static void take_readings(pj_collector *c)
+static void collector_take_readings(pj_collector *c)
 {
     size_t count;
-    pj_gauge_pull(c->gauge);
-    while ((count = pj_tap_read(c->tap, c->readings, sizeof c->readings / sizeof *c->readings)) >
-           0) {
+    pj_reading_hub_pull(c->hub);
+    while ((count = pj_subscriber_read(c->subscriber, c->readings,
+                                       sizeof c->readings / sizeof *c->readings)) > 0) {
         pj_error err = {0};
         pthread_mutex_lock(c->spool_mutex);
         pj_status status = pj_spool_append(c->spool, PJ_RECORD_READINGS, c->readings,
                                            count * sizeof *c->readings, &err);
         pthread_mutex_unlock(c->spool_mutex);
-        keep(c, status, &err);
+        collector_keep(c, status, &err);
         if (c->feed) pj_live_feed_readings(c->feed, c->readings, count);
     }
     pj_meter_event event;
-    while (pj_tap_next_event(c->tap, &event))
+    while (pj_subscriber_next_event(c->subscriber, &event))
         if (c->on_event) c->on_event(c->context, &event);
 }
 
-static void take_shares(pj_collector *c)
+static void collector_take_shares(pj_collector *c)
 {
     pj_buffer payload;
     pj_buffer_init(&payload, 1 << 16);
-    while (pj_gauge_next_share(c->gauge, c->tap, &payload)) {
+    while (pj_reading_hub_next_share(c->hub, c->subscriber, &payload)) {
         pj_error err = {0};
         pthread_mutex_lock(c->spool_mutex);
         pj_status status =
             pj_spool_append(c->spool, PJ_RECORD_SHARE, payload.data, payload.length, &err);
         pthread_mutex_unlock(c->spool_mutex);
-        keep(c, status, &err);
+        collector_keep(c, status, &err);
     }
     pj_buffer_fini(&payload);
 }
 
 void pj_collector_round(pj_collector *c)
 {
-    if (c->gauge) {
-        take_readings(c); /* first, so that live tokens have their power */
-        take_shares(c);
+    if (c->hub) {
+        collector_take_readings(c); /* first, so that live tokens have their power */
+        collector_take_shares(c);
     }
-    pj_recorder_drain(c->recorder, take_record, c);
+    pj_recorder_drain(c->recorder, collector_take_record, c);
     pj_error err = {0};
     pthread_mutex_lock(c->spool_mutex);
     pj_status status = pj_spool_flush(c->spool, &err);
     pthread_mutex_unlock(c->spool_mutex);
-    keep(c, status, &err);
+    collector_keep(c, status, &err);
     if (c->feed) pj_live_feed_flush(c->feed);
 }
 
 static void tell_place(pj_collector *c)
 {
     if (!c->feed) return;
-    pj_place place = pj_recorder_place(c->recorder);
-    pj_live_feed_place(c->feed, &place, pj_clock_ns());
+    pj_context context = pj_recorder_context(c->recorder);
+    pj_live_feed_context(c->feed, &context, pj_clock_ns());
     if (c->load) pj_live_feed_load(c->feed, c->load, pj_clock_ns());
 }
 
-static void *collect(void *context)
+static void *collector_collect(void *context)
 {
     pj_collector *c = context;
     int64_t due = pj_clock_ns();
@@ -100,7 +100,7 @@ static void *collect(void *context)
 pj_status pj_collector_start(pj_collector *c, pj_error *err)
 {
     atomic_store(&c->stop, false);
-    pj_status status = pj_thread_start(&c->thread, "pj-collector", collect, c, err);
+    pj_status status = pj_thread_start(&c->thread, "pj-collector", collector_collect, c, err);
     c->running = status == PJ_OK;
     return status;
 }

@@ -3,15 +3,15 @@
 #ifndef PJ_RECORD_COLLECTOR_H
 #define PJ_RECORD_COLLECTOR_H
 
-#include "record/gauge.h"
 #include "record/live_feed.h"
+#include "record/reading_hub.h"
 #include "trace/recorder.h"
 #include "trace/spool.h"
 
 typedef struct pj_collector {
     pj_recorder *recorder;
-    pj_gauge *gauge;              /* NULL: none */
-    pj_tap *tap;                  /* of the gauge */
+    pj_reading_hub *hub;          /* NULL: none */
+    pj_subscriber *subscriber;    /* of the reading hub */
     pj_live_feed *feed;           /* NULL: no live sink */
     const pj_progress *load;      /* of the model; NULL: none */
     pthread_mutex_t *spool_mutex; /* others append warnings and facts */

@@ -4,12 +4,12 @@
 #include <jansson.h>
 #include <string.h>
 
-void pj_experiment_cell_write(const pj_experiment_cell *place, pj_json *json)
+void pj_experiment_cell_write(const pj_experiment_cell *cell_id, pj_json *json)
 {
-    if (!place) return;
-    pj_json_kv_uint(json, "experiment_cell", place->cell);
-    pj_json_kv_uint(json, "experiment_block", place->block);
-    pj_json_kv_uint(json, "experiment_round", place->round);
+    if (!cell_id) return;
+    pj_json_kv_uint(json, "experiment_cell", cell_id->cell);
+    pj_json_kv_uint(json, "experiment_block", cell_id->block);
+    pj_json_kv_uint(json, "experiment_round", cell_id->round);
 }
 
 static bool whole(const json_t *object, const char *name, uint32_t *out)
@@ -20,13 +20,13 @@ static bool whole(const json_t *object, const char *name, uint32_t *out)
     return true;
 }
 
-bool pj_experiment_cell_of(const pj_run_info *info, pj_experiment_cell *place)
+bool pj_experiment_cell_of(const pj_run_info *info, pj_experiment_cell *cell_id)
 {
     if (!info->settings_json || !strstr(info->settings_json, "\"experiment_cell\"")) return false;
     json_t *settings = json_loads(info->settings_json, 0, NULL);
-    bool found = whole(settings, "experiment_cell", &place->cell) &&
-                 whole(settings, "experiment_block", &place->block) &&
-                 whole(settings, "experiment_round", &place->round);
+    bool found = whole(settings, "experiment_cell", &cell_id->cell) &&
+                 whole(settings, "experiment_block", &cell_id->block) &&
+                 whole(settings, "experiment_round", &cell_id->round);
     json_decref(settings);
     return found;
 }

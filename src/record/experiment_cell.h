@@ -10,8 +10,8 @@ typedef struct pj_experiment_cell {
 } pj_experiment_cell;
 
 /* Members of the settings' object; nothing for NULL. */
-void pj_experiment_cell_write(const pj_experiment_cell *place, pj_json *json);
+void pj_experiment_cell_write(const pj_experiment_cell *cell_id, pj_json *json);
 /* False: the run belongs to no cell of any plan. */
-bool pj_experiment_cell_of(const pj_run_info *info, pj_experiment_cell *place);
+bool pj_experiment_cell_of(const pj_run_info *info, pj_experiment_cell *cell_id);
 
 #endif

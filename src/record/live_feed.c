@@ -49,12 +49,12 @@ struct pj_live_feed {
     uint32_t change_count;
     char **names;
     uint32_t name_count;
-    bool shown;       /* the open token's stages and parts are sent */
-    int64_t shown_ns; /* begin of the last such token */
-    int64_t place_ns; /* when the running layer was last reported */
-    pj_place place;   /* as last reported */
-    int64_t load_ns;  /* when the progress of the load was last reported */
-    uint32_t loaded;  /* layers, as last reported */
+    bool shown;         /* the open token's stages and parts are sent */
+    int64_t shown_ns;   /* begin of the last such token */
+    int64_t place_ns;   /* when the running layer was last reported */
+    pj_context context; /* as last reported */
+    int64_t load_ns;    /* when the progress of the load was last reported */
+    uint32_t loaded;    /* layers, as last reported */
     token_text texts[MAX_TEXTS];
     uint32_t text_count;
     utf8_rest rest[MAX_TEXTS]; /* by sequence */
@@ -66,12 +66,12 @@ struct pj_live_feed {
     uint32_t sample_count;
 };
 
-static double ms_of(const pj_live_feed *feed, int64_t ns)
+static double live_feed_ms_of(const pj_live_feed *feed, int64_t ns)
 {
     return (double)(ns - feed->start_ns) / 1e6;
 }
 
-static const char *name_of(const pj_live_feed *feed, uint32_t id)
+static const char *live_feed_name_of(const pj_live_feed *feed, uint32_t id)
 {
     return id > 0 && id <= feed->name_count && feed->names[id] ? feed->names[id] : "";
 }
@@ -87,7 +87,7 @@ pj_status pj_live_feed_open(const pj_live_sink *sink, const char *run_id, int64_
     feed->run_id = run_id;
     feed->start_ns = start_ns;
     feed->meter = meter;
-    feed->place = (pj_place){.token = -1, .layer = -1};
+    feed->context = (pj_context){.token = -1, .layer = -1};
     if (meter) feed->rails = pj_meter_rails(meter, &feed->rail_count);
     for (uint32_t r = 0; r < feed->rail_count; r++) {
         bool used = false;
@@ -118,7 +118,7 @@ void pj_live_feed_close(pj_live_feed *feed)
 /* ---- power --------------------------------------------------------------------------------- */
 
 /* The phase in which a reading was taken, as far as the records so far tell. */
-static pj_phase phase_at(const pj_live_feed *feed, int64_t at_ns)
+static pj_phase live_feed_phase_at(const pj_live_feed *feed, int64_t at_ns)
 {
     for (uint32_t i = feed->change_count; i > 0; i--)
         if (feed->changes[i - 1].at_ns <= at_ns) return feed->changes[i - 1].phase;
@@ -129,14 +129,14 @@ static pj_phase phase_at(const pj_live_feed *feed, int64_t at_ns)
 void pj_live_feed_flush(pj_live_feed *feed)
 {
     for (uint32_t i = 0; i < feed->sample_count; i++)
-        feed->samples[i].phase = phase_at(feed, feed->sample_ns[i]);
+        feed->samples[i].phase = live_feed_phase_at(feed, feed->sample_ns[i]);
     if (feed->sample_count && feed->sink->power)
         feed->sink->power(feed->sink->context, feed->run_id, feed->samples, feed->sample_count);
     feed->sample_count = 0;
 }
 
 /* Sum of a column's rails; NAN while any of them has no value. */
-static double column_mw(const pj_live_feed *feed, int column)
+static double live_feed_column_mw(const pj_live_feed *feed, int column)
 {
     double sum = NAN;
     for (uint32_t r = 0; r < feed->rail_count; r++) {
@@ -159,8 +159,8 @@ static void add_sample(pj_live_feed *feed, int64_t at_ns)
     if (feed->sample_count == MAX_SAMPLES) pj_live_feed_flush(feed);
     feed->sample_ns[feed->sample_count] = at_ns;
     pj_live_power *s = &feed->samples[feed->sample_count++];
-    *s = (pj_live_power){.t_ms = ms_of(feed, at_ns)};
-    for (int c = 0; c <= PJ_RAIL_TOTAL; c++) s->mw[c] = column_mw(feed, c);
+    *s = (pj_live_power){.t_ms = live_feed_ms_of(feed, at_ns)};
+    for (int c = 0; c <= PJ_RAIL_TOTAL; c++) s->mw[c] = live_feed_column_mw(feed, c);
     s->quality = quality_of(feed);
 }
 
@@ -211,7 +211,7 @@ static double provisional_mj(const pj_live_feed *feed, int64_t begin_ns, int64_t
 
 /* ---- spans --------------------------------------------------------------------------------- */
 
-static void tell_section(pj_live_feed *feed, const pj_span *span, bool ended)
+static void live_feed_tell_section(pj_live_feed *feed, const pj_span *span, bool ended)
 {
     bool inside_token = span->token >= 0;
     if (inside_token && !feed->shown) return;
@@ -219,9 +219,9 @@ static void tell_section(pj_live_feed *feed, const pj_span *span, bool ended)
         ended ? feed->sink->section_end : feed->sink->section_start;
     if (!tell) return;
     pj_live_section section = {
-        .t_ms = ms_of(feed, ended ? span->end_ns : span->begin_ns),
+        .t_ms = live_feed_ms_of(feed, ended ? span->end_ns : span->begin_ns),
         .phase = (pj_phase)span->phase,
-        .name = name_of(feed, span->id),
+        .name = live_feed_name_of(feed, span->id),
         .duration_ms = ended ? (double)(span->end_ns - span->begin_ns) / 1e6 : NAN,
         .energy_mj = ended ? provisional_mj(feed, span->begin_ns, span->end_ns) : NAN,
         .quality = quality_of(feed),
@@ -234,16 +234,16 @@ static void keep_part(pj_live_feed *feed, const pj_span_view *view)
     const pj_span *span = view->span;
     if (!feed->shown || !feed->sink->parts || feed->part_count == MAX_PARTS) return;
     pj_live_part *part = &feed->parts[feed->part_count];
-    const char *component = span->kind == PJ_SPAN_COMPONENT ? name_of(feed, span->id)
-                            : span->component               ? name_of(feed, span->component)
-                                                            : NULL;
+    const char *component = span->kind == PJ_SPAN_COMPONENT ? live_feed_name_of(feed, span->id)
+                            : span->component ? live_feed_name_of(feed, span->component)
+                                              : NULL;
     *part = (pj_live_part){
-        .t_ms = ms_of(feed, span->begin_ns),
+        .t_ms = live_feed_ms_of(feed, span->begin_ns),
         .duration_ms = (double)(span->end_ns - span->begin_ns) / 1e6,
         .position = span->token >= 0 ? (uint32_t)span->token : 0,
         .layer = span->kind == PJ_SPAN_LAYER ? (int32_t)span->id : span->layer,
         .component = span->kind == PJ_SPAN_LAYER ? NULL : component,
-        .operation = span->kind == PJ_SPAN_OPERATION ? name_of(feed, span->id) : NULL,
+        .operation = span->kind == PJ_SPAN_OPERATION ? live_feed_name_of(feed, span->id) : NULL,
         .energy_mj = provisional_mj(feed, span->begin_ns, span->end_ns),
         .quality = quality_of(feed),
     };
@@ -301,7 +301,7 @@ static void tell_token(pj_live_feed *feed, const pj_span *span)
         if (text && text->sequence < MAX_TEXTS)
             complete_text(&feed->rest[text->sequence], text->text, piece, sizeof piece);
         pj_live_token token = {
-            .t_ms = ms_of(feed, span->begin_ns),
+            .t_ms = live_feed_ms_of(feed, span->begin_ns),
             .duration_ms = seconds * 1e3,
             .position = span->id,
             .sequence = text ? text->sequence : 0,
@@ -346,17 +346,17 @@ static void phase_changes(pj_live_feed *feed, pj_phase phase, int64_t at_ns)
     if (feed->meter) pj_meter_set_activity(feed->meter, simulated_load(phase));
 }
 
-void pj_live_feed_place(pj_live_feed *feed, const pj_place *place, int64_t now_ns)
+void pj_live_feed_context(pj_live_feed *feed, const pj_context *context, int64_t now_ns)
 {
-    bool same = place->token == feed->place.token && place->layer == feed->place.layer;
-    if (!feed->sink->layer_running || place->layer < 0 || same) return;
+    bool same = context->token == feed->context.token && context->layer == feed->context.layer;
+    if (!feed->sink->layer_running || context->layer < 0 || same) return;
     if (feed->place_ns && now_ns - feed->place_ns < SHOW_EVERY_NS) return;
     feed->place_ns = now_ns;
-    feed->place = *place;
-    pj_live_layer layer = {.t_ms = ms_of(feed, now_ns),
-                           .phase = place->phase,
-                           .position = place->token,
-                           .layer = (uint32_t)place->layer};
+    feed->context = *context;
+    pj_live_layer layer = {.t_ms = live_feed_ms_of(feed, now_ns),
+                           .phase = context->phase,
+                           .position = context->token,
+                           .layer = (uint32_t)context->layer};
     feed->sink->layer_running(feed->sink->context, feed->run_id, &layer);
 }
 
@@ -367,7 +367,7 @@ void pj_live_feed_load(pj_live_feed *feed, const pj_progress *progress, int64_t 
     if (feed->load_ns && now_ns - feed->load_ns < SHOW_EVERY_NS) return;
     feed->load_ns = now_ns;
     feed->loaded = done;
-    pj_live_load load = {.t_ms = ms_of(feed, now_ns), .done = done, .total = total};
+    pj_live_load load = {.t_ms = live_feed_ms_of(feed, now_ns), .done = done, .total = total};
     feed->sink->load_progress(feed->sink->context, feed->run_id, &load);
 }
 
@@ -375,7 +375,7 @@ static void span_begins(pj_live_feed *feed, const pj_span *span)
 {
     switch (span->kind) {
     case PJ_SPAN_PHASE: phase_changes(feed, (pj_phase)span->id, span->begin_ns); break;
-    case PJ_SPAN_SECTION: tell_section(feed, span, false); break;
+    case PJ_SPAN_SECTION: live_feed_tell_section(feed, span, false); break;
     case PJ_SPAN_TOKEN: token_begins(feed, span); break;
     default: break;
     }
@@ -385,7 +385,7 @@ static void span_ends(pj_live_feed *feed, const pj_span_view *view)
 {
     switch (view->span->kind) {
     case PJ_SPAN_PHASE: phase_changes(feed, PJ_PHASE_IDLE, view->span->end_ns); break;
-    case PJ_SPAN_SECTION: tell_section(feed, view->span, true); break;
+    case PJ_SPAN_SECTION: live_feed_tell_section(feed, view->span, true); break;
     case PJ_SPAN_TOKEN: tell_token(feed, view->span); break;
     default: keep_part(feed, view); break;
     }
@@ -405,7 +405,7 @@ static void keep_text(pj_live_feed *feed, const pj_record *record)
     text->text[bytes] = 0;
 }
 
-static void keep_name(pj_live_feed *feed, const pj_record *record)
+static void live_feed_keep_name(pj_live_feed *feed, const pj_record *record)
 {
     uint32_t id;
     memcpy(&id, record->payload, 4);
@@ -428,7 +428,7 @@ void pj_live_feed_record(pj_live_feed *feed, const pj_record *record)
         if (pj_span_view_get(record, &view)) span_begins(feed, view.span);
         break;
     case PJ_RECORD_TOKEN_TEXT: keep_text(feed, record); break;
-    case PJ_RECORD_NAME: keep_name(feed, record); break;
+    case PJ_RECORD_NAME: live_feed_keep_name(feed, record); break;
     default: break;
     }
 }

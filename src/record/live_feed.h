@@ -25,7 +25,7 @@ void pj_live_feed_record(pj_live_feed *feed, const pj_record *record);
 void pj_live_feed_readings(pj_live_feed *feed, const pj_reading *readings, size_t count);
 /* Reports the running layer, at most every 50 ms: spans arrive when they have ended, which in a
  * large model may be seconds later. */
-void pj_live_feed_place(pj_live_feed *feed, const pj_place *place, int64_t now_ns);
+void pj_live_feed_context(pj_live_feed *feed, const pj_context *context, int64_t now_ns);
 /* Reports how much of the model has been loaded, at most every 50 ms and only when it has changed.
  */
 void pj_live_feed_load(pj_live_feed *feed, const pj_progress *progress, int64_t now_ns);

@@ -29,8 +29,8 @@ static void find_value(const char *text, const char *key, char separator, char *
     }
 }
 
-static void read_value(const char *root, const char *path, const char *key, char separator,
-                       char *value, size_t bytes)
+static void machine_read_value(const char *root, const char *path, const char *key, char separator,
+                               char *value, size_t bytes)
 {
     char full[4096], *text = NULL;
     size_t length;
@@ -64,7 +64,7 @@ static void write_sensors(pj_json *json, const pj_rail *rails, uint32_t count)
 void pj_machine_cpu(const char *procfs, char cpu[PJ_CPU_NAME_BYTES])
 {
     struct utsname kernel = {0};
-    read_value(procfs, "/proc/cpuinfo", "model name", ':', cpu, PJ_CPU_NAME_BYTES);
+    machine_read_value(procfs, "/proc/cpuinfo", "model name", ':', cpu, PJ_CPU_NAME_BYTES);
     uname(&kernel);
     if (!cpu[0]) snprintf(cpu, PJ_CPU_NAME_BYTES, "%s", kernel.machine);
 }
@@ -75,7 +75,7 @@ pj_status pj_machine_read(const char *procfs, const pj_rail *rails, uint32_t rai
     char cpu[PJ_CPU_NAME_BYTES], os[128], text[512];
     struct utsname kernel = {0};
     pj_machine_cpu(procfs, cpu);
-    read_value("", "/etc/os-release", "PRETTY_NAME", '=', os, sizeof os);
+    machine_read_value("", "/etc/os-release", "PRETTY_NAME", '=', os, sizeof os);
     uname(&kernel);
     if (!os[0]) snprintf(os, sizeof os, "%s", kernel.sysname);
 

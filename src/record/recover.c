@@ -139,8 +139,8 @@ static void note_trying(pj_recovery *r, const char *spool)
 /* ---- one spool ------------------------------------------------------------------------------ */
 
 /* Opens and locks a spool of this user; files of other users are ignored, whatever they contain. */
-static pj_status open_spool(const char *path, pj_spool_reader *reader, uint64_t *bytes,
-                            pj_error *err)
+static pj_status recover_open_spool(const char *path, pj_spool_reader *reader, uint64_t *bytes,
+                                    pj_error *err)
 {
     struct stat info;
     *reader = (pj_spool_reader){.lock_fd = -1};
@@ -161,7 +161,7 @@ static pj_status open_spool(const char *path, pj_spool_reader *reader, uint64_t 
 }
 
 /* A process that died before writing anything leaves an empty file or only a header. */
-static bool is_empty(const pj_spool_reader *reader, pj_status opened, uint64_t bytes)
+static bool recover_is_empty(const pj_spool_reader *reader, pj_status opened, uint64_t bytes)
 {
     return (opened == PJ_E_INVALID && bytes == 0) ||
            (opened == PJ_OK && reader->mapping.size == PJ_SPOOL_HEADER_BYTES);
@@ -204,15 +204,15 @@ static pj_status store_spool(pj_recovery *r, pj_store *store, pj_spool_reader *r
 }
 
 /* The lock is held from reading to deleting, so that two processes cannot both recover a spool. */
-static void take_spool(pj_recovery *r, pj_store *store, const char *path)
+static void recover_take_spool(pj_recovery *r, pj_store *store, const char *path)
 {
     pj_spool_reader reader;
     pj_error err = {0};
     uint64_t bytes;
-    pj_status status = open_spool(path, &reader, &bytes, &err);
+    pj_status status = recover_open_spool(path, &reader, &bytes, &err);
     /* in use or taken by another process */
     if (status == PJ_E_AGAIN || status == PJ_E_NOT_FOUND) return;
-    if (is_empty(&reader, status, bytes)) {
+    if (recover_is_empty(&reader, status, bytes)) {
         remove_empty(path, bytes);
         pj_spool_reader_close(&reader);
         return;
@@ -244,7 +244,7 @@ static void take_folder(pj_recovery *r, pj_store *store, const char *dir)
         char path[PJ_SPOOL_DIR_BYTES];
         if (has_ending(entry->d_name, ".spool") &&
             pj_path_join(path, sizeof path, dir, entry->d_name))
-            take_spool(r, store, path);
+            recover_take_spool(r, store, path);
     }
     closedir(spools);
 }
@@ -274,7 +274,7 @@ static bool take_all(pj_recovery *r)
 
 /* ---- the thread ----------------------------------------------------------------------------- */
 
-static void release(pj_recovery *r) /* with the mutex held; unlocks it */
+static void recover_release(pj_recovery *r) /* with the mutex held; unlocks it */
 {
     bool last = --r->owners == 0;
     pthread_cond_broadcast(&r->moved);
@@ -287,7 +287,7 @@ static void release(pj_recovery *r) /* with the mutex held; unlocks it */
     pj_free(r);
 }
 
-static void *work(void *context)
+static void *recover_work(void *context)
 {
     pj_recovery *r = context;
     pthread_mutex_lock(&r->mutex);
@@ -305,7 +305,7 @@ static void *work(void *context)
         r->done = whole;
         pthread_cond_broadcast(&r->moved);
     }
-    release(r);
+    recover_release(r);
     return NULL;
 }
 
@@ -332,13 +332,13 @@ pj_recovery *pj_recovery_start(const char *database)
     pthread_mutex_init(&r->mutex, NULL);
     pthread_cond_init(&r->moved, NULL);
     r->database = has_spools(&r->dirs) ? pj_strdup(database) : NULL;
-    if (r->database && pj_thread_start(&thread, "pj-recover", work, r, NULL) == PJ_OK) {
+    if (r->database && pj_thread_start(&thread, "pj-recover", recover_work, r, NULL) == PJ_OK) {
         pthread_detach(thread);
         return r;
     }
     r->owners = 1;
     pthread_mutex_lock(&r->mutex);
-    release(r);
+    recover_release(r);
     return NULL;
 }
 
@@ -404,7 +404,7 @@ void pj_recovery_close(pj_recovery *r)
     if (r->trying[0]) end_try(r->trying); /* given up for lack of time, which is no failure */
     r->closing = true;
     r->paused = false;
-    release(r);
+    recover_release(r);
 }
 
 /* ---- listing -------------------------------------------------------------------------------- */
@@ -415,14 +415,14 @@ const char *pj_spool_state_name(pj_spool_state state)
     return names[state];
 }
 
-static void look_at(const char *path, pj_spool_entry *entry)
+static void recover_look_at(const char *path, pj_spool_entry *entry)
 {
     pj_spool_reader reader;
     char tries[PJ_SPOOL_DIR_BYTES];
     struct stat info;
     *entry = (pj_spool_entry){.state = PJ_SPOOL_LEFT};
     snprintf(entry->path, sizeof entry->path, "%s", path);
-    pj_status status = open_spool(path, &reader, &entry->bytes, &entry->reason);
+    pj_status status = recover_open_spool(path, &reader, &entry->bytes, &entry->reason);
     if (status == PJ_E_AGAIN) entry->state = PJ_SPOOL_RUNNING;
     if (status == PJ_E_DENIED) entry->state = PJ_SPOOL_FOREIGN;
     if (has_ending(path, ".damaged"))
@@ -451,7 +451,7 @@ static void list_folder(const char *dir, void (*take)(void *, const pj_spool_ent
         if (!(has_ending(e->d_name, ".spool") || has_ending(e->d_name, ".damaged")) ||
             !pj_path_join(path, sizeof path, dir, e->d_name))
             continue;
-        look_at(path, &entry);
+        recover_look_at(path, &entry);
         if (entry.reason.status != PJ_E_NOT_FOUND) take(context, &entry);
     }
     if (spools) closedir(spools);

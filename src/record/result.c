@@ -21,9 +21,9 @@ pj_status pj_result_check(const pj_result *result, pj_error *err)
                    result->size);
 }
 
-static pj_joules_mj with_interval(double mj, double sd_mj)
+static pj_energy_mj result_with_interval(double mj, double sd_mj)
 {
-    return (pj_joules_mj){mj, mj - NORMAL_95 * sd_mj, mj + NORMAL_95 * sd_mj};
+    return (pj_energy_mj){mj, mj - NORMAL_95 * sd_mj, mj + NORMAL_95 * sd_mj};
 }
 
 /* Rows of one phase share their systematic errors, so their standard deviations add linearly. */
@@ -42,12 +42,12 @@ static bool sum_phase(const pj_run_data *data, pj_phase phase, pj_phase_result *
         sd += (double)row->energy.sd_mj;
         net_sd += (double)row->energy.net_sd_mj;
     }
-    out->gross = with_interval(gross, sd);
-    out->net = with_interval(net, net_sd);
+    out->gross = result_with_interval(gross, sd);
+    out->net = result_with_interval(net, net_sd);
     return found;
 }
 
-static void write_figure(pj_json *json, const char *name, const pj_joules_mj *figure)
+static void result_write_figure(pj_json *json, const char *name, const pj_energy_mj *figure)
 {
     pj_json_key(json, name);
     pj_json_object_begin(json);
@@ -58,18 +58,18 @@ static void write_figure(pj_json *json, const char *name, const pj_joules_mj *fi
 }
 
 /* The energy of each rail over the whole run. */
-static void write_rails(pj_json *json, const pj_run_data *data)
+static void result_write_rails(pj_json *json, const pj_run_data *data)
 {
     pj_json_key(json, "rails");
     pj_json_array_begin(json);
     for (uint32_t i = 0; i < data->rail_energy_count; i++) {
         const pj_rail_energy *e = &data->rail_energy[i];
         if (e->phase != PJ_PHASE_COUNT || e->rail >= data->rail_count) continue;
-        pj_joules_mj gross = with_interval(e->gross_mj, e->sd_mj);
+        pj_energy_mj gross = result_with_interval(e->gross_mj, e->sd_mj);
         pj_json_object_begin(json);
         pj_json_kv_string(json, "name", data->rails[e->rail].name);
         pj_json_kv_string(json, "source", data->rails[e->rail].source);
-        write_figure(json, "gross", &gross);
+        result_write_figure(json, "gross", &gross);
         pj_json_object_end(json);
     }
     pj_json_array_end(json);
@@ -83,8 +83,8 @@ static char *make_json(const pj_run_data *data, const pj_result *result)
     pj_json_init(&json, &buffer);
     pj_json_object_begin(&json);
     pj_summary_write_members(&json, &data->info, NULL);
-    write_figure(&json, "total", &result->total);
-    write_figure(&json, "net", &result->net);
+    result_write_figure(&json, "total", &result->total);
+    result_write_figure(&json, "net", &result->net);
     pj_json_key(&json, "phases");
     pj_json_array_begin(&json);
     for (uint32_t i = 0; i < result->phase_count; i++) {
@@ -92,19 +92,19 @@ static char *make_json(const pj_run_data *data, const pj_result *result)
         pj_json_object_begin(&json);
         pj_json_kv_string(&json, "phase", pj_phase_name(p->phase));
         pj_json_kv_double(&json, "duration_ms", p->duration_ms);
-        write_figure(&json, "gross", &p->gross);
-        write_figure(&json, "net", &p->net);
+        result_write_figure(&json, "gross", &p->gross);
+        result_write_figure(&json, "net", &p->net);
         pj_json_object_end(&json);
     }
     pj_json_array_end(&json);
-    write_rails(&json, data);
+    result_write_rails(&json, data);
     pj_json_object_end(&json);
     char *text = pj_json_finish(&json) ? pj_buffer_take(&buffer) : NULL;
     pj_buffer_fini(&buffer);
     return text;
 }
 
-static void fill(pj_result *r, const pj_run_data *data)
+static void result_fill(pj_result *r, const pj_run_data *data)
 {
     const pj_run_info *info = &data->info;
     pj_run_ratios ratios;
@@ -114,8 +114,8 @@ static void fill(pj_result *r, const pj_run_data *data)
     r->duration_ms = info->total_ms;
     r->energy_source = info->quality;
     r->is_partial = info->total_is_partial;
-    r->total = with_interval(info->total_mj, info->total_sd_mj);
-    r->net = with_interval(info->net_mj, info->net_sd_mj);
+    r->total = result_with_interval(info->total_mj, info->total_sd_mj);
+    r->net = result_with_interval(info->net_mj, info->net_sd_mj);
     r->total_upper_mj = info->upper_mj;
     r->joules_per_token = ratios.joules_per_token;
     r->input_tokens = info->input_tokens;
@@ -130,7 +130,7 @@ _Static_assert(sizeof(((pj_result *)0)->run_id) >= PJ_UUID_BYTES, "ids fit");
 
 void pj_result_fill(pj_result *result, const pj_run_data *data, bool stored)
 {
-    static const pj_joules_mj unknown = {NAN, NAN, NAN};
+    static const pj_energy_mj unknown = {NAN, NAN, NAN};
     pj_result all = {.total = unknown,
                      .net = unknown,
                      .duration_ms = NAN,
@@ -138,7 +138,7 @@ void pj_result_fill(pj_result *result, const pj_run_data *data, bool stored)
                      .joules_per_token = NAN,
                      .is_stored = stored};
     size_t size = result->size ? result->size : SIZE_0_1;
-    if (data->info.id[0]) fill(&all, data);
+    if (data->info.id[0]) result_fill(&all, data);
     all.size = result->size;
     memset(result, 0, size);
     memcpy(result, &all, size < sizeof all ? size : sizeof all);

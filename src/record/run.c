@@ -86,7 +86,7 @@ static void warn_without_total(pj_run *run)
                 names);
 }
 
-static void warn_about_power(pj_run *run)
+static void run_warn_about_power(pj_run *run)
 {
     const pj_session *s = run->session;
     if (!s->meter) return; /* none was requested */
@@ -115,8 +115,8 @@ static uint64_t missed_so_far(const pj_meter *meter)
     return cost.missed + cost.lost;
 }
 
-/* Joins the gauge and waits for a first value of each rail, so that the curve covers the run from
- * its start: two periods and the delay, at most a second. */
+/* Joins the reading hub and waits for a first value of each rail, so that the curve covers the run
+ * from its start: two periods and the delay, at most a second. */
 static void start_metering(pj_run *run)
 {
     pj_session *s = run->session;
@@ -124,7 +124,7 @@ static void start_metering(pj_run *run)
     uint32_t count = 0, seen = 0;
     const pj_rail *rails = s->meter ? pj_meter_rails(s->meter, &count) : NULL;
     if (!count) return;
-    if (pj_gauge_join(s->gauge, &run->tap, &err) != PJ_OK) {
+    if (pj_reading_hub_join(s->hub, &run->subscriber, &err) != PJ_OK) {
         pj_run_warn(run, "power_unavailable", "energy is unavailable: %s", err.text);
         run->info.quality = PJ_UNAVAILABLE;
         return;
@@ -139,8 +139,8 @@ static void start_metering(pj_run *run)
     if (patience_ns > PJ_NS_PER_S) patience_ns = PJ_NS_PER_S;
     while (seen < count && pj_clock_ns() - began_ns < patience_ns) {
         pj_reading readings[64];
-        pj_gauge_pull(s->gauge);
-        size_t n = pj_tap_read(&run->tap, readings, 64);
+        pj_reading_hub_pull(s->hub);
+        size_t n = pj_subscriber_read(&run->subscriber, readings, 64);
         if (n == 0) pj_clock_sleep_until(pj_clock_ns() + PJ_NS_PER_MS);
         for (size_t i = 0; i < n; i++)
             if (readings[i].rail < count && readings[i].after_ns >= began_ns &&
@@ -157,7 +157,7 @@ static void start_metering(pj_run *run)
 static int64_t start_time(pj_run *run, double weight)
 {
     if (!run->metering) return pj_clock_ns();
-    return pj_gauge_begin(run->session->gauge, &run->tap, weight > 0 ? weight : 1);
+    return pj_reading_hub_begin(run->session->hub, &run->subscriber, weight > 0 ? weight : 1);
 }
 
 static void say_running(pj_run *run)
@@ -201,7 +201,7 @@ static pj_status run_new(pj_session *session, pj_run **out, pj_error *err)
 }
 
 /* A run without a spool file is recorded in memory; `no_file` then says why. */
-static pj_status open_spool(pj_run *run, pj_error *no_file, pj_error *err)
+static pj_status run_open_spool(pj_run *run, pj_error *no_file, pj_error *err)
 {
     const pj_session *session = run->session;
     int64_t now_ns = pj_clock_ns(), wall_ns = run->info.created_wall_ns;
@@ -226,7 +226,8 @@ bool pj_run_is_weight(double weight)
     return weight >= 0 && weight < 1e12;
 }
 
-static pj_status check_options(const pj_run_options *from, pj_run_options *options, pj_error *err)
+static pj_status run_check_options(const pj_run_options *from, pj_run_options *options,
+                                   pj_error *err)
 {
     enum { SIZE_0_1 = offsetof(pj_run_options, settings_json) + sizeof(const char *) };
     pj_status status = PJ_SIZED_READ(pj_run_options, options, from, SIZE_0_1, err);
@@ -265,7 +266,7 @@ pj_status pj_run_begin(pj_session *session, const pj_run_options *from, pj_run *
     if (!out) return pj_fail(err, PJ_E_INVALID, "pj_run_begin has no place for the run");
     *out = NULL;
     if (!session) return pj_fail(err, PJ_E_INVALID, "pj_run_begin needs an open session");
-    pj_status status = check_options(from, &checked, err);
+    pj_status status = run_check_options(from, &checked, err);
     if (status != PJ_OK) return status;
     status = run_new(session, &run, err);
     if (!run) return status;
@@ -276,14 +277,14 @@ pj_status pj_run_begin(pj_session *session, const pj_run_options *from, pj_run *
     if (status == PJ_OK)
         status = pj_recorder_init(&run->recorder, options->depth, lane_bytes(options->depth), err);
     describe_power(run);
-    if (status == PJ_OK) status = open_spool(run, &no_file, err);
+    if (status == PJ_OK) status = run_open_spool(run, &no_file, err);
     if (status == PJ_OK) status = pj_run_append_info(run, err);
     if (status == PJ_OK && session->meter) status = pj_run_append_rails(run, err);
     if (status == PJ_OK) status = pj_spool_flush(&run->spool, err);
     if (status != PJ_OK) goto fail;
     if (no_file.text[0])
         pj_run_warn(run, "spool_failed", "%s, so a kill would lose this run", no_file.text);
-    warn_about_power(run);
+    run_warn_about_power(run);
     warn_about_baseline(run);
     pj_recorder_lane(&run->recorder); /* touches the caller's lane before the run's time starts */
     start_metering(run);
@@ -304,8 +305,8 @@ pj_status pj_run_begin(pj_session *session, const pj_run_options *from, pj_run *
         if (status != PJ_OK) goto fail;
     }
     run->collector = (pj_collector){.recorder = &run->recorder,
-                                    .gauge = run->metering ? session->gauge : NULL,
-                                    .tap = &run->tap,
+                                    .hub = run->metering ? session->hub : NULL,
+                                    .subscriber = &run->subscriber,
                                     .feed = run->feed,
                                     .load = &run->load,
                                     .spool_mutex = &run->spool_mutex,

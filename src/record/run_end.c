@@ -30,8 +30,8 @@ static void account_overhead(pj_run *run)
         info->sampler_cpu_share = cost.cpu_share;
         info->sampler_jitter_us = cost.jitter_us;
         info->samples_missed =
-            cost.missed + cost.lost - run->missed_before + pj_tap_lost(&run->tap);
-        ms += cost.cpu_share * run->tap.sampled_ns / 1e6;
+            cost.missed + cost.lost - run->missed_before + pj_subscriber_lost(&run->subscriber);
+        ms += cost.cpu_share * run->subscriber.sampled_ns / 1e6;
     }
     ms = fmin(ms, process_ms);
     info->statistics_ms = fmin((double)counts.statistics_ns / 1e6, process_ms - ms);
@@ -62,13 +62,14 @@ static void stop_recording(pj_run *run, pj_run_status status)
 {
     pj_recorder_close_open(&run->recorder);
     pj_session *session = run->session;
-    int64_t end_ns = run->metering ? pj_gauge_end(session->gauge, &run->tap) : pj_clock_ns();
+    int64_t end_ns =
+        run->metering ? pj_reading_hub_end(session->hub, &run->subscriber) : pj_clock_ns();
     if (run->metering) /* until slow sensors have seen the last span */
         pj_clock_sleep_until(end_ns + pj_meter_settle_ns(session->meter));
     pj_watcher_stop(&run->watcher);
     pj_collector_stop(&run->collector);
     if (run->metering) {
-        pj_gauge_part(session->gauge, &run->tap, end_ns);
+        pj_reading_hub_part(session->hub, &run->subscriber, end_ns);
         pj_collector_round(&run->collector); /* readings that arrived until the samplers stopped */
     }
     account_overhead(run);
@@ -86,13 +87,13 @@ static void stop_recording(pj_run *run, pj_run_status status)
     if (pj_spool_flush(&run->spool, &err) != PJ_OK) pj_run_spool_error(run, &err);
 }
 
-static pj_status build(pj_run *run, pj_run_data *data, pj_error *err)
+static pj_status run_end_build(pj_run *run, pj_run_data *data, pj_error *err)
 {
     pj_spool_reader reader;
     pj_status status = pj_spool_reader_of(&run->spool, &reader, err);
     if (status != PJ_OK) return status;
     const pj_session *session = run->session;
-    bool is_shared = run->metering && pj_gauge_is_shared(session->gauge, &run->tap);
+    bool is_shared = run->metering && pj_reading_hub_is_shared(session->hub, &run->subscriber);
     /* Simulated truth is computed from the spans of a single run; with concurrent runs the live
      * readings are used. */
     const pj_sim_spec *sim = session->meter && !is_shared ? pj_meter_sim(session->meter) : NULL;
@@ -167,7 +168,7 @@ pj_status pj_run_finish(pj_run *run, pj_run_status run_status, const char *failu
         pj_run_warn(run, "run_failed", "%s", failure);
     }
     stop_recording(run, run_status);
-    pj_status status = build(run, data, err);
+    pj_status status = run_end_build(run, data, err);
     bool built = status == PJ_OK;
     if (built && run->built) run->built(run->built_context, data);
     if (built && run->session->store) {

@@ -54,7 +54,7 @@ pj_status pj_run_set_weight(pj_run *run, double weight, pj_error *err)
     if (!run) return pj_fail(err, PJ_E_INVALID, "pj_run_set_weight needs an open run");
     if (!pj_run_is_weight(weight))
         return pj_fail(err, PJ_E_INVALID, "a weight of %g is not possible", weight);
-    if (run->metering) pj_gauge_weigh(run->session->gauge, &run->tap, weight);
+    if (run->metering) pj_reading_hub_weigh(run->session->hub, &run->subscriber, weight);
     return PJ_OK;
 }
 
@@ -65,7 +65,7 @@ static void say_model(const pj_run *run)
     if (sink->run_model) sink->run_model(sink->context, &live);
 }
 
-static bool is_one_of(const char *word, const char *a, const char *b, const char *c)
+static bool run_facts_is_one_of(const char *word, const char *a, const char *b, const char *c)
 {
     return !word || !strcmp(word, a) || !strcmp(word, b) || !strcmp(word, c);
 }
@@ -85,10 +85,10 @@ pj_status pj_run_describe(pj_run *run, const pj_run_facts *from, pj_error *err)
     if (facts->batch_rule && pj_batch_rule_parse(facts->batch_rule) < 0)
         return pj_fail(err, PJ_E_INVALID, "batch_rule is bytes, tokens or equal, not %.40s",
                        facts->batch_rule);
-    if (!is_one_of(facts->scope, "machine", "process", "request"))
+    if (!run_facts_is_one_of(facts->scope, "machine", "process", "request"))
         return pj_fail(err, PJ_E_INVALID, "scope is machine, process or request, not %.40s",
                        facts->scope);
-    if (!is_one_of(facts->level, "coarse", "fine", "fine"))
+    if (!run_facts_is_one_of(facts->level, "coarse", "fine", "fine"))
         return pj_fail(err, PJ_E_INVALID, "level is coarse or fine, not %.40s", facts->level);
     pj_run_info *info = &run->info;
     const struct {

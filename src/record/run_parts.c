@@ -134,7 +134,7 @@ void pj_run_free(pj_run *run, bool remove_spool)
     pj_recorder_fini(&run->recorder);
     pthread_mutex_destroy(&run->spool_mutex);
     pj_arena_fini(&run->arena);
-    if (run->session->gauge) pj_tap_fini(run->session->gauge, &run->tap);
+    if (run->session->hub) pj_subscriber_fini(run->session->hub, &run->subscriber);
     forget_open(run);
     pj_free(run);
 }

@@ -20,8 +20,8 @@ struct pj_run {
     pj_collector collector;
     pj_live_feed *feed;
     pj_watcher watcher;
-    pj_tap tap;       /* of the session's gauge */
-    pj_progress load; /* of the model, in layers */
+    pj_subscriber subscriber; /* of the session's reading hub */
+    pj_progress load;         /* of the model, in layers */
     bool metering, said_running;
     uint64_t missed_before; /* ticks and readings that earlier runs of the session missed */
     uint32_t spool_failures;

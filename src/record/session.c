@@ -67,7 +67,8 @@ static void choose_spool_dir(pj_session *session, const pj_session_options *opti
                  err.text);
 }
 
-static pj_status open_store(pj_session *session, const pj_session_options *options, pj_error *err)
+static pj_status session_open_store(pj_session *session, const pj_session_options *options,
+                                    pj_error *err)
 {
     const char *named = options->database ? options->database : getenv("PERJOULE_DB");
     if (named && strcmp(named, "none") == 0) return PJ_OK; /* stores nothing */
@@ -79,23 +80,23 @@ static pj_status open_store(pj_session *session, const pj_session_options *optio
 
 static pj_status open_meter(pj_session *session, const pj_session_options *options, pj_error *err)
 {
-    if (strcmp(session->power_asked, "none") == 0) return PJ_OK;
+    if (strcmp(session->power_requested, "none") == 0) return PJ_OK;
     uint32_t rails = 0;
     pj_power_env_get(&session->power_env);
     session->power_env.interval_ns = options->interval_ns;
     session->conditions = pj_conditions_open(&session->power_env);
     pj_status status = pj_meter_open(
-        &(pj_meter_options){.sources = session->power_asked, .env = &session->power_env},
+        &(pj_meter_options){.sources = session->power_requested, .env = &session->power_env},
         &session->meter, err);
     if (status == PJ_OK) pj_meter_rails(session->meter, &rails);
     if (!rails) return status;
     int rule = options->share_rule ? pj_share_rule_parse(options->share_rule) : PJ_SHARE_EQUAL;
-    session->gauge = pj_gauge_new(session->meter, (pj_share_rule)rule);
-    return session->gauge ? PJ_OK : pj_fail_memory(err, "a session");
+    session->hub = pj_reading_hub_new(session->meter, (pj_share_rule)rule);
+    return session->hub ? PJ_OK : pj_fail_memory(err, "a session");
 }
 
-static pj_status check_options(const pj_session_options *from, pj_session_options *options,
-                               pj_error *err)
+static pj_status session_check_options(const pj_session_options *from, pj_session_options *options,
+                                       pj_error *err)
 {
     enum { SIZE_0_1 = offsetof(pj_session_options, baseline_seconds) + sizeof(double) };
     pj_status status = PJ_SIZED_READ(pj_session_options, options, from, SIZE_0_1, err);
@@ -127,7 +128,7 @@ pj_status pj_session_open(const pj_session_options *from, pj_session **out, pj_e
     pj_session_options checked, *options = &checked;
     if (!out) return pj_fail(err, PJ_E_INVALID, "pj_session_open has no place for the session");
     *out = NULL;
-    pj_status checking = check_options(from, &checked, err);
+    pj_status checking = session_check_options(from, &checked, err);
     if (checking != PJ_OK) return checking;
     pj_session *session = pj_alloc(1, sizeof *session);
     if (!session) return pj_fail_memory(err, "a session");
@@ -136,12 +137,12 @@ pj_status pj_session_open(const pj_session_options *from, pj_session **out, pj_e
     pthread_mutex_init(&session->conditions_mutex, NULL);
     pj_arena_init(&session->arena, 0);
     const char *power = options->power ? options->power : pj_power_default();
-    session->power_asked = pj_arena_strndup(&session->arena, power, strlen(power));
+    session->power_requested = pj_arena_strndup(&session->arena, power, strlen(power));
     double seconds = options->baseline_seconds;
     if (seconds == 0) seconds = default_baseline_seconds();
     session->baseline_ns = seconds > 0 ? (int64_t)(seconds * 1e9) : 0;
-    pj_status status =
-        session->power_asked ? open_store(session, options, err) : pj_fail_memory(err, "a session");
+    pj_status status = session->power_requested ? session_open_store(session, options, err)
+                                                : pj_fail_memory(err, "a session");
     if (status == PJ_OK) status = open_meter(session, options, err);
     if (status != PJ_OK) goto fail;
     const pj_rail *rails = session->meter ? pj_meter_rails(session->meter, &rail_count) : NULL;
@@ -169,7 +170,7 @@ void pj_session_close(pj_session *session)
         pj_recovery_wait(session->recovery, RECOVERY_AT_CLOSING_MS * PJ_NS_PER_MS);
     pj_recovery_close(session->recovery);
     pj_conditions_close(session->conditions);
-    pj_gauge_free(session->gauge);
+    pj_reading_hub_free(session->hub);
     pj_meter_close(session->meter);
     pj_store_close(session->store);
     pj_free(session->calibration);
@@ -208,7 +209,7 @@ pj_status pj_session_baseline(pj_session *session, pj_baseline_kind kind, pj_err
     uint32_t count = 0;
     bool cold = kind == PJ_BASELINE_COLD;
     if (session->meter) pj_meter_rails(session->meter, &count);
-    if (!count || !session->baseline_ns || pj_gauge_is_used(session->gauge)) return PJ_OK;
+    if (!count || !session->baseline_ns || pj_reading_hub_is_used(session->hub)) return PJ_OK;
     pj_status status = pj_meter_start(session->meter, err);
     if (status != PJ_OK) return status;
     pj_recovery_pause(session->recovery);

@@ -3,15 +3,15 @@
  * the idle baselines.
  *
  * Threads: opened and closed by one thread; runs and windows begin and end in any. Runs that are
- * open at the same time divide the energy between them (record/gauge.h).
+ * open at the same time divide the energy between them (record/reading hub.h).
  */
 #ifndef PJ_RECORD_SESSION_H
 #define PJ_RECORD_SESSION_H
 
 #include "power/conditions.h"
 #include "power/meter.h"
-#include "record/gauge.h"
 #include "record/machine.h"
+#include "record/reading_hub.h"
 #include "record/recover.h"
 #include "store/store.h"
 #include "trace/live.h"
@@ -22,7 +22,7 @@
 
 struct pj_session {
     pj_meter *meter;              /* NULL: --power none */
-    pj_gauge *gauge;              /* of the meter, for runs and windows; NULL: it has no rails */
+    pj_reading_hub *hub;          /* of the meter, for runs and windows; NULL: it has no rails */
     pj_store *store;              /* NULL: nothing is stored */
     pthread_mutex_t store_mutex;  /* of several runs, one uses the store at a time */
     char *spool_dir;              /* NULL: spools are in memory */
@@ -32,10 +32,10 @@ struct pj_session {
     pj_power_env power_env;
     pj_arena arena;
     pj_machine machine;
-    pj_live_sinks sinks;       /* live sinks; events go to sinks.all */
-    const char *power_asked;   /* the list of sources as requested */
-    int64_t baseline_ns;       /* length of the cold idle window; 0: no baseline */
-    pj_conditions *conditions; /* NULL: no power was requested */
+    pj_live_sinks sinks;         /* live sinks; events go to sinks.all */
+    const char *power_requested; /* the list of sources as requested */
+    int64_t baseline_ns;         /* length of the cold idle window; 0: no baseline */
+    pj_conditions *conditions;   /* NULL: no power was requested */
     pthread_mutex_t conditions_mutex;
     pj_baseline cold, resident;
     bool has_cold, has_resident;

@@ -6,7 +6,7 @@
 static const int64_t EVERY_NS = PJ_NS_PER_S;
 static const int64_t NAP_NS = 50 * PJ_NS_PER_MS; /* bounds the delay of stop */
 
-static void look(pj_watcher *w)
+static void watcher_look(pj_watcher *w)
 {
     pj_condition rows[PJ_CONDITION_DEVICES];
     pthread_mutex_lock(w->mutex);
@@ -15,20 +15,20 @@ static void look(pj_watcher *w)
     if (count > 0) w->take(w->context, rows, count);
 }
 
-static void *watch(void *context)
+static void *watcher_watch(void *context)
 {
     pj_watcher *w = context;
     int64_t due = pj_clock_ns();
     while (!atomic_load(&w->stop)) {
         int64_t now = pj_clock_ns();
         if (now >= due) {
-            look(w);
+            watcher_look(w);
             due += EVERY_NS;
             if (due < now) due = now + EVERY_NS;
         }
         pj_clock_sleep_until(due - now < NAP_NS ? due : now + NAP_NS);
     }
-    look(w);
+    watcher_look(w);
     return NULL;
 }
 
@@ -36,7 +36,7 @@ void pj_watcher_start(pj_watcher *w)
 {
     if (!w->conditions) return;
     atomic_store(&w->stop, false);
-    w->running = pj_thread_start(&w->thread, "pj-conditions", watch, w, NULL) == PJ_OK;
+    w->running = pj_thread_start(&w->thread, "pj-conditions", watcher_watch, w, NULL) == PJ_OK;
 }
 
 void pj_watcher_stop(pj_watcher *w)

@@ -18,13 +18,13 @@
 struct pj_open_window {
     pj_session *session;
     pj_open_window *next; /* of the session */
-    pj_gauge_window gauged;
-    bool has_gauge;
+    pj_reading_window gauged;
+    bool has_readings;
 };
 
 /* ---- beginning ------------------------------------------------------------------------------ */
 
-static void forget(pj_open_window *w)
+static void window_forget(pj_open_window *w)
 {
     pj_session *s = w->session;
     pthread_mutex_lock(&s->mutex);
@@ -37,10 +37,10 @@ static void forget(pj_open_window *w)
     pj_free(w);
 }
 
-static void drop(pj_open_window *w)
+static void window_drop(pj_open_window *w)
 {
-    if (w->has_gauge) pj_gauge_window_drop(w->session->gauge, &w->gauged);
-    forget(w);
+    if (w->has_readings) pj_reading_hub_window_drop(w->session->hub, &w->gauged);
+    window_forget(w);
 }
 
 pj_status pj_window_begin(pj_session *session, pj_open_window **out, pj_error *err)
@@ -54,28 +54,29 @@ pj_status pj_window_begin(pj_session *session, pj_open_window **out, pj_error *e
     pthread_mutex_lock(&session->mutex);
     w->next = session->open_windows;
     session->open_windows = w;
-    session->drop_window = drop;
+    session->drop_window = window_drop;
     pthread_mutex_unlock(&session->mutex);
-    if (session->gauge) {
-        pj_status status = pj_gauge_window_begin(session->gauge, &w->gauged, err);
-        w->has_gauge = status == PJ_OK;
+    if (session->hub) {
+        pj_status status = pj_reading_hub_window_begin(session->hub, &w->gauged, err);
+        w->has_readings = status == PJ_OK;
         if (status == PJ_E_NO_MEMORY) {
-            forget(w);
+            window_forget(w);
             return status;
         }
     }
-    if (!w->has_gauge) w->gauged.begin_ns = pj_clock_ns(); /* energy is unavailable, time is not */
+    if (!w->has_readings)
+        w->gauged.begin_ns = pj_clock_ns(); /* energy is unavailable, time is not */
     *out = w;
     return PJ_OK;
 }
 
 /* ---- figures -------------------------------------------------------------------------------- */
 
-static const pj_joules_mj unknown = {NAN, NAN, NAN};
+static const pj_energy_mj unknown = {NAN, NAN, NAN};
 
-static pj_joules_mj with_interval(double mj, double sd_mj)
+static pj_energy_mj window_with_interval(double mj, double sd_mj)
 {
-    return (pj_joules_mj){mj, mj - NORMAL_95 * sd_mj, mj + NORMAL_95 * sd_mj};
+    return (pj_energy_mj){mj, mj - NORMAL_95 * sd_mj, mj + NORMAL_95 * sd_mj};
 }
 
 static bool is_seen(const pj_rail *rail, const pj_curve_energy *e, int64_t ns)
@@ -92,8 +93,8 @@ typedef struct window_sum {
     uint32_t seen, missing;     /* of the rails of the total */
 } window_sum;
 
-static void add_rail(window_sum *sum, const pj_session *s, uint32_t rail, const pj_curve_energy *e,
-                     int64_t ns)
+static void window_add_rail(window_sum *sum, const pj_session *s, uint32_t rail,
+                            const pj_curve_energy *e, int64_t ns)
 {
     uint32_t count;
     const pj_rail *r = &pj_meter_rails(s->meter, &count)[rail];
@@ -124,13 +125,14 @@ static void fill_total(pj_window_result *r, const window_sum *sum, const pj_sess
     }
     r->energy_source = pj_meter_quality(s->meter);
     r->is_partial = sum->missing > 0 || *pj_meter_unread(s->meter);
-    r->total = with_interval(sum->mj, sd);
+    r->total = window_with_interval(sum->mj, sd);
     double net = sum->mj - sum->idle_mj, gain = sum->mj > 0 ? sum->gain_mj * net / sum->mj : 0;
-    r->net = with_interval(net, sqrt(sum->random_var + sum->bias_mj * sum->bias_mj + gain * gain +
-                                     sum->idle_sd_mj * sum->idle_sd_mj));
+    r->net = window_with_interval(net, sqrt(sum->random_var + sum->bias_mj * sum->bias_mj +
+                                            gain * gain + sum->idle_sd_mj * sum->idle_sd_mj));
 }
 
-static void fill(pj_window_result *r, const pj_open_window *w, const pj_curve_energy *energies)
+static void window_fill(pj_window_result *r, const pj_open_window *w,
+                        const pj_curve_energy *energies)
 {
     const pj_session *s = w->session;
     window_sum sum = {0};
@@ -141,9 +143,10 @@ static void fill(pj_window_result *r, const pj_open_window *w, const pj_curve_en
         pj_window_rail *out = &r->rails[r->rail_count++];
         bool seen = is_seen(&rails[i], &energies[i], ns);
         snprintf(out->name, sizeof out->name, "%s", rails[i].name);
-        out->gross = seen ? with_interval(energies[i].energy_mj, energies[i].sd_mj) : unknown;
+        out->gross =
+            seen ? window_with_interval(energies[i].energy_mj, energies[i].sd_mj) : unknown;
         if (pj_rail_in_column(rails, count, i, PJ_RAIL_TOTAL))
-            add_rail(&sum, s, i, &energies[i], ns);
+            window_add_rail(&sum, s, i, &energies[i], ns);
     }
     fill_total(r, &sum, s);
 }
@@ -157,7 +160,7 @@ pj_status pj_window_end(pj_open_window *w, pj_window_result *result, pj_error *e
     pj_curve_energy energies[PJ_MAX_RAILS];
     if (!w) return pj_fail(err, PJ_E_INVALID, "there is no window to be ended");
     if (!result) {
-        drop(w);
+        window_drop(w);
         return PJ_OK;
     }
     size_t size = result->size ? result->size : SIZE_FIRST;
@@ -166,15 +169,15 @@ pj_status pj_window_end(pj_open_window *w, pj_window_result *result, pj_error *e
                        result->size);
     pj_window_result all = {
         .size = result->size, .total = unknown, .net = unknown, .total_upper_mj = NAN};
-    if (w->has_gauge)
-        pj_gauge_window_end(w->session->gauge, &w->gauged, energies);
+    if (w->has_readings)
+        pj_reading_hub_window_end(w->session->hub, &w->gauged, energies);
     else
         w->gauged.end_ns = pj_clock_ns();
     all.duration_ms = (double)(w->gauged.end_ns - w->gauged.begin_ns) / 1e6;
-    if (w->has_gauge) fill(&all, w, energies);
+    if (w->has_readings) window_fill(&all, w, energies);
     memset(result, 0, size);
     memcpy(result, &all, size < sizeof all ? size : sizeof all);
-    forget(w);
+    window_forget(w);
     return PJ_OK;
 }
 

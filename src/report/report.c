@@ -39,18 +39,19 @@ static pj_status report_read(report_answer_fn *answer, pj_store *store, const pj
     return status;
 }
 
-pj_status pj_report_make(pj_store *store, const pj_report_ask *ask, pj_buffer *out, pj_error *err)
+pj_status pj_report_make(pj_store *store, const pj_report_request *request, pj_buffer *out,
+                         pj_error *err)
 {
     char texts[PJ_COMPARE_MAX][PJ_UUID_BYTES];
     const char *ids[PJ_COMPARE_MAX];
     json_t *view = NULL, *advice = NULL;
-    pj_report_subject s = {.ids = ids, .experiment = ask->experiment};
+    pj_report_subject s = {.ids = ids, .experiment = request->experiment};
     pj_status status = PJ_OK;
-    if (!ask->experiment && (ask->count < 1 || ask->count > PJ_COMPARE_MAX))
+    if (!request->experiment && (request->count < 1 || request->count > PJ_COMPARE_MAX))
         return pj_fail(err, PJ_E_INVALID, "a report is of 1 to %d runs or an experiment",
                        PJ_COMPARE_MAX);
-    for (s.count = 0; !s.experiment && s.count < ask->count && status == PJ_OK; s.count++) {
-        status = pj_store_resolve(store, ask->ids[s.count], texts[s.count], err);
+    for (s.count = 0; !s.experiment && s.count < request->count && status == PJ_OK; s.count++) {
+        status = pj_store_resolve(store, request->ids[s.count], texts[s.count], err);
         ids[s.count] = texts[s.count];
     }
     if (status == PJ_OK) status = report_read(report_view, store, &s, &view, err);
@@ -58,7 +59,7 @@ pj_status pj_report_make(pj_store *store, const pj_report_ask *ask, pj_buffer *o
         status = report_read(report_advice, store, &s, &advice, err);
     s.view = view;
     s.advice = advice;
-    if (status == PJ_OK && ask->html)
+    if (status == PJ_OK && request->html)
         status = pj_report_page(store, &s, out, err);
     else if (status == PJ_OK)
         pj_report_markdown(&s, out);

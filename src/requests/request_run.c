@@ -63,42 +63,43 @@ pj_request_times pj_request_times_of(const pj_exchange *x)
 
 /* ---- facts ---------------------------------------------------------------------------------- */
 
-static void number(pj_json *json, const char *key, double value)
+static void request_run_number(pj_json *json, const char *key, double value)
 {
     if (!isnan(value) && value >= 0) pj_json_kv_double(json, key, value);
 }
 
 static void write_timings(pj_json *json, const pj_answer *a)
 {
-    number(json, "server_prompt_ms", a->timings.prompt_ms);
-    number(json, "server_decode_ms", a->timings.decode_ms);
-    number(json, "server_load_ms", a->timings.load_ms);
-    number(json, "draft_tokens", (double)a->draft_tokens);
-    number(json, "draft_tokens_accepted", (double)a->draft_accepted);
+    request_run_number(json, "server_prompt_ms", a->timings.prompt_ms);
+    request_run_number(json, "server_decode_ms", a->timings.decode_ms);
+    request_run_number(json, "server_load_ms", a->timings.load_ms);
+    request_run_number(json, "draft_tokens", (double)a->draft_tokens);
+    request_run_number(json, "draft_tokens_accepted", (double)a->draft_accepted);
 }
 
 /* Parameters and outcome of the request, as the run's settings. */
-static const char *write_settings(const pj_request_place *place, const pj_exchange *x,
-                                  pj_arena *arena)
+static const char *request_run_write_settings(const pj_request_origin *origin, const pj_exchange *x,
+                                              pj_arena *arena)
 {
     const pj_answer *a = pj_exchange_answer(x);
-    const pj_exchange_request *asked = pj_exchange_asked(x);
+    const pj_exchange_request *asked = pj_exchange_request_of(x);
     pj_exchange_counts counts = pj_exchange_count(x);
     pj_buffer buffer;
     pj_json json;
     pj_buffer_init(&buffer, 1 << 16);
     pj_json_init(&json, &buffer);
     pj_json_object_begin(&json);
-    pj_json_kv_string(&json, "url", place->url);
+    pj_json_kv_string(&json, "url", origin->url);
     pj_json_kv_bool(&json, "stream", asked->wants_stream);
-    number(&json, "max_tokens", (double)asked->max_tokens);
+    request_run_number(&json, "max_tokens", (double)asked->max_tokens);
     if (pj_exchange_status(x)) pj_json_kv_int(&json, "http_status", pj_exchange_status(x));
     if (a->finish_reason[0]) pj_json_kv_string(&json, "finish_reason", a->finish_reason);
     if (pj_exchange_first_ns(x))
-        number(&json, "ttft_ms", (double)(pj_exchange_first_ns(x) - pj_exchange_sent_ns(x)) / 1e6);
+        request_run_number(&json, "ttft_ms",
+                           (double)(pj_exchange_first_ns(x) - pj_exchange_sent_ns(x)) / 1e6);
     write_timings(&json, a);
     pj_json_kv_bool(&json, "tokens_approximate", counts.approximate);
-    pj_experiment_cell_write(place->place, &json);
+    pj_experiment_cell_write(origin->cell_id, &json);
     pj_json_object_end(&json);
     const char *text =
         pj_json_finish(&json) ? pj_arena_strndup(arena, buffer.data, buffer.length) : NULL;
@@ -119,62 +120,62 @@ static const char *hide(const char *text, size_t bytes, pj_arena *arena)
     return kept;
 }
 
-static const char *keep(pj_arena *arena, const char *text, bool *failed)
+static const char *request_run_keep(pj_arena *arena, const char *text, bool *failed)
 {
     const char *copy = text && *text ? pj_arena_strndup(arena, text, strlen(text)) : NULL;
     if (text && *text && !copy) *failed = true;
     return copy;
 }
 
-static void set_texts(const pj_request_place *place, const pj_exchange *x, pj_arena *arena,
+static void set_texts(const pj_request_origin *origin, const pj_exchange *x, pj_arena *arena,
                       pj_run_info *info)
 {
-    const char *prompt = pj_exchange_asked(x)->prompt, *output = pj_exchange_text(x);
-    if (!place->is_private) {
+    const char *prompt = pj_exchange_request_of(x)->prompt, *output = pj_exchange_text(x);
+    if (!origin->is_private) {
         bool failed = false;
-        info->prompt = keep(arena, prompt, &failed);
+        info->prompt = request_run_keep(arena, prompt, &failed);
         return;
     }
     info->prompt_private = hide(prompt ? prompt : "", prompt ? strlen(prompt) : 0, arena);
     if (pj_exchange_end_ns(x)) info->output_private = hide(output, strlen(output), arena);
 }
 
-pj_status pj_request_info(const pj_request_place *place, const pj_exchange *x, const char *id,
+pj_status pj_request_info(const pj_request_origin *origin, const pj_exchange *x, const char *id,
                           int64_t wall_ns, const char *allocation, pj_arena *arena,
                           pj_run_info *info, pj_error *err)
 {
     const pj_answer *a = pj_exchange_answer(x);
-    const char *asked = pj_exchange_asked(x)->model;
+    const char *asked = pj_exchange_request_of(x)->model;
     pj_exchange_counts counts = pj_exchange_count(x);
     bool failed = false;
     *info = (pj_run_info){.depth = PJ_DEPTH_OFF, .batch_size = 1, .created_wall_ns = wall_ns};
     info->monotonic_ms = (double)pj_exchange_sent_ns(x) / 1e6;
     snprintf(info->id, sizeof info->id, "%s", id);
-    set_texts(place, x, arena, info);
-    info->model_name = keep(arena,
-                            a->model[0] ? a->model
-                            : asked[0]  ? asked
-                                        : place->model_name,
-                            &failed);
-    info->engine = place->engine;
+    set_texts(origin, x, arena, info);
+    info->model_name = request_run_keep(arena,
+                                        a->model[0] ? a->model
+                                        : asked[0]  ? asked
+                                                    : origin->model_name,
+                                        &failed);
+    info->engine = origin->engine;
     info->scope = "request";
     info->level = "coarse";
-    info->experiment_name = place->experiment_name;
-    info->tags = place->tags;
-    while (place->tags && place->tags[info->tag_count]) info->tag_count++;
-    info->machine = place->session->machine.name;
-    info->machine_json = place->session->machine.json;
-    info->settings_json = write_settings(place, x, arena);
+    info->experiment_name = origin->experiment_name;
+    info->tags = origin->tags;
+    while (origin->tags && origin->tags[info->tag_count]) info->tag_count++;
+    info->machine = origin->session->machine.name;
+    info->machine_json = origin->session->machine.json;
+    info->settings_json = request_run_write_settings(origin, x, arena);
     info->failure = pj_exchange_result(x) == PJ_EXCHANGE_FAILED
-                        ? keep(arena, pj_exchange_failure(x), &failed)
+                        ? request_run_keep(arena, pj_exchange_failure(x), &failed)
                         : NULL;
     info->input_tokens = counts.input > 0 ? (uint64_t)counts.input : 0;
     info->output_tokens = counts.output;
     info->cached_tokens = counts.cached >= 0 ? (double)counts.cached : NAN;
     info->allocation = allocation;
-    info->quality = place->quality;
-    info->power_sources = place->power_sources;
-    info->partial_rails = place->partial_rails;
+    info->quality = origin->quality;
+    info->power_sources = origin->power_sources;
+    info->partial_rails = origin->partial_rails;
     info->overhead_ms = info->overhead_share = info->statistics_ms = NAN;
     info->sampler_cpu_share = info->sampler_jitter_us = NAN;
     info->baseline_cold_mw = info->baseline_resident_mw = NAN;
@@ -183,8 +184,8 @@ pj_status pj_request_info(const pj_request_place *place, const pj_exchange *x, c
 
 /* ---- records -------------------------------------------------------------------------------- */
 
-static pj_status append(pj_spool *spool, pj_record_type type, pj_json *json, pj_buffer *buffer,
-                        pj_error *err)
+static pj_status request_run_append(pj_spool *spool, pj_record_type type, pj_json *json,
+                                    pj_buffer *buffer, pj_error *err)
 {
     pj_status status = pj_json_finish(json) ? PJ_OK : pj_fail_memory(err, "a record of a run");
     if (status == PJ_OK) status = pj_spool_append(spool, type, buffer->data, buffer->length, err);
@@ -201,7 +202,7 @@ static pj_status write_info(pj_spool *spool, const pj_run_info *info, int64_t be
     pj_buffer_init(&buffer, MOST_JSON_BYTES);
     pj_json_init(&json, &buffer);
     pj_run_info_write(&json, info, begin_ns);
-    return append(spool, PJ_RECORD_INFO, &json, &buffer, err);
+    return request_run_append(spool, PJ_RECORD_INFO, &json, &buffer, err);
 }
 
 static pj_status write_warning(pj_spool *spool, int64_t t_ns, const char *code, const char *text,
@@ -212,7 +213,7 @@ static pj_status write_warning(pj_spool *spool, int64_t t_ns, const char *code, 
     pj_buffer_init(&buffer, 1 << 16);
     pj_json_init(&json, &buffer);
     pj_warning_write(&json, t_ns, code, text);
-    return append(spool, PJ_RECORD_WARNING, &json, &buffer, err);
+    return request_run_append(spool, PJ_RECORD_WARNING, &json, &buffer, err);
 }
 
 static pj_status write_end(pj_spool *spool, const pj_exchange *x, int64_t end_ns, pj_error *err)
@@ -224,15 +225,15 @@ static pj_status write_end(pj_spool *spool, const pj_exchange *x, int64_t end_ns
     pj_buffer_init(&buffer, 1 << 12);
     pj_json_init(&json, &buffer);
     pj_run_end_write(&json, end_ns, statuses[pj_exchange_result(x)]);
-    return append(spool, PJ_RECORD_END, &json, &buffer, err);
+    return request_run_append(spool, PJ_RECORD_END, &json, &buffer, err);
 }
 
 /* ---- rails and readings: the share as a counter --------------------------------------------- */
 
-void pj_request_rail_write(const pj_request_place *place, uint32_t r, double idle_mw, double sd_mj,
-                           pj_json *json)
+void pj_request_rail_write(const pj_request_origin *origin, uint32_t r, double idle_mw,
+                           double sd_mj, pj_json *json)
 {
-    pj_rail rail = place->rails[r];
+    pj_rail rail = origin->rails[r];
     rail.kind = PJ_RAIL_COUNTER;
     rail.period_ns = 20 * PJ_NS_PER_MS;
     rail.window_ns = rail.delay_ns = rail.lag_ns = 0;
@@ -252,8 +253,8 @@ static pj_status write_rail(const pj_request_parts *p, uint32_t r, int64_t durat
     pj_json json;
     pj_buffer_init(&buffer, 1 << 16);
     pj_json_init(&json, &buffer);
-    pj_request_rail_write(p->place, r, idle_mj / ((double)duration_ns * 1e-9), 0, &json);
-    return append(spool, PJ_RECORD_RAIL, &json, &buffer, err);
+    pj_request_rail_write(p->origin, r, idle_mj / ((double)duration_ns * 1e-9), 0, &json);
+    return request_run_append(spool, PJ_RECORD_RAIL, &json, &buffer, err);
 }
 
 /* Very short windows cost more than they tell: a point too close to the previous one is dropped and
@@ -301,8 +302,8 @@ static pj_status write_readings(const pj_request_parts *p, pj_spool *spool, pj_e
 static double share_sd_mj(const pj_request_parts *p)
 {
     double square = 0;
-    for (uint32_t r = 0; r < p->place->rail_count; r++)
-        if (pj_rail_in_column(p->place->rails, p->place->rail_count, r, PJ_RAIL_TOTAL))
+    for (uint32_t r = 0; r < p->origin->rail_count; r++)
+        if (pj_rail_in_column(p->origin->rails, p->origin->rail_count, r, PJ_RAIL_TOTAL))
             square += p->sd_mj[r] * p->sd_mj[r];
     return sqrt(square);
 }
@@ -313,12 +314,12 @@ static bool is_resolved(const pj_request_parts *p)
     return !p->allocation || isnan(p->total_mj) || 1.96 * share_sd_mj(p) <= p->total_mj;
 }
 
-static pj_status write_power(const pj_request_parts *p, const pj_request_times *t, pj_spool *spool,
-                             pj_error *err)
+static pj_status request_run_write_power(const pj_request_parts *p, const pj_request_times *t,
+                                         pj_spool *spool, pj_error *err)
 {
     pj_status status = PJ_OK;
     if (!p->allocation) return PJ_OK;
-    for (uint32_t r = 0; r < p->place->rail_count && status == PJ_OK; r++)
+    for (uint32_t r = 0; r < p->origin->rail_count && status == PJ_OK; r++)
         status = write_rail(p, r, t->end_ns - t->begin_ns, spool, err);
     return status == PJ_OK && is_resolved(p) ? write_readings(p, spool, err) : status;
 }
@@ -332,13 +333,13 @@ typedef struct spans {
     uint32_t serial;
 } spans;
 
-static void put(spans *s, pj_record_type type, const void *payload, size_t bytes)
+static void request_run_put(spans *s, pj_record_type type, const void *payload, size_t bytes)
 {
     if (s->status == PJ_OK) s->status = pj_spool_append(s->spool, type, payload, bytes, s->err);
 }
 
-static void put_span(spans *s, uint32_t serial, pj_span_kind kind, uint32_t id, pj_phase phase,
-                     int32_t token, int64_t begin_ns, int64_t end_ns)
+static void request_run_put_span(spans *s, uint32_t serial, pj_span_kind kind, uint32_t id,
+                                 pj_phase phase, int32_t token, int64_t begin_ns, int64_t end_ns)
 {
     pj_span span = {.begin_ns = begin_ns,
                     .end_ns = end_ns > begin_ns ? end_ns : begin_ns + 1,
@@ -350,10 +351,10 @@ static void put_span(spans *s, uint32_t serial, pj_span_kind kind, uint32_t id, 
                     .layer = -1,
                     .kind = (uint8_t)kind,
                     .phase = (uint8_t)phase};
-    put(s, PJ_RECORD_SPAN, &span, sizeof span);
+    request_run_put(s, PJ_RECORD_SPAN, &span, sizeof span);
 }
 
-static void put_text(spans *s, uint32_t serial, const pj_exchange_token *token)
+static void request_run_put_text(spans *s, uint32_t serial, const pj_exchange_token *token)
 {
     struct {
         pj_token_text_record head;
@@ -362,26 +363,26 @@ static void put_text(spans *s, uint32_t serial, const pj_exchange_token *token)
     size_t n = token->bytes < 255 ? token->bytes : 255;
     while (n && n < token->bytes && ((unsigned char)token->text[n] & 0xc0) == 0x80) n--;
     memcpy(record.text, token->text, n);
-    put(s, PJ_RECORD_TOKEN_TEXT, &record, sizeof record.head + n);
+    request_run_put(s, PJ_RECORD_TOKEN_TEXT, &record, sizeof record.head + n);
 }
 
-static void put_name(spans *s, uint32_t id, const char *name)
+static void request_run_put_name(spans *s, uint32_t id, const char *name)
 {
     char record[64];
     memcpy(record, &id, sizeof id);
     memcpy(record + sizeof id, name, strlen(name));
-    put(s, PJ_RECORD_NAME, record, sizeof id + strlen(name));
+    request_run_put(s, PJ_RECORD_NAME, record, sizeof id + strlen(name));
 }
 
-static void put_load(spans *s, const pj_request_times *t)
+static void request_run_put_load(spans *s, const pj_request_times *t)
 {
     uint32_t phase = s->serial++, section = s->serial++;
     if (!t->has_load) return;
-    put_name(s, 1, "model_load");
-    put_span(s, section, PJ_SPAN_SECTION, 1, PJ_PHASE_PRE_INFERENCE, -1, t->begin_ns,
-             t->load_end_ns);
-    put_span(s, phase, PJ_SPAN_PHASE, PJ_PHASE_PRE_INFERENCE, PJ_PHASE_PRE_INFERENCE, -1,
-             t->begin_ns, t->load_end_ns);
+    request_run_put_name(s, 1, "model_load");
+    request_run_put_span(s, section, PJ_SPAN_SECTION, 1, PJ_PHASE_PRE_INFERENCE, -1, t->begin_ns,
+                         t->load_end_ns);
+    request_run_put_span(s, phase, PJ_SPAN_PHASE, PJ_PHASE_PRE_INFERENCE, PJ_PHASE_PRE_INFERENCE,
+                         -1, t->begin_ns, t->load_end_ns);
 }
 
 /* Token times are made strictly increasing, also when several arrived at once; the last one ends
@@ -406,11 +407,12 @@ static void put_tokens(spans *s, const pj_request_times *t, const pj_exchange_to
     if (t->has_prefill) {
         uint32_t serial = s->serial++;
         if (count) {
-            put_text(s, serial, &tokens[0]);
-            put_span(s, serial, PJ_SPAN_TOKEN, 0, PJ_PHASE_PREFILL, 0, t->prefill_ns, t->first_ns);
+            request_run_put_text(s, serial, &tokens[0]);
+            request_run_put_span(s, serial, PJ_SPAN_TOKEN, 0, PJ_PHASE_PREFILL, 0, t->prefill_ns,
+                                 t->first_ns);
         }
-        put_span(s, phase, PJ_SPAN_PHASE, PJ_PHASE_PREFILL, PJ_PHASE_PREFILL, -1, t->prefill_ns,
-                 t->first_ns);
+        request_run_put_span(s, phase, PJ_SPAN_PHASE, PJ_PHASE_PREFILL, PJ_PHASE_PREFILL, -1,
+                             t->prefill_ns, t->first_ns);
         phase = s->serial++;
         first = 1;
     }
@@ -420,15 +422,17 @@ static void put_tokens(spans *s, const pj_request_times *t, const pj_exchange_to
         int64_t end_ns = token_end(t, tokens, count, i, at_ns, spread);
         if (end_ns > t->end_ns) end_ns = t->end_ns; /* fewer nanoseconds than tokens */
         if (end_ns <= at_ns) break;
-        put_text(s, serial, &tokens[i]);
-        put_span(s, serial, PJ_SPAN_TOKEN, (uint32_t)i, PJ_PHASE_DECODE, (int32_t)i, at_ns, end_ns);
+        request_run_put_text(s, serial, &tokens[i]);
+        request_run_put_span(s, serial, PJ_SPAN_TOKEN, (uint32_t)i, PJ_PHASE_DECODE, (int32_t)i,
+                             at_ns, end_ns);
         at_ns = end_ns;
     }
     if (at_ns > t->first_ns)
-        put_span(s, phase, PJ_SPAN_PHASE, PJ_PHASE_DECODE, PJ_PHASE_DECODE, -1, t->first_ns, at_ns);
+        request_run_put_span(s, phase, PJ_SPAN_PHASE, PJ_PHASE_DECODE, PJ_PHASE_DECODE, -1,
+                             t->first_ns, at_ns);
     if (t->end_ns > at_ns + 1000)
-        put_span(s, s->serial++, PJ_SPAN_PHASE, PJ_PHASE_POST_INFERENCE, PJ_PHASE_POST_INFERENCE,
-                 -1, at_ns, t->end_ns);
+        request_run_put_span(s, s->serial++, PJ_SPAN_PHASE, PJ_PHASE_POST_INFERENCE,
+                             PJ_PHASE_POST_INFERENCE, -1, at_ns, t->end_ns);
 }
 
 static pj_status write_spans(const pj_request_parts *p, const pj_request_times *t, pj_spool *spool,
@@ -437,7 +441,7 @@ static pj_status write_spans(const pj_request_parts *p, const pj_request_times *
     size_t count;
     spans s = {.spool = spool, .err = err};
     pj_exchange_token *tokens = pj_exchange_tokens(p->exchange, &count);
-    put_load(&s, t);
+    request_run_put_load(&s, t);
     put_tokens(&s, t, tokens, count);
     pj_free(tokens);
     return s.status;
@@ -445,8 +449,8 @@ static pj_status write_spans(const pj_request_parts *p, const pj_request_times *
 
 /* ---- warnings ------------------------------------------------------------------------------- */
 
-static pj_status write_warnings(const pj_request_parts *p, const pj_request_times *t,
-                                pj_spool *spool, pj_error *err)
+static pj_status request_run_write_warnings(const pj_request_parts *p, const pj_request_times *t,
+                                            pj_spool *spool, pj_error *err)
 {
     pj_exchange_counts counts = pj_exchange_count(p->exchange);
     const pj_answer *a = pj_exchange_answer(p->exchange);
@@ -507,7 +511,7 @@ static double rail_at(const share_curve *c, uint32_t rail, int64_t t_ns)
                         (double)(s->t_ns[high] - s->t_ns[low]);
 }
 
-static double total_at(const share_curve *c, int64_t t_ns)
+static double request_run_total_at(const share_curve *c, int64_t t_ns)
 {
     double sum = 0;
     for (uint32_t r = 0; r < c->p->series.rail_count; r++)
@@ -515,15 +519,17 @@ static double total_at(const share_curve *c, int64_t t_ns)
     return sum;
 }
 
-static int64_t moment(const share_curve *c, double ms)
+static int64_t request_run_moment(const share_curve *c, double ms)
 {
     return c->begin_ns + llround(ms * 1e6);
 }
 
 static void set_energy(const share_curve *c, double start_ms, double duration_ms, pj_energy *e)
 {
-    int64_t from = moment(c, start_ms), to = moment(c, start_ms + duration_ms);
-    e->gross_nj = llround(total_at(c, to) * 1e6) - llround(total_at(c, from) * 1e6);
+    int64_t from = request_run_moment(c, start_ms),
+            to = request_run_moment(c, start_ms + duration_ms);
+    e->gross_nj =
+        llround(request_run_total_at(c, to) * 1e6) - llround(request_run_total_at(c, from) * 1e6);
     e->self_nj = e->gross_nj;
     e->net_nj = isnan(c->idle_mw)
                     ? PJ_NJ_UNKNOWN
@@ -548,7 +554,7 @@ static void set_rows(const share_curve *c, pj_run_data *d)
     }
 }
 
-static void set_rails(const share_curve *c, pj_run_data *d)
+static void request_run_set_rails(const share_curve *c, pj_run_data *d)
 {
     for (uint32_t i = 0; i < d->rail_energy_count; i++) {
         pj_rail_energy *row = &d->rail_energy[i];
@@ -556,8 +562,9 @@ static void set_rails(const share_curve *c, pj_run_data *d)
         for (uint32_t k = 0; k < d->phase_count; k++) {
             const pj_phase_row *phase = &d->phases[k];
             if (row->phase != PJ_PHASE_COUNT && row->phase != phase->phase) continue;
-            mj += rail_at(c, row->rail, moment(c, phase->start_ms + phase->duration_ms)) -
-                  rail_at(c, row->rail, moment(c, phase->start_ms));
+            mj +=
+                rail_at(c, row->rail, request_run_moment(c, phase->start_ms + phase->duration_ms)) -
+                rail_at(c, row->rail, request_run_moment(c, phase->start_ms));
             ms += phase->duration_ms;
         }
         row->gross_mj = mj;
@@ -578,7 +585,7 @@ static double typical_token(const pj_run_data *d)
     return middle;
 }
 
-static void set_figures(const share_curve *c, pj_run_data *d)
+static void request_run_set_figures(const share_curve *c, pj_run_data *d)
 {
     pj_run_info *info = &d->info;
     int64_t gross = 0, idle = 0, load = 0;
@@ -611,15 +618,16 @@ static void set_exactly(pj_run_data *d, const pj_request_parts *p)
     share_curve c = {.p = p, .begin_ns = pj_exchange_sent_ns(p->exchange)};
     if (!p->allocation || s->count < 2 || isnan(d->info.total_mj) || !d->phase_count) return;
     for (uint32_t r = 0; r < s->rail_count; r++) {
-        c.in_total[r] = pj_rail_in_column(p->place->rails, p->place->rail_count, r, PJ_RAIL_TOTAL);
+        c.in_total[r] =
+            pj_rail_in_column(p->origin->rails, p->origin->rail_count, r, PJ_RAIL_TOTAL);
         for (size_t i = 0; i < s->count; i++)
             if (isnan(s->mj[i * s->rail_count + r]))
                 return; /* runs with gaps keep the fit's result */
     }
     c.idle_mw = pj_rail_column_sum(d->rails, d->rail_count, d->baseline_mw, PJ_RAIL_TOTAL);
     set_rows(&c, d);
-    set_rails(&c, d);
-    set_figures(&c, d);
+    request_run_set_rails(&c, d);
+    request_run_set_figures(&c, d);
 }
 
 /* ---- uncertainty ---------------------------------------------------------------------------- */
@@ -655,7 +663,7 @@ static void widen_run(pj_run_info *info, double sd_mj)
     info->request_net_sd_mj = (double)request_net;
 }
 
-static void withdraw(pj_run_data *d, const pj_request_parts *p)
+static void request_run_withdraw(pj_run_data *d, const pj_request_parts *p)
 {
     d->info.absence = PJ_ABSENT_BELOW_RESOLUTION;
     d->info.upper_mj = p->total_mj + 1.96 * share_sd_mj(p);
@@ -668,7 +676,7 @@ static void widen(pj_run_data *d, const pj_request_parts *p)
     double sd_mj = share_sd_mj(p);
     if (!p->allocation) return;
     if (!is_resolved(p)) {
-        withdraw(d, p);
+        request_run_withdraw(d, p);
         return;
     }
     for (uint32_t i = 0; i < d->phase_count; i++) widen_energy(&d->phases[i].energy, sd_mj);
@@ -690,12 +698,12 @@ pj_status pj_request_build(const pj_request_parts *p, pj_run_data *data, pj_erro
     pj_arena_init(&arena, 0);
     pj_status status = pj_spool_create(NULL, p->id, t.begin_ns, p->wall_ns, &spool, err);
     if (status == PJ_OK)
-        status = pj_request_info(p->place, p->exchange, p->id, p->wall_ns, p->allocation, &arena,
+        status = pj_request_info(p->origin, p->exchange, p->id, p->wall_ns, p->allocation, &arena,
                                  &info, err);
     if (status == PJ_OK) status = write_info(&spool, &info, t.begin_ns, err);
-    if (status == PJ_OK) status = write_power(p, &t, &spool, err);
+    if (status == PJ_OK) status = request_run_write_power(p, &t, &spool, err);
     if (status == PJ_OK) status = write_spans(p, &t, &spool, err);
-    if (status == PJ_OK) status = write_warnings(p, &t, &spool, err);
+    if (status == PJ_OK) status = request_run_write_warnings(p, &t, &spool, err);
     if (status == PJ_OK) status = write_end(&spool, p->exchange, t.end_ns, err);
     if (status == PJ_OK) status = pj_spool_flush(&spool, err);
     if (status == PJ_OK) status = pj_spool_reader_of(&spool, &reader, err);

@@ -18,18 +18,18 @@ typedef struct pj_request_warning {
 } pj_request_warning;
 
 /* Facts common to all requests of a server. Strings are borrowed. */
-typedef struct pj_request_place {
+typedef struct pj_request_origin {
     const pj_session *session;
     const char *engine, *url, *experiment_name;
-    const char *model_name;          /* used when neither request nor answer names one; or NULL */
-    const char *const *tags;         /* NULL-terminated, or NULL */
-    const pj_experiment_cell *place; /* in an experiment; or NULL */
+    const char *model_name;            /* used when neither request nor answer names one; or NULL */
+    const char *const *tags;           /* NULL-terminated, or NULL */
+    const pj_experiment_cell *cell_id; /* in an experiment; or NULL */
     bool is_private;
     const pj_rail *rails; /* the ledger's rails */
     uint32_t rail_count;
     pj_source_quality quality;
     const char *power_sources, *partial_rails; /* NULL: none */
-} pj_request_place;
+} pj_request_origin;
 
 /* The times of a request's phases, as far as they follow from its answer. */
 typedef struct pj_request_times {
@@ -40,18 +40,18 @@ typedef struct pj_request_times {
 pj_request_times pj_request_times_of(const pj_exchange *exchange);
 
 /* Facts of a run that has begun, or has ended. Texts go to the arena. */
-pj_status pj_request_info(const pj_request_place *place, const pj_exchange *exchange,
+pj_status pj_request_info(const pj_request_origin *origin, const pj_exchange *exchange,
                           const char *id, int64_t wall_ns, const char *allocation, pj_arena *arena,
                           pj_run_info *info, pj_error *err);
 
 /* A rail whose readings are the request's share, as a counter without noise; `sd_mj` of the share
  * becomes the counter's resolution. */
-void pj_request_rail_write(const pj_request_place *place, uint32_t rail, double idle_mw,
+void pj_request_rail_write(const pj_request_origin *origin, uint32_t rail, double idle_mw,
                            double sd_mj, pj_json *json);
 
 /* The finished run. */
 typedef struct pj_request_parts {
-    const pj_request_place *place;
+    const pj_request_origin *origin;
     const pj_exchange *exchange;
     const char *allocation;  /* name of the rule; NULL: no energy is known */
     pj_ledger_series series; /* the following members are meaningless without one */

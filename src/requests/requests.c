@@ -45,7 +45,7 @@ struct pj_request {
 
 struct pj_requests {
     pj_requests_options options;
-    pj_request_place place;
+    pj_request_origin origin;
     pj_rail rails[PJ_MAX_RAILS];
     double idle_mw[PJ_MAX_RAILS];
     int16_t rail_of[PJ_MAX_RAILS]; /* the meter's index -> the ledger's, -1: not divided */
@@ -64,7 +64,7 @@ struct pj_requests {
 /* ---- rails to divide ------------------------------------------------------------------------ */
 
 /* Rails that are sample columns, without duplicate measurements. */
-static void choose_rails(pj_requests *q)
+static void requests_choose_rails(pj_requests *q)
 {
     uint32_t count = 0;
     const pj_rail *rails = pj_meter_rails(q->options.session->meter, &count);
@@ -72,38 +72,38 @@ static void choose_rails(pj_requests *q)
     for (uint32_t r = 0; r < PJ_MAX_RAILS; r++) q->rail_of[r] = -1;
     for (uint32_t r = 0; r < count; r++) {
         if (rails[r].rail_class == PJ_RAIL_PLATFORM) continue;
-        uint32_t to = q->place.rail_count++;
+        uint32_t to = q->origin.rail_count++;
         q->rail_of[r] = (int16_t)to;
         q->rails[to] = rails[r];
         q->idle_mw[to] = idle && idle->rail_quiet[r] ? idle->mw[r] : NAN;
     }
-    for (uint32_t r = 0; r < q->place.rail_count; r++) {
+    for (uint32_t r = 0; r < q->origin.rail_count; r++) {
         int parent = q->rails[r].parent;
         while (parent >= 0 && q->rail_of[parent] < 0) parent = rails[parent].parent;
         q->rails[r].parent = parent < 0 ? -1 : q->rail_of[parent];
     }
-    q->place.rails = q->rails;
+    q->origin.rails = q->rails;
 }
 
 static pj_status open_ledger(pj_requests *q, pj_error *err)
 {
     pj_meter *meter = q->options.session->meter;
-    q->place.quality = PJ_UNAVAILABLE;
+    q->origin.quality = PJ_UNAVAILABLE;
     if (!meter || q->options.no_power) return PJ_OK;
-    choose_rails(q);
-    if (!q->place.rail_count) return PJ_OK;
+    requests_choose_rails(q);
+    if (!q->origin.rail_count) return PJ_OK;
     q->ledger = pj_ledger_new(&(pj_ledger_options){.rails = q->rails,
-                                                   .rail_count = q->place.rail_count,
+                                                   .rail_count = q->origin.rail_count,
                                                    .idle_mw = q->idle_mw,
                                                    .rule = q->options.rule,
                                                    .weight_bytes = q->options.weight_bytes,
                                                    .context_bytes = q->options.context_bytes,
                                                    .keeps_all = q->options.keeps_all});
     if (!q->ledger) return pj_fail_memory(err, "the shares of requests");
-    q->place.quality = pj_meter_quality(meter);
+    q->origin.quality = pj_meter_quality(meter);
     q->patience_ns = PATIENCE_NS + pj_meter_settle_ns(meter);
-    q->place.power_sources = pj_meter_sources(meter);
-    if (*pj_meter_unread(meter)) q->place.partial_rails = pj_meter_unread(meter);
+    q->origin.power_sources = pj_meter_sources(meter);
+    if (*pj_meter_unread(meter)) q->origin.partial_rails = pj_meter_unread(meter);
     pj_status status = pj_meter_start(meter, err);
     q->metering = status == PJ_OK;
     return status;
@@ -111,7 +111,7 @@ static pj_status open_ledger(pj_requests *q, pj_error *err)
 
 /* ---- warnings ------------------------------------------------------------------------------- */
 
-static void warn(pj_request *r, int64_t t_ns, const char *code, const char *text)
+static void requests_warn(pj_request *r, int64_t t_ns, const char *code, const char *text)
 {
     if (r->warning_count == PJ_REQUEST_WARNINGS) return;
     pj_request_warning *w = &r->warnings[r->warning_count++];
@@ -120,14 +120,14 @@ static void warn(pj_request *r, int64_t t_ns, const char *code, const char *text
     snprintf(w->text, sizeof w->text, "%s", text);
 }
 
-static void warn_about_power(pj_request *r)
+static void requests_warn_about_power(pj_request *r)
 {
     const pj_session *s = r->owner->options.session;
     char text[PJ_ERROR_TEXT_BYTES];
     if (r->owner->ledger || (!s->meter && !r->owner->options.no_power)) return;
     snprintf(text, sizeof text, "energy is unavailable: %s Timing is complete",
              r->owner->options.no_power ? r->owner->options.no_power : pj_meter_remedy(s->meter));
-    warn(r, r->begin_ns, "power_unavailable", text);
+    requests_warn(r, r->begin_ns, "power_unavailable", text);
 }
 
 /* Meter warnings belong to every open request. */
@@ -138,7 +138,7 @@ static void take_events(pj_requests *q)
     while (pj_meter_next_event(q->options.session->meter, &event)) {
         pj_meter_event_text(q->options.session->meter, &event, text, sizeof text);
         for (pj_request *r = q->open; r; r = r->next)
-            if (!r->has_ended) warn(r, event.at_ns, pj_meter_event_code(event.kind), text);
+            if (!r->has_ended) requests_warn(r, event.at_ns, pj_meter_event_code(event.kind), text);
     }
 }
 
@@ -188,7 +188,7 @@ static void keep_facts(pj_request *r)
     pj_arena_init(&arena, 0);
     pj_buffer_init(&buffer, PENDING_MAX_BYTES / 2);
     pj_json_init(&json, &buffer);
-    if (pj_request_info(&r->owner->place, r->exchange, r->id, r->wall_ns, NULL, &arena, &info,
+    if (pj_request_info(&r->owner->origin, r->exchange, r->id, r->wall_ns, NULL, &arena, &info,
                         NULL) == PJ_OK) {
         if (r->owner->ledger)
             info.allocation = pj_batch_rule_name(pj_ledger_rule(r->owner->ledger));
@@ -231,7 +231,7 @@ static void keep_rail(pj_request *r, uint32_t rail, int64_t until_ns)
     pj_json json;
     pj_buffer_init(&buffer, 1 << 16);
     pj_json_init(&json, &buffer);
-    pj_request_rail_write(&r->owner->place, rail,
+    pj_request_rail_write(&r->owner->origin, rail,
                           idle_mj / ((double)(until_ns - r->begin_ns) / 1e9),
                           pj_ledger_sd_mj(ledger, r->entry, rail), &json);
     if (pj_json_finish(&json)) put_pending(r, PJ_RECORD_RAIL, buffer.data, (uint32_t)buffer.length);
@@ -262,7 +262,7 @@ static void keep_powers(pj_requests *q)
         if (r->entry && !r->has_ended) keep_power(r);
 }
 
-static pj_status open_spool(pj_request *r)
+static pj_status requests_open_spool(pj_request *r)
 {
     const pj_session *s = r->owner->options.session;
     pj_status status =
@@ -274,7 +274,7 @@ static pj_status open_spool(pj_request *r)
 static void write_spool(pj_request *r)
 {
     if (r->spool_failed) return;
-    if (!r->has_spool && open_spool(r) != PJ_OK) {
+    if (!r->has_spool && requests_open_spool(r) != PJ_OK) {
         r->spool_failed = true;
         return;
     }
@@ -322,7 +322,7 @@ static void write_spools(pj_requests *q)
 
 /* ---- the metering thread -------------------------------------------------------------------- */
 
-static void read_meter(pj_requests *q)
+static void requests_read_meter(pj_requests *q)
 {
     pj_reading readings[256];
     size_t count;
@@ -335,7 +335,7 @@ static void read_meter(pj_requests *q)
 }
 
 /* Settles what is final, and everything up to the end of the last ended request. */
-static void settle(pj_requests *q, int64_t now_ns)
+static void requests_settle(pj_requests *q, int64_t now_ns)
 {
     int64_t known_ns = pj_ledger_known_ns(q->ledger, NULL);
     int64_t until_ns = pj_ledger_certain_ns(q->ledger);
@@ -350,7 +350,7 @@ static void settle(pj_requests *q, int64_t now_ns)
 }
 
 /* Simulated sensors show a load while requests are in flight. */
-static void show_activity(pj_requests *q)
+static void requests_show_activity(pj_requests *q)
 {
     bool busy = false;
     for (const pj_request *r = q->open; r; r = r->next) busy |= !r->has_ended;
@@ -365,10 +365,10 @@ static void *meter_requests(void *context)
         int64_t now_ns = pj_clock_ns();
         if (next_ns < now_ns - TICK_NS) next_ns = now_ns;
         if (q->ledger) {
-            show_activity(q);
-            read_meter(q);
+            requests_show_activity(q);
+            requests_read_meter(q);
             take_events(q);
-            settle(q, now_ns);
+            requests_settle(q, now_ns);
             keep_powers(q);
             pj_ledger_estimate(q->ledger, now_ns);
         }
@@ -422,10 +422,10 @@ static pj_request *next_ready(pj_requests *q)
 
 /* Copies a settled request's figures from the ledger. They are final, so that the run is built
  * without the lock. */
-static pj_request_parts collect(pj_request *r)
+static pj_request_parts requests_collect(pj_request *r)
 {
     const pj_requests *q = r->owner;
-    pj_request_parts parts = {.place = &q->place,
+    pj_request_parts parts = {.origin = &q->origin,
                               .exchange = r->exchange,
                               .id = r->id,
                               .wall_ns = r->wall_ns,
@@ -434,7 +434,7 @@ static pj_request_parts collect(pj_request *r)
     if (!r->entry) return parts;
     parts.allocation = pj_batch_rule_name(pj_ledger_rule(q->ledger));
     parts.series = pj_ledger_series_of(q->ledger, r->entry);
-    for (uint32_t i = 0; i < q->place.rail_count; i++) {
+    for (uint32_t i = 0; i < q->origin.rail_count; i++) {
         parts.sd_mj[i] = pj_ledger_sd_mj(q->ledger, r->entry, i);
         parts.idle_mj[i] = pj_ledger_idle_mj(q->ledger, r->entry, i);
     }
@@ -449,7 +449,7 @@ static void store(pj_request *r)
     pj_store *store = q->options.session->store;
     pj_run_data data;
     pj_error err = {0};
-    pj_request_parts parts = collect(r);
+    pj_request_parts parts = requests_collect(r);
     pthread_mutex_unlock(&q->mutex);
     pj_status status = pj_request_build(&parts, &data, &err);
     bool built = status == PJ_OK;
@@ -495,14 +495,14 @@ pj_status pj_requests_open(const pj_requests_options *options, pj_requests **out
     *out = NULL;
     if (!q) return pj_fail_memory(err, "the requests of a server");
     q->options = *options;
-    q->place = (pj_request_place){.session = options->session,
-                                  .engine = options->engine,
-                                  .url = options->url,
-                                  .model_name = options->model_name,
-                                  .experiment_name = options->experiment_name,
-                                  .place = options->place,
-                                  .tags = options->tags,
-                                  .is_private = options->is_private};
+    q->origin = (pj_request_origin){.session = options->session,
+                                    .engine = options->engine,
+                                    .url = options->url,
+                                    .model_name = options->model_name,
+                                    .experiment_name = options->experiment_name,
+                                    .cell_id = options->cell_id,
+                                    .tags = options->tags,
+                                    .is_private = options->is_private};
     pthread_mutex_init(&q->mutex, NULL);
     pthread_cond_init(&q->changed, NULL);
     pj_recovery_pause(options->session->recovery);
@@ -538,7 +538,7 @@ static void cancel_open(pj_requests *q)
     pthread_mutex_unlock(&q->mutex);
 }
 
-static void stop(pj_requests *q, bool *flag, pthread_t thread)
+static void requests_stop(pj_requests *q, bool *flag, pthread_t thread)
 {
     pthread_mutex_lock(&q->mutex);
     *flag = true;
@@ -551,8 +551,8 @@ void pj_requests_close(pj_requests *q)
 {
     if (!q) return;
     cancel_open(q);
-    if (q->has_storing_thread) stop(q, &q->stop_storing, q->storing_thread);
-    if (q->has_metering_thread) stop(q, &q->stop_metering, q->metering_thread);
+    if (q->has_storing_thread) requests_stop(q, &q->stop_storing, q->storing_thread);
+    if (q->has_metering_thread) requests_stop(q, &q->stop_metering, q->metering_thread);
     while (q->open) free_request(q->open);
     if (q->metering) pj_meter_stop(q->options.session->meter);
     pj_recovery_resume(q->options.session->recovery);
@@ -591,12 +591,12 @@ pj_request *pj_request_begin(pj_requests *q, pj_exchange *exchange, void *user)
     pj_uuid7(r->id);
     pj_buffer_init(&r->pending, PENDING_MAX_BYTES);
     pj_buffer_init(&r->writing, PENDING_MAX_BYTES);
-    warn_about_power(r);
+    requests_warn_about_power(r);
     if (q->options.session->spool_dir) keep_facts(r);
     pthread_mutex_lock(&q->mutex);
     if (q->ledger)
         r->entry =
-            pj_ledger_enter(q->ledger, r->begin_ns, guess_tokens(pj_exchange_asked(exchange)));
+            pj_ledger_enter(q->ledger, r->begin_ns, guess_tokens(pj_exchange_request_of(exchange)));
     bool ok = !q->ledger || r->entry;
     if (ok) {
         r->next = q->open;
@@ -609,7 +609,7 @@ pj_request *pj_request_begin(pj_requests *q, pj_exchange *exchange, void *user)
 }
 
 /* Passes the exchange's new figures to the ledger; called with the lock held. */
-static void advance(pj_request *r)
+static void requests_advance(pj_request *r)
 {
     uint64_t tokens = pj_exchange_tokens_so_far(r->exchange);
     int64_t at_ns = pj_exchange_last_ns(r->exchange);
@@ -629,7 +629,7 @@ void pj_request_progress(pj_request *r)
 {
     if (pj_exchange_tokens_so_far(r->exchange) <= r->tokens) return;
     pthread_mutex_lock(&r->owner->mutex);
-    advance(r);
+    requests_advance(r);
     pthread_mutex_unlock(&r->owner->mutex);
 }
 
@@ -655,7 +655,7 @@ void pj_request_end(pj_request *r, bool holds)
     r->is_held = holds;
     r->end_ns = pj_request_times_of(r->exchange).end_ns;
     if (pj_exchange_first_ns(r->exchange) == pj_exchange_last_ns(r->exchange)) advance_at_end(r);
-    advance(r);
+    requests_advance(r);
     if (r->entry) {
         pj_ledger_leave(r->entry, r->end_ns);
     }
@@ -695,7 +695,7 @@ pj_ledger_figure pj_request_energy(pj_request *r, int64_t now_ns)
 
 pj_source_quality pj_requests_quality(const pj_requests *q)
 {
-    return q->place.quality;
+    return q->origin.quality;
 }
 
 void pj_requests_machine(pj_requests *q, int64_t begin_ns, int64_t end_ns, pj_curve_energy *energy)

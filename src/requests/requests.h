@@ -24,7 +24,7 @@ typedef struct pj_requests_options {
     pj_session *session; /* its meter and store must not be used by others meanwhile */
     const char *engine, *url, *model_name, *experiment_name;
     const char *const *tags;
-    const pj_experiment_cell *place; /* of all requests, in an experiment; or NULL */
+    const pj_experiment_cell *cell_id; /* of all requests, in an experiment; or NULL */
     bool is_private;
     const char
         *no_power; /* reason why energy is unavailable even with a meter; NULL: it is available */

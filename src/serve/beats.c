@@ -54,7 +54,7 @@ static const char *read_throttle(pj_session *session, char *text, size_t bytes)
     return known ? text : NULL;
 }
 
-static bool tell(pj_beats *b)
+static bool beats_tell(pj_beats *b)
 {
     double now_mj[PJ_MAX_RAILS] = {0};
     char throttle[64];
@@ -83,7 +83,7 @@ static void *beat_always(void *context)
     pthread_mutex_lock(&b->mutex);
     while (!b->is_stopping) {
         pthread_mutex_unlock(&b->mutex);
-        b->succeeded = tell(b);
+        b->succeeded = beats_tell(b);
         pthread_mutex_lock(&b->mutex);
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
@@ -92,7 +92,7 @@ static void *beat_always(void *context)
         }
     }
     pthread_mutex_unlock(&b->mutex);
-    if (b->succeeded) tell(b);
+    if (b->succeeded) beats_tell(b);
     pj_store_close(b->store);
     return NULL;
 }

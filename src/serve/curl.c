@@ -66,7 +66,7 @@ static const char *const names[] = {
 #endif
     "libcurl.so.4", "libcurl-gnutls.so.4", NULL};
 
-static void load(void)
+static void curl_load(void)
 {
     void *library = NULL;
     for (int i = 0; names[i] && !library; i++) library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
@@ -97,7 +97,7 @@ static void load(void)
 
 pj_status pj_curl_load(pj_error *err)
 {
-    pthread_once(&once, load);
+    pthread_once(&once, curl_load);
     if (!missing) return PJ_OK;
     return pj_fail(err, PJ_E_UNAVAILABLE,
                    "telemetry and https need libcurl, and %s is missing: install libcurl (Debian: "

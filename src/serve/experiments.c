@@ -61,7 +61,7 @@ static entry *entry_new(pj_experiments *x)
     return e;
 }
 
-static void append(pj_experiments *x, entry *e)
+static void experiments_append(pj_experiments *x, entry *e)
 {
     entry **at = &x->first;
     while (*at) at = &(*at)->next;
@@ -79,7 +79,7 @@ static void unlink_entry(pj_experiments *x, const entry *gone)
         }
 }
 
-static void tell(const entry *e, const char *state, const char *error)
+static void experiments_tell(const entry *e, const char *state, const char *error)
 {
     const pj_experiment_progress *p = &e->live.progress;
     bool running = strcmp(state, "running") == 0;
@@ -98,18 +98,18 @@ static void tell(const entry *e, const char *state, const char *error)
 }
 
 /* With the mutex held: takes it off the list and notes in the database what became of it. */
-static void end_entry(pj_experiments *x, entry *e, const char *state, const char *error)
+static void experiments_end_entry(pj_experiments *x, entry *e, const char *state, const char *error)
 {
     unlink_entry(x, e);
     pj_store_experiment_set_state(x->store, e->plan.name, state, error, NULL);
-    tell(e, state, error);
+    experiments_tell(e, state, error);
     entry_free(e);
 }
 
 /* ---- requests ------------------------------------------------------------------------------- */
 
-static pj_status find_model(void *context, const char *name, const char *dtype, char *path,
-                            size_t bytes, pj_error *err)
+static pj_status experiments_find_model(void *context, const char *name, const char *dtype,
+                                        char *path, size_t bytes, pj_error *err)
 {
     const entry *e = context;
     return pj_serve_find_model(e->owner->options.models, name, dtype, path, bytes, err);
@@ -145,13 +145,13 @@ static pj_status enqueue(pj_experiments *x, entry *e, pj_experiment_ticket *tick
     if (status == PJ_OK)
         status = pj_store_experiment_queue(x->store, e->plan.name, machine_of(x), err);
     if (status != PJ_OK) return status;
-    append(x, e);
+    experiments_append(x, e);
     e->live.progress.total = pj_plan_cells(&e->plan) * e->plan.repeat;
     e->live.progress.joules_per_token = e->live.progress.left_s = NAN;
     *ticket =
         (pj_experiment_ticket){.cells = pj_plan_cells(&e->plan), .total = e->live.progress.total};
     snprintf(ticket->name, sizeof ticket->name, "%s", e->plan.name);
-    tell(e, "queued", NULL);
+    experiments_tell(e, "queued", NULL);
     return PJ_OK;
 }
 
@@ -166,8 +166,10 @@ static pj_status queue_plan(pj_experiments *x, const pj_plan_request *request,
     pthread_mutex_unlock(&x->mutex);
     if (status == PJ_OK) status = check_name(e->plan.name, err);
     if (status == PJ_OK)
-        status = pj_experiment_check(
-            &(pj_experiment_options){.plan = &e->plan, .find = find_model, .context = e}, err);
+        status = pj_experiment_check(&(pj_experiment_options){.plan = &e->plan,
+                                                              .find = experiments_find_model,
+                                                              .context = e},
+                                     err);
     pthread_mutex_lock(&x->mutex);
     if (status == PJ_OK) status = enqueue(x, e, ticket, err);
     pthread_mutex_unlock(&x->mutex);
@@ -214,7 +216,7 @@ pj_status pj_experiments_cancel(pj_experiments *x, const char *name, bool *was_w
     if (!e)
         status = pj_fail(err, PJ_E_STATE, "the experiment %.200s neither waits nor runs", name);
     else if (*was_waiting)
-        end_entry(x, e, "cancelled", NULL);
+        experiments_end_entry(x, e, "cancelled", NULL);
     else
         atomic_store(&e->cancel, true);
     pthread_mutex_unlock(&x->mutex);
@@ -237,22 +239,22 @@ static void on_progress(void *context, const pj_experiment_progress *progress)
     entry *e = context;
     pthread_mutex_lock(&e->owner->mutex);
     e->live.progress = *progress;
-    tell(e, "running", NULL);
+    experiments_tell(e, "running", NULL);
     pthread_mutex_unlock(&e->owner->mutex);
 }
 
-static void on_begin(void *context, pj_profile_options *run)
+static void experiments_on_begin(void *context, pj_profile_options *run)
 {
     entry *e = context;
     e->hooks->begin(e->hooks->context, run, &e->cancel);
     pthread_mutex_lock(&e->owner->mutex);
     snprintf(e->live.run_id, sizeof e->live.run_id, "%s", run->run_id ? run->run_id : "");
-    tell(e, "running", NULL);
+    experiments_tell(e, "running", NULL);
     pthread_mutex_unlock(&e->owner->mutex);
 }
 
-static void on_end(void *context, pj_status status, const pj_profile_result *result,
-                   const pj_error *err)
+static void experiments_on_end(void *context, pj_status status, const pj_profile_result *result,
+                               const pj_error *err)
 {
     entry *e = context;
     e->hooks->end(e->hooks->context, status, result, err);
@@ -270,16 +272,16 @@ static pj_status open_entry(entry *e, pj_error *err)
                                      .threads = x->options.threads,
                                      .is_private = x->options.is_private,
                                      .cancel = &e->cancel,
-                                     .find = find_model,
-                                     .begin = on_begin,
-                                     .end = on_end,
+                                     .find = experiments_find_model,
+                                     .begin = experiments_on_begin,
+                                     .end = experiments_on_end,
                                      .progress = on_progress,
                                      .context = e};
     return pj_experiment_open(&options, &e->opened, err);
 }
 
 /* Takes the oldest one and marks it as running; NULL: none. */
-static entry *take_first(pj_experiments *x)
+static entry *experiments_take_first(pj_experiments *x)
 {
     pthread_mutex_lock(&x->mutex);
     entry *e = x->stop ? NULL : x->first;
@@ -289,15 +291,16 @@ static entry *take_first(pj_experiments *x)
 }
 
 /* When the server stops it stays queued. */
-static void settle(pj_experiments *x, entry *e, pj_status status, const pj_error *err, bool more)
+static void experiments_settle(pj_experiments *x, entry *e, pj_status status, const pj_error *err,
+                               bool more)
 {
     pthread_mutex_lock(&x->mutex);
     if (status == PJ_E_CANCELLED && !x->stop)
-        end_entry(x, e, "cancelled", NULL);
+        experiments_end_entry(x, e, "cancelled", NULL);
     else if (status != PJ_OK && status != PJ_E_CANCELLED)
-        end_entry(x, e, "failed", err->text);
+        experiments_end_entry(x, e, "failed", err->text);
     else if (status == PJ_OK && !more)
-        end_entry(x, e, "completed", NULL);
+        experiments_end_entry(x, e, "completed", NULL);
     pthread_mutex_unlock(&x->mutex);
 }
 
@@ -305,13 +308,13 @@ void pj_experiments_step(pj_experiments *x, const pj_experiments_hooks *hooks)
 {
     pj_error err = {0};
     bool more = true;
-    entry *e = take_first(x);
+    entry *e = experiments_take_first(x);
     if (!e) return;
     e->hooks = hooks;
     pj_status status = e->opened ? PJ_OK : open_entry(e, &err);
     if (status == PJ_OK && hooks->slot_was_used) pj_experiment_forget_warmth(e->opened);
     if (status == PJ_OK) status = pj_experiment_step(e->opened, &more, &err);
-    settle(x, e, status, &err, more);
+    experiments_settle(x, e, status, &err, more);
 }
 
 bool pj_experiments_wait(pj_experiments *x)
@@ -326,7 +329,7 @@ bool pj_experiments_wait(pj_experiments *x)
 
 /* An invalid plan in the database, or one whose model no longer exists, fails when it is started.
  */
-static void take_row(void *context, const pj_experiment_row *row)
+static void experiments_take_row(void *context, const pj_experiment_row *row)
 {
     pj_experiments *x = context;
     entry *e = entry_new(x);
@@ -338,7 +341,7 @@ static void take_row(void *context, const pj_experiment_row *row)
     }
     e->plan.name = name;
     e->live.progress.total = pj_plan_cells(&e->plan) * e->plan.repeat;
-    append(x, e);
+    experiments_append(x, e);
 }
 
 pj_status pj_experiments_open(const pj_experiments_options *options, pj_experiments **out,
@@ -354,7 +357,8 @@ pj_status pj_experiments_open(const pj_experiments_options *options, pj_experime
         pj_store_options store = {.path = pj_store_path(options->session->store)};
         status = pj_store_open(&store, &x->store, err);
         if (status == PJ_OK)
-            status = pj_store_experiment_list_queued(x->store, machine_of(x), take_row, x, err);
+            status = pj_store_experiment_list_queued(x->store, machine_of(x), experiments_take_row,
+                                                     x, err);
     }
     if (status == PJ_OK)
         *out = x;

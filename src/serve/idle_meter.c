@@ -21,13 +21,13 @@ struct pj_idle_meter {
     bool started, sampling, paused, stop;
 };
 
-static void tap(void *context, const pj_reading *readings, size_t count)
+static void subscriber(void *context, const pj_reading *readings, size_t count)
 {
     pj_power_log_take(context, readings, count);
 }
 
 /* The tap has already logged the readings; events of idle sensors concern no run. */
-static void drain(pj_idle_meter *idle)
+static void idle_meter_drain(pj_idle_meter *idle)
 {
     pj_reading readings[64];
     pj_meter_event event;
@@ -39,7 +39,7 @@ static void stop_sampling(pj_idle_meter *idle)
 {
     if (!idle->sampling) return;
     pj_meter_stop(idle->meter);
-    drain(idle);
+    idle_meter_drain(idle);
     pj_meter_set_pace(idle->meter, 0);
     idle->sampling = false;
 }
@@ -51,7 +51,7 @@ static void sample(pj_idle_meter *idle)
         pj_meter_set_activity(idle->meter, 0);
         idle->sampling = pj_meter_start(idle->meter, NULL) == PJ_OK;
     }
-    if (idle->sampling) drain(idle);
+    if (idle->sampling) idle_meter_drain(idle);
 }
 
 static void wait_a_little(pj_idle_meter *idle)
@@ -95,7 +95,7 @@ pj_status pj_idle_meter_open(pj_meter *meter, pj_idle_meter **out, pj_error *err
     pthread_cond_init(&idle->changed, NULL);
     idle->log = pj_power_log_new(rails, count);
     if (!idle->log) return pj_fail_memory(err, "the log of power");
-    pj_meter_set_tap(meter, tap, idle->log);
+    pj_meter_subscribe(meter, subscriber, idle->log);
     if (!count) return PJ_OK;
     pj_status status = pj_thread_start(&idle->thread, "pj-idle-power", idle_main, idle, err);
     idle->started = status == PJ_OK;
@@ -110,7 +110,7 @@ void pj_idle_meter_close(pj_idle_meter *idle)
     pthread_cond_signal(&idle->changed);
     pthread_mutex_unlock(&idle->mutex);
     if (idle->started) pthread_join(idle->thread, NULL);
-    pj_meter_set_tap(idle->meter, NULL, NULL);
+    pj_meter_subscribe(idle->meter, NULL, NULL);
     pthread_mutex_destroy(&idle->mutex);
     pthread_cond_destroy(&idle->changed);
     pj_power_log_free(idle->log);

@@ -35,7 +35,7 @@ struct pj_join {
 typedef enum waited { STOPPED, TIMED_OUT, READY } waited;
 
 /* Waits for the descriptor (-1: none), the time, or the stop. */
-static waited wait_for(pj_join *j, int fd, short events, int ms)
+static waited join_wait_for(pj_join *j, int fd, short events, int ms)
 {
     struct pollfd waits[2] = {{.fd = j->stop[0], .events = POLLIN}, {.fd = fd, .events = events}};
     int ready;
@@ -80,7 +80,7 @@ static pj_status request_upgrade(pj_join *j, pj_call *call, pj_error *err)
     put_request(j, call);
     pj_call_begin(call);
     while (pj_call_is_running(call) && call->state != PJ_CALL_BODY &&
-           wait_for(j, call->fd, pj_call_events(call), DIAL_MS) == READY)
+           join_wait_for(j, call->fd, pj_call_events(call), DIAL_MS) == READY)
         pj_call_step(call, pj_call_events(call));
     int http = call->head.status;
     if (call->state == PJ_CALL_DONE && http == 101) return PJ_OK;
@@ -95,17 +95,17 @@ static pj_status request_upgrade(pj_join *j, pj_call *call, pj_error *err)
 /* ---- connections ------------------------------------------------------------------------------
  */
 
-static pj_tunnel **find_place(pj_join *j)
+static pj_tunnel **join_find_slot(pj_join *j)
 {
-    pj_tunnel **place = NULL;
+    pj_tunnel **slot = NULL;
     for (int i = 0; i < MAX_TUNNELS; i++) {
         if (j->tunnels[i] && pj_tunnel_has_ended(j->tunnels[i], NULL)) {
             pj_tunnel_close(j->tunnels[i]);
             j->tunnels[i] = NULL;
         }
-        if (!j->tunnels[i]) place = &j->tunnels[i];
+        if (!j->tunnels[i]) slot = &j->tunnels[i];
     }
-    return place;
+    return slot;
 }
 
 /* The server's https address without the path. */
@@ -120,13 +120,13 @@ static pj_status dial_tls(pj_join *j, pj_call *call, pj_error *err)
 {
     char url[PJ_URL_AUTHORITY_BYTES + 16];
     pj_error failure = {0};
-    pj_tunnel **place = find_place(j);
-    if (!place) return pj_fail(err, PJ_E_FULL, "too many watch through %s at once", j->options.url);
+    pj_tunnel **slot = join_find_slot(j);
+    if (!slot) return pj_fail(err, PJ_E_FULL, "too many watch through %s at once", j->options.url);
     tunnel_url(j, url, sizeof url);
-    pj_status status = pj_tunnel_open(url, DIAL_MS, place, &call->fd, err);
+    pj_status status = pj_tunnel_open(url, DIAL_MS, slot, &call->fd, err);
     if (status != PJ_OK) return status;
     status = request_upgrade(j, call, err);
-    if (status != PJ_OK && pj_tunnel_has_ended(*place, &failure) && failure.status != PJ_OK)
+    if (status != PJ_OK && pj_tunnel_has_ended(*slot, &failure) && failure.status != PJ_OK)
         *err = failure;
     return status;
 }
@@ -160,7 +160,7 @@ static waited wait_for_watch(pj_join *j, pj_call *call)
     pj_frame_reader_init(&reader, fd, note_watch, &is_wanted);
     bool open = pj_frame_reader_take(&reader, call->in.data + head, call->in.length - head);
     while (state == READY && open && !is_wanted) {
-        state = wait_for(j, fd, POLLIN, -1);
+        state = join_wait_for(j, fd, POLLIN, -1);
         if (state == READY) open = pj_frame_reader_receive(&reader);
     }
     pj_frame_reader_fini(&reader);
@@ -171,7 +171,7 @@ static waited wait_for_watch(pj_join *j, pj_call *call)
     return state;
 }
 
-static void report(pj_join *j, const pj_error *err)
+static void join_report(pj_join *j, const pj_error *err)
 {
     bool failed = err != NULL;
     if (failed == j->has_failed || !j->options.say) return;
@@ -194,12 +194,12 @@ static void *join_always(void *context)
         pj_call call;
         pj_call_init(&call, &j->url);
         bool joined = dial(j, &call, &err) == PJ_OK;
-        report(j, joined ? NULL : &err);
+        join_report(j, joined ? NULL : &err);
         state = joined ? wait_for_watch(j, &call) : READY;
         pj_call_fini(&call);
         pause_ms = joined ? FIRST_PAUSE_MS : 2 * pause_ms;
         if (pause_ms > MAX_PAUSE_MS) pause_ms = MAX_PAUSE_MS;
-    } while (state != STOPPED && wait_for(j, -1, 0, pause_ms) != STOPPED);
+    } while (state != STOPPED && join_wait_for(j, -1, 0, pause_ms) != STOPPED);
     return NULL;
 }
 

@@ -48,11 +48,11 @@ static pj_status list_models(const char *folder, all_models *all, pj_error *err)
     return PJ_OK;
 }
 
-static void write_model(pj_json *out, const pj_model_entry *entry)
+static void machine_write_model(pj_json *out, const pj_model_entry *entry)
 {
     pj_json_object_begin(out);
     pj_json_kv_string(out, "name", entry->name);
-    pj_json_kv_string(out, "place", entry->place);
+    pj_json_kv_string(out, "place", entry->location);
     pj_json_kv_bool(out, "usable", entry->usable);
     if (entry->usable) pj_model_facts_json(&entry->facts, out);
     pj_json_kv_string(out, "error", entry->usable ? NULL : entry->reason.text);
@@ -64,10 +64,10 @@ pj_status pj_serve_write_models(const char *folder, pj_json *out, pj_error *err)
     all_models all;
     pj_status status = list_models(folder, &all, err);
     pj_json_array_begin(out);
-    for (size_t i = 0; i < all.found.count; i++) write_model(out, &all.found.items[i]);
+    for (size_t i = 0; i < all.found.count; i++) machine_write_model(out, &all.found.items[i]);
     for (size_t i = 0; i < all.installed.count; i++)
         if (!has_name(&all.found, all.installed.items[i].name))
-            write_model(out, &all.installed.items[i]);
+            machine_write_model(out, &all.installed.items[i]);
     pj_json_array_end(out);
     free_models(&all);
     return status;

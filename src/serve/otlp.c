@@ -112,7 +112,7 @@ static void queue(pj_otlp *o, char *document, bool first)
     pthread_mutex_unlock(&o->mutex);
 }
 
-static char *take_first(pj_otlp *o)
+static char *otlp_take_first(pj_otlp *o)
 {
     pthread_mutex_lock(&o->mutex);
     char *document = o->ended_count ? o->ended[0] : NULL;
@@ -126,7 +126,7 @@ static pj_status send_runs(pj_otlp *o, pj_error *err)
 {
     pj_status status = PJ_OK;
     char *document;
-    while (status == PJ_OK && (document = take_first(o))) {
+    while (status == PJ_OK && (document = otlp_take_first(o))) {
         status = post(o, "/v1/traces", document, err);
         if (status == PJ_OK)
             pj_free(document);
@@ -136,7 +136,7 @@ static pj_status send_runs(pj_otlp *o, pj_error *err)
     return status;
 }
 
-static void report(pj_otlp *o, pj_status status, const pj_error *err)
+static void otlp_report(pj_otlp *o, pj_status status, const pj_error *err)
 {
     char text[PJ_ERROR_TEXT_BYTES + 100];
     bool failed = status != PJ_OK;
@@ -151,12 +151,12 @@ static void report(pj_otlp *o, pj_status status, const pj_error *err)
     o->options.say(text);
 }
 
-static pj_status send_all(pj_otlp *o)
+static pj_status otlp_send_all(pj_otlp *o)
 {
     pj_error err = {0};
     pj_status status = send_metrics(o, &err);
     if (status == PJ_OK) status = send_runs(o, &err);
-    if (!o->is_stopping) report(o, status, &err);
+    if (!o->is_stopping) otlp_report(o, status, &err);
     return status;
 }
 
@@ -167,7 +167,7 @@ static void *send_always(void *context)
     pthread_mutex_lock(&o->mutex);
     while (!o->is_stopping) {
         pthread_mutex_unlock(&o->mutex);
-        bool sent = send_all(o) == PJ_OK;
+        bool sent = otlp_send_all(o) == PJ_OK;
         pause_ms = sent ? o->period_ms : 2 * pause_ms;
         if (pause_ms > MAX_PERIOD_MS) pause_ms = MAX_PERIOD_MS;
         int64_t until_ns = pj_clock_wall_ns() + pause_ms * PJ_NS_PER_MS;
@@ -177,7 +177,7 @@ static void *send_always(void *context)
         }
     }
     pthread_mutex_unlock(&o->mutex);
-    if (!o->has_failed) send_all(o);
+    if (!o->has_failed) otlp_send_all(o);
     return NULL;
 }
 

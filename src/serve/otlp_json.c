@@ -41,7 +41,7 @@ pj_status pj_otlp_names_check(const pj_otlp_names *names, pj_error *err)
     return PJ_OK;
 }
 
-static const char *name_of(const pj_otlp_resource *r, const char *name)
+static const char *otlp_json_name_of(const pj_otlp_resource *r, const char *name)
 {
     size_t length = strlen(name);
     for (const char *const *rename = r->names.renames; rename && *rename; rename++)
@@ -143,7 +143,7 @@ static void begin_metric(const pj_otlp_resource *r, const char *name, const char
                          const char *text, bool is_counter, pj_json *out)
 {
     pj_json_object_begin(out);
-    pj_json_kv_string(out, "name", name_of(r, name));
+    pj_json_kv_string(out, "name", otlp_json_name_of(r, name));
     pj_json_kv_string(out, "unit", unit);
     pj_json_kv_string(out, "description", text);
     pj_json_kv_object_begin(out, is_counter ? "sum" : "gauge");
@@ -197,8 +197,8 @@ static void rail_attributes(const pj_metric_rail *rail, pj_json *out)
     attribute_text(out, "perjoule.energy.source", rail->modelled ? "modelled" : "measured");
 }
 
-static void write_rails(const pj_otlp_resource *r, const pj_metrics *metrics,
-                        const pj_otlp_moment *m, pj_json *out)
+static void otlp_json_write_rails(const pj_otlp_resource *r, const pj_metrics *metrics,
+                                  const pj_otlp_moment *m, pj_json *out)
 {
     begin_metric(r, "hw.energy", "J", "Energy that a rail has drawn, with or without a run", true,
                  out);
@@ -278,7 +278,7 @@ void pj_otlp_write_metrics(const pj_otlp_resource *r, const pj_metrics *metrics,
 {
     open_document(r, "resourceMetrics", "scopeMetrics", "metrics", out);
     if (metrics->rail_count) {
-        write_rails(r, metrics, m, out);
+        otlp_json_write_rails(r, metrics, m, out);
         write_run_energy(r, metrics, m, out);
     }
     write_host(r, m, out);
@@ -326,7 +326,7 @@ static void begin_span(const span *s, pj_json *out)
     begin_attributes(out);
 }
 
-static void end_span(const char *failure, pj_json *out)
+static void otlp_json_end_span(const char *failure, pj_json *out)
 {
     pj_json_array_end(out);
     pj_json_kv_object_begin(out, "status");
@@ -348,7 +348,8 @@ static void write_run_attributes(const pj_otlp_resource *r, const pj_run_info *i
     if (info->input_tokens)
         attribute_int(out, "gen_ai.usage.input_tokens", (int64_t)info->input_tokens);
     attribute_int(out, "gen_ai.usage.output_tokens", (int64_t)info->output_tokens);
-    attribute_double(out, name_of(r, "gen_ai.infrastructure.energy"), info->total_mj / 1e3);
+    attribute_double(out, otlp_json_name_of(r, "gen_ai.infrastructure.energy"),
+                     info->total_mj / 1e3);
     attribute_double(out, "perjoule.energy.sd", info->total_sd_mj / 1e3);
     attribute_double(out, "perjoule.request.energy", info->request_mj / 1e3);
     attribute_double(out, "perjoule.joules_per_token", ratios.joules_per_token);
@@ -359,8 +360,8 @@ static void write_run_attributes(const pj_otlp_resource *r, const pj_run_info *i
     attribute_text(out, "perjoule.experiment", info->experiment_name);
 }
 
-static void write_phase(const pj_otlp_resource *r, const pj_phase_row *phase, const span *whole,
-                        uint64_t index, pj_json *out)
+static void otlp_json_write_phase(const pj_otlp_resource *r, const pj_phase_row *phase,
+                                  const span *whole, uint64_t index, pj_json *out)
 {
     char id[17];
     span_id(whole->trace, index, id);
@@ -372,11 +373,11 @@ static void write_phase(const pj_otlp_resource *r, const pj_phase_row *phase, co
               .duration_ms = phase->duration_ms};
     begin_span(&s, out);
     attribute_text(out, "perjoule.phase", s.name);
-    attribute_double(out, name_of(r, "gen_ai.infrastructure.energy"),
+    attribute_double(out, otlp_json_name_of(r, "gen_ai.infrastructure.energy"),
                      pj_mj_of_nj(phase->energy.gross_nj) / 1e3);
     attribute_double(out, "perjoule.energy.sd", (double)phase->energy.sd_mj / 1e3);
     attribute_text(out, "perjoule.method", pj_method_name(phase->energy.method));
-    end_span(NULL, out);
+    otlp_json_end_span(NULL, out);
 }
 
 bool pj_otlp_write_run(const pj_otlp_resource *r, const pj_run_data *run, pj_json *out)
@@ -395,9 +396,9 @@ bool pj_otlp_write_run(const pj_otlp_resource *r, const pj_run_data *run, pj_jso
     open_document(r, "resourceSpans", "scopeSpans", "spans", out);
     begin_span(&whole, out);
     write_run_attributes(r, info, out);
-    end_span(info->failure, out);
+    otlp_json_end_span(info->failure, out);
     for (uint32_t i = 0; i < run->phase_count; i++)
-        write_phase(r, &run->phases[i], &whole, i + 1, out);
+        otlp_json_write_phase(r, &run->phases[i], &whole, i + 1, out);
     close_document(out);
     return true;
 }

@@ -81,7 +81,7 @@ static second *second_of(rail_log *log, int64_t number)
     return s;
 }
 
-static void add(rail_log *log, int64_t begin_ns, int64_t end_ns, double energy_mj)
+static void power_log_add(rail_log *log, int64_t begin_ns, int64_t end_ns, double energy_mj)
 {
     double power = energy_mj / (double)(end_ns - begin_ns);
     log->energy_mj += energy_mj;
@@ -108,7 +108,7 @@ static bool is_gap(const pj_rail *rail, const rail_log *log, int64_t at_ns)
 }
 
 /* An unchanged value: power continues; a counter has nothing new yet. */
-static void repeat(const pj_rail *rail, rail_log *log, int64_t at_ns)
+static void power_log_repeat(const pj_rail *rail, rail_log *log, int64_t at_ns)
 {
     if (!log->known || at_ns <= log->polled_ns) return;
     if (is_gap(rail, log, at_ns)) {
@@ -119,13 +119,13 @@ static void repeat(const pj_rail *rail, rail_log *log, int64_t at_ns)
     if (rail->kind == PJ_RAIL_COUNTER || at_ns <= log->last_ns) return;
     double energy = log->last_value * (double)(at_ns - log->last_ns) / 1e9;
     if (rail->gain > 0) energy /= rail->gain;
-    add(log, log->last_ns, at_ns, energy);
+    power_log_add(log, log->last_ns, at_ns, energy);
     log->last_ns = at_ns;
 }
 
 /* Energy between the previous reading and this one; NAN: unknown. */
-static double energy_between(const pj_rail *rail, const rail_log *log, const pj_reading *r,
-                             int64_t ns)
+static double power_log_energy_between(const pj_rail *rail, const rail_log *log,
+                                       const pj_reading *r, int64_t ns)
 {
     double s = (double)ns / 1e9;
     if (rail->kind != PJ_RAIL_COUNTER) return (log->last_value + r->value) / 2 * s;
@@ -136,11 +136,11 @@ static double energy_between(const pj_rail *rail, const rail_log *log, const pj_
     return step_mj >= 0 && step_mj <= PLAUSIBLE * most * s ? step_mj : NAN;
 }
 
-static void take(const pj_rail *rail, rail_log *log, const pj_reading *r)
+static void power_log_take(const pj_rail *rail, rail_log *log, const pj_reading *r)
 {
     if (r->status == PJ_READING_REJECTED) return;
     if (r->status == PJ_READING_REPEAT) {
-        repeat(rail, log, r->before_ns + (r->after_ns - r->before_ns) / 2);
+        power_log_repeat(rail, log, r->before_ns + (r->after_ns - r->before_ns) / 2);
         return;
     }
     if (isnan(r->value) || r->status == PJ_READING_GAP || r->status == PJ_READING_LOST) {
@@ -151,9 +151,9 @@ static void take(const pj_rail *rail, rail_log *log, const pj_reading *r)
     int64_t at = time_of(r), ns = at - log->last_ns;
     if (log->known && ns <= 0) return;
     if (log->known && !is_gap(rail, log, at)) {
-        double energy = energy_between(rail, log, r, ns);
+        double energy = power_log_energy_between(rail, log, r, ns);
         if (rail->gain > 0) energy /= rail->gain;
-        if (energy >= 0) add(log, log->last_ns, at, energy);
+        if (energy >= 0) power_log_add(log, log->last_ns, at, energy);
     }
     log->known = true;
     log->last_ns = log->polled_ns = at;
@@ -165,7 +165,8 @@ void pj_power_log_take(pj_power_log *log, const pj_reading *readings, size_t cou
     pthread_mutex_lock(&log->mutex);
     for (size_t i = 0; i < count; i++) {
         uint32_t rail = readings[i].rail;
-        if (rail < log->rail_count) take(&log->rails[rail], &log->logs[rail], &readings[i]);
+        if (rail < log->rail_count)
+            power_log_take(&log->rails[rail], &log->logs[rail], &readings[i]);
     }
     pthread_mutex_unlock(&log->mutex);
 }
@@ -181,7 +182,7 @@ double pj_power_log_energy_mj(pj_power_log *log, uint32_t rail)
 }
 
 /* With the mutex held: mean power of `count` seconds from `first` on. */
-static double mean_mw(const rail_log *log, int64_t first, int count)
+static double power_log_mean_mw(const rail_log *log, int64_t first, int count)
 {
     double energy_mj = 0;
     int64_t covered_ns = 0;
@@ -198,7 +199,7 @@ double pj_power_log_now_mw(pj_power_log *log, uint32_t rail, int64_t now_ns)
 {
     pthread_mutex_lock(&log->mutex);
     int64_t present = now_ns / PJ_NS_PER_S;
-    double power = mean_mw(&log->logs[rail], present - NOW_SECONDS + 1, NOW_SECONDS);
+    double power = power_log_mean_mw(&log->logs[rail], present - NOW_SECONDS + 1, NOW_SECONDS);
     pthread_mutex_unlock(&log->mutex);
     return power;
 }
@@ -209,7 +210,7 @@ int64_t pj_power_log_history(pj_power_log *log, uint32_t rail, int64_t now_ns, d
     int64_t end = now_ns / PJ_NS_PER_S;
     pthread_mutex_lock(&log->mutex);
     for (uint32_t i = 0; i < count; i++)
-        power_mw[i] = mean_mw(&log->logs[rail], end - count + i, 1);
+        power_mw[i] = power_log_mean_mw(&log->logs[rail], end - count + i, 1);
     pthread_mutex_unlock(&log->mutex);
     return end * PJ_NS_PER_S;
 }

@@ -21,7 +21,7 @@ typedef struct job {
     pj_arena arena; /* owns the request's strings */
     char id[PJ_UUID_BYTES];
     int64_t created_wall_ns;
-    pj_generate_ask ask;
+    pj_generation_request request;
     pj_prompt prompt;
     bool is_stored; /* in the database's queue */
     job_state state;
@@ -57,7 +57,7 @@ static void job_free(job *j)
     pj_free(j);
 }
 
-static const char *keep(pj_arena *arena, const char *text, bool *ok)
+static const char *queue_keep(pj_arena *arena, const char *text, bool *ok)
 {
     if (!text) return NULL;
     const char *copy = pj_arena_strndup(arena, text, strlen(text));
@@ -65,16 +65,16 @@ static const char *keep(pj_arena *arena, const char *text, bool *ok)
     return copy;
 }
 
-static job *job_new(const pj_generate_ask *ask)
+static job *job_new(const pj_generation_request *request)
 {
     job *j = pj_alloc(1, sizeof *j);
     if (!j) return NULL;
     pj_arena_init(&j->arena, 0);
-    bool ok = pj_generate_ask_copy(&j->ask, ask, &j->arena);
-    j->prompt = (pj_prompt){.text = j->ask.prompt,
-                            .bytes = j->ask.prompt_bytes,
-                            .ids = j->ask.prompt_ids,
-                            .id_count = j->ask.prompt_id_count};
+    bool ok = pj_generation_request_copy(&j->request, request, &j->arena);
+    j->prompt = (pj_prompt){.text = j->request.prompt,
+                            .bytes = j->request.prompt_bytes,
+                            .ids = j->request.prompt_ids,
+                            .id_count = j->request.prompt_id_count};
     j->cancel = &j->own_cancel;
     j->created_wall_ns = pj_clock_wall_ns();
     pj_uuid7(j->id);
@@ -113,7 +113,7 @@ static void end_job(pj_run_queue *queue, job *j, pj_status status, const pj_erro
     j->status = status;
     if (err) j->err = *err;
     count_waiting(queue);
-    if (!j->ask.wait) {
+    if (!j->request.wait) {
         unlink_job(queue, j);
         job_free(j);
     }
@@ -122,7 +122,7 @@ static void end_job(pj_run_queue *queue, job *j, pj_status status, const pj_erro
 
 /* ---- results of a run ----------------------------------------------------------------------- */
 
-static void write_ids(pj_json *json, const char *key, const int32_t *ids, uint32_t count)
+static void queue_write_ids(pj_json *json, const char *key, const int32_t *ids, uint32_t count)
 {
     pj_json_key(json, key);
     pj_json_array_begin(json);
@@ -138,9 +138,9 @@ static void write_result(pj_json *json, const pj_profile_result *result)
     pj_summary_write_members(json, &result->data.info, NULL);
     pj_json_key(json, "text");
     pj_json_string_n(json, first && first->text ? first->text : "", first ? first->text_bytes : 0);
-    write_ids(json, "token_ids", first ? first->ids : NULL, first ? first->count : 0);
-    write_ids(json, "prompt_ids", first ? first->prompt_ids : NULL,
-              first ? first->prompt_count : 0);
+    queue_write_ids(json, "token_ids", first ? first->ids : NULL, first ? first->count : 0);
+    queue_write_ids(json, "prompt_ids", first ? first->prompt_ids : NULL,
+                    first ? first->prompt_count : 0);
     if (g->count > 1) {
         pj_json_key(json, "texts");
         pj_json_array_begin(json);
@@ -156,7 +156,7 @@ static void keep_result(job *j, const pj_profile_result *result)
 {
     pj_buffer buffer;
     pj_json json;
-    if (!j->ask.wait || !result->data.info.id[0]) return;
+    if (!j->request.wait || !result->data.info.id[0]) return;
     pj_buffer_init(&buffer, 256 << 20);
     pj_json_init(&json, &buffer);
     write_result(&json, result);
@@ -202,7 +202,7 @@ static void add_energy(pj_queue_totals *totals, const pj_run_data *data)
 }
 
 /* With the mutex held. */
-static void add_totals(pj_run_queue *queue, const pj_profile_result *result)
+static void queue_add_totals(pj_run_queue *queue, const pj_profile_result *result)
 {
     pj_queue_totals *totals = &queue->totals;
     const pj_run_info *info = &result->data.info;
@@ -239,17 +239,18 @@ static void listen_when_idle(pj_run_queue *queue, bool loaded)
 
 static void run_job(pj_run_queue *queue, job *j)
 {
-    const pj_generate_ask *ask = &j->ask;
+    const pj_generation_request *request = &j->request;
     pj_profile_result result;
     pj_error err = {0};
-    pj_profile_options options = {.engine = {.threads = queue->options.threads,
-                                             .no_tokenizer = ask->prompt_ids && !ask->stop.count},
-                                  .request.prompts = &j->prompt,
-                                  .request.prompt_count = 1,
-                                  .request.is_private = queue->options.is_private,
-                                  .run_id = j->id,
-                                  .request.cancel = j->cancel};
-    pj_profile_options_set(&options, ask);
+    pj_profile_options options = {
+        .engine = {.threads = queue->options.threads,
+                   .no_tokenizer = request->prompt_ids && !request->stop.count},
+        .request.prompts = &j->prompt,
+        .request.prompt_count = 1,
+        .request.is_private = queue->options.is_private,
+        .run_id = j->id,
+        .request.cancel = j->cancel};
+    pj_profile_options_set(&options, request);
     bool loads = !pj_model_slot_holds(&queue->slot, &options.engine);
     pj_status status =
         pj_profile_generate(queue->options.session, &queue->slot, &options, &result, &err);
@@ -259,7 +260,7 @@ static void run_job(pj_run_queue *queue, job *j)
     keep_result(j, &result);
     pj_queue_rows_remove(queue->rows, j->id);
     pthread_mutex_lock(&queue->mutex);
-    add_totals(queue, &result);
+    queue_add_totals(queue, &result);
     queue->totals.running[0] = 0;
     end_job(queue, j, status, &err);
     pthread_mutex_unlock(&queue->mutex);
@@ -275,20 +276,20 @@ static void begin_cell(void *context, pj_profile_options *run, _Atomic bool *can
 {
     pj_run_queue *queue = context;
     const pj_prompt *prompt = &run->request.prompts[0];
-    pj_generate_ask ask;
-    pj_generate_ask_init(&ask);
-    ask.model = run->engine.model;
-    ask.prompt = prompt->ids ? NULL : prompt->text;
-    ask.prompt_bytes = prompt->bytes;
-    ask.prompt_ids = prompt->ids;
-    ask.prompt_id_count = prompt->id_count;
-    ask.experiment = run->experiment_name;
-    ask.dtype = run->engine.dtype;
-    ask.depth = pj_depth_name(run->depth);
-    ask.max_tokens = run->request.max_tokens;
-    ask.batch = run->request.sequences;
-    ask.wait = false;
-    job *j = job_new(&ask);
+    pj_generation_request request;
+    pj_generation_request_init(&request);
+    request.model = run->engine.model;
+    request.prompt = prompt->ids ? NULL : prompt->text;
+    request.prompt_bytes = prompt->bytes;
+    request.prompt_ids = prompt->ids;
+    request.prompt_id_count = prompt->id_count;
+    request.experiment = run->experiment_name;
+    request.dtype = run->engine.dtype;
+    request.depth = pj_depth_name(run->depth);
+    request.max_tokens = run->request.max_tokens;
+    request.batch = run->request.sequences;
+    request.wait = false;
+    job *j = job_new(&request);
     if (!j) return;
     j->cancel = cancel;
     j->state = JOB_RUNS;
@@ -307,7 +308,7 @@ static void end_cell(void *context, pj_status status, const pj_profile_result *r
     pthread_mutex_lock(&queue->mutex);
     job *j = queue->totals.running[0] ? find_job(queue, queue->totals.running) : NULL;
     if (j && !result->run_id[0]) tell_unbegun(queue, j->id, PJ_RUN_FAILED, err->text);
-    add_totals(queue, result);
+    queue_add_totals(queue, result);
     queue->totals.running[0] = 0;
     if (j) end_job(queue, j, status, err);
     pthread_mutex_unlock(&queue->mutex);
@@ -344,7 +345,7 @@ static void begin_job(pj_run_queue *queue, job *j)
     queue->slot_was_used = true;
 }
 
-static void *work(void *context)
+static void *queue_work(void *context)
 {
     pj_run_queue *queue = context;
     pthread_mutex_lock(&queue->mutex);
@@ -379,7 +380,7 @@ void pj_run_queue_wake(pj_run_queue *queue)
 
 /* ---- the interface ------------------------------------------------------------------------- */
 
-static pj_status append(pj_run_queue *queue, job *j, uint32_t *position, pj_error *err)
+static pj_status queue_append(pj_run_queue *queue, job *j, uint32_t *position, pj_error *err)
 {
     if (queue->stop) return pj_fail(err, PJ_E_UNAVAILABLE, "the server is shutting down");
     if (queue->waiting >= queue->options.limit)
@@ -396,23 +397,23 @@ static pj_status append(pj_run_queue *queue, job *j, uint32_t *position, pj_erro
     return PJ_OK;
 }
 
-pj_status pj_run_queue_add(pj_run_queue *queue, const pj_generate_ask *ask, char id[PJ_UUID_BYTES],
-                           uint32_t *position, pj_error *err)
+pj_status pj_run_queue_add(pj_run_queue *queue, const pj_generation_request *request,
+                           char id[PJ_UUID_BYTES], uint32_t *position, pj_error *err)
 {
-    job *j = job_new(ask);
+    job *j = job_new(request);
     if (!j) return pj_fail_memory(err, "a run");
     memcpy(id, j->id, sizeof j->id);
     const pj_live_sink *sink = &queue->options.session->sinks.all;
     pj_status status = PJ_OK;
     j->is_stored = queue->rows && !queue->options.is_private;
     if (j->is_stored)
-        status = pj_queue_rows_put(queue->rows, j->id, j->created_wall_ns, &j->ask, err);
+        status = pj_queue_rows_put(queue->rows, j->id, j->created_wall_ns, &j->request, err);
     if (status != PJ_OK) {
         job_free(j);
         return status;
     }
     pthread_mutex_lock(&queue->mutex);
-    status = append(queue, j, position, err);
+    status = queue_append(queue, j, position, err);
     /* Under the lock, so that "queued" precedes "started". */
     if (status == PJ_OK && sink->run_queued) sink->run_queued(sink->context, id, *position);
     pthread_mutex_unlock(&queue->mutex);
@@ -506,26 +507,27 @@ uint32_t pj_run_queue_list(pj_run_queue *queue, char ids[][PJ_UUID_BYTES], uint3
     return count;
 }
 
-static void fill_info(const pj_run_queue *queue, const job *j, pj_run_info *info, pj_arena *arena)
+static void queue_fill_info(const pj_run_queue *queue, const job *j, pj_run_info *info,
+                            pj_arena *arena)
 {
     bool ok = true;
     *info = (pj_run_info){.status =
                               j->state == JOB_WAITS ? (pj_run_status)PJ_RUN_QUEUED : PJ_RUN_RUNNING,
-                          .depth = (pj_depth)pj_depth_parse(j->ask.depth),
+                          .depth = (pj_depth)pj_depth_parse(j->request.depth),
                           .created_wall_ns = j->created_wall_ns,
-                          .batch_size = j->ask.batch ? (uint32_t)j->ask.batch : 1,
+                          .batch_size = j->request.batch ? (uint32_t)j->request.batch : 1,
                           .engine = "perjoule"};
     memcpy(info->id, j->id, sizeof info->id);
-    if (!queue->options.is_private) info->prompt = keep(arena, j->ask.prompt, &ok);
-    info->model_path = keep(arena, j->ask.model, &ok);
+    if (!queue->options.is_private) info->prompt = queue_keep(arena, j->request.prompt, &ok);
+    info->model_path = queue_keep(arena, j->request.model, &ok);
     const char *slash = info->model_path ? strrchr(info->model_path, '/') : NULL;
     info->model_name = slash ? slash + 1 : info->model_path;
-    info->experiment_name = keep(arena, j->ask.experiment, &ok);
-    info->dtype = keep(arena, j->ask.dtype, &ok);
-    info->tag_count = (uint32_t)j->ask.tags.count;
+    info->experiment_name = queue_keep(arena, j->request.experiment, &ok);
+    info->dtype = queue_keep(arena, j->request.dtype, &ok);
+    info->tag_count = (uint32_t)j->request.tags.count;
     const char **tags = pj_arena_alloc(arena, info->tag_count + 1, sizeof *tags);
     for (uint32_t i = 0; tags && i < info->tag_count; i++)
-        tags[i] = keep(arena, j->ask.tags.items[i], &ok);
+        tags[i] = queue_keep(arena, j->request.tags.items[i], &ok);
     info->tags = tags;
     if (!tags) info->tag_count = 0;
     pj_request_clear(info);
@@ -566,7 +568,7 @@ bool pj_run_queue_info(pj_run_queue *queue, const char *id, pj_run_info *info, p
     pthread_mutex_lock(&queue->mutex);
     const job *j = find_job(queue, id);
     bool found = j && j->state != JOB_ENDED;
-    if (found) fill_info(queue, j, info, arena);
+    if (found) queue_fill_info(queue, j, info, arena);
     pthread_mutex_unlock(&queue->mutex);
     return found;
 }
@@ -583,10 +585,10 @@ void pj_run_queue_get_totals(pj_run_queue *queue, pj_queue_totals *totals)
 
 /* A run requested from an earlier server; its client is gone. */
 static void take_queued(void *context, const char *id, int64_t queued_ns,
-                        const pj_generate_ask *ask)
+                        const pj_generation_request *request)
 {
     pj_run_queue *queue = context;
-    job *j = job_new(ask);
+    job *j = job_new(request);
     if (!j) return; /* it stays in the database */
     snprintf(j->id, sizeof j->id, "%s", id);
     j->created_wall_ns = queued_ns;
@@ -619,7 +621,8 @@ pj_status pj_run_queue_open(const pj_run_queue_options *options, pj_run_queue **
     pthread_cond_init(&queue->moved, NULL);
     pj_status status = pj_queue_rows_open(options->session, &queue->rows, err);
     if (status == PJ_OK) status = pj_queue_rows_load(queue->rows, take_queued, queue, err);
-    if (status == PJ_OK) status = pj_thread_start(&queue->worker, "pj-queue", work, queue, err);
+    if (status == PJ_OK)
+        status = pj_thread_start(&queue->worker, "pj-queue", queue_work, queue, err);
     if (status == PJ_OK) {
         *out = queue;
         return PJ_OK;

@@ -45,8 +45,8 @@ void pj_run_queue_wake(pj_run_queue *queue); /* there is a new experiment */
 /* Copies the request, whose model is a path or synthetic:SHAPE (pj_engine_options.model). With
  * ask->wait pj_run_queue_wait must be called, once. PJ_E_FULL: the queue is full. `position` 1:
  * next to run, or running already. */
-pj_status pj_run_queue_add(pj_run_queue *queue, const pj_generate_ask *ask, char id[PJ_UUID_BYTES],
-                           uint32_t *position, pj_error *err);
+pj_status pj_run_queue_add(pj_run_queue *queue, const pj_generation_request *request,
+                           char id[PJ_UUID_BYTES], uint32_t *position, pj_error *err);
 /* Blocks until an awaited run has ended. `object` receives its summary with text, token_ids and
  * prompt_ids as one JSON object; a failed run returns its error, one cancelled before it began
  * PJ_E_CANCELLED. */

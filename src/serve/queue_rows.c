@@ -25,14 +25,14 @@ pj_status pj_queue_rows_open(const pj_session *session, pj_queue_rows **out, pj_
     rows->spool_dir = session->spool_dir;
     /* The queue is local to this machine, even when runs are stored on a server. */
     char local[4096];
-    const char *place = pj_store_path(session->store);
+    const char *address = pj_store_path(session->store);
     pj_status status = PJ_OK;
-    if (pj_store_is_server(place)) {
-        status = pj_outbox_path(place, local, sizeof local, err);
-        place = local;
+    if (pj_store_is_server(address)) {
+        status = pj_outbox_path(address, local, sizeof local, err);
+        address = local;
     }
     if (status == PJ_OK)
-        status = pj_store_open(&(pj_store_options){.path = place}, &rows->store, err);
+        status = pj_store_open(&(pj_store_options){.path = address}, &rows->store, err);
     if (status == PJ_OK)
         *out = rows;
     else
@@ -51,14 +51,14 @@ void pj_queue_rows_close(pj_queue_rows *rows)
 /* ---- rows ----------------------------------------------------------------------------------- */
 
 pj_status pj_queue_rows_put(pj_queue_rows *rows, const char *id, int64_t queued_ns,
-                            const pj_generate_ask *ask, pj_error *err)
+                            const pj_generation_request *request, pj_error *err)
 {
     pj_buffer buffer;
     pj_json json;
     if (!rows) return PJ_OK;
     pj_buffer_init(&buffer, 64 << 20);
     pj_json_init(&json, &buffer);
-    pj_generate_ask_write(ask, &json);
+    pj_generation_request_write(request, &json);
     pj_json_finish(&json);
     pj_status status = pj_buffer_status(&buffer, "a queued run", err);
     pthread_mutex_lock(&rows->mutex);
@@ -119,18 +119,19 @@ static bool has_begun(const pj_queue_rows *rows, const char *id)
 }
 
 /* The database is untrusted input: invalid requests are not run. Nobody waits any more. */
-static bool read_ask(const loaded *row, pj_arena *arena, pj_generate_ask *ask)
+static bool read_ask(const loaded *row, pj_arena *arena, pj_generation_request *request)
 {
     bool syntax;
-    if (!row->request ||
-        pj_generate_ask_parse(row->request, row->bytes, ask, arena, &syntax, NULL) != PJ_OK)
+    if (!row->request || pj_generation_request_parse(row->request, row->bytes, request, arena,
+                                                     &syntax, NULL) != PJ_OK)
         return false;
-    ask->wait = false;
-    return ask->model != NULL;
+    request->wait = false;
+    return request->model != NULL;
 }
 
 pj_status pj_queue_rows_load(pj_queue_rows *rows,
-                             void (*take)(void *, const char *, int64_t, const pj_generate_ask *),
+                             void (*take)(void *, const char *, int64_t,
+                                          const pj_generation_request *),
                              void *context, pj_error *err)
 {
     loading l = {.last = &l.first};
@@ -138,11 +139,11 @@ pj_status pj_queue_rows_load(pj_queue_rows *rows,
     pj_status status = pj_store_queue_list(rows->store, keep_row, &l, err);
     for (loaded *row = l.first, *next; row; row = next) {
         pj_arena arena;
-        pj_generate_ask ask;
+        pj_generation_request request;
         next = row->next;
         pj_arena_init(&arena, 64 << 20);
-        if (!has_begun(rows, row->id) && read_ask(row, &arena, &ask))
-            take(context, row->id, row->queued_ns, &ask);
+        if (!has_begun(rows, row->id) && read_ask(row, &arena, &request))
+            take(context, row->id, row->queued_ns, &request);
         else
             pj_queue_rows_remove(rows, row->id);
         pj_arena_fini(&arena);

@@ -15,14 +15,14 @@ typedef struct pj_queue_rows pj_queue_rows;
 pj_status pj_queue_rows_open(const pj_session *session, pj_queue_rows **rows, pj_error *err);
 void pj_queue_rows_close(pj_queue_rows *rows);
 pj_status pj_queue_rows_put(pj_queue_rows *rows, const char *id, int64_t queued_ns,
-                            const pj_generate_ask *ask, pj_error *err);
+                            const pj_generation_request *request, pj_error *err);
 void pj_queue_rows_remove(pj_queue_rows *rows, const char *id);
 /* Calls `take` for each queued run, oldest first; `ask` is valid during the call. Removes rows
  * of runs that began before the server died (those are recovered from their spools) and
  * invalid rows. */
 pj_status pj_queue_rows_load(pj_queue_rows *rows,
                              void (*take)(void *context, const char *id, int64_t queued_ns,
-                                          const pj_generate_ask *ask),
+                                          const pj_generation_request *request),
                              void *context, pj_error *err);
 
 #endif

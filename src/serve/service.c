@@ -34,7 +34,7 @@ void pj_serve_fini(pj_serve *serve)
     pthread_cond_destroy(&serve->returned);
 }
 
-static pj_status open_store(const pj_serve *serve, pj_store **store, pj_error *err)
+static pj_status service_open_store(const pj_serve *serve, pj_store **store, pj_error *err)
 {
     return pj_store_open(&(pj_store_options){.path = serve->database}, store, err);
 }
@@ -49,7 +49,7 @@ static pj_status take_store(pj_serve *serve, pj_store **store, pj_error *err)
     if (!*store) serve->open_count++;
     pthread_mutex_unlock(&serve->mutex);
     if (*store) return PJ_OK;
-    pj_status status = open_store(serve, store, err);
+    pj_status status = service_open_store(serve, store, err);
     if (status == PJ_OK) return PJ_OK;
     pthread_mutex_lock(&serve->mutex);
     serve->open_count--;
@@ -200,7 +200,7 @@ static pj_status view_runs(pj_serve *serve, const pj_params *params, const pj_co
     return status;
 }
 
-static pj_view_choice choice_of(const pj_params *params)
+static pj_view_choice service_choice_of(const pj_params *params)
 {
     const char *metric = pj_params_text(params, "metric");
     return (pj_view_choice){
@@ -212,7 +212,7 @@ static pj_view_choice choice_of(const pj_params *params)
     };
 }
 
-static pj_view_window window_of(const pj_params *params, const char *limit)
+static pj_view_window service_window_of(const pj_params *params, const char *limit)
 {
     return (pj_view_window){.phase = pj_params_text(params, "phase"),
                             .from_ms = pj_params_number(params, "from_ms", 0),
@@ -227,7 +227,8 @@ typedef struct id_list {
     uint32_t count;
 } id_list;
 
-static pj_status read_ids(const pj_params *params, uint32_t least, id_list *list, pj_error *err)
+static pj_status service_read_ids(const pj_params *params, uint32_t least, id_list *list,
+                                  pj_error *err)
 {
     const char *text = pj_params_text(params, "ids");
     list->count = 0;
@@ -253,7 +254,7 @@ static pj_status view_compare(pj_store *store, const pj_params *params, const pj
                               pj_json *out, pj_error *err)
 {
     id_list list;
-    pj_status status = read_ids(params, 2, &list, err);
+    pj_status status = service_read_ids(params, 2, &list, err);
     if (status != PJ_OK) return status;
     return pj_insight_compare(store, list.ids, list.count, rates, out, err);
 }
@@ -273,20 +274,20 @@ static pj_status view_predict(const pj_serve *serve, pj_store *store, const pj_p
 {
     char path[4096];
     const char *map = pj_params_text(p, "map");
-    pj_predict_ask ask = {.model = path,
-                          .dtype = pj_params_text(p, "dtype"),
-                          .input = (uint32_t)pj_params_int(p, "input", 0),
-                          .output = (uint32_t)pj_params_int(p, "output", 0),
-                          .batch = (uint32_t)pj_params_int(p, "batch", 1),
-                          .map = map && strcmp(map, "true") == 0};
-    if (!ask.input || !ask.output)
+    pj_predict_query request = {.model = path,
+                                .dtype = pj_params_text(p, "dtype"),
+                                .input = (uint32_t)pj_params_int(p, "input", 0),
+                                .output = (uint32_t)pj_params_int(p, "output", 0),
+                                .batch = (uint32_t)pj_params_int(p, "batch", 1),
+                                .map = map && strcmp(map, "true") == 0};
+    if (!request.input || !request.output)
         return pj_fail(err, PJ_E_INVALID, "input and output must say how many tokens");
-    pj_status status = pj_serve_find_model(serve->models, pj_params_text(p, "model"), ask.dtype,
+    pj_status status = pj_serve_find_model(serve->models, pj_params_text(p, "model"), request.dtype,
                                            path, sizeof path, err);
-    return status == PJ_OK ? pj_insight_predict(store, &ask, out, err) : status;
+    return status == PJ_OK ? pj_insight_predict(store, &request, out, err) : status;
 }
 
-static bool is_live(void *relay, const char *name)
+static bool service_is_live(void *relay, const char *name)
 {
     return pj_relay_has(relay, name);
 }
@@ -295,7 +296,7 @@ static pj_status view_stored(pj_serve *serve, pj_store *store, const pj_view_req
                              const pj_cost_rates *rates, pj_json *out, pj_error *err)
 {
     const pj_params *p = r->params;
-    pj_view_choice choice = choice_of(p);
+    pj_view_choice choice = service_choice_of(p);
     pj_view_window window;
     pj_experiment_live live;
     const char *rails;
@@ -315,17 +316,17 @@ static pj_status view_stored(pj_serve *serve, pj_store *store, const pj_view_req
         return pj_view_experiment(store, r->id, &live, out, err);
     case PJ_VIEW_PREDICT: return view_predict(serve, store, p, out, err);
     case PJ_VIEW_LAWS: return pj_insight_laws(store, pj_params_text(p, "machine"), out, err);
-    case PJ_VIEW_MACHINES: return pj_view_machines(store, is_live, serve->relay, out, err);
+    case PJ_VIEW_MACHINES: return pj_view_machines(store, service_is_live, serve->relay, out, err);
     case PJ_VIEW_GROUPS: return view_groups(store, p, out, err);
     case PJ_VIEW_SUMMARY: return pj_insight_summary(store, r->id, rates, out, err);
     case PJ_VIEW_ADVICE:
         return pj_insight_advice(
             store, r->id, &(pj_advice_options){pj_params_number(p, "g_per_kwh", NAN)}, out, err);
     case PJ_VIEW_PIPELINE:
-        window = window_of(p, "limit");
+        window = service_window_of(p, "limit");
         return pj_view_pipeline(store, r->id, &window, out, err);
     case PJ_VIEW_POWER:
-        window = window_of(p, "points");
+        window = service_window_of(p, "points");
         rails = pj_params_text(p, "rails");
         return pj_view_power(store, r->id, &window, rails && rails[0] == '1', out, err);
     case PJ_VIEW_CONDITIONS: return pj_view_conditions(store, r->id, out, err);
@@ -371,7 +372,7 @@ static pj_status view(void *context, const pj_view_request *r, pj_json *out, uin
     /* A whole run is streamed at the client's pace on its own connection: slow clients must not
      * occupy the shared ones. */
     bool streamed = r->view == PJ_VIEW_RUN;
-    status = streamed ? open_store(serve, &store, err) : take_store(serve, &store, err);
+    status = streamed ? service_open_store(serve, &store, err) : take_store(serve, &store, err);
     if (status != PJ_OK) return status;
     status = view_stored(serve, store, r, &rates, out, err);
     if (streamed)
@@ -384,7 +385,7 @@ static pj_status view(void *context, const pj_view_request *r, pj_json *out, uin
 static pj_status cube(void *context, const pj_view_request *r, pj_buffer *out, pj_error *err)
 {
     pj_serve *serve = context;
-    pj_view_choice choice = choice_of(r->params);
+    pj_view_choice choice = service_choice_of(r->params);
     pj_store *store;
     pj_status status = take_store(serve, &store, err);
     if (status != PJ_OK) return status;
@@ -400,17 +401,17 @@ static pj_status report(void *context, const pj_view_request *r, pj_buffer *out,
     pj_serve *serve = context;
     const char *format = pj_params_text(r->params, "format");
     id_list list;
-    pj_report_ask ask = {.experiment = pj_params_text(r->params, "experiment"),
-                         .html = !format || strcmp(format, "html") == 0};
+    pj_report_request request = {.experiment = pj_params_text(r->params, "experiment"),
+                                 .html = !format || strcmp(format, "html") == 0};
     pj_store *store;
-    pj_status status = ask.experiment ? PJ_OK : read_ids(r->params, 1, &list, err);
+    pj_status status = request.experiment ? PJ_OK : service_read_ids(r->params, 1, &list, err);
     if (status == PJ_OK) status = take_store(serve, &store, err);
     if (status != PJ_OK) return status;
-    if (!ask.experiment) {
-        ask.ids = list.ids;
-        ask.count = list.count;
+    if (!request.experiment) {
+        request.ids = list.ids;
+        request.count = list.count;
     }
-    status = pj_report_make(store, &ask, out, err);
+    status = pj_report_make(store, &request, out, err);
     give_store(serve, store);
     return status;
 }
@@ -420,7 +421,7 @@ static pj_status export_run(void *context, const char *id, const char *format,
                             pj_export_write_fn *write, void *write_context, pj_error *err)
 {
     pj_store *store;
-    pj_status status = open_store(context, &store, err);
+    pj_status status = service_open_store(context, &store, err);
     if (status != PJ_OK) return status;
     status = pj_store_export(store, id, (pj_export_format)pj_export_parse(format), write,
                              write_context, err);
@@ -528,27 +529,27 @@ static pj_status prune(void *context, const pj_params *params, bool operations, 
 /* ---- doing --------------------------------------------------------------------------------- */
 
 /* The queue knows models by their path. */
-static pj_status generate(void *context, const pj_generate_ask *ask, char id[PJ_UUID_BYTES],
-                          uint32_t *position, pj_error *err)
+static pj_status generate(void *context, const pj_generation_request *request,
+                          char id[PJ_UUID_BYTES], uint32_t *position, pj_error *err)
 {
     pj_serve *serve = context;
     char path[4096], draft[4096];
-    pj_generate_ask found = *ask;
+    pj_generation_request found = *request;
     pj_profile_options options = {0};
     pj_status status =
-        pj_serve_find_model(serve->models, ask->model, ask->dtype, path, sizeof path, err);
+        pj_serve_find_model(serve->models, request->model, request->dtype, path, sizeof path, err);
     if (status != PJ_OK) return status;
     found.model = path;
-    if (ask->draft) {
-        status = pj_serve_find_model(serve->models, ask->draft, NULL, draft, sizeof draft, err);
+    if (request->draft) {
+        status = pj_serve_find_model(serve->models, request->draft, NULL, draft, sizeof draft, err);
         if (status != PJ_OK) return status;
         found.draft = draft;
     }
     pj_profile_options_set(&options, &found);
-    pj_prompt prompt = {.text = ask->prompt,
-                        .bytes = ask->prompt_bytes,
-                        .ids = ask->prompt_ids,
-                        .id_count = ask->prompt_id_count};
+    pj_prompt prompt = {.text = request->prompt,
+                        .bytes = request->prompt_bytes,
+                        .ids = request->prompt_ids,
+                        .id_count = request->prompt_id_count};
     options.request.prompts = &prompt;
     options.request.prompt_count = 1;
     status = pj_sampling_check(&options.request.sampling, err);
@@ -558,7 +559,7 @@ static pj_status generate(void *context, const pj_generate_ask *ask, char id[PJ_
     return pj_run_queue_add(serve->queue, &found, id, position, err);
 }
 
-static pj_status wait_for(void *context, const char *id, pj_json *out, pj_error *err)
+static pj_status service_wait_for(void *context, const char *id, pj_json *out, pj_error *err)
 {
     pj_serve *serve = context;
     pj_buffer object;
@@ -620,7 +621,7 @@ static void state(void *context, pj_work_state *out)
     if (!totals) return;
     pj_run_queue_get_totals(serve->queue, totals);
     out->queued = totals->waiting;
-    out->waiting = pj_outbox_count(serve->place);
+    out->waiting = pj_outbox_count(serve->address);
     memcpy(out->running, totals->running, sizeof out->running);
     pj_free(totals);
 }
@@ -631,7 +632,7 @@ static bool is_listed(const pj_rail *rail, uint32_t count)
     return rail->rail_class != PJ_RAIL_TOTAL || count == 1;
 }
 
-static void fill_energy(pj_metric_rail *rail, const pj_queue_totals *totals)
+static void service_fill_energy(pj_metric_rail *rail, const pj_queue_totals *totals)
 {
     for (uint32_t i = 0; i < totals->rail_count; i++)
         if (strcmp(rail->rail, totals->rails[i].name) == 0 &&
@@ -655,7 +656,7 @@ static void fill_rails(const pj_serve *serve, const pj_queue_totals *totals, pj_
                                  .drawn_mj = pj_power_log_energy_mj(log, i)};
         memcpy(rail->rail, rails[i].name, sizeof rail->rail);
         memcpy(rail->source, rails[i].source, sizeof rail->source);
-        fill_energy(rail, totals);
+        service_fill_energy(rail, totals);
     }
 }
 
@@ -685,7 +686,7 @@ static void metrics(void *context, pj_metrics *m)
     m->queued = totals->waiting;
     m->queue_limit = serve->queue_limit;
     m->running = totals->running[0] != 0;
-    m->waiting = pj_outbox_count(serve->place);
+    m->waiting = pj_outbox_count(serve->address);
     fill_sampler(serve, m);
     pj_free(totals);
 }
@@ -702,7 +703,7 @@ void pj_serve_service(pj_serve *serve, pj_service *service)
                             .retag = retag,
                             .prune = prune,
                             .generate = generate,
-                            .wait = wait_for,
+                            .wait = service_wait_for,
                             .cancel = cancel,
                             .begin_experiment = begin_experiment,
                             .cancel_experiment = cancel_experiment,

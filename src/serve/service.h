@@ -16,7 +16,7 @@ enum { PJ_SERVE_STORES = 8 };
 
 typedef struct pj_serve {
     const char *database, *models, *power;
-    const char *place;         /* that the name of the database stands for */
+    const char *address;       /* that the name of the database stands for */
     const pj_meter *meter;     /* used for runs; NULL: none */
     pj_idle_meter *idle_meter; /* samples between runs; NULL: --power none */
     pj_run_queue *queue;

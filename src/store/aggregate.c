@@ -64,12 +64,12 @@ static uint64_t key_of(const pj_sum_node *n)
            (uint64_t)n->operation << 8 | n->phase;
 }
 
-static uint32_t slot_of(const builder *b, uint64_t key)
+static uint32_t aggregate_slot_of(const builder *b, uint64_t key)
 {
     return (uint32_t)((key * 0x9e3779b97f4a7c15u) >> 32) & b->slot_mask;
 }
 
-static bool grow(builder *b)
+static bool aggregate_grow(builder *b)
 {
     uint32_t capacity = b->node_capacity ? b->node_capacity * 2 : 512;
     if (capacity > MAX_NODES) return false;
@@ -82,7 +82,7 @@ static bool grow(builder *b)
     if (!b->slots) return false;
     b->slot_mask = capacity * 2 - 1;
     for (uint32_t i = 0; i < b->node_count; i++) {
-        uint32_t s = slot_of(b, key_of(&b->nodes[i]));
+        uint32_t s = aggregate_slot_of(b, key_of(&b->nodes[i]));
         while (b->slots[s]) s = (s + 1) & b->slot_mask;
         b->slots[s] = i + 1;
     }
@@ -101,11 +101,11 @@ static uint32_t node_at(builder *b, uint8_t phase, int32_t layer, uint32_t compo
     wanted.component = (uint16_t)component;
     wanted.operation = (uint16_t)operation;
     uint64_t key = key_of(&wanted);
-    if (b->node_count == b->node_capacity && !grow(b)) {
+    if (b->node_count == b->node_capacity && !aggregate_grow(b)) {
         b->failed = true;
         return NONE;
     }
-    uint32_t s = slot_of(b, key);
+    uint32_t s = aggregate_slot_of(b, key);
     for (; b->slots[s]; s = (s + 1) & b->slot_mask)
         if (key_of(&b->nodes[b->slots[s] - 1]) == key) return b->slots[s] - 1;
     b->nodes[b->node_count] = wanted;
@@ -121,7 +121,7 @@ static void add_nj(int64_t *sum, int64_t nj, bool first)
         *sum = nj == PJ_NJ_UNKNOWN ? PJ_NJ_UNKNOWN : *sum + nj;
 }
 
-static void add_known(double *sum, double value)
+static void aggregate_add_known(double *sum, double value)
 {
     if (!isnan(value)) *sum = isnan(*sum) ? value : *sum + value;
 }
@@ -141,7 +141,8 @@ void pj_node_add_statistics(pj_sum_node *n, const double *statistics, uint32_t c
     }
 }
 
-static void add_row(pj_sum_node *n, double ms, const pj_energy *energy, const pj_stats *stats)
+static void aggregate_add_row(pj_sum_node *n, double ms, const pj_energy *energy,
+                              const pj_stats *stats)
 {
     bool first = n->count++ == 0;
     n->time_ms += ms;
@@ -193,7 +194,7 @@ static bool is_entropy(const pj_extra_row *extra)
     return extra->index == PJ_EXTRA_SCALAR && strcmp(extra->name, "attention_entropy") == 0;
 }
 
-static void add_extras(builder *b, uint32_t node, uint32_t begin, uint32_t count)
+static void aggregate_add_extras(builder *b, uint32_t node, uint32_t begin, uint32_t count)
 {
     const pj_run_data *data = b->data;
     if (begin > data->extra_count || count > data->extra_count - begin) return;
@@ -209,11 +210,11 @@ static void add_extras(builder *b, uint32_t node, uint32_t begin, uint32_t count
 
 /* ---- where rows belong ----------------------------------------------------------------------- */
 
-typedef struct place {
+typedef struct cell_key {
     uint8_t phase;
     int32_t layer;
     uint32_t token; /* the first token of its step; NONE: in no token */
-} place;
+} cell_key;
 
 static uint8_t phase_of_token(const pj_run_data *data, uint32_t token)
 {
@@ -222,17 +223,17 @@ static uint8_t phase_of_token(const pj_run_data *data, uint32_t token)
     return data->phases[data->tokens[token].phase].phase;
 }
 
-static place place_of_layer(const pj_run_data *data, const pj_layer_row *layer)
+static cell_key key_of_layer(const pj_run_data *data, const pj_layer_row *layer)
 {
     uint32_t step = pj_step_of(layer->token, layer->step);
-    return (place){phase_of_token(data, step), (int32_t)layer->layer_index, step};
+    return (cell_key){phase_of_token(data, step), (int32_t)layer->layer_index, step};
 }
 
-static place place_of_component(const pj_run_data *data, const pj_component_row *c)
+static cell_key key_of_component(const pj_run_data *data, const pj_component_row *c)
 {
-    if (c->layer < data->layer_count) return place_of_layer(data, &data->layers[c->layer]);
+    if (c->layer < data->layer_count) return key_of_layer(data, &data->layers[c->layer]);
     uint32_t step = pj_step_of(c->token, c->step);
-    place p = {phase_of_token(data, step), PJ_OUTSIDE, step};
+    cell_key p = {phase_of_token(data, step), PJ_OUTSIDE, step};
     if (p.phase == PJ_PHASE_COUNT && c->section < data->section_count &&
         data->sections[c->section].phase < data->phase_count)
         p.phase = data->phases[data->sections[c->section].phase].phase;
@@ -246,10 +247,11 @@ static void add_layers(builder *b)
     for (uint32_t i = 0; i < b->data->layer_count && !b->failed; i++) {
         const pj_layer_row *row = &b->data->layers[i];
         if (row->layer_index >= MAX_LAYERS) continue;
-        place p = place_of_layer(b->data, row);
+        cell_key p = key_of_layer(b->data, row);
         uint32_t at = node_at(b, p.phase, p.layer, PJ_NO_NAME, PJ_NO_NAME);
         if (at == NONE) return;
-        add_row(&b->nodes[at], row->duration_ms, &row->energy, row->has_stats ? &row->stats : NULL);
+        aggregate_add_row(&b->nodes[at], row->duration_ms, &row->energy,
+                          row->has_stats ? &row->stats : NULL);
         b->nodes[at].attention_ms += isnan(row->attention_ms) ? 0 : row->attention_ms;
         b->nodes[at].mlp_ms += isnan(row->mlp_ms) ? 0 : row->mlp_ms;
         if (row->layer_index >= b->layer_count) b->layer_count = row->layer_index + 1;
@@ -260,15 +262,16 @@ static void add_components(builder *b)
 {
     for (uint32_t i = 0; i < b->data->component_count && !b->failed; i++) {
         const pj_component_row *row = &b->data->components[i];
-        place p = place_of_component(b->data, row);
+        cell_key p = key_of_component(b->data, row);
         uint32_t name = name_index(b->names, row->name);
         if (name == PJ_NO_NAME || p.layer >= MAX_LAYERS) continue;
         uint32_t at = node_at(b, p.phase, p.layer, name, PJ_NO_NAME);
         if (at == NONE) return;
-        add_row(&b->nodes[at], row->duration_ms, &row->energy, row->has_stats ? &row->stats : NULL);
-        add_known(&b->nodes[at].flops, row->flops);
-        add_known(&b->nodes[at].bytes, row->bytes);
-        if (row->extra_count) add_extras(b, at, row->extra_begin, row->extra_count);
+        aggregate_add_row(&b->nodes[at], row->duration_ms, &row->energy,
+                          row->has_stats ? &row->stats : NULL);
+        aggregate_add_known(&b->nodes[at].flops, row->flops);
+        aggregate_add_known(&b->nodes[at].bytes, row->bytes);
+        if (row->extra_count) aggregate_add_extras(b, at, row->extra_begin, row->extra_count);
     }
 }
 
@@ -279,16 +282,17 @@ static void add_operations(builder *b)
         const pj_operation_row *row = &data->operations[i];
         if (row->component >= data->component_count) continue;
         const pj_component_row *component = &data->components[row->component];
-        place p = place_of_component(data, component);
+        cell_key p = key_of_component(data, component);
         uint32_t name = name_index(b->names, row->name);
         uint32_t above = name_index(b->names, component->name);
         if (name == PJ_NO_NAME || above == PJ_NO_NAME || p.layer >= MAX_LAYERS) continue;
         uint32_t at = node_at(b, p.phase, p.layer, above, name);
         if (at == NONE) return;
-        add_row(&b->nodes[at], row->duration_ms, &row->energy, row->has_stats ? &row->stats : NULL);
-        add_known(&b->nodes[at].flops, row->flops);
-        add_known(&b->nodes[at].bytes, row->bytes);
-        if (row->extra_count) add_extras(b, at, row->extra_begin, row->extra_count);
+        aggregate_add_row(&b->nodes[at], row->duration_ms, &row->energy,
+                          row->has_stats ? &row->stats : NULL);
+        aggregate_add_known(&b->nodes[at].flops, row->flops);
+        aggregate_add_known(&b->nodes[at].bytes, row->bytes);
+        if (row->extra_count) aggregate_add_extras(b, at, row->extra_begin, row->extra_count);
     }
 }
 
@@ -378,7 +382,8 @@ static bool find_names(const char *at, const char *end, uint32_t count, const ch
     return at == end;
 }
 
-static bool read_header(const void *bytes, size_t count, nodes_header *header, size_t *header_bytes)
+static bool aggregate_read_header(const void *bytes, size_t count, nodes_header *header,
+                                  size_t *header_bytes)
 {
     *header = (nodes_header){0};
     if (count < HEADER_1_BYTES) return false;
@@ -402,7 +407,7 @@ pj_status pj_nodes_read(const void *bytes, size_t count, pj_arena *arena, pj_sum
     nodes_header header;
     size_t header_bytes;
     *nodes = (pj_sum_nodes){0};
-    if (!read_header(bytes, count, &header, &header_bytes)) goto damaged;
+    if (!aggregate_read_header(bytes, count, &header, &header_bytes)) goto damaged;
     size_t stride = NODE_BYTES + header.statistics * sizeof(double);
     size_t node_bytes = header.nodes * stride;
     size_t extra_bytes = header.extras * sizeof(pj_extra_sum);
@@ -462,7 +467,7 @@ static uint32_t end_of_step(const pj_run_data *data, uint32_t first)
 static size_t cell_of(const planes *p, uint32_t row)
 {
     const pj_component_row *c = &p->data->components[row];
-    place at = place_of_component(p->data, c);
+    cell_key at = key_of_component(p->data, c);
     if (p->of_row[row] == PJ_NO_NAME || at.token >= p->data->token_count || at.layer >= MAX_LAYERS)
         return SIZE_MAX;
     uint32_t layer = at.layer == PJ_OUTSIDE ? p->layers - 1 : (uint32_t)at.layer;

@@ -14,7 +14,7 @@
 /* Energies are integer nanojoules stored as millijoules: sums differ only by rounding. */
 static const double relative_tolerance = 1e-6, absolute_tolerance_mj = 1e-5;
 
-static void find(pj_store_check_result *result, int kind, uint64_t *count, const char *text)
+static void check_find(pj_store_check_result *result, int kind, uint64_t *count, const char *text)
 {
     if (++*count == 1) snprintf(result->first[kind], sizeof result->first[kind], "%s", text);
 }
@@ -23,9 +23,9 @@ static void note_defect(void *context, pj_defect defect, const char *text)
 {
     pj_store_check_result *result = context;
     if (defect == PJ_DEFECT_FILE)
-        find(result, PJ_FINDING_DAMAGE, &result->damaged, text);
+        check_find(result, PJ_FINDING_DAMAGE, &result->damaged, text);
     else
-        find(result, PJ_FINDING_ORPHAN, &result->orphans, text);
+        check_find(result, PJ_FINDING_ORPHAN, &result->orphans, text);
 }
 
 /* Compares the number of rows per table with run_rows: other rows belong to no run. */
@@ -39,7 +39,7 @@ static pj_status check_counts(pj_store *store, const char *table, int64_t expect
     if (status != PJ_OK || present == expected) return status;
     snprintf(text, sizeof text, "%.60s has %lld rows, and the runs account for %lld", table,
              (long long)present, (long long)expected);
-    find(result, PJ_FINDING_ORPHAN, &result->orphans, text);
+    check_find(result, PJ_FINDING_ORPHAN, &result->orphans, text);
     return PJ_OK;
 }
 
@@ -57,7 +57,7 @@ static pj_status check_tables(pj_store *store, pj_store_check_result *result, pj
     return status;
 }
 
-static void weigh(pj_sql *sql, pj_store_check_result *result)
+static void check_weigh(pj_sql *sql, pj_store_check_result *result)
 {
     char text[200];
     size_t bytes;
@@ -70,7 +70,7 @@ static void weigh(pj_sql *sql, pj_store_check_result *result)
     if (apart <= absolute_tolerance_mj + relative_tolerance * fabs(whole)) return;
     snprintf(text, sizeof text, "%.20s %lld holds %.6g mJ, and its parts %.6g mJ",
              level ? level : "?", (long long)pj_sql_get_int(sql, 1), whole, parts);
-    find(result, PJ_FINDING_BALANCE, &result->unbalanced, text);
+    check_find(result, PJ_FINDING_BALANCE, &result->unbalanced, text);
 }
 
 static pj_status check_sums(pj_store *store, const char *id, pj_store_check_result *result,
@@ -86,7 +86,7 @@ static pj_status check_sums(pj_store *store, const char *id, pj_store_check_resu
         "  AND c.row_id = (SELECT rowid FROM profiling_runs WHERE id = ?1)))/*RUN c=?1*/";
     pj_sql *sql = pj_sql_begin(store, id ? one : all, err);
     if (id) pj_sql_text(sql, 1, id);
-    while (pj_sql_step(sql)) weigh(sql, result);
+    while (pj_sql_step(sql)) check_weigh(sql, result);
     return pj_sql_end(sql, err);
 }
 
@@ -110,7 +110,7 @@ static pj_status check_charts(pj_store *store, const char *id, pj_store_check_re
         if (pj_nodes_read(data, bytes, &arena, &nodes, NULL) == PJ_E_INVALID) {
             snprintf(text, sizeof text, "the stored sums of run %.40s are damaged",
                      run ? run : "?");
-            find(result, PJ_FINDING_DAMAGE, &result->damaged, text);
+            check_find(result, PJ_FINDING_DAMAGE, &result->damaged, text);
         }
         pj_arena_fini(&arena);
     }

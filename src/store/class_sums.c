@@ -12,7 +12,7 @@ typedef struct growing {
     uint32_t count, capacity;
 } growing;
 
-static pj_class_sum *next_row(growing *g)
+static pj_class_sum *class_sums_next_row(growing *g)
 {
     if (g->count == g->capacity) {
         uint32_t capacity = g->capacity ? 2 * g->capacity : 256;
@@ -36,11 +36,11 @@ static const char *component_name(growing *g, const char *class_name)
     return pj_arena_strndup(g->arena, class_name, length);
 }
 
-static bool read_row(growing *g, pj_sql *sql, uint32_t run)
+static bool class_sums_read_row(growing *g, pj_sql *sql, uint32_t run)
 {
     const char *class_name = pj_sql_get_text(sql, 0, NULL), *phase = pj_sql_get_text(sql, 1, NULL);
     const char *name = component_name(g, class_name ? class_name : "");
-    pj_class_sum *row = name ? next_row(g) : NULL;
+    pj_class_sum *row = name ? class_sums_next_row(g) : NULL;
     if (!row) return false;
     int number = phase ? pj_phase_parse(phase) : -1;
     *row = (pj_class_sum){.run = run,
@@ -66,7 +66,7 @@ pj_status pj_store_class_sums(pj_store *store, const char *const *ids, uint32_t 
                                err);
     for (uint32_t i = 0; i < count && room; i++) {
         pj_sql_text(sql, 1, ids[i]);
-        while (room && pj_sql_step(sql)) room = read_row(&g, sql, i);
+        while (room && pj_sql_step(sql)) room = class_sums_read_row(&g, sql, i);
         pj_sql_reset(sql);
     }
     pj_status status = pj_sql_end(sql, err);

@@ -11,14 +11,14 @@
 static const char *const rail_kinds[] = {"counter", "instant", "average"};
 static const char *const rail_scopes[] = {"domain", "package", "board", "module", "machine"};
 
-static int find(const char *const *names, int count, const char *name)
+static int column_values_find(const char *const *names, int count, const char *name)
 {
     for (int i = 0; i < count; i++)
         if (strcmp(names[i], name) == 0) return i;
     return -1;
 }
 
-static const char *name_of(pj_names names, int v)
+static const char *column_values_name_of(pj_names names, int v)
 {
     switch (names) {
     case PJ_NAMES_PHASE_U8: return v == PJ_PHASE_COUNT ? "run" : pj_phase_name((pj_phase)v);
@@ -41,7 +41,7 @@ static int phase_parse(const char *name)
     return strcmp(name, "run") == 0 ? PJ_PHASE_COUNT : pj_phase_parse(name);
 }
 
-static int value_of(pj_names names, const char *name)
+static int column_values_value_of(pj_names names, const char *name)
 {
     switch (names) {
     case PJ_NAMES_PHASE_U8: return phase_parse(name);
@@ -53,8 +53,8 @@ static int value_of(pj_names names, const char *name)
     case PJ_NAMES_DEPTH: return pj_depth_parse(name);
     case PJ_NAMES_QUALITY: return pj_quality_parse(name);
     case PJ_NAMES_RAIL_CLASS: return pj_rail_class_parse(name);
-    case PJ_NAMES_RAIL_KIND: return find(rail_kinds, 3, name);
-    case PJ_NAMES_RAIL_SCOPE: return find(rail_scopes, 5, name);
+    case PJ_NAMES_RAIL_KIND: return column_values_find(rail_kinds, 3, name);
+    case PJ_NAMES_RAIL_SCOPE: return column_values_find(rail_scopes, 5, name);
     }
     return -1;
 }
@@ -79,7 +79,7 @@ static void give_int(pj_value *v, int64_t integer)
     v->integer = integer;
 }
 
-static void give_text(pj_value *v, const char *text, size_t bytes)
+static void column_values_give_text(pj_value *v, const char *text, size_t bytes)
 {
     v->type = text ? PJ_VALUE_TEXT : PJ_VALUE_NULL;
     v->text = text;
@@ -104,7 +104,7 @@ void pj_column_get(const pj_row_table *table, const pj_column *column, const voi
     case PJ_COLUMN_LIST:
     case PJ_COLUMN_JSON: {
         const char *text = AT(const char *);
-        give_text(v, text, text ? strlen(text) : 0);
+        column_values_give_text(v, text, text ? strlen(text) : 0);
         break;
     }
     case PJ_COLUMN_DOUBLE: give_double(v, AT(double)); break;
@@ -128,8 +128,9 @@ void pj_column_get(const pj_row_table *table, const pj_column *column, const voi
         break;
     case PJ_COLUMN_BOOL: give_int(v, AT(bool)); break;
     case PJ_COLUMN_NAME: {
-        const char *name = name_of(column->kind, is_byte(column->kind) ? AT(uint8_t) : AT(int));
-        give_text(v, name, name ? strlen(name) : 0);
+        const char *name =
+            column_values_name_of(column->kind, is_byte(column->kind) ? AT(uint8_t) : AT(int));
+        column_values_give_text(v, name, name ? strlen(name) : 0);
         break;
     }
     case PJ_COLUMN_STAT_FLOAT:
@@ -142,7 +143,7 @@ void pj_column_get(const pj_row_table *table, const pj_column *column, const voi
         if (AT(uint32_t) != PJ_NO_PARENT) give_int(v, AT(uint32_t));
         break;
     case PJ_COLUMN_ARRAY_NAME:
-        give_text(v, (const char *)at, strnlen((const char *)at, column->bytes));
+        column_values_give_text(v, (const char *)at, strnlen((const char *)at, column->bytes));
         break;
     case PJ_COLUMN_EXTRAS: break; /* written by callers that hold the run */
     }
@@ -152,7 +153,7 @@ void pj_column_get(const pj_row_table *table, const pj_column *column, const voi
 
 /* ---- as JSON ------------------------------------------------------------------------------- */
 
-static void write_text(pj_json *json, const pj_column *column, const pj_value *v)
+static void column_values_write_text(pj_json *json, const pj_column *column, const pj_value *v)
 {
     bool is_json = column->type == PJ_COLUMN_JSON || column->type == PJ_COLUMN_EXTRAS;
     if (is_json && v->bytes)
@@ -181,7 +182,7 @@ void pj_column_write(pj_json *json, const pj_column *column, const pj_value *v)
             pj_json_double(json, v->number);
         break;
     case PJ_VALUE_TEXT:
-    case PJ_VALUE_BLOB: write_text(json, column, v); break;
+    case PJ_VALUE_BLOB: column_values_write_text(json, column, v); break;
     }
 }
 
@@ -227,7 +228,7 @@ static bool as_millionths(const pj_value *v, int64_t none, int64_t *integer)
     return true;
 }
 
-static bool put_name(const pj_column *column, unsigned char *at, const pj_value *v)
+static bool column_values_put_name(const pj_column *column, unsigned char *at, const pj_value *v)
 {
     if (v->type == PJ_VALUE_NULL) return true;
     if (v->type != PJ_VALUE_TEXT) return false;
@@ -235,7 +236,7 @@ static bool put_name(const pj_column *column, unsigned char *at, const pj_value 
     if (v->bytes >= sizeof name) return false;
     memcpy(name, v->text, v->bytes);
     name[v->bytes] = 0;
-    int value = value_of(column->kind, name);
+    int value = column_values_value_of(column->kind, name);
     if (value < 0) return false;
     if (is_byte(column->kind))
         *at = (unsigned char)value;
@@ -244,7 +245,7 @@ static bool put_name(const pj_column *column, unsigned char *at, const pj_value 
     return true;
 }
 
-static bool put_text(unsigned char *at, const pj_value *v, pj_arena *arena)
+static bool column_values_put_text(unsigned char *at, const pj_value *v, pj_arena *arena)
 {
     if (v->type == PJ_VALUE_NULL) return true;
     if (v->type != PJ_VALUE_TEXT) return false;
@@ -253,7 +254,7 @@ static bool put_text(unsigned char *at, const pj_value *v, pj_arena *arena)
     return copy != NULL;
 }
 
-static bool put_array(const pj_column *column, unsigned char *at, const pj_value *v)
+static bool column_values_put_array(const pj_column *column, unsigned char *at, const pj_value *v)
 {
     if (v->type == PJ_VALUE_NULL) return true;
     if (v->type != PJ_VALUE_TEXT || v->bytes >= column->bytes) return false;
@@ -277,9 +278,9 @@ bool pj_column_set(const pj_row_table *table, const pj_column *column, void *row
     switch ((pj_column_type)column->type) {
     case PJ_COLUMN_TEXT:
     case PJ_COLUMN_LIST:
-    case PJ_COLUMN_JSON: return put_text(at, v, arena);
-    case PJ_COLUMN_NAME: return put_name(column, at, v);
-    case PJ_COLUMN_ARRAY_NAME: return put_array(column, at, v);
+    case PJ_COLUMN_JSON: return column_values_put_text(at, v, arena);
+    case PJ_COLUMN_NAME: return column_values_put_name(column, at, v);
+    case PJ_COLUMN_ARRAY_NAME: return column_values_put_array(column, at, v);
     case PJ_COLUMN_EXTRAS: return true;
     case PJ_COLUMN_DOUBLE:
         fits = as_double(v, &number);

@@ -100,7 +100,7 @@ typedef struct pj_store_driver {
     const char *listed_runs;
 
     /* ---- connection: `open` creates a database that is not there unless read_only ---- */
-    pj_status (*open)(const char *place, bool read_only, void **db, pj_error *err);
+    pj_status (*open)(const char *address, bool read_only, void **db, pj_error *err);
     void (*close)(void *db); /* NULL is allowed */
     /* A failure of `code` as a status and a sentence with its remedy. */
     pj_status (*fail)(void *db, int code, pj_error *err);
@@ -154,6 +154,6 @@ typedef struct pj_store_driver {
 
 extern const pj_store_driver *const pj_store_drivers[]; /* NULL at the end */
 /* The driver that serves a place; fails where no driver of this build does. */
-pj_status pj_store_driver_find(const char *place, const pj_store_driver **driver, pj_error *err);
+pj_status pj_store_driver_find(const char *address, const pj_store_driver **driver, pj_error *err);
 
 #endif

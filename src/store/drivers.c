@@ -19,30 +19,30 @@ const pj_store_driver *const pj_store_drivers[] = {&pj_sqlite_driver,
  * names. */
 static const char *const addresses[] = {"postgresql:", "postgres:", NULL};
 
-static bool begins_with_one(const char *place, const char *const *prefixes)
+static bool begins_with_one(const char *address, const char *const *prefixes)
 {
     for (; *prefixes; prefixes++)
-        if (strncmp(place, *prefixes, strlen(*prefixes)) == 0) return true;
+        if (strncmp(address, *prefixes, strlen(*prefixes)) == 0) return true;
     return false;
 }
 
-bool pj_store_is_server(const char *place)
+bool pj_store_is_server(const char *address)
 {
-    return begins_with_one(place, addresses);
+    return begins_with_one(address, addresses);
 }
 
-pj_status pj_store_driver_find(const char *place, const pj_store_driver **driver, pj_error *err)
+pj_status pj_store_driver_find(const char *address, const pj_store_driver **driver, pj_error *err)
 {
     *driver = NULL;
     for (int i = 0; pj_store_drivers[i]; i++) {
         const pj_store_driver *d = pj_store_drivers[i];
-        if (d->prefixes && begins_with_one(place, d->prefixes)) {
+        if (d->prefixes && begins_with_one(address, d->prefixes)) {
             *driver = d;
             return PJ_OK;
         }
         if (!d->prefixes && !*driver) *driver = d;
     }
-    if (*driver && !pj_store_is_server(place)) return PJ_OK;
+    if (*driver && !pj_store_is_server(address)) return PJ_OK;
     return pj_fail(err, PJ_E_UNSUPPORTED,
                    "this build stores in SQLite only: give --db a file instead of a server");
 }

@@ -20,7 +20,7 @@ pj_status pj_store_experiment_put(pj_store *store, const char *name, const char 
     return pj_sql_end(sql, err);
 }
 
-static const char *keep(pj_arena *arena, const char *text)
+static const char *experiments_keep(pj_arena *arena, const char *text)
 {
     return text ? pj_arena_strndup(arena, text, strlen(text)) : NULL;
 }
@@ -32,8 +32,8 @@ pj_status pj_store_experiment_get(pj_store *store, const char *name, pj_arena *a
     bool found = false;
     pj_sql_text(sql, 1, name);
     if (pj_sql_step(sql)) {
-        *plan = keep(arena, pj_sql_get_text(sql, 0, NULL));
-        *losses = keep(arena, pj_sql_get_text(sql, 1, NULL));
+        *plan = experiments_keep(arena, pj_sql_get_text(sql, 0, NULL));
+        *losses = experiments_keep(arena, pj_sql_get_text(sql, 1, NULL));
         found = *plan != NULL;
     }
     pj_status status = pj_sql_end(sql, err);
@@ -85,15 +85,15 @@ pj_status pj_store_experiment_get_state(pj_store *store, const char *name, pj_ar
     *state = *error = NULL;
     pj_sql_text(sql, 1, name);
     if (pj_sql_step(sql)) {
-        *state = keep(arena, pj_sql_get_text(sql, 0, NULL));
-        *error = keep(arena, pj_sql_get_text(sql, 1, NULL));
+        *state = experiments_keep(arena, pj_sql_get_text(sql, 0, NULL));
+        *error = experiments_keep(arena, pj_sql_get_text(sql, 1, NULL));
     }
     return pj_sql_end(sql, err);
 }
 
 #define COLUMNS "SELECT name, created_ns, plan, state, error FROM experiments "
 
-static pj_status list(pj_sql *sql, pj_experiment_fn *take, void *context, pj_error *err)
+static pj_status experiments_list(pj_sql *sql, pj_experiment_fn *take, void *context, pj_error *err)
 {
     while (pj_sql_step(sql)) {
         pj_experiment_row row = {.name = pj_sql_get_text(sql, 0, NULL),
@@ -109,7 +109,8 @@ static pj_status list(pj_sql *sql, pj_experiment_fn *take, void *context, pj_err
 pj_status pj_store_experiment_list(pj_store *store, pj_experiment_fn *take, void *context,
                                    pj_error *err)
 {
-    return list(pj_sql_begin(store, COLUMNS "ORDER BY created_ns DESC", err), take, context, err);
+    return experiments_list(pj_sql_begin(store, COLUMNS "ORDER BY created_ns DESC", err), take,
+                            context, err);
 }
 
 /* Those queued by an earlier version name no machine. */
@@ -121,5 +122,5 @@ pj_status pj_store_experiment_list_queued(pj_store *store, const char *machine,
                                        " ORDER BY queued_ns, name",
                                err);
     pj_sql_text(sql, 1, machine);
-    return list(sql, take, context, err);
+    return experiments_list(sql, take, context, err);
 }

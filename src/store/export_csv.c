@@ -16,7 +16,7 @@ typedef struct csv {
     bool failed;
 } csv;
 
-static void flush(csv *c, size_t above)
+static void export_csv_flush(csv *c, size_t above)
 {
     if (c->line.length <= above) return;
     if (c->line.failed || !pj_zip_write(c->zip, c->line.data, c->line.length)) c->failed = true;
@@ -30,7 +30,7 @@ static bool is_formula(const char *text, size_t bytes)
     return bytes && text[0] && strchr("=+-@\t\r", text[0]);
 }
 
-static void put_text(pj_buffer *line, const char *text, size_t bytes)
+static void export_csv_put_text(pj_buffer *line, const char *text, size_t bytes)
 {
     bool formula = is_formula(text, bytes), plain = !formula;
     for (size_t i = 0; i < bytes && plain; i++) plain = !strchr(",\"\r\n", text[i]) && text[i];
@@ -49,7 +49,7 @@ static void put_text(pj_buffer *line, const char *text, size_t bytes)
     pj_buffer_char(line, '"');
 }
 
-static void put_value(csv *c, pj_sql *sql, int column, bool is_float)
+static void export_csv_put_value(csv *c, pj_sql *sql, int column, bool is_float)
 {
     char text[PJ_DECIMAL_BYTES];
     size_t bytes;
@@ -68,7 +68,7 @@ static void put_value(csv *c, pj_sql *sql, int column, bool is_float)
     case PJ_VALUE_TEXT:
     case PJ_VALUE_BLOB: {
         const char *value = pj_sql_get_text(sql, column, &bytes);
-        put_text(&c->line, value ? value : "", bytes);
+        export_csv_put_text(&c->line, value ? value : "", bytes);
         break;
     }
     }
@@ -86,12 +86,12 @@ static pj_status put_lines(csv *c, pj_sql *sql, int columns, const pj_row_table 
                 is_float = table->columns[i - skip].type == PJ_COLUMN_FLOAT ||
                            table->columns[i - skip].type == PJ_COLUMN_STAT_FLOAT;
             if (i) pj_buffer_char(&c->line, ',');
-            put_value(c, sql, i, is_float);
+            export_csv_put_value(c, sql, i, is_float);
         }
         pj_buffer_append(&c->line, "\r\n", 2);
-        flush(c, FLUSH_BYTES);
+        export_csv_flush(c, FLUSH_BYTES);
     }
-    flush(c, 0);
+    export_csv_flush(c, 0);
     return pj_sql_end(sql, err);
 }
 
@@ -105,7 +105,7 @@ static pj_status begin_file(csv *c, const char *table, const char *columns, pj_e
     return pj_zip_entry(c->zip, name, err);
 }
 
-static pj_status write_table(csv *c, pj_run_view *view, pj_table_id id, pj_error *err)
+static pj_status export_csv_write_table(csv *c, pj_run_view *view, pj_table_id id, pj_error *err)
 {
     const pj_row_table *table = &pj_tables[id];
     char columns[2048] = "";
@@ -121,7 +121,7 @@ static pj_status write_table(csv *c, pj_run_view *view, pj_table_id id, pj_error
     return put_lines(c, sql, table->column_count + skip, table, skip, err);
 }
 
-static pj_status write_run(csv *c, pj_run_view *view, pj_error *err)
+static pj_status export_csv_write_run(csv *c, pj_run_view *view, pj_error *err)
 {
     char columns[4096], text[4200];
     int n = pj_info_columns(columns, sizeof columns);
@@ -140,9 +140,9 @@ pj_status pj_export_csv(pj_run_view *view, const pj_output *out, pj_error *err)
     csv c = {0};
     pj_buffer_init(&c.line, 1u << 28);
     pj_status status = pj_zip_new(out->write, out->context, &c.zip, err);
-    if (status == PJ_OK) status = write_run(&c, view, err);
+    if (status == PJ_OK) status = export_csv_write_run(&c, view, err);
     for (int t = 0; t < PJ_TABLE_COUNT && status == PJ_OK; t++)
-        status = write_table(&c, view, t, err);
+        status = export_csv_write_table(&c, view, t, err);
     if (status == PJ_OK && c.failed)
         status = pj_fail(err, PJ_E_IO, "the CSV files could not be written completely");
     if (status == PJ_OK) status = pj_zip_finish(c.zip, err);

@@ -204,7 +204,7 @@ pj_status pj_export_speedscope(pj_run_view *view, pj_error *err)
  */
 
 /* "decode;layer 0;q_proj 123" in integer micro units. Semicolons in names would split a frame. */
-static void write_line(flame *f, const uint32_t *frames, int depth, double weight)
+static void export_flame_write_line(flame *f, const uint32_t *frames, int depth, double weight)
 {
     char text[256];
     pj_buffer_clear(&f->line);
@@ -227,7 +227,7 @@ pj_status pj_export_folded(pj_run_view *view, const pj_output *out, pj_error *er
     if (status != PJ_OK) return status;
     f.out = out;
     pj_buffer_init(&f.line, 1 << 16);
-    each_stack(&f, write_line);
+    each_stack(&f, export_flame_write_line);
     pj_buffer_fini(&f.line);
     if (f.failed) return pj_fail(err, PJ_E_IO, "the export could not be written completely");
     return PJ_OK;

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-static void write_run(pj_json *json, const pj_run_info *info)
+static void export_json_write_run(pj_json *json, const pj_run_info *info)
 {
     char created[32];
     pj_clock_format_iso(info->created_wall_ns, created);
@@ -51,7 +51,7 @@ static void write_series(pj_json *json, pj_sql *sql, int column)
     pj_json_array_end(json);
 }
 
-static pj_status write_table(pj_run_view *view, pj_table_id id, pj_error *err)
+static pj_status export_json_write_table(pj_run_view *view, pj_table_id id, pj_error *err)
 {
     const pj_row_table *table = &pj_tables[id];
     char columns[2048];
@@ -77,8 +77,9 @@ pj_status pj_export_json(pj_run_view *view, pj_error *err)
     pj_json_kv_string(view->json, "format", "perjoule-run");
     pj_json_kv_int(view->json, "version", 1);
     pj_json_kv_string(view->json, "generator", "perjoule " PJ_VERSION_TEXT);
-    write_run(view->json, view->info);
-    for (int t = 0; t < PJ_TABLE_COUNT && status == PJ_OK; t++) status = write_table(view, t, err);
+    export_json_write_run(view->json, view->info);
+    for (int t = 0; t < PJ_TABLE_COUNT && status == PJ_OK; t++)
+        status = export_json_write_table(view, t, err);
     pj_json_object_end(view->json);
     return status;
 }

@@ -154,7 +154,7 @@ static pj_status write_counters(pj_run_view *view, pj_error *err)
     return pj_sql_end(sql, err);
 }
 
-static pj_status write_warnings(pj_run_view *view, pj_error *err)
+static pj_status export_trace_write_warnings(pj_run_view *view, pj_error *err)
 {
     pj_json *json = view->json;
     pj_sql *sql = pj_view_select(view, PJ_TABLE_WARNINGS, "t_ms, code, text", "ORDER BY id", err);
@@ -199,7 +199,7 @@ pj_status pj_export_trace(pj_run_view *view, pj_error *err)
     for (size_t i = 0; i < sizeof queries / sizeof *queries && status == PJ_OK; i++)
         status = write_level(view, &queries[i], err);
     if (status == PJ_OK) status = write_counters(view, err);
-    if (status == PJ_OK) status = write_warnings(view, err);
+    if (status == PJ_OK) status = export_trace_write_warnings(view, err);
     pj_json_array_end(json);
     pj_json_object_end(json);
     return status;

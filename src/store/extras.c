@@ -11,7 +11,7 @@
 
 enum { MAX_ELEMENTS = 1 << 16, MAX_NAMES = 64 };
 
-static void put_number(pj_buffer *buffer, double value)
+static void extras_put_number(pj_buffer *buffer, double value)
 {
     char text[PJ_DECIMAL_BYTES];
     float rounded = (float)value;
@@ -21,7 +21,7 @@ static void put_number(pj_buffer *buffer, double value)
         pj_buffer_append(buffer, "null", 4);
 }
 
-static void put_name(pj_buffer *buffer, const char *name)
+static void extras_put_name(pj_buffer *buffer, const char *name)
 {
     pj_buffer_append(buffer, "\"", 1);
     size_t bytes = strlen(name), n;
@@ -42,8 +42,8 @@ static bool same_name(const char *a, const char *b)
 }
 
 /* Writes the elements of `name`, starting at extras[0]; gaps become null. */
-static void put_array(pj_buffer *buffer, const char *name, const pj_extra_row *extras,
-                      uint32_t count)
+static void extras_put_array(pj_buffer *buffer, const char *name, const pj_extra_row *extras,
+                             uint32_t count)
 {
     uint32_t next = 0;
     pj_buffer_append(buffer, "[", 1);
@@ -53,12 +53,12 @@ static void put_array(pj_buffer *buffer, const char *name, const pj_extra_row *e
         for (; next < index; next++)
             pj_buffer_append(buffer, next ? ",null" : "null", next ? 5 : 4);
         if (next++) pj_buffer_append(buffer, ",", 1);
-        put_number(buffer, extras[i].value);
+        extras_put_number(buffer, extras[i].value);
     }
     pj_buffer_append(buffer, "]", 1);
 }
 
-static bool is_known(const char *const *names, uint32_t count, const char *name)
+static bool extras_is_known(const char *const *names, uint32_t count, const char *name)
 {
     for (uint32_t i = 0; i < count; i++)
         if (same_name(names[i], name)) return true;
@@ -73,21 +73,21 @@ bool pj_extras_write(pj_buffer *buffer, const pj_extra_row *extras, uint32_t cou
     pj_buffer_append(buffer, "{", 1);
     for (uint32_t i = 0; i < count && known < MAX_NAMES; i++) {
         const char *name = extras[i].name;
-        if (is_known(names, known, name)) continue;
+        if (extras_is_known(names, known, name)) continue;
         if (known) pj_buffer_append(buffer, ",", 1);
         names[known++] = name;
-        put_name(buffer, name);
+        extras_put_name(buffer, name);
         if (extras[i].index == PJ_EXTRA_SCALAR)
-            put_number(buffer, extras[i].value);
+            extras_put_number(buffer, extras[i].value);
         else
-            put_array(buffer, name, extras + i, count - i);
+            extras_put_array(buffer, name, extras + i, count - i);
     }
     return pj_buffer_append(buffer, "}", 1);
 }
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
-static pj_extra_row *add(pj_extra_list *list)
+static pj_extra_row *extras_add(pj_extra_list *list)
 {
     if (list->count == list->capacity) {
         uint32_t capacity = list->capacity ? list->capacity * 2 : 256;
@@ -101,7 +101,7 @@ static pj_extra_row *add(pj_extra_list *list)
 }
 
 /* Names repeat from row to row: searches a few rows back before copying. */
-static const char *intern(const pj_extra_list *list, const char *name, pj_arena *arena)
+static const char *extras_intern(const pj_extra_list *list, const char *name, pj_arena *arena)
 {
     uint32_t back = list->count < 1024 ? list->count : 1024;
     const char *last = NULL;
@@ -117,15 +117,16 @@ static const char *intern(const pj_extra_list *list, const char *name, pj_arena 
 static bool add_value(pj_extra_list *list, const char *name, uint32_t index, const json_t *value)
 {
     if (!json_is_number(value) && !json_is_null(value)) return false;
-    pj_extra_row *row = add(list);
+    pj_extra_row *row = extras_add(list);
     if (!row) return false;
     *row = (pj_extra_row){name, index, json_is_null(value) ? NAN : json_number_value(value)};
     return true;
 }
 
-static bool read_member(const char *key, const json_t *value, pj_extra_list *list, pj_arena *arena)
+static bool extras_read_member(const char *key, const json_t *value, pj_extra_list *list,
+                               pj_arena *arena)
 {
-    const char *name = intern(list, key, arena);
+    const char *name = extras_intern(list, key, arena);
     if (!name) return false;
     if (!json_is_array(value)) return add_value(list, name, PJ_EXTRA_SCALAR, value);
     if (json_array_size(value) > MAX_ELEMENTS) return false;
@@ -142,7 +143,7 @@ bool pj_extras_read(const char *text, size_t bytes, pj_extra_list *list, pj_aren
     json_t *value;
     if (good) json_object_foreach(object, key, value)
         {
-            good = read_member(key, value, list, arena);
+            good = extras_read_member(key, value, list, arena);
             if (!good) break;
         }
     json_decref(object);

@@ -34,7 +34,7 @@ static size_t import_position(const importing *im)
     return (size_t)(im->scan.at - im->scan.start);
 }
 
-static pj_status bad(importing *im, const char *what)
+static pj_status import_json_bad(importing *im, const char *what)
 {
     return pj_fail(im->err, PJ_E_INVALID, "not a run exported by perjoule: %s (at byte %zu)", what,
                    import_position(im));
@@ -51,7 +51,7 @@ static json_t *import_take_tree(importing *im)
 
 /* Numbers in their shortest form, like the export: an imported run must be exported to the same
  * bytes. (json_dumps writes 17 digits.) */
-static void write_tree(pj_json *out, const json_t *value)
+static void import_json_write_tree(pj_json *out, const json_t *value)
 {
     const char *key;
     json_t *item;
@@ -62,13 +62,13 @@ static void write_tree(pj_json *out, const json_t *value)
         json_object_foreach((json_t *)(uintptr_t)value, key, item)
         {
             pj_json_key(out, key);
-            write_tree(out, item);
+            import_json_write_tree(out, item);
         }
         pj_json_object_end(out);
         break;
     case JSON_ARRAY:
         pj_json_array_begin(out);
-        json_array_foreach(value, i, item) write_tree(out, item);
+        json_array_foreach(value, i, item) import_json_write_tree(out, item);
         pj_json_array_end(out);
         break;
     case JSON_STRING:
@@ -89,7 +89,7 @@ static char *dump_tree(const json_t *value)
     pj_json out;
     pj_buffer_init(&buffer, 64u << 20);
     pj_json_init(&out, &buffer);
-    write_tree(&out, value);
+    import_json_write_tree(&out, value);
     if (pj_json_finish(&out)) return pj_buffer_take(&buffer);
     pj_buffer_fini(&buffer);
     return NULL;
@@ -129,13 +129,13 @@ typedef struct value_range {
     double least, most;
 } value_range;
 
-static bool ends_with(const char *name, const char *ending)
+static bool import_json_ends_with(const char *name, const char *ending)
 {
     size_t length = strlen(name), end = strlen(ending);
     return length >= end && strcmp(name + length - end, ending) == 0;
 }
 
-static const value_range *range_of(const char *name)
+static const value_range *import_json_range_of(const char *name)
 {
     static const value_range ranges[] = {
         {"_sd_mj", 0, 1e18},
@@ -181,7 +181,7 @@ static const value_range *range_of(const char *name)
         {"condition_number", 0, 1e308},
     };
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
-        if (ends_with(name, ranges[i].ending)) return &ranges[i];
+        if (import_json_ends_with(name, ranges[i].ending)) return &ranges[i];
     return NULL;
 }
 
@@ -206,7 +206,7 @@ static pj_status check_range(importing *im, const pj_row_table *table, const pj_
                              const pj_value *v)
 {
     double number = v->type == PJ_VALUE_INT ? (double)v->integer : v->number;
-    const value_range *allowed = range_of(column->name);
+    const value_range *allowed = import_json_range_of(column->name);
     if (v->type != PJ_VALUE_INT && v->type != PJ_VALUE_DOUBLE) return PJ_OK;
     if (!isfinite(number))
         return pj_fail(im->err, PJ_E_INVALID, "%s.%s is not a number", table->name, column->name);
@@ -257,8 +257,8 @@ static pj_status unknown_member(importing *im, const char *table, const char *na
 }
 
 /* `columns`: how many of the members are columns, so that a row without others costs no search. */
-static pj_status check_members(importing *im, const pj_row_table *table, const json_t *object,
-                               size_t columns)
+static pj_status import_json_check_members(importing *im, const pj_row_table *table,
+                                           const json_t *object, size_t columns)
 {
     const char *name;
     json_t *value;
@@ -300,7 +300,7 @@ static pj_status set_columns(importing *im, const pj_row_table *table, const jso
                            "%zu)",
                            table->name, column->name, import_position(im));
     }
-    return check_members(im, table, object, present);
+    return import_json_check_members(im, table, object, present);
 }
 
 /* Absent, or powers and nulls. */
@@ -309,7 +309,7 @@ static bool is_series(const json_t *series)
     size_t i;
     const json_t *value;
     if (!series || json_is_null(series)) return true;
-    const value_range *allowed = range_of("power_mw");
+    const value_range *allowed = import_json_range_of("power_mw");
     json_array_foreach(series, i, value)
     {
         double mw = json_number_value(value);
@@ -319,18 +319,19 @@ static bool is_series(const json_t *series)
     return json_is_array(series);
 }
 
-static pj_status add_row(importing *im, pj_table_id id, const json_t *object)
+static pj_status import_json_add_row(importing *im, pj_table_id id, const json_t *object)
 {
     char scratch[PJ_ROW_SCRATCH_BYTES] __attribute__((aligned(16)));
     uint32_t count = pj_table_rows(im->data, id);
     const json_t *id_value = json_object_get(object, "id");
-    if (!json_is_object(object)) return bad(im, "a row is not an object");
+    if (!json_is_object(object)) return import_json_bad(im, "a row is not an object");
     if (id_value && !(json_is_integer(id_value) && json_integer_value(id_value) == count))
         return pj_fail(im->err, PJ_E_INVALID, "%s.id must count the rows from 0 (at byte %zu)",
                        pj_tables[id].name, import_position(im));
     if (count == im->capacity[id]) {
         uint32_t wanted = id == PJ_TABLE_RAILS ? PJ_MAX_RAILS : count ? count * 2 : 16;
-        if (count >= MAX_ROWS || wanted == count) return bad(im, "there are too many rows");
+        if (count >= MAX_ROWS || wanted == count)
+            return import_json_bad(im, "there are too many rows");
         if (!pj_rows_make_room(im->data, id, wanted))
             return pj_fail_memory(im->err, "the imported run");
         im->capacity[id] = wanted;
@@ -338,7 +339,8 @@ static pj_status add_row(importing *im, pj_table_id id, const json_t *object)
     memset(scratch, 0, sizeof scratch);
     pj_status status = set_columns(im, &pj_tables[id], object, scratch);
     if (status != PJ_OK) return status;
-    if (!pj_rows_put(im->data, id, count, scratch)) return bad(im, "a rail is out of order");
+    if (!pj_rows_put(im->data, id, count, scratch))
+        return import_json_bad(im, "a rail is out of order");
     if (id == PJ_TABLE_RAILS) {
         json_t *series = json_object_get(object, "power_mw");
         if (!is_series(series))
@@ -353,12 +355,12 @@ static pj_status add_row(importing *im, pj_table_id id, const json_t *object)
 static pj_status read_table(importing *im, pj_table_id id)
 {
     pj_status status = PJ_OK;
-    if (pj_json_scan_peek(&im->scan) != '[') return bad(im, "a table is not an array");
-    if (pj_table_rows(im->data, id)) return bad(im, "a table comes twice");
+    if (pj_json_scan_peek(&im->scan) != '[') return import_json_bad(im, "a table is not an array");
+    if (pj_table_rows(im->data, id)) return import_json_bad(im, "a table comes twice");
     pj_json_scan_enter(&im->scan, '[');
     while (status == PJ_OK && pj_json_scan_next(&im->scan, '[')) {
         json_t *row = import_take_tree(im);
-        if (row) status = add_row(im, id, row);
+        if (row) status = import_json_add_row(im, id, row);
         json_decref(row);
     }
     return status;
@@ -367,7 +369,7 @@ static pj_status read_table(importing *im, pj_table_id id)
 /* ---- the run itself ---------------------------------------------------------------------------
  */
 
-static const char *copy_text(importing *im, const json_t *value)
+static const char *import_json_copy_text(importing *im, const json_t *value)
 {
     if (!json_is_string(value)) return NULL;
     return pj_arena_strndup(&im->data->arena, json_string_value(value), json_string_length(value));
@@ -385,17 +387,18 @@ static bool is_uuid(const char *text)
     return true;
 }
 
-static pj_status read_tags(importing *im, const json_t *list)
+static pj_status import_json_read_tags(importing *im, const json_t *list)
 {
     pj_run_info *info = &im->data->info;
     size_t count = json_array_size(list);
     if (list && !json_is_null(list) && !json_is_array(list))
         return pj_fail(im->err, PJ_E_INVALID, "profiling_run.tags is not an array of texts");
-    if (count > MAX_TAGS) return bad(im, "there are too many tags");
+    if (count > MAX_TAGS) return import_json_bad(im, "there are too many tags");
     const char **tags = pj_arena_alloc(&im->data->arena, count + 1, sizeof *tags);
     if (!tags) return pj_fail_memory(im->err, "the imported run");
     for (size_t i = 0; i < count; i++)
-        if (!(tags[i] = copy_text(im, json_array_get(list, i)))) return bad(im, "a tag is no text");
+        if (!(tags[i] = import_json_copy_text(im, json_array_get(list, i))))
+            return import_json_bad(im, "a tag is no text");
     info->tags = tags;
     info->tag_count = (uint32_t)count;
     return PJ_OK;
@@ -416,7 +419,7 @@ static pj_status check_created(importing *im, const json_t *object)
     return PJ_OK;
 }
 
-static pj_status read_run(importing *im)
+static pj_status import_json_read_run(importing *im)
 {
     json_t *object = import_take_tree(im);
     pj_run_info *info = &im->data->info;
@@ -424,21 +427,21 @@ static pj_status read_run(importing *im)
     pj_status status = PJ_OK;
     if (im->has_run || !is_uuid(id)) {
         json_decref(object);
-        return bad(im, "the run has no id");
+        return import_json_bad(im, "the run has no id");
     }
     im->has_run = true;
     memcpy(info->id, id, PJ_UUID_BYTES);
     im->has_request = json_object_get(object, "request_energy_mj") != NULL;
     status = set_columns(im, &pj_run_table, object, info);
     if (status == PJ_OK) status = check_created(im, object);
-    if (status == PJ_OK) status = read_tags(im, json_object_get(object, "tags"));
+    if (status == PJ_OK) status = import_json_read_tags(im, json_object_get(object, "tags"));
     if (status == PJ_OK) {
         const json_t *machine = json_object_get(object, "machine_info");
         char *dump = json_is_object(machine) ? dump_tree(machine) : NULL;
         if (machine && !json_is_null(machine) && !json_is_object(machine))
             status = pj_fail(im->err, PJ_E_INVALID, "profiling_run.machine_info is not an object");
         const json_t *output = json_object_get(object, "output_text");
-        info->output_text = copy_text(im, output);
+        info->output_text = import_json_copy_text(im, output);
         if (output && !json_is_null(output) && !info->output_text)
             status = pj_fail(im->err, PJ_E_INVALID, "profiling_run.output_text is not a text");
         if (dump) info->machine_json = pj_arena_strndup(&im->data->arena, dump, strlen(dump));
@@ -448,10 +451,10 @@ static pj_status read_run(importing *im)
     return status;
 }
 
-static pj_status check_version(importing *im, const json_t *value)
+static pj_status import_json_check_version(importing *im, const json_t *value)
 {
     im->has_version = json_is_integer(value);
-    if (!im->has_version) return bad(im, "its version is not a whole number");
+    if (!im->has_version) return import_json_bad(im, "its version is not a whole number");
     if (json_integer_value(value) == 1) return PJ_OK;
     return pj_fail(
         im->err, PJ_E_UNSUPPORTED,
@@ -464,30 +467,30 @@ static pj_status check_version(importing *im, const json_t *value)
 static pj_status read_other(importing *im, const char *key)
 {
     json_t *value = import_take_tree(im);
-    if (!value) return bad(im, "a value is not JSON");
+    if (!value) return import_json_bad(im, "a value is not JSON");
     const char *text = json_string_value(value);
     pj_status status = PJ_OK;
     if (strcmp(key, "format") == 0)
         im->has_format = text && strcmp(text, "perjoule-run") == 0;
     else if (strcmp(key, "version") == 0)
-        status = check_version(im, value);
+        status = import_json_check_version(im, value);
     else if (strcmp(key, "generator") != 0)
         status = unknown_member(im, "", key);
     else if (!text)
-        status = bad(im, "its generator is not a text");
+        status = import_json_bad(im, "its generator is not a text");
     json_decref(value);
     return status;
 }
 
-static pj_status read_member(importing *im, const char *name)
+static pj_status import_json_read_member(importing *im, const char *name)
 {
-    if (strcmp(name, "profiling_run") == 0) return read_run(im);
+    if (strcmp(name, "profiling_run") == 0) return import_json_read_run(im);
     for (int t = 0; t < PJ_TABLE_COUNT; t++)
         if (strcmp(name, pj_tables[t].name) == 0) return read_table(im, t);
     return read_other(im, name);
 }
 
-static pj_status read_members(importing *im)
+static pj_status import_json_read_members(importing *im)
 {
     pj_status status = PJ_OK;
     pj_json_text key;
@@ -496,12 +499,12 @@ static pj_status read_members(importing *im)
         char name[80]; /* longer names are unknown whatever they end in */
         snprintf(name, sizeof name, "%.*s", key.bytes < sizeof name ? (int)key.bytes : 79,
                  key.text);
-        status = read_member(im, name);
+        status = import_json_read_member(im, name);
     }
     if (status == PJ_OK) pj_json_scan_end(&im->scan);
-    if (pj_json_scan_failed(&im->scan)) return bad(im, im->scan.problem);
+    if (pj_json_scan_failed(&im->scan)) return import_json_bad(im, im->scan.problem);
     if (status != PJ_OK || (im->has_format && im->has_version && im->has_run)) return status;
-    return bad(im, "its format, its version or its run is missing");
+    return import_json_bad(im, "its format, its version or its run is missing");
 }
 
 static pj_status take_series(importing *im)
@@ -521,7 +524,7 @@ static pj_status take_series(importing *im)
     return PJ_OK;
 }
 
-static pj_status take_extras(importing *im)
+static pj_status import_json_take_extras(importing *im)
 {
     pj_run_data *data = im->data;
     if (im->extras.count == 0) return PJ_OK;
@@ -538,9 +541,9 @@ pj_status pj_import_json(const char *text, size_t bytes, pj_run_data *data, pj_e
     pj_json_scan_init(&im.scan, text, bytes);
     pj_run_data_fini(data);
     pj_arena_init(&data->arena, 0);
-    pj_status status = read_members(&im);
+    pj_status status = import_json_read_members(&im);
     if (status == PJ_OK) status = take_series(&im);
-    if (status == PJ_OK) status = take_extras(&im);
+    if (status == PJ_OK) status = import_json_take_extras(&im);
     if (status == PJ_OK) pj_rows_complete(data);
     if (status == PJ_OK) status = pj_rows_check(data, err);
     if (status == PJ_OK && !im.has_request) status = pj_request_figures(data, err);

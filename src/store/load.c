@@ -20,8 +20,8 @@ static pj_status damaged(const char *table, const char *column, pj_error *err)
                    column);
 }
 
-static pj_status read_tags(const char *text, size_t bytes, pj_run_info *info, pj_arena *arena,
-                           pj_error *err)
+static pj_status load_read_tags(const char *text, size_t bytes, pj_run_info *info, pj_arena *arena,
+                                pj_error *err)
 {
     pj_status status = PJ_OK;
     json_t *list = text ? json_loadb(text, bytes, 0, NULL) : NULL;
@@ -64,10 +64,10 @@ pj_status pj_info_read(pj_sql *sql, pj_run_info *info, pj_arena *arena, pj_error
             return damaged("profiling_runs", column->name, err);
     }
     const char *tags = pj_sql_get_text(sql, 1, &bytes);
-    return read_tags(tags, bytes, info, arena, err);
+    return load_read_tags(tags, bytes, info, arena, err);
 }
 
-static char *copy_text(pj_sql *sql, int column, pj_arena *arena)
+static char *load_copy_text(pj_sql *sql, int column, pj_arena *arena)
 {
     size_t bytes;
     const char *text = pj_sql_get_text(sql, column, &bytes);
@@ -93,8 +93,8 @@ pj_status pj_info_load(pj_store *store, const char *id, pj_run_info *info, pj_ar
                        err);
     pj_sql_text(sql, 1, id);
     if (pj_sql_step(sql)) {
-        info->output_text = copy_text(sql, 0, arena);
-        info->machine_json = copy_text(sql, 1, arena);
+        info->output_text = load_copy_text(sql, 0, arena);
+        info->machine_json = load_copy_text(sql, 1, arena);
     }
     return pj_sql_end(sql, err);
 }
@@ -147,8 +147,8 @@ static bool localise(const loading *l, const pj_column *column, pj_value *value)
     return true;
 }
 
-static pj_status read_row(loading *l, const pj_row_table *table, pj_sql *sql, void *row,
-                          pj_error *err)
+static pj_status load_read_row(loading *l, const pj_row_table *table, pj_sql *sql, void *row,
+                               pj_error *err)
 {
     for (int c = 0; c < table->column_count; c++) {
         const pj_column *column = &table->columns[c];
@@ -197,7 +197,7 @@ static pj_status load_table(loading *l, pj_table_id id, pj_error *err)
     sql = select_range(l, text, range, err);
     while (status == PJ_OK && i < range.count && pj_sql_step(sql)) {
         memset(scratch, 0, table->row_bytes);
-        status = read_row(l, table, sql, scratch, err);
+        status = load_read_row(l, table, sql, scratch, err);
         if (status == PJ_OK && !pj_rows_put(l->data, id, i++, scratch))
             status = damaged(table->name, "id", err);
     }
@@ -225,7 +225,7 @@ static pj_status load_rail_series(loading *l, pj_error *err)
     return pj_sql_end(sql, err);
 }
 
-static pj_status take_extras(loading *l, pj_error *err)
+static pj_status load_take_extras(loading *l, pj_error *err)
 {
     pj_run_data *data = l->data;
     if (l->extras.count == 0) return PJ_OK;
@@ -245,10 +245,10 @@ static pj_status load_chosen(loading *l, const char *id, uint32_t tables, pj_err
     return status;
 }
 
-static pj_status complete(loading *l, pj_error *err)
+static pj_status load_complete(loading *l, pj_error *err)
 {
     pj_status status = load_rail_series(l, err);
-    if (status == PJ_OK) status = take_extras(l, err);
+    if (status == PJ_OK) status = load_take_extras(l, err);
     if (status == PJ_OK) pj_rows_complete(l->data);
     if (status == PJ_OK) status = pj_rows_check(l->data, err);
     return status;
@@ -263,7 +263,7 @@ static pj_status load(pj_store *store, const char *id, uint32_t tables, uint32_t
     pj_status status = pj_sql_transaction(store, PJ_READ, err);
     if (status == PJ_OK) {
         status = load_chosen(&l, id, tables, err);
-        if (status == PJ_OK && tables == UINT32_MAX) status = complete(&l, err);
+        if (status == PJ_OK && tables == UINT32_MAX) status = load_complete(&l, err);
         pj_sql_rollback(store);
     }
     pj_free(l.extras.rows);

@@ -81,18 +81,18 @@ typedef struct machines {
     int64_t today_ns;
 } machines;
 
-static char *keep(machines *all, const char *text)
+static char *machines_keep(machines *all, const char *text)
 {
     return text ? pj_arena_strndup(all->arena, text, strlen(text)) : NULL;
 }
 
-static pj_machine_row *find_or_add(machines *all, const char *name)
+static pj_machine_row *machines_find_or_add(machines *all, const char *name)
 {
     for (uint32_t i = 0; i < all->count; i++)
         if (strcmp(all->items[i].name, name) == 0) return &all->items[i];
     if (all->count == MAX_MACHINES) return NULL;
     pj_machine_row *m = &all->items[all->count];
-    *m = (pj_machine_row){.name = keep(all, name),
+    *m = (pj_machine_row){.name = machines_keep(all, name),
                           .today_runs_mj = NAN,
                           .today_meter_mj = NAN,
                           .offset_ms = NAN,
@@ -102,7 +102,7 @@ static pj_machine_row *find_or_add(machines *all, const char *name)
     return m;
 }
 
-static pj_status read_runs(pj_store *store, machines *all, pj_error *err)
+static pj_status machines_read_runs(pj_store *store, machines *all, pj_error *err)
 {
     pj_sql *sql = pj_sql_begin(
         store,
@@ -113,7 +113,7 @@ static pj_status read_runs(pj_store *store, machines *all, pj_error *err)
         err);
     pj_sql_int(sql, 1, all->today_ns);
     while (pj_sql_step(sql)) {
-        pj_machine_row *m = find_or_add(all, pj_sql_get_text(sql, 0, NULL));
+        pj_machine_row *m = machines_find_or_add(all, pj_sql_get_text(sql, 0, NULL));
         if (!m) break;
         m->runs = pj_sql_get_int(sql, 1);
         m->run_ns = pj_sql_get_int(sql, 2);
@@ -134,8 +134,8 @@ static pj_status read_last_run(pj_store *store, machines *all, pj_machine_row *m
     if (pj_sql_step(sql)) {
         const char *id = pj_sql_get_text(sql, 0, NULL);
         if (id) snprintf(m->last_run, sizeof m->last_run, "%s", id);
-        m->sensors = keep(all, pj_sql_get_text(sql, 1, NULL));
-        m->source = keep(all, pj_sql_get_text(sql, 2, NULL));
+        m->sensors = machines_keep(all, pj_sql_get_text(sql, 1, NULL));
+        m->source = machines_keep(all, pj_sql_get_text(sql, 2, NULL));
     }
     return pj_sql_end(sql, err);
 }
@@ -149,13 +149,13 @@ static pj_status read_beats(pj_store *store, machines *all, pj_error *err)
                                err);
     pj_sql_text(sql, 1, all->today);
     while (pj_sql_step(sql)) {
-        pj_machine_row *m = find_or_add(all, pj_sql_get_text(sql, 0, NULL));
+        pj_machine_row *m = machines_find_or_add(all, pj_sql_get_text(sql, 0, NULL));
         if (!m) break;
         m->beat_ns = pj_sql_get_int(sql, 1);
-        m->version = keep(all, pj_sql_get_text(sql, 2, NULL));
-        m->sensors = keep(all, pj_sql_get_text(sql, 3, NULL));
-        m->source = keep(all, pj_sql_get_text(sql, 4, NULL));
-        m->throttle = keep(all, pj_sql_get_text(sql, 5, NULL));
+        m->version = machines_keep(all, pj_sql_get_text(sql, 2, NULL));
+        m->sensors = machines_keep(all, pj_sql_get_text(sql, 3, NULL));
+        m->source = machines_keep(all, pj_sql_get_text(sql, 4, NULL));
+        m->throttle = machines_keep(all, pj_sql_get_text(sql, 5, NULL));
         m->today_meter_mj = pj_sql_get_double(sql, 6);
         m->offset_ms = pj_sql_get_double(sql, 7);
         m->uncertainty_ms = pj_sql_get_double(sql, 8);
@@ -164,7 +164,7 @@ static pj_status read_beats(pj_store *store, machines *all, pj_error *err)
 }
 
 /* "a,b" as ["a", "b"]; NULL: null. */
-static void write_names(pj_json *json, const char *key, const char *names)
+static void machines_write_names(pj_json *json, const char *key, const char *names)
 {
     pj_json_key(json, key);
     if (!names) {
@@ -199,14 +199,14 @@ static void write_machine(const pj_machine_row *m, bool is_live, pj_json *json)
     pj_json_kv_int(json, "runs", m->runs);
     pj_json_kv_string(json, "last_run", m->last_run[0] ? m->last_run : NULL);
     pj_json_kv_string(json, "version", m->version);
-    write_names(json, "sensors", m->sensors);
+    machines_write_names(json, "sensors", m->sensors);
     pj_json_kv_string(json, "energy_source", pj_machine_source(m));
     pj_json_kv_double(json, "energy_today_mj", today_mj);
     pj_json_kv_string(json, "energy_today_of",
                       isnan(today_mj) ? NULL
                       : has_meter     ? "meter"
                                       : "runs");
-    write_names(json, "throttle", m->throttle);
+    machines_write_names(json, "throttle", m->throttle);
     pj_json_kv_double(json, "clock_offset_ms", m->offset_ms);
     pj_json_kv_double(json, "clock_uncertainty_ms", m->uncertainty_ms);
     pj_json_kv_bool(json, "live", is_live);
@@ -222,7 +222,7 @@ pj_status pj_store_machines(pj_store *store, pj_arena *arena, pj_machine_row **r
     all.items = pj_arena_alloc(arena, MAX_MACHINES, sizeof *all.items);
     pj_status status = all.items ? PJ_OK : pj_fail_memory(err, "the list of machines");
     if (status == PJ_OK) status = pj_store_connect(store, err);
-    if (status == PJ_OK) status = read_runs(store, &all, err);
+    if (status == PJ_OK) status = machines_read_runs(store, &all, err);
     for (uint32_t i = 0; i < all.count && status == PJ_OK; i++)
         status = read_last_run(store, &all, &all.items[i], err);
     if (status == PJ_OK) status = read_beats(store, &all, err);

@@ -19,7 +19,7 @@ static pj_status fail_old_schema(const pj_store *store, pj_error *err)
     return pj_fail(err, PJ_E_STATE,
                    "database %s has an old schema and was opened for reading only: open it once "
                    "for writing",
-                   store->place);
+                   store->address);
 }
 
 /* Where only the owner of the tables may change them. */
@@ -28,7 +28,7 @@ static pj_status fail_not_owner(const pj_store *store, pj_error *err)
     return pj_fail(err, PJ_E_DENIED,
                    "database %s is of an earlier version, which only its owner can bring up to "
                    "date: by opening it once with this version (perjoule ls)",
-                   store->place);
+                   store->address);
 }
 
 /* Refuses other programs' databases and newer schemas before anything is written. */
@@ -41,12 +41,12 @@ static pj_status check_owner(pj_store *store, int64_t *version, pj_error *err)
         return pj_fail(err, PJ_E_INVALID,
                        "%s is a database of another program: name another file "
                        "with --db",
-                       store->place);
+                       store->address);
     if (*version > our_version(store))
         return pj_fail(err, PJ_E_UNSUPPORTED,
                        "database %s was written by a newer perjoule (schema "
                        "%d, this one knows %d): update perjoule or name another file with --db",
-                       store->place, (int)*version, (int)our_version(store));
+                       store->address, (int)*version, (int)our_version(store));
     if (store->read_only && *version < our_version(store)) return fail_old_schema(store, err);
     return PJ_OK;
 }
@@ -97,7 +97,7 @@ static pj_status complete_tables(pj_store *store, bool rows_only, pj_buffer *out
     return status;
 }
 
-static pj_status run_all(pj_store *store, pj_buffer *statements, pj_error *err)
+static pj_status migrate_run_all(pj_store *store, pj_buffer *statements, pj_error *err)
 {
     pj_status status = pj_buffer_status(statements, "the schema", err);
     if (status == PJ_OK && statements->length)
@@ -114,11 +114,11 @@ static pj_status bring_up(pj_store *store, int64_t version, pj_buffer *out, pj_e
         pj_schema_write(out, dialect);
     } else {
         dialect->write_before(out, version);
-        status = run_all(store, out, err);
+        status = migrate_run_all(store, out, err);
         if (status == PJ_OK) status = complete_tables(store, false, out, err);
         pj_schema_write_rest(out, dialect, version);
     }
-    if (status == PJ_OK) status = run_all(store, out, err);
+    if (status == PJ_OK) status = migrate_run_all(store, out, err);
     return status == PJ_OK ? store->driver->set_version(store->db, dialect->version, err) : status;
 }
 
@@ -133,7 +133,7 @@ static pj_status migrate(pj_store *store, int64_t *version, pj_buffer *out, pj_e
         status = bring_up(store, *version, out, err);
     } else if (status == PJ_OK) {
         status = complete_tables(store, true, out, err);
-        if (status == PJ_OK) status = run_all(store, out, err);
+        if (status == PJ_OK) status = migrate_run_all(store, out, err);
     }
     if (status == PJ_OK) return pj_sql_commit(store, err);
     pj_sql_rollback(store);

@@ -19,7 +19,7 @@ typedef struct reading {
     pj_arena scratch;
 } reading;
 
-static pj_status read_layers(reading *r, pj_arena *arena, pj_error *err)
+static pj_status model_use_read_layers(reading *r, pj_arena *arena, pj_error *err)
 {
     pj_row_range rows = r->view.ranges[PJ_TABLE_LAYERS];
     r->layer_of = pj_arena_alloc(arena, rows.count + 1, sizeof *r->layer_of);
@@ -51,7 +51,7 @@ static void add_pass(reading *r, uint32_t layer, double weight)
     }
 }
 
-static bool take_row(reading *r, pj_sql *sql)
+static bool model_use_take_row(reading *r, pj_sql *sql)
 {
     size_t bytes;
     int64_t at = pj_sql_get_int(sql, 0) - r->view.ranges[PJ_TABLE_LAYERS].first;
@@ -66,7 +66,7 @@ static bool take_row(reading *r, pj_sql *sql)
     return true;
 }
 
-static void normalise(pj_expert_load *load)
+static void model_use_normalise(pj_expert_load *load)
 {
     for (uint32_t l = 0; l < load->layers; l++) {
         double sum = 0, *share = load->share + (size_t)l * load->experts;
@@ -81,7 +81,7 @@ static pj_status read_routers(reading *r, pj_error *err)
     pj_sql *sql = pj_view_select(
         &r->view, PJ_TABLE_COMPONENTS, "layer_metric_id, extra_metrics, flops_estimate",
         "AND component_name = 'router' AND layer_metric_id IS NOT NULL", err);
-    while (ok && pj_sql_step(sql)) ok = take_row(r, sql);
+    while (ok && pj_sql_step(sql)) ok = model_use_take_row(r, sql);
     pj_status status = pj_sql_end(sql, err);
     if (status == PJ_OK && !ok) return pj_fail(err, PJ_E_IO, "a router's figures are damaged");
     return status;
@@ -94,13 +94,13 @@ pj_status pj_store_expert_load(pj_store *store, const char *id, uint32_t experts
     *load = (pj_expert_load){.experts = experts};
     pj_arena_init(&r.scratch, 0);
     pj_status status = pj_view_open(&r.view, store, id, NULL, err);
-    if (status == PJ_OK) status = read_layers(&r, arena, err);
+    if (status == PJ_OK) status = model_use_read_layers(&r, arena, err);
     if (status == PJ_OK) {
         load->share = pj_arena_alloc(arena, (size_t)load->layers * experts + 1, sizeof(double));
         if (!load->share) status = pj_fail_memory(err, "the load of experts");
     }
     if (status == PJ_OK) status = read_routers(&r, err);
-    if (status == PJ_OK) normalise(load);
+    if (status == PJ_OK) model_use_normalise(load);
     pj_free(r.extras.rows);
     pj_view_close(&r.view);
     pj_arena_fini(&r.scratch);

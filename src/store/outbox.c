@@ -22,7 +22,7 @@ enum { FIRST_PAUSE_S = 1, MAX_PAUSE_S = 60, IDLE_PAUSE_S = 5, MAX_IDS_BYTES = 1 
 
 pj_status pj_outbox_path(const char *server, char *out, size_t bytes, pj_error *err)
 {
-    char folder[PJ_PLACE_BYTES], name[64];
+    char folder[PJ_ADDRESS_BYTES], name[64];
     const char *named = getenv("PERJOULE_FALLBACK");
     bool fits;
     if (named && *named) {
@@ -40,7 +40,7 @@ pj_status pj_outbox_path(const char *server, char *out, size_t bytes, pj_error *
 
 static pj_status open_outbox(const char *server, bool read_only, pj_store **box, pj_error *err)
 {
-    char path[PJ_PLACE_BYTES];
+    char path[PJ_ADDRESS_BYTES];
     *box = NULL;
     pj_status status = pj_outbox_path(server, path, sizeof path, err);
     if (status == PJ_OK && pj_store_is_server(path))
@@ -50,18 +50,18 @@ static pj_status open_outbox(const char *server, bool read_only, pj_store **box,
     return pj_store_open(&(pj_store_options){.path = path, .read_only = read_only}, box, err);
 }
 
-static uint64_t count_runs(pj_store *box)
+static uint64_t outbox_count_runs(pj_store *box)
 {
     int64_t count = 0;
     pj_sql_get_one_int(box, "SELECT count(*) FROM profiling_runs", NULL, 0, &count, NULL);
     return (uint64_t)count;
 }
 
-uint64_t pj_outbox_count(const char *place)
+uint64_t pj_outbox_count(const char *address)
 {
     pj_store *box;
-    if (!pj_store_is_server(place) || open_outbox(place, true, &box, NULL) != PJ_OK) return 0;
-    uint64_t count = count_runs(box);
+    if (!pj_store_is_server(address) || open_outbox(address, true, &box, NULL) != PJ_OK) return 0;
+    uint64_t count = outbox_count_runs(box);
     pj_store_close(box);
     return count;
 }
@@ -81,8 +81,8 @@ static pj_status list_ids(pj_store *box, pj_buffer *ids, pj_error *err)
 }
 
 /* `saved`: the run as it was just saved in the outbox, which need not be read back; or NULL. */
-static pj_status hand_over(pj_store *box, pj_store *server, const char *id,
-                           const pj_run_data *saved, pj_error *err)
+static pj_status outbox_hand_over(pj_store *box, pj_store *server, const char *id,
+                                  const pj_run_data *saved, pj_error *err)
 {
     pj_run_data data = {0};
     pj_status status = saved ? PJ_OK : pj_store_load(box, id, &data, err);
@@ -107,7 +107,7 @@ static void hand_over_all(pj_store *box, pj_store *server, const pj_buffer *ids,
         pj_error err = {0};
         const char *id = ids->data + at;
         bool is_saved = saved && at == 0 && strcmp(id, saved->info.id) == 0;
-        pj_status status = hand_over(box, server, id, is_saved ? saved : NULL, &err);
+        pj_status status = outbox_hand_over(box, server, id, is_saved ? saved : NULL, &err);
         if (status == PJ_OK) {
             result->handed_over++;
             if (take) take(context, id);
@@ -122,8 +122,8 @@ static void hand_over_all(pj_store *box, pj_store *server, const pj_buffer *ids,
 /* A file lock admits one process at a time, which preserves the order; it ends with the process. */
 static int lock_outbox(const pj_store *box)
 {
-    char path[PJ_PLACE_BYTES + 16];
-    snprintf(path, sizeof path, "%s-lock", box->place);
+    char path[PJ_ADDRESS_BYTES + 16];
+    snprintf(path, sizeof path, "%s-lock", box->address);
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     while (fd >= 0 && flock(fd, LOCK_EX) != 0) {
     }
@@ -141,19 +141,19 @@ static pj_status push_locked(pj_store *box, pj_store *server, const pj_run_data 
     if (status == PJ_OK) hand_over_all(box, server, &ids, saved, take, context, result);
     if (lock >= 0) close(lock);
     pj_buffer_fini(&ids);
-    if (status == PJ_OK) result->left = count_runs(box);
+    if (status == PJ_OK) result->left = outbox_count_runs(box);
     return status;
 }
 
-pj_status pj_outbox_push(const char *place, pj_handed_over_fn *take, void *context,
+pj_status pj_outbox_push(const char *address, pj_handed_over_fn *take, void *context,
                          pj_outbox_result *result, pj_error *err)
 {
     pj_store *box, *server = NULL;
     *result = (pj_outbox_result){0};
-    pj_status status = open_outbox(place, false, &box, err);
+    pj_status status = open_outbox(address, false, &box, err);
     if (status != PJ_OK) return status;
-    pj_store_options options = {.path = place, .is_direct = true};
-    result->left = count_runs(box);
+    pj_store_options options = {.path = address, .is_direct = true};
+    result->left = outbox_count_runs(box);
     if (pj_store_open(&options, &server, &result->reason) == PJ_OK) {
         status = push_locked(box, server, NULL, take, context, result, err);
         pj_store_close(server);
@@ -169,7 +169,7 @@ static pj_status save_by_outbox(pj_store *store, const pj_run_data *data, pj_err
 {
     pj_outbox_result result = {0};
     pj_status status = PJ_OK;
-    if (!store->outbox) status = open_outbox(store->place, false, &store->outbox, err);
+    if (!store->outbox) status = open_outbox(store->address, false, &store->outbox, err);
     if (status == PJ_OK) status = pj_store_save_here(store->outbox, data, err);
     if (status != PJ_OK || pj_store_connect(store, &result.reason) != PJ_OK) return status;
     return push_locked(store->outbox, store, data, NULL, NULL, &result, err);
@@ -188,7 +188,7 @@ struct pj_pusher {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     bool is_stopping;
-    char server[PJ_PLACE_BYTES];
+    char server[PJ_ADDRESS_BYTES];
 };
 
 static void *push_always(void *context)

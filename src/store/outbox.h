@@ -14,7 +14,7 @@
 /* The path of a server's outbox. */
 pj_status pj_outbox_path(const char *server, char *out, size_t bytes, pj_error *err);
 /* Number of runs not yet transferred; 0 if the store is a file. */
-uint64_t pj_outbox_count(const char *place);
+uint64_t pj_outbox_count(const char *address);
 
 typedef struct pj_outbox_result {
     uint64_t handed_over, left;

@@ -44,7 +44,7 @@ static bool is_state(const char *state, const char *prefix)
     return strncmp(state, prefix, strlen(prefix)) == 0;
 }
 
-static pj_status status_of(const char *state)
+static pj_status postgres_status_of(const char *state)
 {
     static const struct {
         const char *prefix;
@@ -82,7 +82,7 @@ static pj_status fail_connection(pj_postgres *pg, pj_error *err)
     char text[PJ_ERROR_TEXT_BYTES];
     one_line(pg->connection ? pj_pq.PQerrorMessage(pg->connection) : "no connection", text,
              sizeof text);
-    return pj_fail(err, PJ_E_UNAVAILABLE, "the server of %s cannot be reached: %s", pg->place,
+    return pj_fail(err, PJ_E_UNAVAILABLE, "the server of %s cannot be reached: %s", pg->address,
                    text[0] ? text : "the connection was closed");
 }
 
@@ -96,8 +96,8 @@ pj_status pj_pg_fail(pj_postgres *pg, const PGresult *result, pj_error *err)
         status = fail_connection(pg, &pg->error);
     } else {
         one_line(said, text, sizeof text);
-        status = pj_fail(&pg->error, status_of(state), "database %s: %s%s", pg->place, text,
-                         remedy_of(state));
+        status = pj_fail(&pg->error, postgres_status_of(state), "database %s: %s%s", pg->address,
+                         text, remedy_of(state));
     }
     if (err) *err = pg->error;
     return status;
@@ -125,7 +125,7 @@ static bool is_good(const PGresult *result)
            status == PGRES_EMPTY_QUERY;
 }
 
-PGresult *pj_pg_ask(pj_postgres *pg, const char *text, pj_error *err)
+PGresult *pj_pg_query(pj_postgres *pg, const char *text, pj_error *err)
 {
     pj_pg_settle(pg);
     PGresult *result = pj_pq.PQexec(pg->connection, text);
@@ -141,7 +141,7 @@ pj_status pj_pg_run(void *db, const char *text, pj_error *err)
     pj_error failure = {0};
     pj_status status = pj_pg_ensure(pg, err);
     if (status != PJ_OK) return status;
-    PGresult *result = pj_pg_ask(pg, text, &failure);
+    PGresult *result = pj_pg_query(pg, text, &failure);
     if (result) {
         pj_pq.PQclear(result);
         forget_tables(pg); /* it may have changed the schema */
@@ -156,11 +156,11 @@ pj_status pj_pg_run(void *db, const char *text, pj_error *err)
 static void ignore_notice(void *context, const char *text) {}
 
 /* The address is printed, stored by shells and shown by `ps`. */
-static pj_status refuse_password(const char *place, pj_error *err)
+static pj_status refuse_password(const char *address, pj_error *err)
 {
     char *why = NULL;
     bool has_password = false;
-    PQconninfoOption *options = pj_pq.PQconninfoParse(place, &why);
+    PQconninfoOption *options = pj_pq.PQconninfoParse(address, &why);
     if (!options) {
         pj_pq.PQfreemem(why); /* its message would quote the address */
         return pj_fail(err, PJ_E_INVALID,
@@ -181,7 +181,7 @@ static pj_status connect(pj_postgres *pg, pj_error *err)
     const char *const keywords[] = {"connect_timeout",  "fallback_application_name",
                                     "tcp_user_timeout", "dbname",
                                     "client_encoding",  NULL};
-    const char *const values[] = {"10", "perjoule", "30000", pg->place, "UTF8", NULL};
+    const char *const values[] = {"10", "perjoule", "30000", pg->address, "UTF8", NULL};
     if (pg->connection) pj_pq.PQfinish(pg->connection);
     pg->connection = pj_pq.PQconnectdbParams(keywords, values, 1);
     pg->generation++;
@@ -194,7 +194,7 @@ static pj_status connect(pj_postgres *pg, pj_error *err)
     if (version < PJ_PG_MIN_VERSION)
         return pj_fail(err, PJ_E_UNSUPPORTED,
                        "the server of %s is PostgreSQL %d, and perjoule needs %d or newer",
-                       pg->place, version / 10000, PJ_PG_MIN_VERSION / 10000);
+                       pg->address, version / 10000, PJ_PG_MIN_VERSION / 10000);
     return PJ_OK;
 }
 
@@ -208,11 +208,11 @@ static pj_status set_up(pj_postgres *pg, pj_error *err)
                                  "SET idle_in_transaction_session_timeout = '10min';"
                                  "SELECT set_config('statement_timeout', '120s', false)"
                                  " WHERE current_setting('statement_timeout') = '0'";
-    PGresult *result = pj_pg_ask(pg, limits, err);
+    PGresult *result = pj_pg_query(pg, limits, err);
     pg->has_default_limit = result && pj_pq.PQntuples(result) == 1;
     if (result && pg->read_only) {
         pj_pq.PQclear(result);
-        result = pj_pg_ask(pg, "SET default_transaction_read_only = on", err);
+        result = pj_pg_query(pg, "SET default_transaction_read_only = on", err);
     }
     if (!result) return pg->error.status;
     pj_pq.PQclear(result);
@@ -221,7 +221,7 @@ static pj_status set_up(pj_postgres *pg, pj_error *err)
     return pj_fail(err, PJ_E_UNSUPPORTED,
                    "database %s is encoded as %s, and perjoule needs UTF8: create it with ENCODING "
                    "'UTF8' TEMPLATE template0",
-                   pg->place, encoding ? encoding : "something unknown");
+                   pg->address, encoding ? encoding : "something unknown");
 }
 
 /* A restarting server is back in seconds; longer outages are handled by the caller. */
@@ -248,15 +248,15 @@ void pj_pg_close(void *db)
     pj_free(pg);
 }
 
-pj_status pj_pg_open(const char *place, bool read_only, void **db, pj_error *err)
+pj_status pj_pg_open(const char *address, bool read_only, void **db, pj_error *err)
 {
     pj_status status = pj_libpq_load(err);
-    if (status == PJ_OK) status = refuse_password(place, err);
+    if (status == PJ_OK) status = refuse_password(address, err);
     if (status != PJ_OK) return status;
     pj_postgres *pg = pj_alloc(1, sizeof *pg);
     if (!pg) return pj_fail_memory(err, "the database");
     pg->read_only = read_only;
-    snprintf(pg->place, sizeof pg->place, "%s", place);
+    snprintf(pg->address, sizeof pg->address, "%s", address);
     status = connect(pg, err);
     if (status == PJ_OK) status = set_up(pg, err);
     if (status == PJ_OK)

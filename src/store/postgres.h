@@ -95,11 +95,11 @@ typedef struct pj_postgres {
     pj_pg_table *tables[PJ_PG_TABLES];      /* columns as read, until the schema changes */
     int month;      /* month whose partitions exist: year * 12 + month; 0: unknown */
     pj_error error; /* the last failure */
-    char place[PJ_PG_PLACE_BYTES];
+    char address[PJ_PG_PLACE_BYTES];
 } pj_postgres;
 
 /* ---- connection (postgres.c) ---- */
-pj_status pj_pg_open(const char *place, bool read_only, void **db, pj_error *err);
+pj_status pj_pg_open(const char *address, bool read_only, void **db, pj_error *err);
 void pj_pg_close(void *db);
 /* Connects again, with growing pauses, if the connection is gone and no transaction is open. */
 pj_status pj_pg_ensure(pj_postgres *pg, pj_error *err);
@@ -107,7 +107,7 @@ bool pj_pg_is_alive(const pj_postgres *pg);
 /* A failed result as a status and a sentence. `result` may be NULL: the connection's failure. */
 pj_status pj_pg_fail(pj_postgres *pg, const PGresult *result, pj_error *err);
 /* Runs a text of one or several statements. The result of the last, NULL when one failed. */
-PGresult *pj_pg_ask(pj_postgres *pg, const char *text, pj_error *err);
+PGresult *pj_pg_query(pj_postgres *pg, const char *text, pj_error *err);
 pj_status pj_pg_run(void *db, const char *text, pj_error *err);
 
 /* Reads the rows of the streaming statement into memory: the connection can be used again. */

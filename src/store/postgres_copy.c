@@ -25,7 +25,7 @@ static pj_status read_columns(pj_postgres *pg, pj_pg_table *table, pj_error *err
              " to_regclass(quote_ident(current_schema()) || '.%s') AND attnum > 0 AND NOT"
              " attisdropped ORDER BY attnum",
              table->name);
-    PGresult *result = pj_pg_ask(pg, text, err);
+    PGresult *result = pj_pg_query(pg, text, err);
     if (!result) return pg->error.status;
     int count = pj_pq.PQntuples(result);
     for (int i = 0; i < count && i < PJ_PG_COLUMNS; i++) {
@@ -39,21 +39,21 @@ static pj_status read_columns(pj_postgres *pg, pj_pg_table *table, pj_error *err
 
 pj_status pj_pg_table_get(pj_postgres *pg, const char *name, const pj_pg_table **out, pj_error *err)
 {
-    int place = 0;
-    for (; place < PJ_PG_TABLES && pg->tables[place]; place++)
-        if (strcmp(pg->tables[place]->name, name) == 0) {
-            *out = pg->tables[place];
+    int address = 0;
+    for (; address < PJ_PG_TABLES && pg->tables[address]; address++)
+        if (strcmp(pg->tables[address]->name, name) == 0) {
+            *out = pg->tables[address];
             return PJ_OK;
         }
     pj_status status = pj_pg_ensure(pg, err);
     if (status != PJ_OK) return status;
-    if (place == PJ_PG_TABLES) return pj_fail(err, PJ_E_INTERNAL, "there are too many tables");
+    if (address == PJ_PG_TABLES) return pj_fail(err, PJ_E_INTERNAL, "there are too many tables");
     pj_pg_table *table = pj_alloc(1, sizeof *table);
     if (!table) return pj_fail_memory(err, "the columns of a table");
     snprintf(table->name, sizeof table->name, "%.60s", name);
     status = read_columns(pg, table, err);
     if (status == PJ_OK)
-        *out = pg->tables[place] = table;
+        *out = pg->tables[address] = table;
     else
         pj_free(table);
     return status;
@@ -71,7 +71,7 @@ static pj_status begin_copy(pj_postgres *pg, const pj_pg_table *table, pj_error 
     if (n + 40 > COPY_TEXT_BYTES)
         return pj_fail(err, PJ_E_INTERNAL, "table %s has too many columns", table->name);
     snprintf(text + n, sizeof text - (size_t)n, ") FROM STDIN (FORMAT binary)");
-    PGresult *result = pj_pg_ask(pg, text, err);
+    PGresult *result = pj_pg_query(pg, text, err);
     if (!result) return pg->error.status;
     pj_pq.PQclear(result);
     return PJ_OK;
@@ -105,7 +105,7 @@ static void put_32(pj_buffer *out, uint32_t value)
 }
 
 /* A value in the column's type, with its length. */
-static bool put_value(pj_buffer *out, uint32_t type, const pj_value *value)
+static bool postgres_copy_put_value(pj_buffer *out, uint32_t type, const pj_value *value)
 {
     if (value->type == PJ_VALUE_NULL) {
         put_32(out, UINT32_MAX);
@@ -127,7 +127,7 @@ static bool put_row(pj_buffer *out, const pj_pg_table *table, const pj_bulk_rows
     if (!values || !pj_buffer_reserve(out, MOST_ROOM)) return false;
     put_16(out, table->count);
     for (int c = 0; c < table->count; c++)
-        if (!put_value(out, table->columns[c].type, &values[c])) return false;
+        if (!postgres_copy_put_value(out, table->columns[c].type, &values[c])) return false;
     return true;
 }
 

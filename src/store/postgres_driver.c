@@ -13,9 +13,10 @@ enum { TEXT_BYTES = 4096, FIRST_YEAR = 2020, LAST_YEAR = 2099 };
 
 /* ---- schema -------------------------------------------------------------------------------- */
 
-static pj_status ask_int(pj_postgres *pg, const char *text, int64_t *value, pj_error *err)
+static pj_status postgres_driver_ask_int(pj_postgres *pg, const char *text, int64_t *value,
+                                         pj_error *err)
 {
-    PGresult *result = pj_pg_ask(pg, text, err);
+    PGresult *result = pj_pg_query(pg, text, err);
     if (!result) return pg->error.status;
     *value = -1;
     if (pj_pq.PQntuples(result) && !pj_pq.PQgetisnull(result, 0, 0))
@@ -40,22 +41,23 @@ static pj_status get_version(void *db, pj_db_owner *owner, int64_t *version, pj_
     int64_t found = 0;
     *version = 0;
     pj_status status = pj_pg_ensure(pg, err);
-    if (status == PJ_OK) status = ask_int(pg, find, &found, err);
+    if (status == PJ_OK) status = postgres_driver_ask_int(pg, find, &found, err);
     if (status != PJ_OK) return status;
     *owner = found == 2 ? PJ_DB_OURS : found == 1 ? PJ_DB_FOREIGN : PJ_DB_NEW;
     if (found == 3)
         return pj_fail(err, PJ_E_INVALID,
                        "database %s has no schema for this role: its search_path names none that "
                        "exists",
-                       pg->place);
+                       pg->address);
     if (found == 0 && pg->read_only)
         return pj_fail(err, PJ_E_NOT_FOUND,
                        "there are no runs in %s yet: record one there first, or create the tables "
                        "with perjoule setup --postgres",
-                       pg->place);
+                       pg->address);
     if (found != 2) return PJ_OK;
-    status = ask_int(pg, "SELECT max(version) FROM perjoule_schema WHERE application = 'perjoule'",
-                     version, err);
+    status = postgres_driver_ask_int(
+        pg, "SELECT max(version) FROM perjoule_schema WHERE application = 'perjoule'", version,
+        err);
     if (status == PJ_OK && *version < 0) *owner = PJ_DB_FOREIGN;
     return status;
 }
@@ -70,8 +72,8 @@ static pj_status set_version(void *db, int64_t version, pj_error *err)
     return pj_pg_run(db, text, err);
 }
 
-static pj_status list_columns(void *db, const char *name, pj_column_name_fn *take, void *context,
-                              pj_error *err)
+static pj_status postgres_driver_list_columns(void *db, const char *name, pj_column_name_fn *take,
+                                              void *context, pj_error *err)
 {
     const pj_pg_table *table;
     pj_status status = pj_pg_table_get(db, name, &table, err);
@@ -101,7 +103,7 @@ static pj_status begin_once(pj_postgres *pg, pj_transaction kind, pj_error *err)
     pj_status status = pj_pg_ensure(pg, err);
     if (status != PJ_OK) return status;
     write_begin(pg, kind, text, sizeof text);
-    PGresult *result = pj_pg_ask(pg, text, err);
+    PGresult *result = pj_pg_query(pg, text, err);
     if (!result) return pg->error.status;
     pj_pq.PQclear(result);
     pg->in_transaction = true;
@@ -121,18 +123,18 @@ static void rollback(void *db)
     pj_postgres *pg = db;
     bool was = pg->in_transaction;
     pg->in_transaction = false;
-    if (was && pj_pg_is_alive(pg)) pj_pq.PQclear(pj_pg_ask(pg, "ROLLBACK", NULL));
+    if (was && pj_pg_is_alive(pg)) pj_pq.PQclear(pj_pg_query(pg, "ROLLBACK", NULL));
 }
 
 static pj_status commit(void *db, pj_error *err)
 {
     pj_postgres *pg = db;
     pj_pg_settle(pg);
-    PGresult *result = pj_pg_ask(pg, "COMMIT", err);
+    PGresult *result = pj_pg_query(pg, "COMMIT", err);
     pj_status status = result ? PJ_OK : pg->error.status;
     /* A transaction that had failed answers COMMIT with ROLLBACK. */
     if (result && strcmp(pj_pq.PQcmdStatus(result), "COMMIT") != 0)
-        status = pj_fail(err, PJ_E_STATE, "database %s: the transaction had failed", pg->place);
+        status = pj_fail(err, PJ_E_STATE, "database %s: the transaction had failed", pg->address);
     pj_pq.PQclear(result);
     pg->in_transaction = false;
     return status;
@@ -173,11 +175,11 @@ static pj_status make_partitions(pj_postgres *pg, int month, pj_error *err)
     if (!month || month == pg->month) return PJ_OK;
     snprintf(text, sizeof text, "SELECT (to_regclass('run_conditions_%04d_%02d') IS NOT NULL)::int",
              month / 12, month % 12 + 1);
-    pj_status status = ask_int(pg, text, &is_there, err);
+    pj_status status = postgres_driver_ask_int(pg, text, &is_there, err);
     if (status != PJ_OK) return status;
     snprintf(text, sizeof text, "SELECT perjoule_make_partitions('%04d-%02d-01')", month / 12,
              month % 12 + 1);
-    PGresult *result = is_there == 1 ? NULL : pj_pg_ask(pg, text, err);
+    PGresult *result = is_there == 1 ? NULL : pj_pg_query(pg, text, err);
     if (is_there != 1 && !result) return pg->error.status;
     pj_pq.PQclear(result);
     pg->month = month;
@@ -201,11 +203,11 @@ static pj_status enter_run(void *db, const char *run_id, const int64_t *machine_
                  "SELECT set_config('perjoule.machine_id', machine_id::text, false) FROM"
                  " profiling_runs WHERE id = '%s'",
                  id);
-    PGresult *result = status == PJ_OK ? pj_pg_ask(pg, text, err) : NULL;
+    PGresult *result = status == PJ_OK ? pj_pg_query(pg, text, err) : NULL;
     if (!result && status == PJ_OK &&
         !pj_pg_is_alive(pg)) { /* the idle connection had been closed */
         status = pj_pg_ensure(pg, err);
-        result = status == PJ_OK ? pj_pg_ask(pg, text, err) : NULL;
+        result = status == PJ_OK ? pj_pg_query(pg, text, err) : NULL;
     }
     if (!result) return status == PJ_OK ? pg->error.status : status;
     pj_pq.PQclear(result);
@@ -224,7 +226,7 @@ static pj_status reserve_ids(void *db, const char *const *tables, const int64_t 
         n += snprintf(text + n, sizeof text - (size_t)n, "%s%lld", i ? "," : "",
                       (long long)counts[i]);
     snprintf(text + n, sizeof text - (size_t)n, "}'))");
-    PGresult *result = pj_pg_ask(db, text, err);
+    PGresult *result = pj_pg_query(db, text, err);
     if (!result) return ((pj_postgres *)db)->error.status;
     bool good = pj_pq.PQntuples(result) == count;
     for (int i = 0; i < count && good; i++)
@@ -244,7 +246,7 @@ static pj_status remove_run(void *db, const char *run_id, pj_error *err)
              "SELECT pg_advisory_xact_lock(hashtextextended('%s', 0));"
              "SELECT 1 FROM profiling_runs WHERE id = '%s'",
              run_id, run_id);
-    pj_status status = ask_int(db, text, &is_there, err);
+    pj_status status = postgres_driver_ask_int(db, text, &is_there, err);
     if (status != PJ_OK || is_there != 1) return status;
     for (int t = PJ_TABLE_COUNT - 1; t >= 0 && status == PJ_OK; t--) {
         const char *name = pj_tables[t].name;
@@ -276,7 +278,7 @@ static pj_status check_table(pj_postgres *pg, const char *table, pj_defect_fn *t
              "SELECT count(*) FROM %s t WHERE NOT EXISTS"
              " (SELECT 1 FROM profiling_runs p WHERE p.id = t.run_id)",
              table);
-    pj_status status = ask_int(pg, text, &count, err);
+    pj_status status = postgres_driver_ask_int(pg, text, &count, err);
     if (status != PJ_OK || count == 0) return status;
     snprintf(text, sizeof text, "%lld rows of %s belong to a run that is not there",
              (long long)count, table);
@@ -299,8 +301,8 @@ static pj_status server_clock(void *db, int64_t *wall_ns, pj_error *err)
 {
     pj_status status = pj_pg_ensure(db, err);
     if (status != PJ_OK) return status;
-    return ask_int(db, "SELECT (extract(epoch FROM clock_timestamp()) * 1e9)::bigint", wall_ns,
-                   err);
+    return postgres_driver_ask_int(
+        db, "SELECT (extract(epoch FROM clock_timestamp()) * 1e9)::bigint", wall_ns, err);
 }
 
 static const char *const prefixes[] = {"postgresql:", "postgres:", NULL};
@@ -317,7 +319,7 @@ const pj_store_driver pj_postgres_driver = {.version = PJ_STORE_DRIVER_VERSION,
                                             .fail = fail,
                                             .get_version = get_version,
                                             .set_version = set_version,
-                                            .columns = list_columns,
+                                            .columns = postgres_driver_list_columns,
                                             .begin = begin,
                                             .commit = commit,
                                             .rollback = rollback,

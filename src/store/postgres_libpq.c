@@ -17,7 +17,7 @@ static const char *const names[] = {
 #endif
     "libpq.so.5", NULL};
 
-static void load(void)
+static void postgres_libpq_load(void)
 {
     void *library = NULL;
     for (int i = 0; names[i] && !library; i++) library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
@@ -37,7 +37,7 @@ static void load(void)
 
 pj_status pj_libpq_load(pj_error *err)
 {
-    pthread_once(&once, load);
+    pthread_once(&once, postgres_libpq_load);
     if (!missing) return PJ_OK;
     return pj_fail(err, PJ_E_UNAVAILABLE,
                    "PostgreSQL's client library is not usable here (%s is missing): install libpq "

@@ -57,7 +57,7 @@ static void put_tables(pj_buffer *out)
         (int)pj_postgres_dialect.version);
 }
 
-static void put_list(pj_buffer *out)
+static void postgres_setup_put_list(pj_buffer *out)
 {
     pj_buffer_text(out, "profiling_runs, experiments, run_queue, machine_states");
     for (const pj_schema_table *table = pj_schema_tables + 1; table->run; table++)
@@ -67,12 +67,12 @@ static void put_list(pj_buffer *out)
 static void put_grants(pj_buffer *out)
 {
     pj_buffer_text(out, "GRANT SELECT ON perjoule_schema, ");
-    put_list(out);
+    postgres_setup_put_list(out);
     for (const pj_schema_view *view = pj_schema_views; view->name; view++)
         pj_buffer_printf(out, ", %s", view->name);
     pj_buffer_text(out, " TO perjoule_writer, perjoule_reader;\n");
     pj_buffer_text(out, "GRANT INSERT, UPDATE, DELETE ON ");
-    put_list(out);
+    postgres_setup_put_list(out);
     pj_buffer_text(out, " TO perjoule_writer;\n"
                         "GRANT USAGE ON SEQUENCE run_charts_id TO perjoule_writer;\n"
                         "GRANT EXECUTE ON FUNCTION perjoule_make_partitions(date), "

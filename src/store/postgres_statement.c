@@ -50,7 +50,7 @@ static const char *write_parameter(const char *c, int *last, pj_buffer *out)
 
 /* "RUN l=t" in a comment: rows of l are of the run that t is of. "RUN l=?1": of that run. "RUN l":
  * the run of l as a further column. */
-static const char *write_run(const char *c, pj_buffer *out)
+static const char *postgres_statement_write_run(const char *c, pj_buffer *out)
 {
     const char *end = strstr(c, "*/"), *equals = strchr(c, '=');
     const char *left = c + strlen("/*RUN ");
@@ -77,7 +77,7 @@ void pj_pg_translate(const char *c, pj_buffer *out)
         } else if (*c == '?') {
             c = write_parameter(c, &last, out);
         } else if (strncmp(c, run, sizeof run - 1) == 0) {
-            c = write_run(c, out);
+            c = postgres_statement_write_run(c, out);
         } else if (strncmp(c, cross, sizeof cross - 1) == 0) {
             pj_buffer_text(out, "JOIN"); /* CROSS fixes the join order in SQLite only */
             c += sizeof cross - 1;
@@ -89,7 +89,7 @@ void pj_pg_translate(const char *c, pj_buffer *out)
 
 /* ---- preparing ------------------------------------------------------------------------------- */
 
-static pj_status describe(pj_pg_statement *s, pj_error *err)
+static pj_status postgres_statement_describe(pj_pg_statement *s, pj_error *err)
 {
     PGresult *result = pj_pq.PQdescribePrepared(s->pg->connection, s->name);
     pj_status status = PJ_OK;
@@ -105,7 +105,7 @@ static pj_status describe(pj_pg_statement *s, pj_error *err)
     return status;
 }
 
-static pj_status make_known(pj_pg_statement *s, pj_error *err)
+static pj_status postgres_statement_make_known(pj_pg_statement *s, pj_error *err)
 {
     pj_postgres *pg = s->pg;
     pj_status status = pj_pg_ensure(pg, err);
@@ -115,7 +115,7 @@ static pj_status make_known(pj_pg_statement *s, pj_error *err)
     PGresult *result = pj_pq.PQprepare(pg->connection, s->name, s->text, 0, NULL);
     if (pj_pq.PQresultStatus(result) != PGRES_COMMAND_OK) status = pj_pg_fail(pg, result, err);
     pj_pq.PQclear(result);
-    if (status == PJ_OK) status = describe(s, err);
+    if (status == PJ_OK) status = postgres_statement_describe(s, err);
     if (status == PJ_OK) s->generation = pg->generation;
     return status;
 }
@@ -134,10 +134,10 @@ pj_status pj_pg_prepare(void *db, const char *text, void **statement, pj_error *
     if (status == PJ_OK) s->text = pj_buffer_take(&out);
     pj_buffer_fini(&out);
     if (status == PJ_OK && !s->text) status = pj_fail_memory(err, "a statement");
-    if (status == PJ_OK) status = make_known(s, err);
+    if (status == PJ_OK) status = postgres_statement_make_known(s, err);
     /* The connection was replaced since the statement was prepared. */
     if (status == PJ_E_UNAVAILABLE && !pg->in_transaction && !pj_pg_is_alive(pg))
-        status = make_known(s, err);
+        status = postgres_statement_make_known(s, err);
     if (status == PJ_OK)
         *statement = s;
     else
@@ -245,7 +245,7 @@ static void settle(pj_postgres *pg)
 static bool execute_once(pj_pg_statement *s)
 {
     pj_error err = {0};
-    if (make_known(s, &err) != PJ_OK) {
+    if (postgres_statement_make_known(s, &err) != PJ_OK) {
         s->pg->error = err;
         return false;
     }
@@ -257,7 +257,7 @@ static bool execute_once(pj_pg_statement *s)
     return receive(s, &s->row);
 }
 
-static bool execute(pj_pg_statement *s)
+static bool postgres_statement_execute(pj_pg_statement *s)
 {
     bool was_in_transaction = s->pg->in_transaction;
     if (execute_once(s)) return true;
@@ -273,7 +273,7 @@ static void forget_copies(pj_pg_statement *s)
     s->has_copies = false;
 }
 
-static bool next_row(pj_pg_statement *s)
+static bool postgres_statement_next_row(pj_pg_statement *s)
 {
     pj_pq.PQclear(s->row);
     s->row = NULL;
@@ -288,7 +288,7 @@ int pj_pg_step(void *statement, bool *row)
 {
     pj_pg_statement *s = statement;
     forget_copies(s);
-    bool good = s->is_executed ? next_row(s) : execute(s);
+    bool good = s->is_executed ? postgres_statement_next_row(s) : postgres_statement_execute(s);
     *row = s->row != NULL;
     return good ? 0 : 1;
 }

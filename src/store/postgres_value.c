@@ -18,7 +18,7 @@ enum { MARKER_BYTES = sizeof marker - 1, DIGITS_MAX = 64 };
 
 /* ---- out ------------------------------------------------------------------------------------- */
 
-static bool write_text(pj_buffer *out, const pj_value *value)
+static bool postgres_value_write_text(pj_buffer *out, const pj_value *value)
 {
     static const char digits[] = "0123456789abcdef";
     const char *text = value->text;
@@ -70,7 +70,7 @@ bool pj_pg_write(pj_buffer *out, uint32_t type, const pj_value *value)
     case PJ_PG_FLOAT8: return write_number(out, value);
     case PJ_PG_BOOL: return pj_buffer_char(out, value->integer != 0);
     case PJ_PG_BYTES: return is_text && pj_buffer_append(out, value->text, value->bytes);
-    default: return is_text && write_text(out, value);
+    default: return is_text && postgres_value_write_text(out, value);
     }
 }
 
@@ -108,12 +108,13 @@ static void read_numeric(const char *bytes, size_t count, pj_value *value)
         *value = (pj_value){.type = PJ_VALUE_DOUBLE, .number = sign ? -number : number};
 }
 
-static int hex_digit(char c)
+static int postgres_value_hex_digit(char c)
 {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-static void read_text(const char *bytes, size_t count, pj_arena *scratch, pj_value *value)
+static void postgres_value_read_text(const char *bytes, size_t count, pj_arena *scratch,
+                                     pj_value *value)
 {
     *value = (pj_value){.type = PJ_VALUE_TEXT, .text = bytes, .bytes = count};
     if (count < MARKER_BYTES || memcmp(bytes, marker, MARKER_BYTES) != 0 ||
@@ -123,7 +124,7 @@ static void read_text(const char *bytes, size_t count, pj_arena *scratch, pj_val
     char *decoded = pj_arena_alloc(scratch, count, 1);
     if (!decoded) return;
     for (size_t i = MARKER_BYTES; i < count; i += 2) {
-        int high = hex_digit(bytes[i]), low = hex_digit(bytes[i + 1]);
+        int high = postgres_value_hex_digit(bytes[i]), low = postgres_value_hex_digit(bytes[i + 1]);
         if (high < 0 || low < 0) return; /* somebody else's text */
         decoded[n++] = (char)(high << 4 | low);
     }
@@ -151,6 +152,6 @@ void pj_pg_read(uint32_t type, const char *bytes, size_t count, pj_arena *scratc
     case PJ_PG_BYTES:
         *value = (pj_value){.type = PJ_VALUE_BLOB, .text = bytes, .bytes = count};
         break;
-    default: read_text(bytes, count, scratch, value); break;
+    default: postgres_value_read_text(bytes, count, scratch, value); break;
     }
 }

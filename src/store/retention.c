@@ -21,7 +21,8 @@ static const char find_rows[] =
     "  AND id IN (SELECT run_id FROM run_charts WHERE chart = 'nodes')))"
     " ORDER BY created_ns, id";
 
-static pj_status find(pj_store *store, const pj_prune *rule, pj_buffer *ids, pj_error *err)
+static pj_status retention_find(pj_store *store, const pj_prune *rule, pj_buffer *ids,
+                                pj_error *err)
 {
     pj_sql *sql = pj_sql_begin(store, find_rows, err);
     pj_sql_int(sql, 1, rule->before_ns);
@@ -70,7 +71,7 @@ static pj_status forget_operations(pj_store *store, const char *id, pj_error *er
     return pj_sql_end(sql, err);
 }
 
-static pj_status compact(pj_store *store, const char *id, pj_error *err)
+static pj_status retention_compact(pj_store *store, const char *id, pj_error *err)
 {
     pj_status status = pj_sql_transaction(store, PJ_WRITE_RUN, err);
     if (status != PJ_OK) return status;
@@ -85,11 +86,12 @@ pj_status pj_store_prune(pj_store *store, const pj_prune *rule, pj_pruned_fn *ta
 {
     pj_buffer ids;
     pj_buffer_init(&ids, MAX_ID_BYTES);
-    pj_status status = find(store, rule, &ids, err);
+    pj_status status = retention_find(store, rule, &ids, err);
     for (size_t at = 0; at < ids.length && status == PJ_OK; at += PJ_UUID_BYTES) {
         const char *id = ids.data + at;
         if (!rule->dry_run)
-            status = rule->operations ? compact(store, id, err) : pj_store_delete(store, id, err);
+            status = rule->operations ? retention_compact(store, id, err)
+                                      : pj_store_delete(store, id, err);
         if (status == PJ_OK) take(context, id);
         if (status == PJ_E_NOT_FOUND) status = PJ_OK; /* another process deleted it first */
     }

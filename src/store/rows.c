@@ -411,7 +411,7 @@ static char *stored_row(const pj_run_data *data, pj_table_id table, uint32_t i)
     return rows + (size_t)i * pj_tables[table].stored_bytes;
 }
 
-static uint8_t phase_of(const pj_run_data *data, uint32_t phase)
+static uint8_t rows_phase_of(const pj_run_data *data, uint32_t phase)
 {
     return phase < data->phase_count ? data->phases[phase].phase : PJ_PHASE_COUNT;
 }
@@ -436,13 +436,14 @@ static const void *sample_row(const pj_run_data *data, uint32_t i, pj_sample_vie
 static const void *section_row(const pj_run_data *data, uint32_t i, pj_section_view *view)
 {
     const pj_section_row *row = &data->sections[i];
-    *view = (pj_section_view){*row, phase_of(data, row->phase), row->start_ms + row->duration_ms};
+    *view =
+        (pj_section_view){*row, rows_phase_of(data, row->phase), row->start_ms + row->duration_ms};
     return view;
 }
 
 static const void *token_row(const pj_run_data *data, uint32_t i, pj_token_view *view)
 {
-    *view = (pj_token_view){data->tokens[i], phase_of(data, data->tokens[i].phase)};
+    *view = (pj_token_view){data->tokens[i], rows_phase_of(data, data->tokens[i].phase)};
     return view;
 }
 
@@ -459,7 +460,7 @@ const void *pj_table_row(const pj_run_data *data, pj_table_id table, uint32_t i,
 
 /* ---- filling ------------------------------------------------------------------------------- */
 
-static bool grow(pj_arena *arena, void *array, uint32_t used, uint32_t count, size_t size)
+static bool rows_grow(pj_arena *arena, void *array, uint32_t used, uint32_t count, size_t size)
 {
     void *old, *new = pj_arena_alloc(arena, count, size);
     if (!new) return false;
@@ -473,11 +474,12 @@ static bool grow_samples(pj_run_data *data, uint32_t count)
 {
     pj_sample_table *s = &data->samples;
     pj_arena *arena = &data->arena;
-    bool good = grow(arena, &s->t_ms, s->count, count, sizeof *s->t_ms) &&
-                grow(arena, &s->phase, s->count, count, sizeof *s->phase) &&
-                grow(arena, &s->phase_confidence, s->count, count, sizeof *s->phase_confidence);
+    bool good =
+        rows_grow(arena, &s->t_ms, s->count, count, sizeof *s->t_ms) &&
+        rows_grow(arena, &s->phase, s->count, count, sizeof *s->phase) &&
+        rows_grow(arena, &s->phase_confidence, s->count, count, sizeof *s->phase_confidence);
     for (int c = 0; c <= PJ_RAIL_TOTAL && good; c++)
-        good = grow(arena, &s->columns[c], s->count, count, sizeof *s->columns[c]);
+        good = rows_grow(arena, &s->columns[c], s->count, count, sizeof *s->columns[c]);
     return good;
 }
 
@@ -485,8 +487,8 @@ bool pj_rows_make_room(pj_run_data *data, pj_table_id table, uint32_t count)
 {
     if (table == PJ_TABLE_RAILS) return count <= PJ_MAX_RAILS;
     if (table == PJ_TABLE_SAMPLES) return grow_samples(data, count);
-    return grow(&data->arena, (char *)data + pj_tables[table].rows, pj_table_rows(data, table),
-                count, pj_tables[table].stored_bytes);
+    return rows_grow(&data->arena, (char *)data + pj_tables[table].rows, pj_table_rows(data, table),
+                     count, pj_tables[table].stored_bytes);
 }
 
 static bool put_rail(pj_run_data *data, uint32_t i, const pj_rail_view *view)

@@ -16,7 +16,7 @@ static void write_tags(pj_json *json, const pj_run_info *info)
 }
 
 /* A list of names with commas between them, as an array; NULL is an empty one. */
-static void write_names(pj_json *json, const char *names)
+static void run_summary_write_names(pj_json *json, const char *names)
 {
     pj_json_array_begin(json);
     for (const char *at = names; at && *at;) {
@@ -29,12 +29,12 @@ static void write_names(pj_json *json, const char *names)
     pj_json_array_end(json);
 }
 
-static void write_value(pj_json *json, const pj_column *column, const pj_run_info *info)
+static void run_summary_write_value(pj_json *json, const pj_column *column, const pj_run_info *info)
 {
     pj_value v = {0};
     pj_column_get(&pj_run_table, column, info, &v);
     if (column->type == PJ_COLUMN_LIST)
-        write_names(json, v.text);
+        run_summary_write_names(json, v.text);
     else
         pj_column_write(json, column, &v);
 }
@@ -56,12 +56,13 @@ static void write_columns(pj_json *json, const pj_run_info *info, const char *ob
                    : !dot && *path;
         if (!is_here) continue;
         pj_json_key(json, dot ? dot + 1 : path);
-        write_value(json, column, info);
+        run_summary_write_value(json, column, info);
     }
     if (object) pj_json_object_end(json);
 }
 
-static void write_ratios(pj_json *json, const pj_run_info *info, const pj_cost_rates *rates)
+static void run_summary_write_ratios(pj_json *json, const pj_run_info *info,
+                                     const pj_cost_rates *rates)
 {
     pj_run_ratios r;
     pj_run_ratios_get(info, &r);
@@ -100,7 +101,7 @@ void pj_summary_write_members(pj_json *json, const pj_run_info *info, const pj_c
     pj_json_kv_string(json, "created_at", created);
     write_tags(json, info);
     write_columns(json, &shown, NULL);
-    write_ratios(json, info, rates ? rates : &usual);
+    run_summary_write_ratios(json, info, rates ? rates : &usual);
     write_columns(json, &shown, "attribution");
     write_columns(json, &shown, "overhead");
 }

@@ -33,7 +33,7 @@ int pj_run_sort_parse(const char *name)
 
 /* Writes conditions as SQL with numbered parameters, which bind_conditions binds in the same order.
  * Returns how many there are. */
-static int write_conditions(pj_buffer *sql, const pj_run_query *q)
+static int runs_write_conditions(pj_buffer *sql, const pj_run_query *q)
 {
     const char *word = " WHERE ";
     int count = 0;
@@ -75,13 +75,13 @@ static int write_matches(pj_buffer *text, const pj_store *store, const pj_run_qu
     const char *listed = store->driver->listed_runs;
     size_t begin = text->length;
     pj_buffer_printf(text, "FROM profiling_runs");
-    int count = write_conditions(text, q);
+    int count = runs_write_conditions(text, q);
     if (!listed || !count || q->search || q->repeat_group) return count;
     text->length = begin;
     pj_buffer_printf(text, "FROM (SELECT %s FROM profiling_runs", columns);
-    write_conditions(text, q);
+    runs_write_conditions(text, q);
     pj_buffer_printf(text, " AND %s UNION ALL SELECT %s FROM profiling_runs", listed, columns);
-    write_conditions(text, q);
+    runs_write_conditions(text, q);
     pj_buffer_printf(text, " AND NOT %s) AS matches", listed);
     return count;
 }
@@ -194,7 +194,7 @@ static void write_select(pj_buffer *text, const pj_store *store, const pj_run_qu
     pj_buffer_fini(&matches);
 }
 
-static pj_status read_runs(pj_sql *sql, uint32_t limit, pj_run_list *list, pj_error *err)
+static pj_status runs_read_runs(pj_sql *sql, uint32_t limit, pj_run_list *list, pj_error *err)
 {
     uint32_t capacity = 0;
     while (list->count < limit && pj_sql_step(sql)) {
@@ -227,7 +227,7 @@ static pj_status select_runs(pj_store *store, const pj_run_query *q, const bound
         int index = bind_conditions(sql, q, b);
         pj_sql_int(sql, index, limit);
         pj_sql_int(sql, index + 1, q->offset > INT64_MAX ? INT64_MAX : (int64_t)q->offset);
-        status = read_runs(sql, limit, list, err);
+        status = runs_read_runs(sql, limit, list, err);
         pj_status ended = pj_sql_end(sql, status == PJ_OK ? err : NULL);
         if (status == PJ_OK) status = ended;
     }

@@ -86,7 +86,8 @@ bool pj_schema_column_get(const pj_schema_table *table, int number, pj_schema_co
 
 /* ---- statements ---------------------------------------------------------------------------- */
 
-static void write_column(pj_buffer *out, const pj_dialect *dialect, const pj_schema_column *column)
+static void schema_write_column(pj_buffer *out, const pj_dialect *dialect,
+                                const pj_schema_column *column)
 {
     bool is_first = pj_buffer_get(out)[out->length - 1] == '(';
     pj_buffer_printf(out, "%s%s %s%s", is_first ? "" : ", ", column->name,
@@ -107,14 +108,14 @@ void pj_schema_write_table(pj_buffer *out, const pj_dialect *dialect, const pj_s
     pj_schema_column column;
     pj_buffer_printf(out, "CREATE TABLE %s (", table->name);
     if (!table->key) pj_buffer_printf(out, "id %s", dialect->id_type);
-    if (has_run_id(dialect, table)) write_column(out, dialect, &run_id);
+    if (has_run_id(dialect, table)) schema_write_column(out, dialect, &run_id);
     for (int i = 0; pj_schema_column_get(table, i, &column); i++)
-        write_column(out, dialect, &column);
+        schema_write_column(out, dialect, &column);
     dialect->end_table(out, table);
 }
 
 /* Which every engine has, where they are missing. */
-static void write_indices(pj_buffer *out)
+static void schema_write_indices(pj_buffer *out)
 {
     static const char *const indices[][2] = {
         {"tags_by_run", "run_tags(run_id)"},
@@ -146,7 +147,7 @@ static void write_indices(pj_buffer *out)
 
 void pj_schema_write_rest(pj_buffer *out, const pj_dialect *dialect, int64_t version)
 {
-    write_indices(out);
+    schema_write_indices(out);
     dialect->write_after(out, version);
     for (const pj_schema_view *view = pj_schema_views; view->name; view++)
         dialect->write_view(out, view->name, view->select);

@@ -12,14 +12,14 @@
 /* The kept statement of this text, or a place for it; texts are compared by content. */
 static pj_sql *find_place(pj_store *store, const char *text)
 {
-    pj_sql *place = NULL;
+    pj_sql *address = NULL;
     for (int i = 0; i < PJ_STATEMENTS_KEPT; i++) {
         pj_sql *sql = &store->kept[i];
         if (sql->busy) continue;
         if (sql->statement && strcmp(sql->text, text) == 0) return sql;
-        if (!place || !sql->statement) place = sql;
+        if (!address || !sql->statement) address = sql;
     }
-    return place;
+    return address;
 }
 
 void pj_sql_forget(pj_sql *sql)
@@ -51,7 +51,7 @@ pj_sql *pj_sql_begin(pj_store *store, const char *text, pj_error *err)
 {
     pj_sql *sql = find_place(store, text);
     if (!sql) {
-        pj_fail(err, PJ_E_INTERNAL, "too many statements are open on database %s", store->place);
+        pj_fail(err, PJ_E_INTERNAL, "too many statements are open on database %s", store->address);
         return NULL;
     }
     bool is_kept = sql->statement && strcmp(sql->text, text) == 0;
@@ -61,7 +61,7 @@ pj_sql *pj_sql_begin(pj_store *store, const char *text, pj_error *err)
     return sql;
 }
 
-static void note(pj_sql *sql, int code)
+static void sql_note(pj_sql *sql, int code)
 {
     if (sql->code == 0) sql->code = code;
 }
@@ -86,7 +86,7 @@ pj_status pj_sql_end(pj_sql *sql, pj_error *err)
 
 void pj_sql_value(pj_sql *sql, int index, const pj_value *value)
 {
-    if (sql) note(sql, sql->driver->bind(sql->statement, index, value));
+    if (sql) sql_note(sql, sql->driver->bind(sql->statement, index, value));
 }
 
 void pj_sql_int(pj_sql *sql, int index, int64_t value)
@@ -127,16 +127,16 @@ bool pj_sql_step(pj_sql *sql)
     bool row = false;
     if (!sql || sql->code) return false;
     drop_copies(sql);
-    note(sql, sql->driver->step(sql->statement, &row));
+    sql_note(sql, sql->driver->step(sql->statement, &row));
     return row && sql->code == 0;
 }
 
 void pj_sql_reset(pj_sql *sql)
 {
-    if (sql) note(sql, sql->driver->reset(sql->statement));
+    if (sql) sql_note(sql, sql->driver->reset(sql->statement));
 }
 
-static pj_value value_of(pj_sql *sql, int column)
+static pj_value sql_value_of(pj_sql *sql, int column)
 {
     pj_value value;
     sql->driver->column(sql->statement, column, &value);
@@ -145,12 +145,12 @@ static pj_value value_of(pj_sql *sql, int column)
 
 pj_value_type pj_sql_get_type(pj_sql *sql, int column)
 {
-    return value_of(sql, column).type;
+    return sql_value_of(sql, column).type;
 }
 
 int64_t pj_sql_get_int(pj_sql *sql, int column)
 {
-    pj_value value = value_of(sql, column);
+    pj_value value = sql_value_of(sql, column);
     if (value.type == PJ_VALUE_INT) return value.integer;
     if (value.type != PJ_VALUE_DOUBLE) return 0;
     if (value.number >= 0x1p63) return INT64_MAX;
@@ -159,7 +159,7 @@ int64_t pj_sql_get_int(pj_sql *sql, int column)
 
 double pj_sql_get_double(pj_sql *sql, int column)
 {
-    pj_value value = value_of(sql, column);
+    pj_value value = sql_value_of(sql, column);
     if (value.type == PJ_VALUE_INT) return (double)value.integer;
     return value.type == PJ_VALUE_DOUBLE ? value.number : NAN;
 }
@@ -172,7 +172,7 @@ static const char *copy_blob(pj_sql *sql, const pj_value *value)
 
 const char *pj_sql_get_text(pj_sql *sql, int column, size_t *bytes)
 {
-    pj_value value = value_of(sql, column);
+    pj_value value = sql_value_of(sql, column);
     bool is_blob = value.type == PJ_VALUE_BLOB;
     const char *text = is_blob                       ? copy_blob(sql, &value)
                        : value.type == PJ_VALUE_TEXT ? value.text
@@ -183,7 +183,7 @@ const char *pj_sql_get_text(pj_sql *sql, int column, size_t *bytes)
 
 const void *pj_sql_get_blob(pj_sql *sql, int column, size_t *bytes)
 {
-    pj_value value = value_of(sql, column);
+    pj_value value = sql_value_of(sql, column);
     bool has_bytes = value.type == PJ_VALUE_BLOB || value.type == PJ_VALUE_TEXT;
     *bytes = has_bytes ? value.bytes : 0;
     return has_bytes ? value.text : NULL;
@@ -191,7 +191,7 @@ const void *pj_sql_get_blob(pj_sql *sql, int column, size_t *bytes)
 
 void pj_sql_get_value(pj_sql *sql, int column, pj_value *value)
 {
-    *value = value_of(sql, column);
+    *value = sql_value_of(sql, column);
     if (value->type == PJ_VALUE_BLOB) {
         value->type = PJ_VALUE_TEXT;
         value->text = copy_blob(sql, value);

@@ -129,7 +129,7 @@ static bool is_immutable(const char *path)
 }
 
 /* URIs are for immutable files: a path that looks like a URI stays a path. */
-static int open_file(pj_sqlite *sqlite)
+static int sqlite_open_file(pj_sqlite *sqlite)
 {
     char path[3 * sizeof sqlite->path + 32];
     bool is_like_uri = strncmp(sqlite->path, "file:", 5) == 0;
@@ -193,16 +193,16 @@ static pj_status open_existing_or_new(pj_sqlite *sqlite, pj_error *err)
     pj_status status = sqlite->read_only ? PJ_OK : make_folder(sqlite->path, err);
     if (status != PJ_OK) return status;
     if (!sqlite->read_only && strcmp(sqlite->path, ":memory:") != 0) create_private(sqlite->path);
-    int code = open_file(sqlite);
+    int code = sqlite_open_file(sqlite);
     return code == SQLITE_OK ? set_up_connection(sqlite, err) : pj_sqlite_fail(sqlite, code, err);
 }
 
-pj_status pj_sqlite_open(const char *place, bool read_only, void **db, pj_error *err)
+pj_status pj_sqlite_open(const char *address, bool read_only, void **db, pj_error *err)
 {
     pj_sqlite *sqlite = pj_alloc(1, sizeof *sqlite);
     if (!sqlite) return pj_fail_memory(err, "the database");
     sqlite->read_only = read_only;
-    snprintf(sqlite->path, sizeof sqlite->path, "%s", place);
+    snprintf(sqlite->path, sizeof sqlite->path, "%s", address);
     pj_status status = open_existing_or_new(sqlite, err);
     if (status == PJ_OK)
         *db = sqlite;

@@ -15,7 +15,7 @@ typedef struct pj_sqlite {
 } pj_sqlite;
 
 /* Functions of the driver's table (driver.h). */
-pj_status pj_sqlite_open(const char *place, bool read_only, void **db, pj_error *err);
+pj_status pj_sqlite_open(const char *address, bool read_only, void **db, pj_error *err);
 void pj_sqlite_close(void *db);
 bool pj_sqlite_recognise(const char *path);
 pj_status pj_sqlite_status(int code);

@@ -7,7 +7,8 @@
 
 /* ---- schema -------------------------------------------------------------------------------- */
 
-static pj_status ask_int(pj_sqlite *sqlite, const char *text, int64_t *value, pj_error *err)
+static pj_status sqlite_driver_ask_int(pj_sqlite *sqlite, const char *text, int64_t *value,
+                                       pj_error *err)
 {
     sqlite3_stmt *statement = NULL;
     int code = sqlite3_prepare_v2(sqlite->db, text, -1, &statement, NULL);
@@ -21,9 +22,10 @@ static pj_status get_version(void *db, pj_db_owner *owner, int64_t *version, pj_
 {
     int64_t application = 0, objects = 0;
     *version = 0;
-    pj_status status = ask_int(db, "PRAGMA application_id", &application, err);
-    if (status == PJ_OK) status = ask_int(db, "PRAGMA user_version", version, err);
-    if (status == PJ_OK) status = ask_int(db, "SELECT count(*) FROM sqlite_schema", &objects, err);
+    pj_status status = sqlite_driver_ask_int(db, "PRAGMA application_id", &application, err);
+    if (status == PJ_OK) status = sqlite_driver_ask_int(db, "PRAGMA user_version", version, err);
+    if (status == PJ_OK)
+        status = sqlite_driver_ask_int(db, "SELECT count(*) FROM sqlite_schema", &objects, err);
     bool is_new = objects == 0 && *version == 0 && application == 0;
     *owner = is_new                                    ? PJ_DB_NEW
              : application == PJ_SQLITE_APPLICATION_ID ? PJ_DB_OURS
@@ -52,8 +54,8 @@ static pj_status set_version(void *db, int64_t version, pj_error *err)
     return pj_sqlite_run(db, text, err);
 }
 
-static pj_status list_columns(void *db, const char *table, pj_column_name_fn *take, void *context,
-                              pj_error *err)
+static pj_status sqlite_driver_list_columns(void *db, const char *table, pj_column_name_fn *take,
+                                            void *context, pj_error *err)
 {
     pj_sqlite *sqlite = db;
     sqlite3_stmt *statement = NULL;
@@ -235,7 +237,7 @@ const pj_store_driver pj_sqlite_driver = {.version = PJ_STORE_DRIVER_VERSION,
                                           .fail = pj_sqlite_fail,
                                           .get_version = get_version,
                                           .set_version = set_version,
-                                          .columns = list_columns,
+                                          .columns = sqlite_driver_list_columns,
                                           .begin = begin,
                                           .commit = commit,
                                           .rollback = rollback,

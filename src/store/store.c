@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static pj_status choose_place(const char *path, char *out, size_t bytes, pj_error *err)
+static pj_status choose_address(const char *path, char *out, size_t bytes, pj_error *err)
 {
     const char *named = path ? path : getenv("PERJOULE_DB");
     if (named && *named) {
@@ -21,7 +21,7 @@ static pj_status choose_place(const char *path, char *out, size_t bytes, pj_erro
             return pj_fail(err, PJ_E_INVALID, "the database's path is too long");
         return PJ_OK;
     }
-    char folder[PJ_PLACE_BYTES];
+    char folder[PJ_ADDRESS_BYTES];
     pj_status status = pj_path_user_data(folder, sizeof folder, err);
     if (status != PJ_OK) return status;
     if (!pj_path_join(out, bytes, folder, "perjoule.db"))
@@ -33,7 +33,7 @@ static pj_status choose_driver(pj_store *store, const pj_store_options *options,
 {
     pj_status status = PJ_OK;
     store->driver = options->driver;
-    if (!store->driver) status = pj_store_driver_find(store->place, &store->driver, err);
+    if (!store->driver) status = pj_store_driver_find(store->address, &store->driver, err);
     if (status != PJ_OK || store->driver->version == PJ_STORE_DRIVER_VERSION) return status;
     return pj_fail(err, PJ_E_INTERNAL, "the driver of %s has version %u, this store expects %d",
                    store->driver->name, store->driver->version, PJ_STORE_DRIVER_VERSION);
@@ -41,7 +41,7 @@ static pj_status choose_driver(pj_store *store, const pj_store_options *options,
 
 static pj_status open_and_migrate(pj_store *store, pj_error *err)
 {
-    pj_status status = store->driver->open(store->place, store->read_only, &store->db, err);
+    pj_status status = store->driver->open(store->address, store->read_only, &store->db, err);
     if (status == PJ_OK) status = pj_store_migrate(store, err);
     if (status == PJ_OK || !store->db) return status;
     for (int i = 0; i < PJ_STATEMENTS_KEPT; i++) pj_sql_forget(&store->kept[i]);
@@ -69,10 +69,10 @@ static pj_status connect_again(pj_store *store, pj_error *err)
     return status;
 }
 
-static pj_status open_place(pj_store *store, const pj_store_options *options, pj_error *err)
+static pj_status store_open_place(pj_store *store, const pj_store_options *options, pj_error *err)
 {
     store->read_only = options->read_only;
-    pj_status status = choose_place(options->path, store->place, sizeof store->place, err);
+    pj_status status = choose_address(options->path, store->address, sizeof store->address, err);
     if (status == PJ_OK) status = choose_driver(store, options, err);
     if (status != PJ_OK) return status;
     store->is_direct = options->is_direct || options->driver || !store->driver->is_remote;
@@ -86,7 +86,7 @@ pj_status pj_store_open(const pj_store_options *options, pj_store **out, pj_erro
     *out = NULL;
     pj_store *store = pj_alloc(1, sizeof *store);
     if (!store) return pj_fail_memory(err, "the database");
-    pj_status status = open_place(store, options, err);
+    pj_status status = store_open_place(store, options, err);
     if (status == PJ_OK)
         *out = store;
     else
@@ -105,5 +105,5 @@ void pj_store_close(pj_store *store)
 
 const char *pj_store_path(const pj_store *store)
 {
-    return store->place;
+    return store->address;
 }

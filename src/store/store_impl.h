@@ -5,7 +5,7 @@
 #include "store/driver.h"
 #include "store/sql.h"
 
-enum { PJ_STATEMENTS_KEPT = 16, PJ_PLACE_BYTES = 4096 };
+enum { PJ_STATEMENTS_KEPT = 16, PJ_ADDRESS_BYTES = 4096 };
 
 struct pj_sql {
     pj_store *store;
@@ -27,7 +27,7 @@ struct pj_store {
     int64_t pause_ns;
     pj_error away; /* why it is unreachable */
     pj_status (*connect)(pj_store *store, pj_error *err);
-    char place[PJ_PLACE_BYTES];
+    char address[PJ_ADDRESS_BYTES];
     pj_sql kept[PJ_STATEMENTS_KEPT];
 };
 

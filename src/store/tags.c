@@ -58,7 +58,7 @@ static pj_status read_list(pj_store *store, const char *id, json_t **list, pj_er
     return status;
 }
 
-static pj_status write_rows(pj_store *store, const char *id, const json_t *list, pj_error *err)
+static pj_status tags_write_rows(pj_store *store, const char *id, const json_t *list, pj_error *err)
 {
     pj_sql *sql = pj_sql_begin(store, "DELETE FROM run_tags WHERE run_id = ?", err);
     pj_sql_text(sql, 1, id);
@@ -76,7 +76,7 @@ static pj_status write_rows(pj_store *store, const char *id, const json_t *list,
     return pj_sql_end(sql, err);
 }
 
-static pj_status write_list(pj_store *store, const char *id, const json_t *list, pj_error *err)
+static pj_status tags_write_list(pj_store *store, const char *id, const json_t *list, pj_error *err)
 {
     char *text = json_dumps(list, JSON_COMPACT);
     if (!text) return pj_fail_memory(err, "the run's tags");
@@ -86,7 +86,7 @@ static pj_status write_list(pj_store *store, const char *id, const json_t *list,
     pj_sql_step(sql);
     pj_status status = pj_sql_end(sql, err);
     free(text);
-    return status == PJ_OK ? write_rows(store, id, list, err) : status;
+    return status == PJ_OK ? tags_write_rows(store, id, list, err) : status;
 }
 
 static pj_status change(pj_store *store, const char *id, const pj_tag_change *changes,
@@ -99,7 +99,7 @@ static pj_status change(pj_store *store, const char *id, const pj_tag_change *ch
         if (json_array_size(list) > TAGS_OF_A_RUN)
             status = pj_fail(err, PJ_E_INVALID, "a run has at most %d tags", TAGS_OF_A_RUN);
         else
-            status = write_list(store, id, list, err);
+            status = tags_write_list(store, id, list, err);
     }
     for (size_t i = 0; i < json_array_size(list) && status == PJ_OK; i++)
         pj_json_string(json, json_string_value(json_array_get(list, i)));

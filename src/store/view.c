@@ -173,7 +173,7 @@ static bool read_kept(pj_store *store, const char *id, const pj_view_chart *char
 }
 
 /* On failure the result is merely recomputed next time. */
-static void keep(pj_store *store, const char *id, const char *chart, const pj_buffer *made)
+static void view_keep(pj_store *store, const char *id, const char *chart, const pj_buffer *made)
 {
     if (pj_store_enter_run(store, id, NULL, NULL) != PJ_OK ||
         pj_sql_transaction(store, PJ_WRITE_RUN, NULL) != PJ_OK)
@@ -209,7 +209,7 @@ pj_status pj_view_kept(pj_store *store, const char *id, const pj_view_chart *cha
             memcpy(*items, made.data + sizeof header, bytes);
         else
             status = pj_fail_memory(err, "the statistics of a run");
-        if (status == PJ_OK) keep(store, id, chart->name, &made);
+        if (status == PJ_OK) view_keep(store, id, chart->name, &made);
     }
     pj_buffer_fini(&made);
     return status;

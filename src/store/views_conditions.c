@@ -23,8 +23,8 @@ static pj_sql *select_device(pj_run_view *view, const char *device, pj_error *er
 }
 
 /* One column; false: nothing but NULL in it, nothing was written. */
-static pj_status write_column(pj_run_view *view, const char *device, int column, const char *name,
-                              pj_error *err)
+static pj_status views_conditions_write_column(pj_run_view *view, const char *device, int column,
+                                               const char *name, pj_error *err)
 {
     bool any = column == 0;
     pj_sql *sql = select_device(view, device, err);
@@ -56,9 +56,9 @@ static pj_status write_device(pj_run_view *view, const char *device, pj_error *e
 {
     pj_json_object_begin(view->json);
     pj_json_kv_string(view->json, "device", device);
-    pj_status status = write_column(view, device, 0, "t_ms", err);
+    pj_status status = views_conditions_write_column(view, device, 0, "t_ms", err);
     for (int i = 0; i < FIGURES && status == PJ_OK; i++)
-        status = write_column(view, device, i + 1, names[i], err);
+        status = views_conditions_write_column(view, device, i + 1, names[i], err);
     if (status == PJ_OK) status = write_throttle(view, device, err);
     pj_json_object_end(view->json);
     return status;
@@ -81,7 +81,8 @@ static pj_status read_devices(pj_run_view *view, pj_arena *arena, const char **d
     return pj_sql_end(sql, err);
 }
 
-static pj_status write_conditions(pj_run_view *view, pj_arena *arena, pj_error *err)
+static pj_status views_conditions_write_conditions(pj_run_view *view, pj_arena *arena,
+                                                   pj_error *err)
 {
     const char *devices[PJ_CONDITION_DEVICES];
     uint32_t count;
@@ -102,7 +103,7 @@ pj_status pj_view_conditions(pj_store *store, const char *id, pj_json *json, pj_
     pj_arena arena;
     pj_arena_init(&arena, 0);
     pj_status status = pj_view_open(&view, store, id, json, err);
-    if (status == PJ_OK) status = write_conditions(&view, &arena, err);
+    if (status == PJ_OK) status = views_conditions_write_conditions(&view, &arena, err);
     pj_view_close(&view);
     pj_arena_fini(&arena);
     return status;

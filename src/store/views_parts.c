@@ -30,8 +30,9 @@ static bool is_chosen(const pj_sum_nodes *nodes, const pj_sum_node *n, const pj_
 }
 
 /* Sums the chosen nodes by component and operation (`operations`), or by component. */
-static pj_status gather(pj_arena *arena, const pj_sum_nodes *nodes, const pj_view_choice *choice,
-                        int phase, bool operations, part_list *list, pj_error *err)
+static pj_status views_parts_gather(pj_arena *arena, const pj_sum_nodes *nodes,
+                                    const pj_view_choice *choice, int phase, bool operations,
+                                    part_list *list, pj_error *err)
 {
     list->parts = pj_arena_alloc(arena, nodes->node_count + 1, sizeof *list->parts);
     uint32_t *members = pj_arena_alloc(arena, nodes->node_count + 1, sizeof *members);
@@ -122,7 +123,8 @@ static pj_status each_sum(pj_run_view *view, const pj_view_choice *choice, bool 
     pj_status status = pj_view_choose_phase(choice, &phase, err);
     if (status == PJ_OK) status = pj_view_load_nodes(view, &nodes, err);
     if (status == PJ_OK)
-        status = gather(&view->one.arena, &nodes, choice, phase, operations, &list, err);
+        status =
+            views_parts_gather(&view->one.arena, &nodes, choice, phase, operations, &list, err);
     pj_buffer_init(&extras, 1 << 20);
     for (uint32_t i = 0; i < list.count && status == PJ_OK; i++) {
         write_mean_extras(&extras, &nodes, &list, i);
@@ -239,7 +241,7 @@ pj_status pj_view_each_part(pj_store *store, const char *id, const pj_view_choic
     return status;
 }
 
-static void write_part(void *context, const pj_part_figures *f)
+static void views_parts_write_part(void *context, const pj_part_figures *f)
 {
     pj_json *json = context;
     bool sum = f->layer == PJ_ANY;
@@ -289,7 +291,7 @@ pj_status pj_view_operations(pj_store *store, const char *id, const pj_view_choi
         write_choice(&view, choice);
         for (int operations = 0; operations < 2 && status == PJ_OK; operations++) {
             pj_json_kv_array_begin(json, operations ? "operations" : "components");
-            status = each_part(&view, choice, operations, write_part, json, err);
+            status = each_part(&view, choice, operations, views_parts_write_part, json, err);
             pj_json_array_end(json);
         }
         pj_json_object_end(json);
@@ -321,7 +323,8 @@ pj_status pj_view_component_sums(pj_store *store, const char *id, pj_arena *aren
     *count = 0;
     pj_status status = pj_view_open(&view, store, id, NULL, err);
     if (status == PJ_OK) status = pj_view_load_nodes(&view, &nodes, err);
-    if (status == PJ_OK) status = gather(&view.one.arena, &nodes, &all, -1, false, &list, err);
+    if (status == PJ_OK)
+        status = views_parts_gather(&view.one.arena, &nodes, &all, -1, false, &list, err);
     if (status == PJ_OK) {
         *sums = pj_arena_alloc(arena, list.count + 1, sizeof **sums);
         if (!*sums) status = pj_fail_memory(err, "the components of a run");

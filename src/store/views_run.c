@@ -124,7 +124,8 @@ static shown_as show_column(pj_table_id table, const char *column)
 }
 
 /* All rows of a small table as objects. */
-static pj_status write_rows(pj_run_view *view, pj_table_id id, const char *key, pj_error *err)
+static pj_status views_run_write_rows(pj_run_view *view, pj_table_id id, const char *key,
+                                      pj_error *err)
 {
     char list[2048];
     int n = 0;
@@ -158,9 +159,10 @@ static pj_status write_common(pj_run_view *view, pj_error *err)
                    {"operations", PJ_TABLE_OPERATIONS}};
     pj_status status = PJ_OK;
     pj_view_write_phases(view, &(pj_view_window){0}, false, err, &status);
-    if (status == PJ_OK) status = write_rows(view, PJ_TABLE_RAIL_ENERGY, "rail_energy", err);
-    if (status == PJ_OK) status = write_rows(view, PJ_TABLE_CLASSES, "classes", err);
-    if (status == PJ_OK) status = write_rows(view, PJ_TABLE_WARNINGS, "warnings", err);
+    if (status == PJ_OK)
+        status = views_run_write_rows(view, PJ_TABLE_RAIL_ENERGY, "rail_energy", err);
+    if (status == PJ_OK) status = views_run_write_rows(view, PJ_TABLE_CLASSES, "classes", err);
+    if (status == PJ_OK) status = views_run_write_rows(view, PJ_TABLE_WARNINGS, "warnings", err);
     pj_json_key(view->json, "counts");
     pj_json_object_begin(view->json);
     for (size_t i = 0; i < sizeof counted / sizeof *counted; i++)
@@ -208,8 +210,8 @@ static pj_status write_page(pj_run_view *view, pj_table_id id, const pj_view_pag
     return pj_sql_end(sql, err);
 }
 
-static pj_status write_run(pj_run_view *view, const pj_view_page *page, const pj_cost_rates *rates,
-                           pj_error *err)
+static pj_status views_run_write_run(pj_run_view *view, const pj_view_page *page,
+                                     const pj_cost_rates *rates, pj_error *err)
 {
     static const pj_table_id large[] = {PJ_TABLE_SAMPLES, PJ_TABLE_SECTIONS,   PJ_TABLE_TOKENS,
                                         PJ_TABLE_LAYERS,  PJ_TABLE_COMPONENTS, PJ_TABLE_OPERATIONS};
@@ -222,7 +224,7 @@ static pj_status write_run(pj_run_view *view, const pj_view_page *page, const pj
         pj_json_raw(json, view->info->machine_json, strlen(view->info->machine_json));
     else
         pj_json_null(json);
-    pj_status status = write_rows(view, PJ_TABLE_RAILS, "rails", err);
+    pj_status status = views_run_write_rows(view, PJ_TABLE_RAILS, "rails", err);
     if (status == PJ_OK) status = write_common(view, err);
     for (size_t i = 0; i < sizeof large / sizeof *large && status == PJ_OK; i++)
         if (is_included(page->include, pj_tables[large[i]].name))
@@ -236,7 +238,7 @@ pj_status pj_view_run(pj_store *store, const char *id, const pj_view_page *page,
 {
     pj_run_view view;
     pj_status status = pj_view_open(&view, store, id, json, err);
-    if (status == PJ_OK) status = write_run(&view, page, rates, err);
+    if (status == PJ_OK) status = views_run_write_run(&view, page, rates, err);
     pj_view_close(&view);
     return status;
 }
@@ -245,7 +247,7 @@ pj_status pj_view_run(pj_store *store, const char *id, const pj_view_page *page,
  */
 
 /* Quantile by linear interpolation between order statistics (the usual definition). */
-static double quantile(const double *sorted, uint32_t n, double q)
+static double views_run_quantile(const double *sorted, uint32_t n, double q)
 {
     double at = q * (n - 1);
     uint32_t low = (uint32_t)at;
@@ -272,7 +274,8 @@ static void write_statistics(pj_json *json, double *values, uint32_t count)
     pj_json_kv_double(json, "mean", mean);
     pj_json_kv_double(json, "sd", n > 1 ? sqrt(squares / (n - 1)) : NAN);
     for (size_t i = 0; i < sizeof points / sizeof *points; i++)
-        pj_json_kv_double(json, points[i].name, n ? quantile(values, n, points[i].q) : NAN);
+        pj_json_kv_double(json, points[i].name,
+                          n ? views_run_quantile(values, n, points[i].q) : NAN);
 }
 
 static void write_named_statistics(pj_json *json, const char *key, double *values, uint32_t count)
@@ -437,7 +440,7 @@ static pj_status write_layers(pj_run_view *view, pj_error *err)
     return PJ_OK;
 }
 
-static void write_component(pj_json *json, const pj_component_sum *c)
+static void views_run_write_component(pj_json *json, const pj_component_sum *c)
 {
     double seconds = c->time_ms / 1e3;
     pj_json_object_begin(json);
@@ -459,7 +462,7 @@ static void write_component(pj_json *json, const pj_component_sum *c)
     pj_json_object_end(json);
 }
 
-static pj_status write_components(pj_run_view *view, pj_error *err)
+static pj_status views_run_write_components(pj_run_view *view, pj_error *err)
 {
     pj_component_sum *sums;
     uint32_t count;
@@ -467,7 +470,7 @@ static pj_status write_components(pj_run_view *view, pj_error *err)
         pj_view_component_sums(view->store, view->info->id, &view->one.arena, &sums, &count, err);
     if (status != PJ_OK) return status;
     pj_json_kv_array_begin(view->json, "components");
-    for (uint32_t i = 0; i < count; i++) write_component(view->json, &sums[i]);
+    for (uint32_t i = 0; i < count; i++) views_run_write_component(view->json, &sums[i]);
     pj_json_array_end(view->json);
     return PJ_OK;
 }
@@ -488,7 +491,7 @@ pj_status pj_view_summary_members(pj_store *store, const char *id, const pj_cost
         status =
             write_kept(&view, "power_statistics", (statistics){&view, write_power_statistics}, err);
     if (status == PJ_OK) status = write_layers(&view, err);
-    if (status == PJ_OK) status = write_components(&view, err);
+    if (status == PJ_OK) status = views_run_write_components(&view, err);
     pj_view_close(&view);
     return status;
 }

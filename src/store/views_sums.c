@@ -32,7 +32,7 @@ static void add_unknown(int64_t *sum, int64_t nj)
     if (*sum != PJ_NJ_UNKNOWN) *sum = nj == PJ_NJ_UNKNOWN ? PJ_NJ_UNKNOWN : *sum + nj;
 }
 
-static void add_known(double *sum, double value)
+static void views_sums_add_known(double *sum, double value)
 {
     if (!isnan(value)) *sum = isnan(*sum) ? value : *sum + value;
 }
@@ -49,8 +49,8 @@ void pj_node_merge(pj_sum_node *to, const pj_sum_node *n)
     to->time_ms += n->time_ms;
     to->attention_ms += n->attention_ms;
     to->mlp_ms += n->mlp_ms;
-    add_known(&to->flops, n->flops);
-    add_known(&to->bytes, n->bytes);
+    views_sums_add_known(&to->flops, n->flops);
+    views_sums_add_known(&to->bytes, n->bytes);
     add_unknown(&to->gross_nj, n->gross_nj);
     add_unknown(&to->net_nj, n->net_nj);
     add_unknown(&to->self_nj, n->self_nj);
@@ -497,7 +497,7 @@ static double phase_value(const tree *t, const pj_sum_node *key, double ms, doub
     return t->metric == PJ_METRIC_ENERGY ? mj : children_sum(t, key, 2);
 }
 
-static pj_status write_phases(const tree *t, pj_error *err)
+static pj_status views_sums_write_phases(const tree *t, pj_error *err)
 {
     pj_json *json = t->view->json;
     pj_sql *sql =
@@ -532,7 +532,7 @@ static pj_status phase_sums(pj_run_view *view, double *ms, double *mj, pj_error 
     return pj_sql_end(sql, err);
 }
 
-static pj_status write_tree(tree *t, pj_error *err)
+static pj_status views_sums_write_tree(tree *t, pj_error *err)
 {
     pj_json *json = t->view->json;
     const pj_run_info *info = t->view->info;
@@ -553,7 +553,7 @@ static pj_status write_tree(tree *t, pj_error *err)
         write_figures(t, info->total_mj, info->total_ms, info->total_mj, mj);
     else
         write_figures(t, all, info->total_ms, info->total_mj, all);
-    if (status == PJ_OK) status = write_phases(t, err);
+    if (status == PJ_OK) status = views_sums_write_phases(t, err);
     pj_json_object_end(json);
     pj_json_object_end(json);
     return status;
@@ -569,7 +569,7 @@ pj_status pj_view_tree(pj_store *store, const char *id, pj_metric metric, uint32
         status = pj_fail(err, PJ_E_INVALID, "a tree has no %s (one of %s)",
                          pj_metric_table[metric].name, PJ_TREE_CHOICES);
     if (status == PJ_OK) status = pj_view_load_nodes(&view, &t.nodes, err);
-    if (status == PJ_OK) status = write_tree(&t, err);
+    if (status == PJ_OK) status = views_sums_write_tree(&t, err);
     pj_view_close(&view);
     return status;
 }

@@ -80,8 +80,9 @@ static pj_status write_sections(pj_run_view *view, int64_t phase_id, const pj_vi
     return pj_sql_end(sql, err);
 }
 
-static pj_status write_phase(pj_run_view *view, pj_sql *sql, const pj_view_window *window,
-                             bool sections, uint32_t *left, pj_error *err)
+static pj_status views_time_write_phase(pj_run_view *view, pj_sql *sql,
+                                        const pj_view_window *window, bool sections, uint32_t *left,
+                                        pj_error *err)
 {
     pj_json *json = view->json;
     double start = pj_sql_get_double(sql, 2), ms = pj_sql_get_double(sql, 3);
@@ -113,7 +114,7 @@ void pj_view_write_phases(pj_run_view *view, const pj_view_window *window, bool 
     pj_json_kv_array_begin(view->json, "phases");
     *status = PJ_OK;
     while (*status == PJ_OK && pj_sql_step(sql))
-        *status = write_phase(view, sql, window, sections, &left, err);
+        *status = views_time_write_phase(view, sql, window, sections, &left, err);
     pj_json_array_end(view->json);
     pj_status ended = pj_sql_end(sql, *status == PJ_OK ? err : NULL);
     if (*status == PJ_OK) *status = ended;
@@ -144,7 +145,7 @@ typedef struct power_table {
     uint32_t first; /* index of the first sample in the window */
 } power_table;
 
-static bool make_room(power_table *p, uint32_t capacity, pj_arena *arena)
+static bool views_time_make_room(power_table *p, uint32_t capacity, pj_arena *arena)
 {
     pj_power_series *s = &p->series;
     s->t_ms = pj_arena_alloc(arena, capacity, sizeof *s->t_ms);
@@ -159,8 +160,8 @@ static bool make_room(power_table *p, uint32_t capacity, pj_arena *arena)
 }
 
 /* All samples of the run, or those in the window. */
-static pj_status read_power(pj_run_view *view, const pj_view_window *window, pj_arena *arena,
-                            power_table *p, pj_error *err)
+static pj_status views_time_read_power(pj_run_view *view, const pj_view_window *window,
+                                       pj_arena *arena, power_table *p, pj_error *err)
 {
     *p = (power_table){0};
     bool whole = !window || (window->from_ms == 0 && window->to_ms == 0);
@@ -171,7 +172,7 @@ static pj_status read_power(pj_run_view *view, const pj_view_window *window, pj_
         capacity = (uint32_t)pj_sql_get_int(sql, 0);
     pj_status status = pj_sql_end(sql, err);
     if (status != PJ_OK || capacity == 0) return status;
-    if (!make_room(p, capacity, arena)) return pj_fail_memory(err, "the power samples");
+    if (!views_time_make_room(p, capacity, arena)) return pj_fail_memory(err, "the power samples");
     sql = pj_view_select(view, PJ_TABLE_SAMPLES,
                          "timestamp_ms, cpu_power_mw, gpu_power_mw, ane_power_mw, dram_power_mw,"
                          " total_power_mw, phase, phase_confidence",
@@ -203,7 +204,7 @@ typedef struct thinning {
     uint32_t count, bucket;
 } thinning;
 
-static uint32_t rows_of(const thinning *t)
+static uint32_t views_time_rows_of(const thinning *t)
 {
     if (t->bucket == 1) return t->count;
     return (t->count + t->bucket - 1) / t->bucket * 2;
@@ -264,7 +265,7 @@ static void write_means(pj_json *json, const double *values, const thinning *t)
     pj_json_array_end(json);
 }
 
-static bool is_empty(const double *values, uint32_t count)
+static bool views_time_is_empty(const double *values, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
         if (!isnan(values[i])) return false;
@@ -273,7 +274,7 @@ static bool is_empty(const double *values, uint32_t count)
 
 static void write_axis(pj_json *json, const power_table *p, const thinning *t)
 {
-    uint32_t rows = rows_of(t);
+    uint32_t rows = views_time_rows_of(t);
     pj_json_kv_array_begin(json, "phase_names");
     for (int i = 0; i < PJ_PHASE_COUNT; i++) pj_json_string(json, pj_phase_name((pj_phase)i));
     pj_json_array_end(json);
@@ -288,7 +289,7 @@ static void write_axis(pj_json *json, const power_table *p, const thinning *t)
     pj_json_array_end(json);
     for (int c = 0; c <= PJ_RAIL_TOTAL; c++) {
         pj_json_key(json, pj_rail_class_column((pj_rail_class)c));
-        if (is_empty(p->series.columns[c], t->count))
+        if (views_time_is_empty(p->series.columns[c], t->count))
             pj_json_null(json);
         else
             write_thinned(json, p->series.columns[c], t);
@@ -296,15 +297,15 @@ static void write_axis(pj_json *json, const power_table *p, const thinning *t)
     if (t->bucket == 1) return;
     pj_json_kv_object_begin(json, "means");
     for (int c = 0; c <= PJ_RAIL_TOTAL; c++) {
-        if (is_empty(p->series.columns[c], t->count)) continue;
+        if (views_time_is_empty(p->series.columns[c], t->count)) continue;
         pj_json_key(json, pj_rail_class_column((pj_rail_class)c));
         write_means(json, p->series.columns[c], t);
     }
     pj_json_object_end(json);
 }
 
-static pj_status write_rails(pj_run_view *view, const power_table *p, const thinning *t,
-                             bool series, pj_error *err)
+static pj_status views_time_write_rails(pj_run_view *view, const power_table *p, const thinning *t,
+                                        bool series, pj_error *err)
 {
     pj_json *json = view->json;
     double *values = pj_arena_alloc(&view->one.arena, t->count + 1, sizeof *values);
@@ -351,13 +352,13 @@ static pj_status write_phase_spans(pj_run_view *view, pj_error *err)
     return pj_sql_end(sql, err);
 }
 
-static pj_status write_power(pj_run_view *view, const pj_view_window *window, bool rails,
-                             pj_error *err)
+static pj_status views_time_write_power(pj_run_view *view, const pj_view_window *window, bool rails,
+                                        pj_error *err)
 {
     power_table p;
     uint32_t points = window->limit ? window->limit : 2000;
     if (points < 2) points = 2;
-    pj_status status = read_power(view, window, &view->one.arena, &p, err);
+    pj_status status = views_time_read_power(view, window, &view->one.arena, &p, err);
     if (status != PJ_OK) return status;
     thinning t = {p.series.count, 1};
     if (t.count > points) t.bucket = (t.count + points / 2 - 1) / (points / 2);
@@ -367,7 +368,7 @@ static pj_status write_power(pj_run_view *view, const pj_view_window *window, bo
     pj_json_kv_uint(view->json, "samples_in_range", t.count);
     pj_json_kv_uint(view->json, "bucket_samples", t.bucket);
     write_axis(view->json, &p, &t);
-    status = write_rails(view, &p, &t, rails, err);
+    status = views_time_write_rails(view, &p, &t, rails, err);
     if (status == PJ_OK) status = write_phase_spans(view, err);
     pj_json_object_end(view->json);
     return status;
@@ -378,7 +379,7 @@ pj_status pj_view_power(pj_store *store, const char *id, const pj_view_window *w
 {
     pj_run_view view;
     pj_status status = pj_view_open(&view, store, id, json, err);
-    if (status == PJ_OK) status = write_power(&view, window, rails, err);
+    if (status == PJ_OK) status = views_time_write_power(&view, window, rails, err);
     pj_view_close(&view);
     return status;
 }
@@ -389,7 +390,7 @@ pj_status pj_view_power_series(pj_store *store, const char *id, pj_arena *arena,
     pj_run_view view;
     power_table p = {0};
     pj_status status = pj_view_open(&view, store, id, NULL, err);
-    if (status == PJ_OK) status = read_power(&view, NULL, arena, &p, err);
+    if (status == PJ_OK) status = views_time_read_power(&view, NULL, arena, &p, err);
     *series = p.series;
     pj_view_close(&view);
     return status;

@@ -38,7 +38,7 @@ pj_status pj_zip_new(pj_json_write_fn *write, void *context, pj_zip **out, pj_er
     return pj_fail_memory(err, "a zip archive");
 }
 
-static void put(pj_zip *zip, const void *bytes, size_t count)
+static void zip_put(pj_zip *zip, const void *bytes, size_t count)
 {
     if (zip->failed) return;
     if (!zip->write(zip->context, bytes, count)) zip->failed = true;
@@ -47,7 +47,7 @@ static void put(pj_zip *zip, const void *bytes, size_t count)
 }
 
 /* Little-endian fields: pairs of width in bytes and value, ended by width 0. */
-static size_t pack(unsigned char *out, const uint64_t *fields)
+static size_t zip_pack(unsigned char *out, const uint64_t *fields)
 {
     size_t n = 0;
     for (; fields[0]; fields += 2)
@@ -69,11 +69,11 @@ static void deflate_all(pj_zip *zip, int flush)
         code = deflate(&zip->stream, flush);
         size_t made = CHUNK_BYTES - zip->stream.avail_out;
         e->packed += made;
-        put(zip, zip->chunk, made);
+        zip_put(zip, zip->chunk, made);
     } while (!zip->failed && (zip->stream.avail_out == 0 || (flush == Z_FINISH && code == Z_OK)));
 }
 
-static void end_entry(pj_zip *zip)
+static void zip_end_entry(pj_zip *zip)
 {
     unsigned char out[32];
     if (!zip->open) return;
@@ -81,7 +81,7 @@ static void end_entry(pj_zip *zip)
     deflate_all(zip, Z_FINISH);
     deflateReset(&zip->stream);
     uint64_t fields[] = {4, 0x08074b50, 4, e->crc, 4, e->packed, 4, e->plain, 0};
-    put(zip, out, pack(out, fields));
+    zip_put(zip, out, zip_pack(out, fields));
     zip->open = false;
 }
 
@@ -95,15 +95,15 @@ static pj_status zip_status(const pj_zip *zip, pj_error *err)
 pj_status pj_zip_entry(pj_zip *zip, const char *name, pj_error *err)
 {
     unsigned char out[64];
-    end_entry(zip);
+    zip_end_entry(zip);
     if (zip->count == MAX_ENTRIES || strlen(name) >= NAME_BYTES)
         return pj_fail(err, PJ_E_INTERNAL, "the zip archive has no room for %s", name);
     zip_entry *e = &zip->entries[zip->count++];
     *e = (zip_entry){.offset = zip->offset, .crc = (uint32_t)crc32(0, NULL, 0)};
     memcpy(e->name, name, strlen(name));
     uint64_t fields[] = {4, 0x04034b50, SHARED(e, 0, 0, 0), 2, 0, 0};
-    put(zip, out, pack(out, fields));
-    put(zip, e->name, strlen(e->name));
+    zip_put(zip, out, zip_pack(out, fields));
+    zip_put(zip, e->name, strlen(e->name));
     zip->open = true;
     return zip_status(zip, err);
 }
@@ -130,7 +130,7 @@ bool pj_zip_write(void *context, const char *bytes, size_t count)
 pj_status pj_zip_finish(pj_zip *zip, pj_error *err)
 {
     unsigned char out[64];
-    if (zip->count) end_entry(zip);
+    if (zip->count) zip_end_entry(zip);
     uint64_t directory = zip->offset;
     for (int i = 0; i < zip->count; i++) {
         const zip_entry *e = &zip->entries[i];
@@ -138,8 +138,8 @@ pj_status pj_zip_finish(pj_zip *zip, pj_error *err)
                              2, 0,          2, 0,  2,
                              0, 2,          0, 4,  0,
                              4, e->offset,  0};
-        put(zip, out, pack(out, fields));
-        put(zip, e->name, strlen(e->name));
+        zip_put(zip, out, zip_pack(out, fields));
+        zip_put(zip, e->name, strlen(e->name));
     }
     uint64_t end[] = {4, 0x06054b50,
                       2, 0,
@@ -150,7 +150,7 @@ pj_status pj_zip_finish(pj_zip *zip, pj_error *err)
                       4, directory,
                       2, 0,
                       0};
-    put(zip, out, pack(out, end));
+    zip_put(zip, out, zip_pack(out, end));
     return zip_status(zip, err);
 }
 

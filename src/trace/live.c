@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* A sink that reports failure gets no further events; the others do. */
-static void check(pj_live_sinks *list, uint32_t i)
+static void live_check(pj_live_sinks *list, uint32_t i)
 {
     const pj_live_sink *sink = &list->sinks[i];
     if (!sink->has_failed || !sink->has_failed(sink->context)) return;
@@ -19,7 +19,7 @@ static void check(pj_live_sinks *list, uint32_t i)
         for (uint32_t i = 0; i < list->count; i++) {                               \
             if (!list->sinks[i].hook || atomic_load(&list->disabled[i])) continue; \
             list->sinks[i].hook(list->sinks[i].context, __VA_ARGS__);              \
-            check(list, i);                                                        \
+            live_check(list, i);                                                   \
         }                                                                          \
     } while (0)
 
@@ -86,7 +86,7 @@ static void run_end(void *context, const char *run_id, const pj_live_end *end)
 #undef TO_ALL
 
 /* Callbacks that no sink has stay NULL, so that events nobody wants are not prepared. */
-static void join(pj_live_sinks *list, const pj_live_sink *sink)
+static void live_join(pj_live_sinks *list, const pj_live_sink *sink)
 {
     pj_live_sink *all = &list->all;
     *all = (pj_live_sink){
@@ -117,7 +117,7 @@ pj_status pj_live_sinks_add(pj_live_sinks *list, const pj_live_sink *sink, pj_er
     list->sinks[list->count] = *sink;
     atomic_store(&list->disabled[list->count], false);
     list->count++;
-    join(list, sink);
+    live_join(list, sink);
     return PJ_OK;
 }
 

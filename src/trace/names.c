@@ -34,7 +34,7 @@ static const char *const method_names[] = {"none",      "integrate", "fit", "rep
 static const char *const absence_names[] = {"", "no_sensor", "sensor_gap", "below_resolution",
                                             NULL};
 
-static int find(const char *const *names, const char *name)
+static int names_find(const char *const *names, const char *name)
 {
     for (int i = 0; name && names[i]; i++)
         if (strcmp(names[i], name) == 0) return i;
@@ -78,27 +78,27 @@ const char *pj_absence_text(const char *name)
 
 int pj_absence_parse(const char *name)
 {
-    return find(absence_names, name);
+    return names_find(absence_names, name);
 }
 
 int pj_run_status_parse(const char *name)
 {
-    return find(status_names, name);
+    return names_find(status_names, name);
 }
 
 int pj_depth_parse(const char *name)
 {
-    return find(depth_names, name);
+    return names_find(depth_names, name);
 }
 
 int pj_quality_parse(const char *name)
 {
-    return find(quality_names, name);
+    return names_find(quality_names, name);
 }
 
 int pj_method_parse(const char *name)
 {
-    return find(method_names, name);
+    return names_find(method_names, name);
 }
 
 pj_part pj_component_part(const char *name)
@@ -111,8 +111,8 @@ pj_part pj_component_part(const char *name)
     static const char *const mlp[] = {
         "gate_proj", "up_proj", "gate_up_proj", "act",           "down_proj",          "fc1", "fc2",
         "router",    "experts", "mlp",          "shared_expert", "shared_expert_gate", NULL};
-    if (find(attention, name) >= 0) return PJ_PART_ATTENTION;
-    if (find(mlp, name) >= 0) return PJ_PART_MLP;
+    if (names_find(attention, name) >= 0) return PJ_PART_ATTENTION;
+    if (names_find(mlp, name) >= 0) return PJ_PART_MLP;
     if (name && (strstr(name, "norm") || strncmp(name, "ln_", 3) == 0)) return PJ_PART_NORM;
     return PJ_PART_OTHER;
 }

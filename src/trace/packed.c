@@ -115,7 +115,7 @@ static size_t sort_items(const replay *r, item *items)
 
 /* ---- replay -------------------------------------------------------------------------------- */
 
-static void wait_for_room(replay *r)
+static void packed_wait_for_room(replay *r)
 {
     while (!pj_lane_has_room(r->lane) && r->patience_ns > 0) {
         pj_clock_sleep_until(pj_clock_ns() + WAIT_NS);
@@ -131,7 +131,7 @@ static void close_one(replay *r)
     pj_work work = {.flops = NAN, .bytes = NAN};
     if (detail) work.flops = detail->flops, work.bytes = detail->bytes;
     if (detail && detail->has_stats) work.stats = &detail->stats;
-    wait_for_room(r);
+    packed_wait_for_room(r);
     pj_lane_end(r->lane, detail ? &work : NULL, top->end_ns, 0);
     pj_lane_set_layer(r->lane, top->layer_before);
 }
@@ -155,7 +155,7 @@ static void add_texts(replay *r, uint32_t span)
     const pj_span_batch *b = r->batch;
     for (size_t i = first_text(b, span); i < b->text_count && b->texts[i].span == span; i++) {
         const pj_packed_text *t = &b->texts[i];
-        wait_for_room(r);
+        packed_wait_for_room(r);
         pj_token_text(r->lane, t->sequence, t->token_id, t->text, t->bytes);
     }
 }
@@ -163,7 +163,7 @@ static void add_texts(replay *r, uint32_t span)
 static void open_one(replay *r, const item *it)
 {
     const pj_packed_span *span = &r->batch->spans[it->index];
-    wait_for_room(r);
+    packed_wait_for_room(r);
     int32_t before = pj_lane_layer(r->lane);
     pj_lane_begin(r->lane, (pj_span_kind)it->kind, span->id, it->begin_ns);
     if (it->kind > PJ_SPAN_LAYER && span->layer >= 0) pj_lane_set_layer(r->lane, span->layer);

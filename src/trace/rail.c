@@ -138,7 +138,7 @@ void pj_rail_names(const pj_rail *rails, uint32_t count, uint64_t which, char *t
 }
 
 /* Appends a list of names; class names in capitals ("CPU"), as people write them. */
-static size_t put_names(char *text, size_t bytes, size_t used, const char *names)
+static size_t rail_put_names(char *text, size_t bytes, size_t used, const char *names)
 {
     text[used] = 0;
     for (const char *at = names; at && *at && used < bytes;) {
@@ -156,8 +156,8 @@ static size_t put_names(char *text, size_t bytes, size_t used, const char *names
 
 void pj_partial_text(const char *total_rails, const char *partial_rails, char *text, size_t bytes)
 {
-    size_t used = put_names(text, bytes, 0, total_rails);
+    size_t used = rail_put_names(text, bytes, 0, total_rails);
     if (used > 0) used += (size_t)snprintf(text + used, bytes - used, " only, ");
-    if (used < bytes) used = put_names(text, bytes, used, partial_rails);
+    if (used < bytes) used = rail_put_names(text, bytes, used, partial_rails);
     if (used < bytes) snprintf(text + used, bytes - used, " missing");
 }

@@ -77,7 +77,7 @@ static unsigned char *claim(pj_lane *lane, size_t size)
     return lane->ring;
 }
 
-static void publish(pj_lane *lane, size_t size)
+static void recorder_publish(pj_lane *lane, size_t size)
 {
     uint64_t head = atomic_load_explicit(&lane->head, memory_order_relaxed) + size;
     atomic_store_explicit(&lane->head, head, memory_order_release);
@@ -95,7 +95,8 @@ typedef struct open_record {
 } open_record;
 
 /* False, and counted as lost, if there is no room. */
-static bool open_span(pj_lane *lane, pj_record_type type, const pj_work *work, open_record *open)
+static bool recorder_open_span(pj_lane *lane, pj_record_type type, const pj_work *work,
+                               open_record *open)
 {
     uint32_t extras = work && work->extras ? work->extra_count : 0;
     if (extras > MAX_EXTRAS) extras = MAX_EXTRAS;
@@ -118,9 +119,9 @@ static bool open_span(pj_lane *lane, pj_record_type type, const pj_work *work, o
     return true;
 }
 
-static void close_span(pj_lane *lane, pj_record_type type, const open_record *open)
+static void recorder_close_span(pj_lane *lane, pj_record_type type, const open_record *open)
 {
-    publish(lane, open->size);
+    recorder_publish(lane, open->size);
     if (type == PJ_RECORD_SPAN) {
         uint64_t spans = atomic_load_explicit(&lane->spans, memory_order_relaxed);
         atomic_store_explicit(&lane->spans, spans + 1, memory_order_relaxed);
@@ -130,12 +131,12 @@ static void close_span(pj_lane *lane, pj_record_type type, const open_record *op
 /* ---- opening and closing ------------------------------------------------------------------- */
 
 /* Records a span at the lane's present place. */
-static void put_span(pj_lane *lane, pj_record_type type, const frame *f, int64_t end_ns,
-                     uint8_t flags, const pj_work *work)
+static void recorder_put_span(pj_lane *lane, pj_record_type type, const frame *f, int64_t end_ns,
+                              uint8_t flags, const pj_work *work)
 {
     const int32_t *c = lane->context;
     open_record open;
-    if (!open_span(lane, type, work, &open)) return;
+    if (!recorder_open_span(lane, type, work, &open)) return;
     *open.span = (pj_span){
         .begin_ns = f->begin_ns,
         .end_ns = end_ns,
@@ -153,16 +154,16 @@ static void put_span(pj_lane *lane, pj_record_type type, const frame *f, int64_t
                                                                               : c[PJ_SPAN_PHASE]),
         .flags = (uint8_t)(flags | open.flags),
     };
-    close_span(lane, type, &open);
+    recorder_close_span(lane, type, &open);
 }
 
-pj_place pj_recorder_place(const pj_recorder *recorder)
+pj_context pj_recorder_context(const pj_recorder *recorder)
 {
     int32_t context[PJ_SPAN_KIND_COUNT];
     unpack_context(atomic_load_explicit(&recorder->context, memory_order_relaxed), context);
-    return (pj_place){.phase = (pj_phase)context[PJ_SPAN_PHASE],
-                      .token = context[PJ_SPAN_TOKEN],
-                      .layer = context[PJ_SPAN_LAYER]};
+    return (pj_context){.phase = (pj_phase)context[PJ_SPAN_PHASE],
+                        .token = context[PJ_SPAN_TOKEN],
+                        .layer = context[PJ_SPAN_LAYER]};
 }
 
 static void publish_context(pj_lane *lane)
@@ -208,7 +209,7 @@ void pj_lane_begin(pj_lane *lane, pj_span_kind kind, uint32_t id, int64_t now_ns
     }
     frame *f = &lane->frames[lane->depth++];
     *f = (frame){now_ns, id, lane->serial++, lane->context[kind], (uint8_t)kind};
-    if (kind <= PJ_SPAN_TOKEN) put_span(lane, PJ_RECORD_SPAN_BEGIN, f, 0, 0, NULL);
+    if (kind <= PJ_SPAN_TOKEN) recorder_put_span(lane, PJ_RECORD_SPAN_BEGIN, f, 0, 0, NULL);
     lane->context[kind] = (int32_t)id;
     if (kind <= PJ_SPAN_LAYER) publish_context(lane);
 }
@@ -226,7 +227,7 @@ int pj_lane_end(pj_lane *lane, const pj_work *work, int64_t now_ns, uint8_t flag
     const frame *f = &lane->frames[--lane->depth];
     lane->context[f->kind] = f->replaced;
     if (f->kind <= PJ_SPAN_LAYER) publish_context(lane);
-    put_span(lane, PJ_RECORD_SPAN, f, now_ns, flags, work);
+    recorder_put_span(lane, PJ_RECORD_SPAN, f, now_ns, flags, work);
     return f->kind;
 }
 
@@ -318,7 +319,7 @@ void pj_token_text(pj_lane *lane, uint32_t sequence, int32_t token_id, const cha
     memset(at + size - 8, 0, 8); /* the padding */
     memcpy(record->payload, &head, sizeof head);
     if (bytes) memcpy(record->payload + sizeof head, text, bytes);
-    publish(lane, size);
+    recorder_publish(lane, size);
 }
 
 void pj_statistics_time(pj_lane *lane, int64_t ns)
@@ -379,12 +380,12 @@ void pj_device_span_add(pj_lane *lane, const pj_device_span *span, const pj_cloc
     }
     s.serial = lane->serial++;
     open_record open;
-    if (!open_span(lane, PJ_RECORD_SPAN, work, &open)) return;
+    if (!recorder_open_span(lane, PJ_RECORD_SPAN, work, &open)) return;
     s.flops = work ? (float)work->flops : NAN;
     s.bytes = work ? (float)work->bytes : NAN;
     s.flags |= open.flags;
     *open.span = s;
-    close_span(lane, PJ_RECORD_SPAN, &open);
+    recorder_close_span(lane, PJ_RECORD_SPAN, &open);
 }
 
 /* ---- lanes and names ----------------------------------------------------------------------- */
@@ -449,7 +450,7 @@ pj_lane *pj_recorder_new_lane(pj_recorder *recorder)
 }
 
 /* The hash slot of the name: the one that holds it, or the free one where it belongs. */
-static uint32_t *find_slot(const pj_recorder *recorder, const char *name)
+static uint32_t *recorder_find_slot(const pj_recorder *recorder, const char *name)
 {
     uint32_t mask = recorder->slot_count - 1;
     for (uint32_t i = (uint32_t)pj_hash64(0, name, strlen(name));; i++) {
@@ -458,7 +459,7 @@ static uint32_t *find_slot(const pj_recorder *recorder, const char *name)
     }
 }
 
-static bool grow_names(pj_recorder *recorder)
+static bool recorder_grow_names(pj_recorder *recorder)
 {
     uint32_t capacity = recorder->name_capacity ? recorder->name_capacity * 2 : 64;
     const char **names = pj_resize(recorder->names, capacity + 1, sizeof *names);
@@ -470,27 +471,28 @@ static bool grow_names(pj_recorder *recorder)
     recorder->slots = slots;
     recorder->slot_count = capacity * 2;
     recorder->name_capacity = capacity;
-    for (uint32_t id = 1; id <= recorder->name_count; id++) *find_slot(recorder, names[id]) = id;
+    for (uint32_t id = 1; id <= recorder->name_count; id++)
+        *recorder_find_slot(recorder, names[id]) = id;
     return true;
 }
 
-static uint32_t intern(pj_recorder *recorder, const char *name)
+static uint32_t recorder_intern(pj_recorder *recorder, const char *name)
 {
-    uint32_t *slot = recorder->slot_count ? find_slot(recorder, name) : NULL;
+    uint32_t *slot = recorder->slot_count ? recorder_find_slot(recorder, name) : NULL;
     if (slot && *slot) return *slot;
     if (recorder->name_count == PJ_MAX_NAMES) return 0;
-    if (recorder->name_count == recorder->name_capacity && !grow_names(recorder)) return 0;
+    if (recorder->name_count == recorder->name_capacity && !recorder_grow_names(recorder)) return 0;
     const char *copy = pj_arena_strndup(&recorder->arena, name, strlen(name));
     if (!copy) return 0;
     recorder->names[++recorder->name_count] = copy;
-    return *find_slot(recorder, name) = recorder->name_count;
+    return *recorder_find_slot(recorder, name) = recorder->name_count;
 }
 
 uint32_t pj_recorder_name(pj_recorder *recorder, const char *name)
 {
     if (!name || !*name || strlen(name) > 1000) return 0;
     pthread_mutex_lock(&recorder->mutex);
-    uint32_t id = intern(recorder, name);
+    uint32_t id = recorder_intern(recorder, name);
     pthread_mutex_unlock(&recorder->mutex);
     return id;
 }

@@ -49,12 +49,12 @@ pj_lane *pj_recorder_new_lane(pj_recorder *recorder);
 uint32_t pj_recorder_name(pj_recorder *recorder, const char *name);
 
 /* Where the run is at this moment, for display: read without a lock, so it is a sample. */
-typedef struct pj_place {
+typedef struct pj_context {
     pj_phase phase;
     int32_t token, layer; /* -1: none is open */
-} pj_place;
+} pj_context;
 
-pj_place pj_recorder_place(const pj_recorder *recorder);
+pj_context pj_recorder_context(const pj_recorder *recorder);
 
 /* Calls `take` for each record, header included, in the order of each lane; a name comes before the
  * first record that uses it. A record is valid until the call returns; `take` must not call back

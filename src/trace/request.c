@@ -62,7 +62,7 @@ static taken_out idle_gaps(const pj_run_data *d)
     return idle;
 }
 
-static void fill_energy(pj_run_data *d)
+static void request_fill_energy(pj_run_data *d)
 {
     pj_run_info *info = &d->info;
     taken_out load = model_loads(d), idle = idle_gaps(d);
@@ -131,7 +131,7 @@ static bool find_steps(const pj_run_data *d, steps *s)
     return true;
 }
 
-static void add_work(const pj_run_data *d, steps *s)
+static void request_add_work(const pj_run_data *d, steps *s)
 {
     for (uint32_t i = 0; i < d->component_count; i++) {
         const pj_component_row *c = &d->components[i];
@@ -195,7 +195,7 @@ static pj_status fill_disturbed(pj_run_data *d, pj_error *err)
     bool good = find_steps(d, &s);
     for (uint32_t i = 0; i < d->token_count; i++) d->tokens[i].disturbed = -1;
     if (good && s.count >= PJ_DISTURBED_LEAST_STEPS) {
-        add_work(d, &s);
+        request_add_work(d, &s);
         mark(d, &s);
     }
     steps_fini(&s);
@@ -205,7 +205,7 @@ static pj_status fill_disturbed(pj_run_data *d, pj_error *err)
 pj_status pj_request_figures(pj_run_data *data, pj_error *err)
 {
     pj_request_clear(&data->info);
-    fill_energy(data);
+    request_fill_energy(data);
     pj_status status = fill_typical(data, err);
     return status == PJ_OK ? fill_disturbed(data, err) : status;
 }

@@ -97,7 +97,7 @@ void pj_run_end_write(pj_json *json, int64_t t_ns, pj_run_status status)
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
-static pj_status parse(const char *text, size_t bytes, json_t **object, pj_error *err)
+static pj_status run_json_parse(const char *text, size_t bytes, json_t **object, pj_error *err)
 {
     json_error_t where;
     *object = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &where);
@@ -200,8 +200,8 @@ static pj_status get_tags(const json_t *object, pj_arena *arena, pj_run_info *in
     return PJ_OK;
 }
 
-static pj_status get_prompts(const json_t *object, pj_arena *arena, pj_run_info *info,
-                             pj_error *err)
+static pj_status run_json_get_prompts(const json_t *object, pj_arena *arena, pj_run_info *info,
+                                      pj_error *err)
 {
     const json_t *list = json_object_get(object, "prompt_tokens");
     size_t count = json_array_size(list);
@@ -235,7 +235,7 @@ pj_status pj_run_info_read(const char *text, size_t bytes, pj_arena *arena, pj_r
 {
     json_t *o;
     char word[32] = "";
-    pj_status status = parse(text, bytes, &o, err);
+    pj_status status = run_json_parse(text, bytes, &o, err);
     if (status != PJ_OK) return status;
     get_int(o, "start_ns", start_ns);
     READ_CHARS(id)
@@ -251,7 +251,7 @@ pj_status pj_run_info_read(const char *text, size_t bytes, pj_arena *arena, pj_r
     INFO_DOUBLES(READ_DOUBLE)
     read_model(to);
     status = get_tags(o, arena, to, err);
-    if (status == PJ_OK) status = get_prompts(o, arena, to, err);
+    if (status == PJ_OK) status = run_json_get_prompts(o, arena, to, err);
     json_decref(o);
     return status;
 }
@@ -260,7 +260,7 @@ pj_status pj_rail_read(const char *text, size_t bytes, uint32_t *index, pj_rail 
                        double *baseline_mw, double *baseline_sd_mw, pj_error *err)
 {
     json_t *o;
-    pj_status status = parse(text, bytes, &o, err);
+    pj_status status = run_json_parse(text, bytes, &o, err);
     if (status != PJ_OK) return status;
     *index = UINT32_MAX;
     *baseline_mw = *baseline_sd_mw = NAN;
@@ -289,7 +289,7 @@ pj_status pj_warning_read(const char *text, size_t bytes, pj_arena *arena, int64
                           const char **code, const char **sentence, pj_error *err)
 {
     json_t *o;
-    pj_status status = parse(text, bytes, &o, err);
+    pj_status status = run_json_parse(text, bytes, &o, err);
     if (status != PJ_OK) return status;
     *t_ns = 0;
     *code = *sentence = "";
@@ -305,7 +305,7 @@ pj_status pj_run_end_read(const char *text, size_t bytes, int64_t *t_ns, pj_run_
 {
     json_t *o;
     char word[32] = "";
-    pj_status parsed = parse(text, bytes, &o, err);
+    pj_status parsed = run_json_parse(text, bytes, &o, err);
     if (parsed != PJ_OK) return parsed;
     get_int(o, "t_ns", t_ns);
     get_chars(o, "status", word, sizeof word);

@@ -75,7 +75,8 @@ static int anonymous_file(void)
 #endif
 }
 
-static pj_status open_file(pj_spool *spool, const char *dir, const char *run_id, pj_error *err)
+static pj_status spool_open_file(pj_spool *spool, const char *dir, const char *run_id,
+                                 pj_error *err)
 {
     char name[64], path[4096];
     if ((size_t)snprintf(name, sizeof name, "%s.spool", run_id) >= sizeof name ||
@@ -110,7 +111,7 @@ pj_status pj_spool_create(const char *dir, const char *run_id, int64_t start_ns,
     *spool = (pj_spool){.fd = -1, .in_memory = !dir};
     pj_buffer_init(&spool->batch, 2 * (size_t)PJ_RECORD_MAX_BYTES);
     if (dir) {
-        status = open_file(spool, dir, run_id, err);
+        status = spool_open_file(spool, dir, run_id, err);
     } else if ((spool->fd = anonymous_file()) < 0) {
         status = pj_fail_errno(err, errno, "cannot make a spool in memory");
     }
@@ -122,7 +123,7 @@ pj_status pj_spool_create(const char *dir, const char *run_id, int64_t start_ns,
     return status;
 }
 
-static bool write_all(int fd, const char *bytes, size_t count, uint64_t offset)
+static bool spool_write_all(int fd, const char *bytes, size_t count, uint64_t offset)
 {
     while (count) {
         ssize_t n = pwrite(fd, bytes, count, (off_t)offset);
@@ -145,7 +146,7 @@ static bool copy_range(int source, int target, uint64_t from, uint64_t to)
     for (uint64_t done = from; done < to;) {
         size_t want = to - done < sizeof block ? (size_t)(to - done) : sizeof block;
         ssize_t n = pread(source, block, want, (off_t)done);
-        if (n <= 0 || !write_all(target, block, (size_t)n, done)) return false;
+        if (n <= 0 || !spool_write_all(target, block, (size_t)n, done)) return false;
         done += (uint64_t)n;
     }
     return true;
@@ -168,7 +169,7 @@ static bool move_to_memory(pj_spool *spool)
 
 static bool write_batch(const pj_spool *spool)
 {
-    return write_all(spool->fd, spool->batch.data, spool->batch.length, spool->written_bytes);
+    return spool_write_all(spool->fd, spool->batch.data, spool->batch.length, spool->written_bytes);
 }
 
 static bool is_full_disk(int number)
@@ -224,7 +225,7 @@ static bool occupy(int fd)
 {
     static const char zeros[1 << 16];
     for (uint64_t at = 0; at < PJ_SPOOL_RESERVE_BYTES; at += sizeof zeros)
-        if (!write_all(fd, zeros, sizeof zeros, at)) return false;
+        if (!spool_write_all(fd, zeros, sizeof zeros, at)) return false;
     return true;
 }
 #else
@@ -251,7 +252,7 @@ void pj_spool_reserve(const char *dir)
 static bool write_rest(const pj_spool *spool, int fd, uint64_t from)
 {
     return copy_range(spool->fd, fd, from, spool->written_bytes) &&
-           write_all(fd, spool->batch.data, spool->batch.length, spool->written_bytes);
+           spool_write_all(fd, spool->batch.data, spool->batch.length, spool->written_bytes);
 }
 
 /* Completes the file that stayed on disk when the spool moved to memory. */
@@ -300,7 +301,7 @@ uint64_t pj_spool_keep(pj_spool *spool, const char *other_dir, const char *run_i
     return kept < total ? kept : total - 1;
 }
 
-static pj_status make_room(pj_spool *spool, size_t bytes, pj_error *err)
+static pj_status spool_make_room(pj_spool *spool, size_t bytes, pj_error *err)
 {
     pj_status status = PJ_OK;
     if (spool->batch.length >= BATCH_BYTES) status = pj_spool_flush(spool, err);
@@ -314,7 +315,7 @@ static pj_status make_room(pj_spool *spool, size_t bytes, pj_error *err)
 pj_status pj_spool_append_record(pj_spool *spool, const pj_record *record, pj_error *err)
 {
     size_t size = pj_record_size(pj_record_bytes(record));
-    pj_status status = make_room(spool, size, err);
+    pj_status status = spool_make_room(spool, size, err);
     if (status == PJ_E_NO_MEMORY) return status;
     pj_record *copy = (pj_record *)(spool->batch.data + spool->batch.length);
     memcpy(copy, record, size);
@@ -330,7 +331,7 @@ pj_status pj_spool_append(pj_spool *spool, pj_record_type type, const void *payl
         return pj_fail(err, PJ_E_FULL, "a record of %zu bytes is too long for the spool (16 MiB)",
                        bytes);
     size_t size = pj_record_size(bytes);
-    pj_status status = make_room(spool, size, err);
+    pj_status status = spool_make_room(spool, size, err);
     if (status == PJ_E_NO_MEMORY) return status;
     pj_record *record = (pj_record *)(spool->batch.data + spool->batch.length);
     memset((unsigned char *)record + size - 8, 0, 8); /* the padding */

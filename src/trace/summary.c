@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-static double divide(double a, double b)
+static double summary_divide(double a, double b)
 {
     return b > 0 ? a / b : NAN;
 }
@@ -27,21 +27,22 @@ void pj_run_ratios_get(const pj_run_info *info, pj_run_ratios *r)
 {
     double decoded = decoded_tokens(info), output = (double)info->output_tokens;
     double request_j = info->request_mj / 1e3;
-    r->tokens_per_second = decoded > 0 ? divide(decoded, info->decode_ms / 1e3) : NAN;
-    r->prefill_tokens_per_second = divide(worked_tokens(info), info->prefill_ms / 1e3);
-    r->joules_per_token = divide(request_j, output);
-    r->joules_per_token_sd = divide(info->request_sd_mj / 1e3, output);
-    r->joules_per_token_net = divide(info->request_net_mj / 1e3, output);
-    r->joules_per_token_net_sd = divide(info->request_net_sd_mj / 1e3, output);
+    r->tokens_per_second = decoded > 0 ? summary_divide(decoded, info->decode_ms / 1e3) : NAN;
+    r->prefill_tokens_per_second = summary_divide(worked_tokens(info), info->prefill_ms / 1e3);
+    r->joules_per_token = summary_divide(request_j, output);
+    r->joules_per_token_sd = summary_divide(info->request_sd_mj / 1e3, output);
+    r->joules_per_token_net = summary_divide(info->request_net_mj / 1e3, output);
+    r->joules_per_token_net_sd = summary_divide(info->request_net_sd_mj / 1e3, output);
     r->joules_per_token_typical = info->typical_token_mj / 1e3;
-    r->joules_per_input_token = divide(info->prefill_mj / 1e3, worked_tokens(info));
-    r->joules_per_output_token = decoded > 0 ? divide(info->decode_mj / 1e3, output) : NAN;
-    r->tokens_per_joule = divide(output, request_j);
+    r->joules_per_input_token = summary_divide(info->prefill_mj / 1e3, worked_tokens(info));
+    r->joules_per_output_token = decoded > 0 ? summary_divide(info->decode_mj / 1e3, output) : NAN;
+    r->tokens_per_joule = summary_divide(output, request_j);
     r->energy_delay_product = request_j * info->request_ms / 1e3;
-    r->mean_power_mw = divide(info->total_mj * 1e3, info->total_ms);
-    r->prefill_decode_ratio = divide(info->prefill_mj, info->decode_mj);
-    r->mj_per_million_parameters = divide(info->request_mj, info->parameters / 1e6);
-    r->mj_per_million_active_parameters = divide(info->request_mj, info->active_parameters / 1e6);
+    r->mean_power_mw = summary_divide(info->total_mj * 1e3, info->total_ms);
+    r->prefill_decode_ratio = summary_divide(info->prefill_mj, info->decode_mj);
+    r->mj_per_million_parameters = summary_divide(info->request_mj, info->parameters / 1e6);
+    r->mj_per_million_active_parameters =
+        summary_divide(info->request_mj, info->active_parameters / 1e6);
 }
 
 /* 1 kWh = 3.6e6 J = 3.6e9 mJ. */

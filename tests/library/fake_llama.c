@@ -71,10 +71,10 @@ static void add_feed_forward(struct llama_context *c, int layer)
     add(c, "ADD", "l_out", layer);
 }
 
-static bool count_nodes(struct ggml_tensor *t, bool ask, void *context)
+static bool count_nodes(struct ggml_tensor *t, bool request, void *context)
 {
     (void)t;
-    *(int *)context += !ask;
+    *(int *)context += !request;
     return true;
 }
 

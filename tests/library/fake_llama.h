@@ -29,7 +29,7 @@ struct ggml_tensor {
     char name[64];
     const char *operation;
 };
-typedef bool (*fake_callback)(struct ggml_tensor *, bool ask, void *context);
+typedef bool (*fake_callback)(struct ggml_tensor *, bool request, void *context);
 struct ggml_scheduler {
     fake_callback callback;
     void *context;

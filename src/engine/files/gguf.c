@@ -99,7 +99,7 @@ static const unsigned char *take(reader *r, uint64_t bytes)
     return block;
 }
 
-static uint64_t load(const unsigned char *at, size_t bytes)
+static uint64_t gguf_load(const unsigned char *at, size_t bytes)
 {
     uint64_t value = 0;
     for (size_t i = bytes; i-- > 0;) value = value << 8 | at[i];
@@ -109,18 +109,18 @@ static uint64_t load(const unsigned char *at, size_t bytes)
 static bool take_u32(reader *r, uint32_t *value)
 {
     const unsigned char *at = take(r, 4);
-    if (at) *value = (uint32_t)load(at, 4);
+    if (at) *value = (uint32_t)gguf_load(at, 4);
     return at != NULL;
 }
 
 static bool take_u64(reader *r, uint64_t *value)
 {
     const unsigned char *at = take(r, 8);
-    if (at) *value = load(at, 8);
+    if (at) *value = gguf_load(at, 8);
     return at != NULL;
 }
 
-static bool take_text(reader *r, pj_gguf_text *text)
+static bool gguf_take_text(reader *r, pj_gguf_text *text)
 {
     uint64_t bytes;
     if (!take_u64(r, &bytes)) return false;
@@ -142,7 +142,7 @@ static pj_status copy_name(reader *r, pj_gguf_text text, size_t max, const char 
 }
 
 /* Makes room for one more item of `size` bytes. */
-static bool grow(void **items, size_t count, size_t *capacity, size_t size)
+static bool gguf_grow(void **items, size_t count, size_t *capacity, size_t size)
 {
     if (count < *capacity) return true;
     size_t more = *capacity ? 2 * *capacity : 64;
@@ -172,7 +172,7 @@ static bool skip_values(reader *r, uint32_t type, uint64_t count, int depth)
     for (uint64_t i = 0; i < count; i++) {
         uint32_t inner;
         uint64_t items;
-        if (type == PJ_GGUF_STRING ? !take_text(r, &text)
+        if (type == PJ_GGUF_STRING ? !gguf_take_text(r, &text)
                                    : !take_u32(r, &inner) || !take_u64(r, &items) ||
                                          !skip_values(r, inner, items, depth + 1))
             return false;
@@ -180,7 +180,7 @@ static bool skip_values(reader *r, uint32_t type, uint64_t count, int depth)
     return true;
 }
 
-static pj_status read_value(reader *r, const char *key, pj_gguf_value *value)
+static pj_status gguf_read_value(reader *r, const char *key, pj_gguf_value *value)
 {
     uint32_t type;
     value->count = 1;
@@ -206,30 +206,30 @@ static pj_status read_value(reader *r, const char *key, pj_gguf_value *value)
 static pj_status read_entry(reader *r)
 {
     pj_gguf_text key;
-    if (!take_text(r, &key)) return cut_off(r, "its metadata");
+    if (!gguf_take_text(r, &key)) return cut_off(r, "its metadata");
     void *entries = r->entries;
-    if (!grow(&entries, r->entry_count, &r->entry_capacity, sizeof *r->entries))
+    if (!gguf_grow(&entries, r->entry_count, &r->entry_capacity, sizeof *r->entries))
         return pj_fail_memory(r->err, "a GGUF header");
     r->entries = entries;
     pj_gguf_entry *entry = &r->entries[r->entry_count++];
     *entry = (pj_gguf_entry){0};
     pj_status status = copy_name(r, key, MAX_KEY_BYTES, "key", &entry->key);
-    return status == PJ_OK ? read_value(r, entry->key, &entry->value) : status;
+    return status == PJ_OK ? gguf_read_value(r, entry->key, &entry->value) : status;
 }
 
-static int by_key(const void *a, const void *b)
+static int gguf_by_key(const void *a, const void *b)
 {
     return strcmp(((const pj_gguf_entry *)a)->key, ((const pj_gguf_entry *)b)->key);
 }
 
-static pj_status read_entries(reader *r, uint64_t count)
+static pj_status gguf_read_entries(reader *r, uint64_t count)
 {
     pj_status status = PJ_OK;
     for (uint64_t i = 0; status == PJ_OK && i < count; i++) status = read_entry(r);
     if (status != PJ_OK) return status;
-    if (r->entry_count > 0) qsort(r->entries, r->entry_count, sizeof *r->entries, by_key);
+    if (r->entry_count > 0) qsort(r->entries, r->entry_count, sizeof *r->entries, gguf_by_key);
     for (size_t i = 1; i < r->entry_count; i++)
-        if (by_key(&r->entries[i - 1], &r->entries[i]) == 0)
+        if (gguf_by_key(&r->entries[i - 1], &r->entries[i]) == 0)
             return pj_fail(r->err, PJ_E_INVALID, "%s has the key %.200s twice", r->name,
                            r->entries[i].key);
     return PJ_OK;
@@ -259,7 +259,7 @@ static pj_status set_type(reader *r, pj_tensor *tensor, uint32_t type, uint64_t 
 }
 
 /* The file stores the fastest dimension first; our shapes have it last. */
-static pj_status read_shape(reader *r, pj_tensor *tensor, uint64_t sizes[MAX_RANK])
+static pj_status gguf_read_shape(reader *r, pj_tensor *tensor, uint64_t sizes[MAX_RANK])
 {
     if (!take_u32(r, &tensor->rank)) return cut_off(r, "its list of tensors");
     if (tensor->rank > MAX_RANK)
@@ -273,22 +273,23 @@ static pj_status read_shape(reader *r, pj_tensor *tensor, uint64_t sizes[MAX_RAN
     return PJ_OK;
 }
 
-static pj_status read_tensor(reader *r)
+static pj_status gguf_read_tensor(reader *r)
 {
     pj_gguf_text name;
     uint64_t sizes[MAX_RANK], offset;
     uint32_t type;
-    if (!take_text(r, &name)) return cut_off(r, "its list of tensors");
+    if (!gguf_take_text(r, &name)) return cut_off(r, "its list of tensors");
     void *tensors = r->tensors, *offsets = r->offsets;
     size_t capacity = r->tensor_capacity;
-    bool room = grow(&tensors, r->tensor_count, &r->tensor_capacity, sizeof *r->tensors) &&
-                (r->tensors = tensors, grow(&offsets, r->tensor_count, &capacity, sizeof offset));
+    bool room =
+        gguf_grow(&tensors, r->tensor_count, &r->tensor_capacity, sizeof *r->tensors) &&
+        (r->tensors = tensors, gguf_grow(&offsets, r->tensor_count, &capacity, sizeof offset));
     if (!room) return pj_fail_memory(r->err, "a GGUF header");
     r->offsets = offsets;
     pj_tensor *tensor = &r->tensors[r->tensor_count];
     *tensor = (pj_tensor){0};
     pj_status status = copy_name(r, name, MAX_NAME_BYTES, "tensor", &tensor->name);
-    if (status == PJ_OK) status = read_shape(r, tensor, sizes);
+    if (status == PJ_OK) status = gguf_read_shape(r, tensor, sizes);
     if (status != PJ_OK) return status;
     if (!take_u32(r, &type) || !take_u64(r, &offset)) return cut_off(r, "its list of tensors");
     status = set_type(r, tensor, type, &sizes[0]);
@@ -314,7 +315,7 @@ static pj_status read_alignment(const reader *r, const pj_gguf *gguf, uint64_t *
     return PJ_OK;
 }
 
-static pj_status place(reader *r, uint64_t alignment)
+static pj_status gguf_place(reader *r, uint64_t alignment)
 {
     size_t header = (size_t)(r->at - r->file), bytes = (size_t)(r->end - r->file);
     size_t padding = (size_t)((alignment - header % alignment) % alignment);
@@ -343,7 +344,7 @@ static pj_status check_tensors(reader *r)
 {
     pj_tensor *t = r->tensors;
     if (r->tensor_count == 0) return PJ_OK;
-    qsort(t, r->tensor_count, sizeof *t, pj_tensor_by_place);
+    qsort(t, r->tensor_count, sizeof *t, pj_tensor_by_offset);
     for (size_t i = 1; i < r->tensor_count; i++)
         if (t[i - 1].data + t[i - 1].bytes > t[i].data)
             return pj_fail(r->err, PJ_E_INVALID, "%s: tensor %s overlaps %s", r->name, t[i].name,
@@ -396,20 +397,20 @@ static pj_status read_start(reader *r, uint32_t *version, uint64_t *tensors, uin
     return PJ_OK;
 }
 
-static pj_status read_file(reader *r, pj_gguf *gguf)
+static pj_status gguf_read_file(reader *r, pj_gguf *gguf)
 {
     uint64_t tensors = 0, entries = 0, alignment = DEFAULT_ALIGNMENT;
     pj_status status = read_start(r, &gguf->version, &tensors, &entries);
-    if (status == PJ_OK) status = read_entries(r, entries);
+    if (status == PJ_OK) status = gguf_read_entries(r, entries);
     if (status != PJ_OK) return status;
     pj_gguf so_far = {.entries = r->entries, .entry_count = (uint32_t)r->entry_count};
     status = read_alignment(r, &so_far, &alignment);
-    for (uint64_t i = 0; status == PJ_OK && i < tensors; i++) status = read_tensor(r);
-    if (status == PJ_OK) status = place(r, alignment);
+    for (uint64_t i = 0; status == PJ_OK && i < tensors; i++) status = gguf_read_tensor(r);
+    if (status == PJ_OK) status = gguf_place(r, alignment);
     return status == PJ_OK ? check_tensors(r) : status;
 }
 
-static pj_status keep(reader *r, pj_gguf *gguf)
+static pj_status gguf_keep(reader *r, pj_gguf *gguf)
 {
     gguf->entries = pj_arena_alloc(r->arena, r->entry_count + 1, sizeof *gguf->entries);
     gguf->tensors = pj_arena_alloc(r->arena, r->tensor_count + 1, sizeof *gguf->tensors);
@@ -428,8 +429,8 @@ pj_status pj_gguf_parse(const unsigned char *file, size_t bytes, const char *nam
     if (bytes == 0) return pj_fail(err, PJ_E_INVALID, "%s is empty, so it is no GGUF file", name);
     reader r = {
         .file = file, .at = file, .end = file + bytes, .name = name, .arena = arena, .err = err};
-    pj_status status = read_file(&r, gguf);
-    if (status == PJ_OK) status = keep(&r, gguf);
+    pj_status status = gguf_read_file(&r, gguf);
+    if (status == PJ_OK) status = gguf_keep(&r, gguf);
     pj_free(r.entries);
     pj_free(r.tensors);
     pj_free(r.offsets);
@@ -443,7 +444,7 @@ const pj_gguf_value *pj_gguf_find(const pj_gguf *gguf, const char *key)
     pj_gguf_entry wanted = {.key = key};
     if (gguf->entry_count == 0) return NULL;
     const pj_gguf_entry *found =
-        bsearch(&wanted, gguf->entries, gguf->entry_count, sizeof wanted, by_key);
+        bsearch(&wanted, gguf->entries, gguf->entry_count, sizeof wanted, gguf_by_key);
     return found ? &found->value : NULL;
 }
 
@@ -456,11 +457,11 @@ bool pj_gguf_integer(const pj_gguf_value *value, uint64_t index, int64_t *number
     case PJ_GGUF_U8:
     case PJ_GGUF_U16:
     case PJ_GGUF_U32:
-    case PJ_GGUF_U64: *number = (int64_t)load(at, bytes); return *number >= 0;
-    case PJ_GGUF_I8: *number = (int64_t)(load(at, 1) ^ 0x80) - 0x80; return true;
-    case PJ_GGUF_I16: *number = (int16_t)load(at, 2); return true;
-    case PJ_GGUF_I32: *number = (int32_t)load(at, 4); return true;
-    case PJ_GGUF_I64: *number = (int64_t)load(at, 8); return true;
+    case PJ_GGUF_U64: *number = (int64_t)gguf_load(at, bytes); return *number >= 0;
+    case PJ_GGUF_I8: *number = (int64_t)(gguf_load(at, 1) ^ 0x80) - 0x80; return true;
+    case PJ_GGUF_I16: *number = (int16_t)gguf_load(at, 2); return true;
+    case PJ_GGUF_I32: *number = (int32_t)gguf_load(at, 4); return true;
+    case PJ_GGUF_I64: *number = (int64_t)gguf_load(at, 8); return true;
     default: return false;
     }
 }
@@ -501,7 +502,7 @@ bool pj_gguf_string(const pj_gguf_value *value, pj_gguf_text *text)
 
 pj_gguf_text pj_gguf_next_string(const unsigned char **at)
 {
-    pj_gguf_text text = {(const char *)*at + 8, (size_t)load(*at, 8)};
+    pj_gguf_text text = {(const char *)*at + 8, (size_t)gguf_load(*at, 8)};
     *at += 8 + text.bytes;
     return text;
 }

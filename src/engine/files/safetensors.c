@@ -41,7 +41,7 @@ typedef struct reader {
     size_t count, capacity;
 } reader;
 
-static pj_status read_type(reader *r, pj_tensor *tensor, entry *e)
+static pj_status safetensors_read_type(reader *r, pj_tensor *tensor, entry *e)
 {
     pj_json_text text;
     if (!pj_json_scan_string(&r->scan, &text)) return PJ_E_INVALID;
@@ -56,7 +56,7 @@ static pj_status read_type(reader *r, pj_tensor *tensor, entry *e)
                    tensor->name, (int)(text.bytes < 32 ? text.bytes : 32), text.text);
 }
 
-static pj_status read_shape(reader *r, pj_tensor *tensor, entry *e)
+static pj_status safetensors_read_shape(reader *r, pj_tensor *tensor, entry *e)
 {
     e->has_shape = pj_json_scan_enter(&r->scan, '[');
     tensor->rank = 0;
@@ -113,7 +113,7 @@ static pj_status check_entry(reader *r, pj_tensor *tensor, const entry *e)
     return PJ_OK;
 }
 
-static pj_status read_tensor(reader *r, pj_tensor *tensor)
+static pj_status safetensors_read_tensor(reader *r, pj_tensor *tensor)
 {
     entry e = {0};
     pj_status status = PJ_OK;
@@ -121,9 +121,9 @@ static pj_status read_tensor(reader *r, pj_tensor *tensor)
     pj_json_text key;
     while (status == PJ_OK && pj_json_scan_member(&r->scan, &key)) {
         if (pj_json_text_is(key, "dtype"))
-            status = read_type(r, tensor, &e);
+            status = safetensors_read_type(r, tensor, &e);
         else if (pj_json_text_is(key, "shape"))
-            status = read_shape(r, tensor, &e);
+            status = safetensors_read_shape(r, tensor, &e);
         else if (pj_json_text_is(key, "data_offsets"))
             status = read_offsets(r, &e);
         else
@@ -154,10 +154,10 @@ static pj_status add_tensor(reader *r, pj_json_text name)
     if (!tensor->name) return pj_fail_memory(r->err, "a safetensors header");
     if (strlen(tensor->name) != name.bytes)
         return pj_fail(r->err, PJ_E_INVALID, "%s: a tensor's name holds a zero character", r->name);
-    return read_tensor(r, tensor);
+    return safetensors_read_tensor(r, tensor);
 }
 
-static pj_status read_header(reader *r)
+static pj_status safetensors_read_header(reader *r)
 {
     pj_status status = PJ_OK;
     pj_json_scan_enter(&r->scan, '{');
@@ -180,7 +180,7 @@ static pj_status read_header(reader *r)
 static pj_status check_whole(reader *r)
 {
     const unsigned char *next = r->data;
-    if (r->count > 0) qsort(r->tensors, r->count, sizeof *r->tensors, pj_tensor_by_place);
+    if (r->count > 0) qsort(r->tensors, r->count, sizeof *r->tensors, pj_tensor_by_offset);
     for (size_t i = 0; i < r->count; i++) {
         const pj_tensor *tensor = &r->tensors[i];
         if (tensor->data != next)
@@ -237,7 +237,7 @@ pj_status pj_safetensors_parse(const unsigned char *file, size_t bytes, const ch
                 .data = file + 8 + header,
                 .data_bytes = bytes - 8 - header};
     pj_json_scan_init(&r.scan, (const char *)file + 8, header);
-    status = read_header(&r);
+    status = safetensors_read_header(&r);
     if (status == PJ_OK) status = check_whole(&r);
     if (status == PJ_OK && r.count > 0) {
         *tensors = pj_arena_alloc(arena, r.count, sizeof **tensors);

@@ -42,7 +42,7 @@ bool pj_file_dtype(pj_file_type type, pj_dtype *dtype)
     return false;
 }
 
-int pj_tensor_by_place(const void *a, const void *b)
+int pj_tensor_by_offset(const void *a, const void *b)
 {
     const pj_tensor *x = a, *y = b;
     if (x->data != y->data) return x->data < y->data ? -1 : 1;

@@ -58,7 +58,7 @@ typedef struct pj_tensor {
 } pj_tensor;
 
 /* For qsort, by position: empty tensors before the one that begins at the same byte. */
-int pj_tensor_by_place(const void *a, const void *b);
+int pj_tensor_by_offset(const void *a, const void *b);
 int pj_tensor_by_name(const void *a, const void *b);
 
 /* In a table sorted by name; NULL when absent. */

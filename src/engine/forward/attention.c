@@ -7,7 +7,7 @@
  * identical; if the stages are shorter than a dispatch (decode with few keys), each thread runs and
  * times them unit by unit. */
 #include "engine/forward/pass.h"
-#include "engine/kernels/look.h"
+#include "engine/kernels/stats_timer.h"
 
 #include <math.h>
 #include <string.h>
@@ -146,7 +146,7 @@ static pj_kv_rows unit_kv(const attention *a, const unit *u, uint32_t which)
 
 /* The thread's buffer for a unit's queries or results, [rows][head_dim]: contiguous rows avoid the
  * cache set conflicts of a pass's rows, and a second stride. */
-static float *unit_rows(const attention *a, unsigned thread)
+static float *attention_unit_rows(const attention *a, unsigned thread)
 {
     char *scratch = pj_team_scratch(a->s->team, thread);
     return (float *)(void *)(scratch + PJ_ATTENTION_SCRATCH_BYTES);
@@ -156,7 +156,7 @@ static void stage_scores(const attention *a, const unit *u, float *scores, unsig
 {
     size_t dim = a->layer->head_dim, position_floats = u->heads * dim;
     const float *from = a->s->state->qkv + u->first * a->token_floats + u->head * dim;
-    float *q = unit_rows(a, thread);
+    float *q = attention_unit_rows(a, thread);
     pj_kv_rows keys = unit_kv(a, u, 0);
     for (uint32_t i = 0; i < u->positions; i++)
         memcpy(q + i * position_floats, from + i * a->token_floats, position_floats * sizeof *q);
@@ -210,7 +210,7 @@ static float *unit_output(const attention *a, const unit *u)
 static void stage_values(const attention *a, const unit *u, float *scores, unsigned thread)
 {
     size_t dim = a->layer->head_dim, position_floats = u->heads * dim;
-    float *y = unit_rows(a, thread);
+    float *y = attention_unit_rows(a, thread);
     pj_kv_rows values = unit_kv(a, u, 1);
     a->s->kernels->attention_values(y, dim, scores, row_floats(a, u->keys), u->rows, &values,
                                     u->keys, dim, false, pj_team_scratch(a->s->team, thread));
@@ -244,9 +244,9 @@ static void run_units(void *context, unsigned thread)
         stage_softmax(a, &u, scores, thread);
         stage_values(a, &u, scores, thread);
         if (!a->sums_units) continue;
-        int64_t look = pj_look_begin();
-        sum_attended(a, &u, pj_seam_sums(a->s->seam, thread));
-        pj_look_end(look);
+        int64_t look = pj_stats_timer_begin();
+        sum_attended(a, &u, pj_instrument_sums(a->s->instrument, thread));
+        pj_stats_timer_end(look);
     }
 }
 
@@ -256,7 +256,7 @@ static void run_units(void *context, unsigned thread)
 static bool row_is_looked_at(const unit *u, uint32_t i, size_t step)
 {
     uint32_t row = u->first + i / u->heads - u->segment->row;
-    return pj_look_at(row, u->segment->count, step);
+    return pj_sample_has_row(row, u->segment->count, step);
 }
 
 /* Statistics of the visible scores, before and after scaling, and of weights: sums of sampled rows,
@@ -264,7 +264,7 @@ static bool row_is_looked_at(const unit *u, uint32_t i, size_t step)
 static void sum_rows(const attention *a, const unit *u, const float *scores, pj_value_sums *sums)
 {
     const pj_kernels *k = a->s->kernels;
-    size_t step = pj_seam_step(a->s->seam, u->segment->count);
+    size_t step = pj_instrument_step(a->s->instrument, u->segment->count);
     if (u->positions == 1 && row_is_looked_at(u, 0, step)) { /* every key read is visible */
         k->value_sums(scores, u->rows, u->keys, row_floats(a, u->keys), PJ_SPARSITY_TAU, sums);
         return;
@@ -280,7 +280,7 @@ static void sum_rows(const attention *a, const unit *u, const float *scores, pj_
     }
 }
 
-static double larger(double a, double b)
+static double attention_larger(double a, double b)
 {
     return a > b ? a : b;
 }
@@ -294,7 +294,7 @@ static void look_at_row(const pj_kernels *kernels, const float *p, uint32_t keys
     to->entropy += f.entropy;
     to->entropy_normalised += keys > 1 ? f.entropy / log_keys : 0;
     to->largest += f.max;
-    to->largest_of_all = larger(to->largest_of_all, f.max);
+    to->largest_of_all = attention_larger(to->largest_of_all, f.max);
     to->visible += keys;
     to->below += (double)f.below;
     to->below_relative += (double)f.below_relative;
@@ -311,7 +311,7 @@ static pj_head_figures *figures_of(const attention *a, unsigned thread, uint32_t
 
 static void look_at_unit(const attention *a, const unit *u, const float *scores, unsigned thread)
 {
-    size_t step = pj_look_step(u->segment->count);
+    size_t step = pj_sample_step(u->segment->count);
     uint32_t keys = 0;
     double log_keys = 0;
     for (uint32_t i = 0; i < u->rows; i++) {
@@ -328,7 +328,7 @@ static void look_at_unit(const attention *a, const unit *u, const float *scores,
 typedef enum summed { NOTHING, SCORES, OUTPUT } summed;
 
 typedef struct stage_row {
-    pj_seam_name name;
+    pj_instrument_name name;
     void (*run)(const attention *a, const unit *u, float *scores, unsigned thread);
     double flops_per_pair;  /* for products: with head_dim 1 */
     bool product;           /* reads keys or values */
@@ -374,20 +374,20 @@ static void run_stage_unit(const attention *a, const stage_row *stage, const uni
                            unsigned thread, pj_value_sums *sums)
 {
     if (stage->run) stage->run(a, u, scores, thread);
-    if (!a->s->seam->statistics || stage->summed == NOTHING) return;
-    int64_t look = pj_look_begin();
+    if (!a->s->instrument->statistics || stage->summed == NOTHING) return;
+    int64_t look = pj_stats_timer_begin();
     if (stage->summed == OUTPUT)
         sum_attended(a, u, sums);
     else
         sum_rows(a, u, scores, sums);
     if (stage->run == stage_softmax) look_at_unit(a, u, scores, thread);
-    pj_look_end(look);
+    pj_stats_timer_end(look);
 }
 
 static void run_stage_share(void *context, unsigned thread)
 {
     const attention *a = context;
-    pj_value_sums *sums = pj_seam_sums(a->s->seam, thread);
+    pj_value_sums *sums = pj_instrument_sums(a->s->instrument, thread);
     size_t begin, end;
     pj_team_share(a->s->team, thread, a->end - a->begin, 1, &begin, &end);
     for (size_t i = begin; i < end; i++) {
@@ -422,7 +422,7 @@ static void add_figures(pj_head_figures *to, const pj_head_figures *part)
     to->entropy += part->entropy;
     to->entropy_normalised += part->entropy_normalised;
     to->largest += part->largest;
-    to->largest_of_all = larger(to->largest_of_all, part->largest_of_all);
+    to->largest_of_all = attention_larger(to->largest_of_all, part->largest_of_all);
     to->visible += part->visible;
     to->below += part->below;
     to->below_relative += part->below_relative;
@@ -432,7 +432,7 @@ static void add_figures(pj_head_figures *to, const pj_head_figures *part)
 static void record_figures(const attention *a)
 {
     const pj_steps *s = a->s;
-    pj_seam *r = s->seam;
+    pj_instrument *r = s->instrument;
     uint32_t heads = a->layer->heads;
     pj_head_figures *figures = s->state->figures, all = {0};
     for (uint32_t h = 0; h < heads; h++) {
@@ -444,34 +444,35 @@ static void record_figures(const attention *a)
     }
     if (all.rows == 0) return;
     const uint32_t scalar = PJ_EXTRA_SCALAR;
-    pj_seam_extra(r, PJ_N_X_ENTROPY, scalar, all.entropy / all.rows);
-    pj_seam_extra(r, PJ_N_X_ENTROPY_NORMALISED, scalar, all.entropy_normalised / all.rows);
-    pj_seam_extra(r, PJ_N_X_LARGEST, scalar, all.largest / all.rows);
-    pj_seam_extra(r, PJ_N_X_LARGEST_OF_ALL, scalar, all.largest_of_all);
-    pj_seam_extra(r, PJ_N_X_ATTENTION_SPARSITY, scalar, all.below / all.visible);
-    pj_seam_extra(r, PJ_N_X_ATTENTION_SPARSITY_RELATIVE, scalar, all.below_relative / all.visible);
-    pj_seam_extra(r, PJ_N_X_ATTENTION_ROWS, scalar, (double)all.rows / heads);
+    pj_instrument_extra(r, PJ_N_X_ENTROPY, scalar, all.entropy / all.rows);
+    pj_instrument_extra(r, PJ_N_X_ENTROPY_NORMALISED, scalar, all.entropy_normalised / all.rows);
+    pj_instrument_extra(r, PJ_N_X_LARGEST, scalar, all.largest / all.rows);
+    pj_instrument_extra(r, PJ_N_X_LARGEST_OF_ALL, scalar, all.largest_of_all);
+    pj_instrument_extra(r, PJ_N_X_ATTENTION_SPARSITY, scalar, all.below / all.visible);
+    pj_instrument_extra(r, PJ_N_X_ATTENTION_SPARSITY_RELATIVE, scalar,
+                        all.below_relative / all.visible);
+    pj_instrument_extra(r, PJ_N_X_ATTENTION_ROWS, scalar, (double)all.rows / heads);
     for (uint32_t h = 0; h < heads; h++) {
         const pj_head_figures *f = &figures[h];
-        pj_seam_extra(r, PJ_N_X_ENTROPY_HEAD, h, f->entropy / f->rows);
-        pj_seam_extra(r, PJ_N_X_LARGEST_HEAD, h, f->largest / f->rows);
-        pj_seam_extra(r, PJ_N_X_ATTENTION_SPARSITY_HEAD, h, f->below / f->visible);
+        pj_instrument_extra(r, PJ_N_X_ENTROPY_HEAD, h, f->entropy / f->rows);
+        pj_instrument_extra(r, PJ_N_X_LARGEST_HEAD, h, f->largest / f->rows);
+        pj_instrument_extra(r, PJ_N_X_ATTENTION_SPARSITY_HEAD, h, f->below / f->visible);
     }
 }
 
 /* Extra figures of a stage's last part: number of sampled rows per head, and statistics of the
  * weights. */
-static void record_extras(const attention *a, pj_seam_name stage)
+static void record_extras(const attention *a, pj_instrument_name stage)
 {
     const pj_steps *s = a->s;
     size_t rows = 0;
     if (stage == PJ_N_OP_SOFTMAX) record_figures(a);
     if (stage != PJ_N_OP_QK_MATMUL && stage != PJ_N_OP_SCALE && stage != PJ_N_OP_SOFTCAP) return;
     for (uint32_t i = 0; i < s->pass->segment_count; i++) {
-        size_t count = s->pass->segments[i].count, step = pj_seam_step(s->seam, count);
+        size_t count = s->pass->segments[i].count, step = pj_instrument_step(s->instrument, count);
         rows += (count + step - 1) / step;
     }
-    pj_seam_extra(s->seam, PJ_N_X_ATTENTION_ROWS, PJ_EXTRA_SCALAR, (double)rows);
+    pj_instrument_extra(s->instrument, PJ_N_X_ATTENTION_ROWS, PJ_EXTRA_SCALAR, (double)rows);
 }
 
 /* Amount of work in a range of units, for FLOPs and bytes. */
@@ -524,14 +525,14 @@ static double kv_value_bytes(const pj_steps *s)
 }
 
 /* Ends the open operation: a stage of units [a->begin, a->end). */
-static void end_stage(const attention *a, const stage_row *stage, const extent *e,
-                      const pj_value_sums *sums, int64_t now_ns)
+static void attention_end_stage(const attention *a, const stage_row *stage, const extent *e,
+                                const pj_value_sums *sums, int64_t now_ns)
 {
-    pj_seam *r = a->s->seam;
+    pj_instrument *r = a->s->instrument;
     pj_stats stats;
-    int64_t look = pj_look_begin();
+    int64_t look = pj_stats_timer_begin();
     if (r->statistics && a->end == a->units) record_extras(a, stage->name);
-    pj_look_end(look);
+    pj_stats_timer_end(look);
     pj_work work = {
         .flops = stage->flops_per_pair * e->pairs * (stage->product ? a->layer->head_dim : 1),
         .bytes = stage->product ? e->kv_floats * kv_value_bytes(a->s) + 4 * e->q_floats
@@ -541,7 +542,7 @@ static void end_stage(const attention *a, const stage_row *stage, const extent *
         stats = pj_stats_of_sums(sums);
         work.stats = &stats;
     }
-    pj_seam_end_work(r, &work, now_ns);
+    pj_instrument_end_work(r, &work, now_ns);
 }
 
 /* One dispatch per stage. */
@@ -552,13 +553,13 @@ static void run_stages_in_turn(attention *a, const extent *e, pj_value_sums *att
         pj_value_sums sums = {0};
         a->stage = &stages[i];
         if (!has_stage(a, a->stage)) continue;
-        pj_seam_operation(s->seam, a->stage->name);
+        pj_instrument_operation(s->instrument, a->stage->name);
         if (a->stage->run) {
             pj_team_run(s->team, run_stage_share, a);
-            pj_seam_take_sums(s->seam, 0, &sums);
+            pj_instrument_take_sums(s->instrument, 0, &sums);
         }
         if (a->stage->summed == OUTPUT) pj_value_sums_add(attended, &sums);
-        end_stage(a, a->stage, e, &sums, 0);
+        attention_end_stage(a, a->stage, e, &sums, 0);
     }
 }
 
@@ -567,7 +568,7 @@ static void run_stages_in_turn(attention *a, const extent *e, pj_value_sums *att
 static void run_stages_together(attention *a, const extent *e, pj_value_sums *attended)
 {
     const pj_steps *s = a->s;
-    pj_seam *r = s->seam;
+    pj_instrument *r = s->instrument;
     pj_attention_part all = {0};
     const pj_value_sums none = {0};
     int64_t begun_ns = r->ended_ns, spent_ns = 0, passed_ns = 0;
@@ -588,9 +589,10 @@ static void run_stages_together(attention *a, const extent *e, pj_value_sums *at
         if (!has_stage(a, &stages[i])) continue;
         passed_ns += all.ns[i];
         bool last = i + 1 == PJ_ATTENTION_STAGES;
-        pj_seam_operation(r, stages[i].name);
-        end_stage(a, &stages[i], e, has_sums(a, &stages[i]) ? &all.sums[stages[i].sums] : &none,
-                  begun_ns + (last ? took_ns : (int64_t)(scale * (double)passed_ns)));
+        pj_instrument_operation(r, stages[i].name);
+        attention_end_stage(a, &stages[i], e,
+                            has_sums(a, &stages[i]) ? &all.sums[stages[i].sums] : &none,
+                            begun_ns + (last ? took_ns : (int64_t)(scale * (double)passed_ns)));
     }
     pj_value_sums_add(attended, &all.sums[stages[PJ_ATTENTION_STAGES - 1].sums]);
 }
@@ -605,7 +607,7 @@ static void run_stages_apart(attention *a, const extent *of_all, pj_value_sums *
     for (a->begin = 0; a->begin < a->units; a->begin = a->end) {
         a->end = a->units - a->begin < fit ? a->units : a->begin + (uint32_t)fit;
         extent e = fit < a->units ? extent_of(a, a->begin, a->end) : *of_all;
-        s->seam->ended_ns = pj_clock_ns();
+        s->instrument->ended_ns = pj_clock_ns();
         if ((size_t)(a->end - a->begin) * a->unit_floats < FEW_FLOATS)
             run_stages_together(a, &e, attended);
         else
@@ -678,13 +680,13 @@ static void scale_queries(const attention *a)
                     .cols = q,
                     .stride = a->token_floats};
     if (s->model->config.query_beta == 0) return;
-    pj_seam_operation(s->seam, PJ_N_OP_QUERY_SCALE);
-    if (s->seam->deep)
+    pj_instrument_operation(s->instrument, PJ_N_OP_QUERY_SCALE);
+    if (s->instrument->deep)
         pj_steps_rows_summed(s, s->rows, s->rows * q, scale_queries_row, (void *)(uintptr_t)a,
                              &done);
     else
         pj_steps_rows(s, s->rows, s->rows * q, scale_queries_row, (void *)(uintptr_t)a);
-    pj_seam_operation_end(s->seam, &done);
+    pj_instrument_operation_end(s->instrument, &done);
 }
 
 /* Number of values rotated per row. */
@@ -695,7 +697,7 @@ static double rotated_values(const attention *a)
     return 2.0 * a->s->model->ropes[l->rope].pairs * (double)rotated_heads(a);
 }
 
-static void rotate(const attention *a)
+static void attention_rotate(const attention *a)
 {
     const pj_steps *s = a->s;
     double values = (double)s->rows * rotated_values(a);
@@ -706,29 +708,30 @@ static void rotate(const attention *a)
                     .cols = rotated_heads(a) * a->layer->head_dim,
                     .stride = a->token_floats};
     if (a->layer->rope == PJ_NO_ROPE) return;
-    pj_seam_operation(s->seam, PJ_N_OP_ROPE);
-    if (s->seam->deep)
+    pj_instrument_operation(s->instrument, PJ_N_OP_ROPE);
+    if (s->instrument->deep)
         pj_steps_rows_summed(s, s->rows, s->rows * a->token_floats, rope_row, (void *)(uintptr_t)a,
                              &done);
     else
         pj_steps_rows(s, s->rows, s->rows * a->token_floats, rope_row, (void *)(uintptr_t)a);
-    pj_seam_operation_end(s->seam, &done);
+    pj_instrument_operation_end(s->instrument, &done);
 }
 
 /* Bytes per position in the layer's KV cache. */
-static double cached_bytes(const attention *a)
+static double attention_cached_bytes(const attention *a)
 {
     return has_keys(a) * 2.0 * a->layer->kv_heads *
            (double)a->s->state->kv_row_bytes[a->layer->index];
 }
 
-static void append(const attention *a)
+static void attention_append(const attention *a)
 {
     const pj_steps *s = a->s;
     if (!has_keys(a)) return;
-    pj_seam_operation(s->seam, PJ_N_OP_KV_APPEND);
+    pj_instrument_operation(s->instrument, PJ_N_OP_KV_APPEND);
     pj_steps_rows(s, s->rows, s->rows * a->token_floats, append_row, (void *)(uintptr_t)a);
-    pj_seam_operation_end(s->seam, &(pj_done){.bytes = (double)s->rows * cached_bytes(a)});
+    pj_instrument_operation_end(s->instrument,
+                                &(pj_done){.bytes = (double)s->rows * attention_cached_bytes(a)});
 }
 
 /* ---- the component ------------------------------------------------------------------------ */
@@ -740,7 +743,7 @@ static void cut_units(attention *a)
         pass->segments[i].unit_begin = a->units;
         a->units += segment_units(a, &pass->segments[i]);
     }
-    for (uint32_t i = 0; a->s->seam->deep && i < a->units; i++) {
+    for (uint32_t i = 0; a->s->instrument->deep && i < a->units; i++) {
         unit u = unit_at(a, i);
         uint32_t floats = u.rows * row_floats(a, u.keys);
         if (floats > a->unit_floats) a->unit_floats = floats;
@@ -752,15 +755,16 @@ static void run(attention *a, const extent *e, const pj_done *output)
 {
     const pj_steps *s = a->s;
     pj_value_sums attended = {0};
-    if (s->seam->deep) {
+    if (s->instrument->deep) {
         run_stages_apart(a, e, &attended);
     } else {
-        a->sums_units = s->seam->statistics && !pj_seam_short(output->rows, output->cols);
+        a->sums_units =
+            s->instrument->statistics && !pj_instrument_short(output->rows, output->cols);
         pj_team_offer(s->team, run_units, a);
         if (!a->sums_units) return; /* computed at the component's end */
-        pj_seam_take_sums(s->seam, 0, &attended);
+        pj_instrument_take_sums(s->instrument, 0, &attended);
     }
-    if (s->seam->statistics) pj_seam_keep(s->seam, output, &attended);
+    if (s->instrument->statistics) pj_instrument_keep(s->instrument, output, &attended);
 }
 
 void pj_steps_attention(const pj_steps *s, const pj_layer *l)
@@ -773,22 +777,22 @@ void pj_steps_attention(const pj_steps *s, const pj_layer *l)
                    .token_floats = (l->heads + 2 * (size_t)l->kv_heads) * dim};
     extent e = {0};
     cut_units(&a);
-    if (s->seam->module) e = extent_of_all(&a);
-    pj_seam_component(s->seam, PJ_N_ATTENTION);
-    rotate(&a);
+    if (s->instrument->module) e = extent_of_all(&a);
+    pj_instrument_component(s->instrument, PJ_N_ATTENTION);
+    attention_rotate(&a);
     scale_queries(&a);
-    append(&a);
+    attention_append(&a);
     double rows = (double)s->rows, rotated = rows * rotated_values(&a);
     double each =
         s->model->config.attention_softcap > 0 ? 13 : 7; /* FLOPs of scale, mask, softmax, cap */
     double scaled = s->model->config.query_beta > 0 ? e.q_floats : 0;
     pj_done done = {.flops = 3 * rotated + scaled + e.pairs * (4.0 * (double)dim + each),
-                    .bytes = 8 * (rotated + scaled) + rows * cached_bytes(&a) +
+                    .bytes = 8 * (rotated + scaled) + rows * attention_cached_bytes(&a) +
                              2 * (e.kv_floats * kv_value_bytes(s) + 4 * e.q_floats),
                     .x = s->state->attended,
                     .rows = s->rows,
                     .cols = l->heads * dim,
                     .stride = l->heads * dim};
     run(&a, &e, &done);
-    pj_seam_module_end_with_last(s->seam, &done);
+    pj_instrument_module_end_with_last(s->instrument, &done);
 }

@@ -10,14 +10,14 @@
  *   - logits in host memory when `forward` returns;
  *   - the bookkeeping of pj_sequence: tokens and length of what its cache holds;
  *   - spans: sections, layers, components and operations with FLOPs, bytes and statistics through
- *     the pj_seam of the call, or, from a device that reports late, as spans with two pairs of
- *     clocks (pj_span_record in perjoule.h) before the run ends;
+ *     the pj_instrument of the call, or, from a device that reports late, as spans with two pairs
+ * of clocks (pj_span_record in perjoule.h) before the run ends;
  *   - no allocation, lock or log in `forward`.
  */
 #ifndef PJ_FORWARD_BACKEND_H
 #define PJ_FORWARD_BACKEND_H
 
-#include "engine/forward/seam.h"
+#include "engine/forward/instrument.h"
 #include "engine/model/ablation.h"
 #include "engine/model/model.h"
 
@@ -61,11 +61,11 @@ typedef struct pj_pass {
 } pj_pass;
 
 /* What a backend is opened on. */
-typedef struct pj_compute_place {
+typedef struct pj_compute_host {
     const pj_model *model;
     const pj_kernels *kernels; /* of the host's processor */
     pj_team *team;             /* the host's threads */
-} pj_compute_place;
+} pj_compute_host;
 
 /* The state of a generation: the cache of its sequences and whatever a pass needs. Filled by
  * `open`; sequences and logits are read by the engine, `own` is the backend's. */
@@ -83,20 +83,21 @@ typedef struct pj_backend {
     uint32_t version; /* PJ_BACKEND_VERSION */
     const char *name; /* "cpu" */
     /* Allocates everything a pass of these options needs. */
-    pj_status (*open)(pj_compute *compute, const pj_compute_place *place,
+    pj_status (*open)(pj_compute *compute, const pj_compute_host *place,
                       const pj_state_options *options, pj_error *err);
     void (*close)(pj_compute *compute);                    /* only if open */
     void (*reset)(pj_compute *compute, uint32_t sequence); /* empties a sequence */
     /* Runs the pass and adds its tokens to the cache. PJ_E_CANCELLED leaves the sequences as they
      * were. */
-    pj_status (*forward)(pj_compute *compute, const pj_pass *pass, pj_seam *seam);
+    pj_status (*forward)(pj_compute *compute, const pj_pass *pass, pj_instrument *instrument);
     /* Logits of more rows of the last pass. */
-    void (*more_logits)(pj_compute *compute, const uint32_t *rows, uint32_t count, pj_seam *seam);
+    void (*more_logits)(pj_compute *compute, const uint32_t *rows, uint32_t count,
+                        pj_instrument *instrument);
 
     /* For calibration; optional, both or neither. See pj_forward_prepare and pj_forward_part. */
-    void (*prepare)(pj_compute *compute, const pj_pass *pass, pj_seam *silent,
+    void (*prepare)(pj_compute *compute, const pj_pass *pass, pj_instrument *silent,
                     struct pj_pass_part *part);
-    void (*run_part)(pj_compute *compute, const pj_pass *pass, pj_seam *silent,
+    void (*run_part)(pj_compute *compute, const pj_pass *pass, pj_instrument *silent,
                      struct pj_pass_part *part, uint32_t layer);
 } pj_backend;
 
@@ -105,13 +106,14 @@ extern const pj_backend *const pj_backends[];
 
 /* Opens with `backend` (NULL: the default); fails on a table of another version. */
 pj_status pj_compute_open(pj_compute *compute, const pj_backend *backend,
-                          const pj_compute_place *place, const pj_state_options *options,
+                          const pj_compute_host *place, const pj_state_options *options,
                           pj_error *err);
 void pj_compute_close(pj_compute *compute); /* may run twice; a zeroed one is allowed */
 
-static inline pj_status pj_compute_forward(pj_compute *compute, const pj_pass *pass, pj_seam *seam)
+static inline pj_status pj_compute_forward(pj_compute *compute, const pj_pass *pass,
+                                           pj_instrument *instrument)
 {
-    return compute->backend->forward(compute, pass, seam);
+    return compute->backend->forward(compute, pass, instrument);
 }
 
 #endif

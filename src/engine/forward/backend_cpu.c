@@ -4,7 +4,7 @@
 #include "base/memory.h"
 #include "engine/forward/forward.h"
 
-static pj_status cpu_open(pj_compute *compute, const pj_compute_place *place,
+static pj_status cpu_open(pj_compute *compute, const pj_compute_host *place,
                           const pj_state_options *options, pj_error *err)
 {
     pj_state *state = pj_alloc(1, sizeof *state);
@@ -32,24 +32,24 @@ static void cpu_reset(pj_compute *compute, uint32_t sequence)
     pj_state_reset(compute->own, sequence);
 }
 
-static pj_status cpu_forward(pj_compute *compute, const pj_pass *pass, pj_seam *seam)
+static pj_status cpu_forward(pj_compute *compute, const pj_pass *pass, pj_instrument *instrument)
 {
-    return pj_forward(compute->own, pass, seam);
+    return pj_forward(compute->own, pass, instrument);
 }
 
 static void cpu_more_logits(pj_compute *compute, const uint32_t *rows, uint32_t count,
-                            pj_seam *seam)
+                            pj_instrument *instrument)
 {
-    pj_forward_logits(compute->own, rows, count, seam);
+    pj_forward_logits(compute->own, rows, count, instrument);
 }
 
-static void cpu_prepare(pj_compute *compute, const pj_pass *pass, pj_seam *silent,
+static void cpu_prepare(pj_compute *compute, const pj_pass *pass, pj_instrument *silent,
                         struct pj_pass_part *part)
 {
     pj_forward_prepare(compute->own, pass, silent, part);
 }
 
-static void cpu_run_part(pj_compute *compute, const pj_pass *pass, pj_seam *silent,
+static void cpu_run_part(pj_compute *compute, const pj_pass *pass, pj_instrument *silent,
                          struct pj_pass_part *part, uint32_t layer)
 {
     pj_forward_part(compute->own, pass, silent, part, layer);

@@ -6,7 +6,7 @@ extern const pj_backend pj_backend_cpu;
 const pj_backend *const pj_backends[] = {&pj_backend_cpu, NULL};
 
 pj_status pj_compute_open(pj_compute *compute, const pj_backend *backend,
-                          const pj_compute_place *place, const pj_state_options *options,
+                          const pj_compute_host *place, const pj_state_options *options,
                           pj_error *err)
 {
     if (!backend) backend = pj_backends[0];

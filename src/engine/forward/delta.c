@@ -4,7 +4,7 @@
 #include "engine/model/delta.h"
 
 #include "engine/forward/pass.h"
-#include "engine/kernels/look.h"
+#include "engine/kernels/stats_timer.h"
 
 #include <math.h>
 #include <string.h>
@@ -80,16 +80,16 @@ static void run_convolution(const delta *t)
                     .rows = s->rows,
                     .cols = t->channels,
                     .stride = t->channels};
-    pj_seam_component(s->seam, PJ_N_CONV1D);
+    pj_instrument_component(s->instrument, PJ_N_CONV1D);
     pj_steps_rows(s, (t->channels + RUN - 1) / RUN, s->rows * t->channels * t->d->kernel, convolve,
                   (void *)(uintptr_t)t);
-    pj_seam_module_end(s->seam, &done);
+    pj_instrument_module_end(s->instrument, &done);
 }
 
 /* ---- the rule ----------------------------------------------------------------------------- */
 
 /* L2-normalises x and multiplies by scale. */
-static void normalise(float *y, const float *x, size_t n, float scale)
+static void delta_normalise(float *y, const float *x, size_t n, float scale)
 {
     float square = 0;
     for (size_t i = 0; i < n; i++) square += x[i] * x[i];
@@ -103,7 +103,7 @@ static float softplus(float x)
 }
 
 /* One row of one value head. */
-static void run_row(const delta *t, uint32_t head, size_t row, float *matrix)
+static void delta_run_row(const delta *t, uint32_t head, size_t row, float *matrix)
 {
     const struct pj_delta *d = t->d;
     pj_state *state = t->s->state;
@@ -113,8 +113,8 @@ static void run_row(const delta *t, uint32_t head, size_t row, float *matrix)
     const float *v = state->qkv + row * t->channels + 2 * keys + (size_t)head * d->value_dim;
     const float *ba = state->strength + row * 2 * d->value_heads;
     float unit_q[PJ_MAX_DELTA_DIM], unit_k[PJ_MAX_DELTA_DIM];
-    normalise(unit_q, q, d->key_dim, 1 / sqrtf((float)d->key_dim));
-    normalise(unit_k, k, d->key_dim, 1);
+    delta_normalise(unit_q, q, d->key_dim, 1 / sqrtf((float)d->key_dim));
+    delta_normalise(unit_k, k, d->key_dim, 1);
     float beta = 1 / (1 + expf(-ba[head]));
     float decay = expf(-d->rate[head] * softplus(ba[d->value_heads + head] + d->bias[head]));
     t->s->kernels->delta_step(matrix, unit_q, unit_k, v, decay, beta, d->key_dim, d->value_dim,
@@ -130,7 +130,7 @@ static void run_unit(void *context, size_t unit)
     uint32_t head = (uint32_t)(unit % d->value_heads);
     float *matrix = last_inputs(t, g) + (d->kernel - 1) * t->channels +
                     (size_t)head * d->key_dim * d->value_dim;
-    for (uint32_t row = 0; row < g->count; row++) run_row(t, head, g->row + row, matrix);
+    for (uint32_t row = 0; row < g->count; row++) delta_run_row(t, head, g->row + row, matrix);
 }
 
 static void run_rule(const delta *t)
@@ -145,16 +145,16 @@ static void run_rule(const delta *t)
                     .rows = s->rows,
                     .cols = t->values,
                     .stride = t->values};
-    pj_seam_component(s->seam, PJ_N_DELTA_RULE);
+    pj_instrument_component(s->instrument, PJ_N_DELTA_RULE);
     pj_steps_rows(s, (size_t)s->pass->segment_count * d->value_heads, s->rows * (size_t)cells,
                   run_unit, (void *)(uintptr_t)t);
-    pj_seam_module_end(s->seam, &done);
+    pj_instrument_module_end(s->instrument, &done);
 }
 
 /* ---- output ------------------------------------------------------------------------------- */
 
 /* Normalises each head's output and multiplies by silu of its gate. */
-static void norm_row(void *context, size_t row)
+static void delta_norm_row(void *context, size_t row)
 {
     const delta *t = context;
     const pj_kernels *k = t->s->kernels;
@@ -177,10 +177,10 @@ static void run_norm(const delta *t)
                     .rows = s->rows,
                     .cols = t->values,
                     .stride = t->values};
-    pj_seam_component(s->seam, PJ_N_LINEAR_ATTN_NORM);
-    pj_steps_rows_summed(s, s->rows, s->rows * t->values * 8, norm_row, (void *)(uintptr_t)t,
+    pj_instrument_component(s->instrument, PJ_N_LINEAR_ATTN_NORM);
+    pj_steps_rows_summed(s, s->rows, s->rows * t->values * 8, delta_norm_row, (void *)(uintptr_t)t,
                          &done);
-    pj_seam_module_end(s->seam, &done);
+    pj_instrument_module_end(s->instrument, &done);
 }
 
 void pj_steps_delta(const pj_steps *s, const pj_layer *layer, const pj_rows *x)

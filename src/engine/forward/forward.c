@@ -7,13 +7,13 @@
 
 #include <string.h>
 
-static pj_steps steps_of(pj_state *state, const pj_pass *pass, pj_seam *seam)
+static pj_steps steps_of(pj_state *state, const pj_pass *pass, pj_instrument *instrument)
 {
     return (pj_steps){.state = state,
                       .model = state->model,
                       .kernels = state->kernels,
                       .team = state->team,
-                      .seam = seam,
+                      .instrument = instrument,
                       .pass = pass,
                       .rows = pass ? pass->tokens : 0};
 }
@@ -36,7 +36,7 @@ typedef struct scaled_rows {
     float scale;
 } scaled_rows;
 
-static void scale_row(void *context, size_t row)
+static void forward_scale_row(void *context, size_t row)
 {
     const scaled_rows *t = context;
     t->s->kernels->scale(t->s->state->x + row * t->n, t->n, t->scale);
@@ -50,9 +50,9 @@ static void scale_embedding(const pj_steps *s, pj_done *done)
     pj_done scaled = *done;
     scaled.flops = values;
     scaled.bytes = 8 * values;
-    pj_seam_operation(s->seam, PJ_N_OP_SCALE);
-    pj_steps_rows_summed(s, done->rows, done->rows * done->cols, scale_row, &task, &scaled);
-    pj_seam_operation_end(s->seam, &scaled);
+    pj_instrument_operation(s->instrument, PJ_N_OP_SCALE);
+    pj_steps_rows_summed(s, done->rows, done->rows * done->cols, forward_scale_row, &task, &scaled);
+    pj_instrument_operation_end(s->instrument, &scaled);
     done->flops += scaled.flops;
     done->bytes += scaled.bytes;
 }
@@ -85,18 +85,18 @@ static void join_vector_row(void *context, size_t row)
 }
 
 /* One operation of a component over rows of all layers' vectors. */
-static void vectors_step(const pj_steps *s, pj_seam_name component, pj_seam_name operation,
-                         pj_row_fn *run, double flops, double bytes)
+static void vectors_step(const pj_steps *s, pj_instrument_name component,
+                         pj_instrument_name operation, pj_row_fn *run, double flops, double bytes)
 {
     size_t n = s->model->token_embedding.cols;
     double values = (double)(s->rows * n);
     pj_done done = {flops * values, bytes * values, s->state->token_vectors, s->rows, n, n};
     if (!pj_steps_want(s, component)) return;
-    pj_seam_component(s->seam, component);
-    pj_seam_operation(s->seam, operation);
+    pj_instrument_component(s->instrument, component);
+    pj_instrument_operation(s->instrument, operation);
     pj_steps_rows_summed(s, s->rows, s->rows * n, run, (void *)(uintptr_t)s, &done);
-    pj_seam_operation_end(s->seam, &done);
-    pj_seam_module_end(s->seam, &done);
+    pj_instrument_operation_end(s->instrument, &done);
+    pj_instrument_module_end(s->instrument, &done);
 }
 
 /* Gemma 4: per-layer token vectors. */
@@ -105,7 +105,7 @@ static void embed_token_vectors(const pj_steps *s)
     const pj_model *m = s->model;
     const pj_matrix *table = &m->token_embedding;
     pj_rows x = {s->state->x, s->rows, m->config.hidden};
-    pj_seam_name gather = table->type == PJ_F32 ? PJ_N_OP_GATHER : PJ_N_OP_DEQUANTISE;
+    pj_instrument_name gather = table->type == PJ_F32 ? PJ_N_OP_GATHER : PJ_N_OP_DEQUANTISE;
     vectors_step(s, PJ_N_EMBED_TOKENS_PER_LAYER, gather, embed_vector_row, 1,
                  (double)table->row_bytes / (double)table->cols + 4);
     pj_steps_product(s, &x, &m->token_projection, s->state->token_context, table->cols, NULL);
@@ -121,15 +121,15 @@ static void embed(const pj_steps *s)
                     .rows = s->rows,
                     .cols = m->cols,
                     .stride = m->cols};
-    pj_seam_section(s->seam, PJ_N_EMBEDDING);
-    pj_seam_component(s->seam, PJ_N_EMBED_TOKENS);
-    pj_seam_operation(s->seam, m->type == PJ_F32 ? PJ_N_OP_GATHER : PJ_N_OP_DEQUANTISE);
+    pj_instrument_section(s->instrument, PJ_N_EMBEDDING);
+    pj_instrument_component(s->instrument, PJ_N_EMBED_TOKENS);
+    pj_instrument_operation(s->instrument, m->type == PJ_F32 ? PJ_N_OP_GATHER : PJ_N_OP_DEQUANTISE);
     pj_steps_rows_summed(s, s->rows, s->rows * m->cols, embed_row, (void *)(uintptr_t)s, &done);
-    pj_seam_operation_end(s->seam, &done);
+    pj_instrument_operation_end(s->instrument, &done);
     if (s->model->config.embedding_scale != 1) scale_embedding(s, &done);
-    pj_seam_module_end(s->seam, &done);
+    pj_instrument_module_end(s->instrument, &done);
     if (s->model->token_projection.w.data) embed_token_vectors(s);
-    pj_seam_end(s->seam);
+    pj_instrument_end(s->instrument);
 }
 
 static void angles_row(void *context, size_t row)
@@ -145,9 +145,9 @@ static void angles_row(void *context, size_t row)
 }
 
 /* Positions of all rows, and their rotation angles. */
-static void place(const pj_steps *s)
+static void forward_place(const pj_steps *s)
 {
-    pj_seam_section(s->seam, PJ_N_POSITION_EMBEDDING);
+    pj_instrument_section(s->instrument, PJ_N_POSITION_EMBEDDING);
     for (uint32_t i = 0; i < s->pass->segment_count; i++) {
         const pj_pass_segment *g = &s->pass->segments[i];
         for (uint32_t row = 0; row < g->count; row++) {
@@ -159,7 +159,7 @@ static void place(const pj_steps *s)
     for (uint32_t i = 0; i < PJ_ROPES; i++) pairs += s->model->ropes[i].pairs;
     /* a sine costs about as much as twenty simple operations */
     pj_steps_rows(s, s->rows, s->rows * pairs * 20, angles_row, (void *)(uintptr_t)s);
-    pj_seam_end(s->seam);
+    pj_instrument_end(s->instrument);
 }
 
 /* ---- layers ------------------------------------------------------------------------------- */
@@ -189,7 +189,7 @@ static pj_rows norm(const pj_steps *s, const pj_norm *norm, const float *x, size
 }
 
 /* Normalises the output of half a layer in place and adds it to the residual stream. */
-static void norm_output(const pj_steps *s, const pj_norm *norm)
+static void forward_norm_output(const pj_steps *s, const pj_norm *norm)
 {
     norm_into(s, norm, s->state->y, s->rows, s->state->y, s->state->x);
 }
@@ -250,9 +250,9 @@ static void gate_output(const pj_steps *s, const pj_layer *l)
                     .rows = s->rows,
                     .cols = floats,
                     .stride = floats};
-    pj_seam_component(s->seam, PJ_N_OUTPUT_GATE);
+    pj_instrument_component(s->instrument, PJ_N_OUTPUT_GATE);
     pj_steps_rows_summed(s, s->rows, s->rows * floats * 8, gate_row, &g, &done);
-    pj_seam_module_end(s->seam, &done);
+    pj_instrument_module_end(s->instrument, &done);
 }
 
 /* Queries, keys and values of h, adjacent in state->qkv. */
@@ -283,7 +283,7 @@ static void project_output(const pj_steps *s, const pj_layer *l)
     pj_rows attended = {t->attended, s->rows, floats};
     bool normed = l->attention_out_norm.w != NULL;
     pj_steps_product(s, &attended, &l->o, t->y, s->model->config.hidden, normed ? NULL : t->x);
-    norm_output(s, &l->attention_out_norm);
+    forward_norm_output(s, &l->attention_out_norm);
 }
 
 /* The first half of a layer: attention, or the delta rule in its place. */
@@ -326,7 +326,7 @@ static void feed_forward(const pj_steps *s, const pj_layer *l, pj_rows h)
         pj_steps_experts(s, l, &h, &h, residual);
     else
         pj_steps_mlp(s, &l->mlp, &h, t->y, residual);
-    norm_output(s, &l->mlp_out_norm);
+    forward_norm_output(s, &l->mlp_out_norm);
 }
 
 /* Multiplies the residual stream by the layer's scale factor. */
@@ -337,11 +337,11 @@ static void scale_output(const pj_steps *s, const pj_layer *l)
     scaled_rows task = {s, hidden, l->scale};
     pj_done done = {values, 8 * values, s->state->x, s->rows, hidden, hidden};
     if (l->scale == 1 || !pj_steps_want(s, PJ_N_LAYER_SCALAR)) return;
-    pj_seam_component(s->seam, PJ_N_LAYER_SCALAR);
-    pj_seam_operation(s->seam, PJ_N_OP_SCALE);
-    pj_steps_rows_summed(s, s->rows, s->rows * hidden, scale_row, &task, &done);
-    pj_seam_operation_end(s->seam, &done);
-    pj_seam_module_end(s->seam, &done);
+    pj_instrument_component(s->instrument, PJ_N_LAYER_SCALAR);
+    pj_instrument_operation(s->instrument, PJ_N_OP_SCALE);
+    pj_steps_rows_summed(s, s->rows, s->rows * hidden, forward_scale_row, &task, &done);
+    pj_instrument_operation_end(s->instrument, &done);
+    pj_instrument_module_end(s->instrument, &done);
 }
 
 static void run_layer(const pj_steps *s, const pj_layer *l)
@@ -349,7 +349,7 @@ static void run_layer(const pj_steps *s, const pj_layer *l)
     const pj_ablation *without = &s->state->options.without;
     float *x = s->state->x; /* the residual stream */
     size_t hidden = s->model->config.hidden;
-    pj_seam_layer(s->seam, l->index);
+    pj_instrument_layer(s->instrument, l->index);
 
     pj_rows h = norm(s, &l->attention_norm, x, s->rows);
     if (!without->attention) attend(s, l, h);
@@ -359,12 +359,12 @@ static void run_layer(const pj_steps *s, const pj_layer *l)
 
     if (l->token_gate.w.data) {
         pj_steps_token_input(s, l, s->state->y);
-        norm_output(s, &l->token_norm);
+        forward_norm_output(s, &l->token_norm);
     }
     scale_output(s, l);
 
-    pj_seam_module_end(
-        s->seam,
+    pj_instrument_module_end(
+        s->instrument,
         &(pj_done){
             .flops = NAN, .bytes = NAN, .x = x, .rows = s->rows, .cols = hidden, .stride = hidden});
 }
@@ -372,7 +372,7 @@ static void run_layer(const pj_steps *s, const pj_layer *l)
 static pj_status run_layers(const pj_steps *s)
 {
     pj_status status = PJ_OK;
-    pj_seam_section(s->seam, PJ_N_LAYERS);
+    pj_instrument_section(s->instrument, PJ_N_LAYERS);
     uint32_t kept = s->state->options.without.layers, all = s->model->config.layers;
     for (uint32_t i = 0; i < (kept && kept < all ? kept : all) && !status; i++) {
         const _Atomic bool *cancel = s->pass->cancel;
@@ -381,7 +381,7 @@ static pj_status run_layers(const pj_steps *s)
         else
             run_layer(s, &s->model->layers[i]);
     }
-    pj_seam_end(s->seam);
+    pj_instrument_end(s->instrument);
     return status;
 }
 
@@ -405,11 +405,11 @@ static void bound_logits(const pj_steps *s, uint32_t count)
     bool scaled = c->logit_scale != 1, capped = c->logit_softcap > 0;
     if ((!scaled && !capped) || !pj_steps_want(s, PJ_N_LOGITS)) return;
     pj_done done = {.flops = (scaled + 6 * capped) * values, .bytes = 8 * values};
-    pj_seam_component(s->seam, PJ_N_LOGITS);
-    pj_seam_operation(s->seam, capped ? PJ_N_OP_SOFTCAP : PJ_N_OP_SCALE);
+    pj_instrument_component(s->instrument, PJ_N_LOGITS);
+    pj_instrument_operation(s->instrument, capped ? PJ_N_OP_SOFTCAP : PJ_N_OP_SCALE);
     pj_steps_rows(s, count, count * (size_t)c->vocab, bound_logits_row, (void *)(uintptr_t)s);
-    pj_seam_operation_end(s->seam, &done);
-    pj_seam_module_end(s->seam, &done);
+    pj_instrument_operation_end(s->instrument, &done);
+    pj_instrument_module_end(s->instrument, &done);
 }
 
 /* Copies the selected rows of the residual stream to the front of `y`, which the head reads. */
@@ -418,28 +418,29 @@ static void run_head(const pj_steps *s, const uint32_t *rows, uint32_t count)
     const pj_model *m = s->model;
     pj_state *t = s->state;
     size_t hidden = m->config.hidden;
-    pj_seam_section(s->seam, PJ_N_FINAL_NORM);
+    pj_instrument_section(s->instrument, PJ_N_FINAL_NORM);
     for (uint32_t i = 0; i < count; i++)
         memcpy(t->y + i * hidden, t->x + rows[i] * hidden, hidden * sizeof(float));
     pj_rows h = norm(s, &m->final_norm, t->y, count);
-    pj_seam_end(s->seam);
-    pj_seam_section(s->seam, PJ_N_LM_HEAD);
+    pj_instrument_end(s->instrument);
+    pj_instrument_section(s->instrument, PJ_N_LM_HEAD);
     if (!t->options.without.head) {
         pj_steps_product(s, &h, &m->head, t->logits, m->config.vocab, NULL);
         bound_logits(s, count);
     }
-    pj_seam_end(s->seam);
+    pj_instrument_end(s->instrument);
 }
 
-void pj_forward_logits(pj_state *state, const uint32_t *rows, uint32_t count, pj_seam *seam)
+void pj_forward_logits(pj_state *state, const uint32_t *rows, uint32_t count,
+                       pj_instrument *instrument)
 {
-    pj_steps s = steps_of(state, NULL, seam);
+    pj_steps s = steps_of(state, NULL, instrument);
     run_head(&s, rows, count);
 }
 
 /* ---- single components, for calibration ---------------------------------------------------- */
 
-void pj_forward_prepare(pj_state *state, const pj_pass *pass, pj_seam *silent,
+void pj_forward_prepare(pj_state *state, const pj_pass *pass, pj_instrument *silent,
                         struct pj_pass_part *part)
 {
     pj_steps s = steps_of(state, pass, silent);
@@ -448,12 +449,12 @@ void pj_forward_prepare(pj_state *state, const pj_pass *pass, pj_seam *silent,
     for (uint32_t i = 0; i < pass->segment_count; i++)
         pj_state_make_room(state, pass->segments[i].sequence, pass->segments[i].count);
     embed(&s);
-    place(&s);
+    forward_place(&s);
     run_layers(&s);
     if (pass->logit_count) run_head(&s, pass->logit_rows, pass->logit_count);
 }
 
-void pj_forward_part(pj_state *state, const pj_pass *pass, pj_seam *silent,
+void pj_forward_part(pj_state *state, const pj_pass *pass, pj_instrument *silent,
                      struct pj_pass_part *part, uint32_t layer)
 {
     pj_steps s = steps_of(state, pass, silent);
@@ -472,9 +473,10 @@ void pj_forward_part(pj_state *state, const pj_pass *pass, pj_seam *silent,
 
 /* Each layer has written its keys and values; here they become part of their sequences, and full
  * windows advance. */
-static void commit(const pj_steps *s)
+static void forward_commit(const pj_steps *s)
 {
-    pj_seam_section(s->seam, s->pass->prefill ? PJ_N_KV_CACHE_STORE : PJ_N_KV_CACHE_APPEND);
+    pj_instrument_section(s->instrument,
+                          s->pass->prefill ? PJ_N_KV_CACHE_STORE : PJ_N_KV_CACHE_APPEND);
     for (uint32_t i = 0; i < s->pass->segment_count; i++) {
         const pj_pass_segment *g = &s->pass->segments[i];
         pj_sequence *q = &s->state->sequences[g->sequence];
@@ -483,19 +485,19 @@ static void commit(const pj_steps *s)
         q->length += g->count;
         pj_state_make_room(s->state, g->sequence, 1);
     }
-    pj_seam_end(s->seam);
+    pj_instrument_end(s->instrument);
 }
 
-pj_status pj_forward(pj_state *state, const pj_pass *pass, pj_seam *seam)
+pj_status pj_forward(pj_state *state, const pj_pass *pass, pj_instrument *instrument)
 {
-    pj_steps s = steps_of(state, pass, seam);
+    pj_steps s = steps_of(state, pass, instrument);
     for (uint32_t i = 0; i < pass->segment_count; i++)
         pj_state_make_room(state, pass->segments[i].sequence, pass->segments[i].count);
     embed(&s);
-    place(&s);
+    forward_place(&s);
     pj_status status = run_layers(&s);
     if (status) return status;
     if (pass->logit_count) run_head(&s, pass->logit_rows, pass->logit_count);
-    commit(&s);
+    forward_commit(&s);
     return PJ_OK;
 }

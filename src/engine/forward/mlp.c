@@ -2,7 +2,7 @@
  * through its block together, and added back in expert order, so that a token's sum does not depend
  * on what else is in the pass. */
 #include "engine/forward/pass.h"
-#include "engine/kernels/look.h"
+#include "engine/kernels/stats_timer.h"
 
 #include <math.h>
 #include <string.h>
@@ -87,17 +87,18 @@ static void activate_and_count_rows(const count_task *t, size_t begin, size_t en
 {
     const activation *a = t->a;
     const pj_kernels *k = a->s->kernels;
-    size_t step = pj_look_step(t->rows);
+    size_t step = pj_sample_step(t->rows);
     for (size_t row = begin; row < end; row++) {
         const float *act = a->act + row * a->f;
         activate_row((void *)(uintptr_t)a, row);
-        if (!a->s->seam->statistics) continue;
-        pj_seam_look(a->s->seam, t->done, row, row + 1, pj_seam_sums(a->s->seam, thread));
-        if (!pj_look_at(row, t->rows, step)) continue;
-        int64_t look = pj_look_begin();
+        if (!a->s->instrument->statistics) continue;
+        pj_instrument_sample(a->s->instrument, t->done, row, row + 1,
+                             pj_instrument_sums(a->s->instrument, thread));
+        if (!pj_sample_has_row(row, t->rows, step)) continue;
+        int64_t look = pj_stats_timer_begin();
         k->gate_counts(a->gate + row * a->stride, act, a->up ? a->up + row * a->up_stride : NULL,
                        a->f, PJ_SPARSITY_TAU, &t->thread[thread].counts);
-        pj_look_end(look);
+        pj_stats_timer_end(look);
     }
 }
 
@@ -114,14 +115,14 @@ static void activate_and_count(const activation *a, size_t rows, const pj_done *
     thread_counts counts[PJ_TEAM_MAX_THREADS];
     count_task task = {.a = a, .done = done, .rows = rows, .thread = counts};
     pj_gate_counts all = {0};
-    pj_seam *r = a->s->seam;
+    pj_instrument *r = a->s->instrument;
     memset(counts, 0, pj_team_threads(a->s->team) * sizeof *counts);
     if (rows == 1)
         activate_and_count_rows(&task, 0, 1, 0);
     else
         pj_team_run(a->s->team, activate_and_count_share, &task);
     if (!r->statistics) return;
-    pj_seam_keep_sums(r, 0, done);
+    pj_instrument_keep_sums(r, 0, done);
     for (unsigned t = 0; t < pj_team_threads(a->s->team); t++) {
         all.count += task.thread[t].counts.count;
         all.killed += task.thread[t].counts.killed;
@@ -131,16 +132,17 @@ static void activate_and_count(const activation *a, size_t rows, const pj_done *
     if (all.count == 0) return;
     double n = (double)all.count;
     pj_steps_record_rows(a->s, rows);
-    pj_seam_extra(r, PJ_N_X_KILL_RATIO, PJ_EXTRA_SCALAR, (double)all.killed / n);
-    pj_seam_extra(r, PJ_N_X_DEAD_RATIO, PJ_EXTRA_SCALAR, (double)all.dead / n);
-    if (a->up) pj_seam_extra(r, PJ_N_X_GATED_SPARSITY, PJ_EXTRA_SCALAR, (double)all.gated / n);
+    pj_instrument_extra(r, PJ_N_X_KILL_RATIO, PJ_EXTRA_SCALAR, (double)all.killed / n);
+    pj_instrument_extra(r, PJ_N_X_DEAD_RATIO, PJ_EXTRA_SCALAR, (double)all.dead / n);
+    if (a->up)
+        pj_instrument_extra(r, PJ_N_X_GATED_SPARSITY, PJ_EXTRA_SCALAR, (double)all.gated / n);
 }
 
 /* act = f(gate) * up, or f(gate); `component` PJ_N_NONE: part of the open component. */
-static void activate(const activation *a, size_t rows, pj_seam_name component)
+static void activate(const activation *a, size_t rows, pj_instrument_name component)
 {
     const pj_steps *s = a->s;
-    pj_seam *r = s->seam;
+    pj_instrument *r = s->instrument;
     size_t work = rows * a->f * 4;
     double values = (double)rows * (double)a->f;
     pj_done done = {.flops = (a->up ? 5 : 4) * values,
@@ -150,7 +152,7 @@ static void activate(const activation *a, size_t rows, pj_seam_name component)
                     .cols = a->f,
                     .stride = a->f};
     if (!pj_steps_want(s, component)) return;
-    if (component) pj_seam_component(r, component);
+    if (component) pj_instrument_component(r, component);
     if (!r->deep) {
         if (component)
             pj_steps_rows_summed(s, rows, work, activate_and_multiply_row, (void *)(uintptr_t)a,
@@ -161,18 +163,18 @@ static void activate(const activation *a, size_t rows, pj_seam_name component)
         pj_done half = done;
         half.flops = 4 * values;
         half.bytes = 8 * values;
-        pj_seam_operation(r, PJ_N_OP_ACTIVATION);
+        pj_instrument_operation(r, PJ_N_OP_ACTIVATION);
         activate_and_count(a, rows, &half);
-        pj_seam_operation_end(r, &half);
+        pj_instrument_operation_end(r, &half);
         if (a->up) {
             half.flops = values;
             half.bytes = 12 * values;
-            pj_seam_operation(r, PJ_N_OP_GATE_MUL);
+            pj_instrument_operation(r, PJ_N_OP_GATE_MUL);
             pj_steps_rows_summed(s, rows, work, multiply_row, (void *)(uintptr_t)a, &half);
-            pj_seam_operation_end(r, &half);
+            pj_instrument_operation_end(r, &half);
         }
     }
-    if (component) pj_seam_module_end_with_last(r, &done);
+    if (component) pj_instrument_module_end_with_last(r, &done);
 }
 
 /* ---- one block ---------------------------------------------------------------------------- */
@@ -299,11 +301,11 @@ static void record_routing_figures(const routing *t)
         }
         margin += first - second;
     }
-    pj_seam *r = t->s->seam;
-    pj_seam_extra(r, PJ_N_X_ROUTING_ENTROPY, PJ_EXTRA_SCALAR, entropy / n);
-    pj_seam_extra(r, PJ_N_X_ROUTING_ENTROPY_NORMALISED, PJ_EXTRA_SCALAR,
-                  t->experts > 1 ? entropy / n / log(t->experts) : 0);
-    pj_seam_extra(r, PJ_N_X_ROUTING_MARGIN, PJ_EXTRA_SCALAR, margin / n);
+    pj_instrument *r = t->s->instrument;
+    pj_instrument_extra(r, PJ_N_X_ROUTING_ENTROPY, PJ_EXTRA_SCALAR, entropy / n);
+    pj_instrument_extra(r, PJ_N_X_ROUTING_ENTROPY_NORMALISED, PJ_EXTRA_SCALAR,
+                        t->experts > 1 ? entropy / n / log(t->experts) : 0);
+    pj_instrument_extra(r, PJ_N_X_ROUTING_MARGIN, PJ_EXTRA_SCALAR, margin / n);
 }
 
 /* Load of the experts; for few tokens also the experts chosen by each token. */
@@ -311,7 +313,7 @@ static void record_load(const routing *t)
 {
     enum { FEW_ENTRIES = 128 };
     const pj_state *state = t->s->state;
-    pj_seam *r = t->s->seam;
+    pj_instrument *r = t->s->instrument;
     size_t rows = t->s->rows, entries = rows * t->chosen;
     double mean = 1.0 / t->experts, square = 0, balance = 0;
     uint32_t unique = 0;
@@ -323,39 +325,40 @@ static void record_load(const routing *t)
         unique += count > 0;
         square += (load - mean) * (load - mean);
         balance += load * probability / (double)rows;
-        if (entries > FEW_ENTRIES) pj_seam_extra(r, PJ_N_X_EXPERT_LOAD, e, load);
+        if (entries > FEW_ENTRIES) pj_instrument_extra(r, PJ_N_X_EXPERT_LOAD, e, load);
     }
-    pj_seam_extra(r, PJ_N_X_UNIQUE_EXPERTS, PJ_EXTRA_SCALAR, unique);
-    pj_seam_extra(r, PJ_N_X_EXPERT_LOAD_VARIATION, PJ_EXTRA_SCALAR, sqrt(square * mean) / mean);
-    pj_seam_extra(r, PJ_N_X_LOAD_BALANCE, PJ_EXTRA_SCALAR, balance * t->experts);
+    pj_instrument_extra(r, PJ_N_X_UNIQUE_EXPERTS, PJ_EXTRA_SCALAR, unique);
+    pj_instrument_extra(r, PJ_N_X_EXPERT_LOAD_VARIATION, PJ_EXTRA_SCALAR,
+                        sqrt(square * mean) / mean);
+    pj_instrument_extra(r, PJ_N_X_LOAD_BALANCE, PJ_EXTRA_SCALAR, balance * t->experts);
     for (size_t i = 0; entries <= FEW_ENTRIES && i < entries; i++) {
-        pj_seam_extra(r, PJ_N_X_EXPERT, (uint32_t)i, state->chosen[i]);
-        pj_seam_extra(r, PJ_N_X_EXPERT_WEIGHT, (uint32_t)i, state->chosen_weight[i]);
+        pj_instrument_extra(r, PJ_N_X_EXPERT, (uint32_t)i, state->chosen[i]);
+        pj_instrument_extra(r, PJ_N_X_EXPERT_WEIGHT, (uint32_t)i, state->chosen_weight[i]);
     }
 }
 
 static void route(const routing *t, const pj_layer *layer, const pj_rows *x)
 {
     const pj_steps *s = t->s;
-    pj_seam *r = s->seam;
+    pj_instrument *r = s->instrument;
     double values = (double)s->rows * t->experts;
-    pj_seam_component(r, PJ_N_ROUTER);
+    pj_instrument_component(r, PJ_N_ROUTER);
     pj_steps_product(s, x, &layer->router, s->state->routing, t->experts, NULL);
-    pj_seam_operation(r, PJ_N_OP_TOP_K);
+    pj_instrument_operation(r, PJ_N_OP_TOP_K);
     pj_steps_rows(s, s->rows, s->rows * t->experts * t->chosen, choose_row, (void *)(uintptr_t)t);
     sort_by_expert(t);
-    pj_seam_operation_end(r, &(pj_done){.flops = 5 * values, .bytes = 8 * values});
+    pj_instrument_operation_end(r, &(pj_done){.flops = 5 * values, .bytes = 8 * values});
     if (r->module) {
         record_routing_figures(t);
         record_load(t);
     }
-    pj_seam_module_end(r,
-                       &(pj_done){.flops = pj_product_flops(&layer->router, s->rows) + 5 * values,
-                                  .bytes = pj_product_bytes(&layer->router, s->rows),
-                                  .x = s->state->routing,
-                                  .rows = s->rows,
-                                  .cols = t->experts,
-                                  .stride = t->experts});
+    pj_instrument_module_end(
+        r, &(pj_done){.flops = pj_product_flops(&layer->router, s->rows) + 5 * values,
+                      .bytes = pj_product_bytes(&layer->router, s->rows),
+                      .x = s->state->routing,
+                      .rows = s->rows,
+                      .cols = t->experts,
+                      .stride = t->experts});
 }
 
 /* ---- experts ------------------------------------------------------------------------------ */
@@ -403,13 +406,14 @@ static void run_expert(const routing *routed, const pj_mlp *mlp, uint32_t begin,
     double values = (double)rows * (double)hidden;
     expert_rows t = {s, routed->x, begin};
     pj_rows gathered = {s->state->gathered, rows, hidden};
-    pj_seam_operation(s->seam, PJ_N_OP_GATHER);
+    pj_instrument_operation(s->instrument, PJ_N_OP_GATHER);
     pj_steps_rows(s, rows, rows * hidden, gather_row, &t);
-    pj_seam_operation_end(s->seam, &(pj_done){.bytes = 8 * values});
+    pj_instrument_operation_end(s->instrument, &(pj_done){.bytes = 8 * values});
     pj_steps_mlp(s, mlp, &gathered, s->state->y2, NULL);
-    pj_seam_operation(s->seam, PJ_N_OP_SCATTER_ADD);
+    pj_instrument_operation(s->instrument, PJ_N_OP_SCATTER_ADD);
     pj_steps_rows(s, rows, rows * hidden, scatter_row, &t);
-    pj_seam_operation_end(s->seam, &(pj_done){.flops = 2 * values, .bytes = 12 * values});
+    pj_instrument_operation_end(s->instrument,
+                                &(pj_done){.flops = 2 * values, .bytes = 12 * values});
 }
 
 static pj_done hidden_done(const pj_steps *s, const float *x, double flops, double bytes)
@@ -424,7 +428,7 @@ static void run_experts(const routing *t, const pj_layer *layer, float *residual
     const pj_steps *s = t->s;
     const uint32_t *begin = s->state->expert_begin;
     double flops = 0, bytes = 0;
-    pj_seam_component(s->seam, PJ_N_EXPERTS);
+    pj_instrument_component(s->instrument, PJ_N_EXPERTS);
     memset(s->state->y, 0, s->rows * s->model->config.hidden * sizeof(float));
     for (uint32_t e = 0; e < t->experts; e++) {
         uint32_t rows = begin[e + 1] - begin[e];
@@ -434,13 +438,13 @@ static void run_experts(const routing *t, const pj_layer *layer, float *residual
         bytes += block_bytes(&layer->experts[e], rows);
     }
     if (residual) pj_steps_add(s, residual, s->state->y, s->rows, s->model->config.hidden);
-    if (s->seam->module) {
+    if (s->instrument->module) {
         uint32_t few = (uint32_t)(s->rows * t->chosen);
         for (uint32_t i = 0; few <= 128 && i < few; i++)
-            pj_seam_extra(s->seam, PJ_N_X_EXPERT, i, s->state->chosen[i]);
+            pj_instrument_extra(s->instrument, PJ_N_X_EXPERT, i, s->state->chosen[i]);
     }
     pj_done done = hidden_done(s, s->state->y, flops, bytes);
-    pj_seam_module_end(s->seam, &done);
+    pj_instrument_module_end(s->instrument, &done);
 }
 
 static void gate_shared_row(void *context, size_t row)
@@ -457,15 +461,15 @@ static void run_shared(const pj_steps *s, const pj_layer *layer, const pj_rows *
     size_t hidden = s->model->config.hidden;
     double flops = block_flops(&layer->shared, s->rows),
            bytes = block_bytes(&layer->shared, s->rows);
-    pj_seam_component(s->seam, PJ_N_SHARED_EXPERT);
+    pj_instrument_component(s->instrument, PJ_N_SHARED_EXPERT);
     pj_steps_mlp(s, &layer->shared, x, s->state->y2, NULL);
     pj_steps_product(s, x, &layer->shared_gate, s->state->routing, 1, NULL);
-    pj_seam_operation(s->seam, PJ_N_OP_SCATTER_ADD);
+    pj_instrument_operation(s->instrument, PJ_N_OP_SCATTER_ADD);
     pj_steps_rows(s, s->rows, s->rows * hidden, gate_shared_row, (void *)(uintptr_t)s);
-    pj_seam_operation_end(s->seam, &(pj_done){0});
+    pj_instrument_operation_end(s->instrument, &(pj_done){0});
     if (residual) pj_steps_add(s, residual, s->state->y, s->rows, hidden);
     pj_done done = hidden_done(s, s->state->y2, flops, bytes);
-    pj_seam_module_end(s->seam, &done);
+    pj_instrument_module_end(s->instrument, &done);
 }
 
 void pj_steps_experts(const pj_steps *s, const pj_layer *layer, const pj_rows *routed,

@@ -1,6 +1,6 @@
 /* Internals of the forward pass: steps shared by its files. A step gets its component's name from
- * the part of the model that it runs (pj_norm, pj_projection), records it through the seam, and
- * does nothing if the model has no such part. */
+ * the part of the model that it runs (pj_norm, pj_projection), records it through the
+ * instrumentation, and does nothing if the model has no such part. */
 #ifndef PJ_FORWARD_PASS_H
 #define PJ_FORWARD_PASS_H
 
@@ -11,7 +11,7 @@ typedef struct pj_steps {
     const pj_model *model;
     const pj_kernels *kernels;
     pj_team *team;
-    pj_seam *seam;
+    pj_instrument *instrument;
     const pj_pass *pass;
     size_t rows; /* rows of the pass */
     /* Calibration runs a single component and skips the others. NULL: all run. */
@@ -19,12 +19,12 @@ typedef struct pj_steps {
 } pj_steps;
 
 typedef struct pj_pass_part {
-    pj_seam_name only; /* PJ_N_NONE: all run, and `seen` notes those that exist */
+    pj_instrument_name only; /* PJ_N_NONE: all run, and `seen` notes those that exist */
     bool seen[PJ_N_COUNT];
 } pj_pass_part;
 
 /* Whether the component should run now; PJ_N_NONE is part of the running one. */
-static inline bool pj_steps_want(const pj_steps *s, pj_seam_name component)
+static inline bool pj_steps_want(const pj_steps *s, pj_instrument_name component)
 {
     if (__builtin_expect(s->part == NULL, 1) || component == PJ_N_NONE) return true;
     s->part->seen[component] = true;

@@ -16,7 +16,7 @@ typedef struct cutter {
     bool overflow;
 } cutter;
 
-static void *cut(cutter *c, size_t rows, size_t cols, size_t size)
+static void *state_cut(cutter *c, size_t rows, size_t cols, size_t size)
 {
     size_t bytes, padded, end;
     if (pj_mul_overflows(rows, cols, &bytes) || pj_mul_overflows(bytes, size, &bytes) ||
@@ -30,19 +30,20 @@ static void *cut(cutter *c, size_t rows, size_t cols, size_t size)
     return part;
 }
 
-static size_t larger(size_t a, size_t b)
+static size_t state_larger(size_t a, size_t b)
 {
     return a > b ? a : b;
 }
 
 static size_t widest_mlp(const pj_model_config *c)
 {
-    size_t widest = larger(c->expert_intermediate, c->shared_intermediate);
+    size_t widest = state_larger(c->expert_intermediate, c->shared_intermediate);
     bool beside = pj_blueprint_get(c->arch)->experts_beside;
-    if (c->experts == 0 || c->layer_is_dense || beside) widest = larger(widest, c->intermediate);
+    if (c->experts == 0 || c->layer_is_dense || beside)
+        widest = state_larger(widest, c->intermediate);
     for (uint32_t i = 0; c->wide_readers && i < c->layers; i++)
-        widest = larger(widest, pj_config_mlp_width(c, i));
-    return larger(widest, c->token_vector);
+        widest = state_larger(widest, pj_config_mlp_width(c, i));
+    return state_larger(widest, c->token_vector);
 }
 
 /* Size of a token's queries, and of its queries, keys and values, in the widest layer. */
@@ -50,9 +51,9 @@ static size_t widest_query(const pj_model *m)
 {
     size_t widest = 0;
     for (uint32_t i = 0; i < m->config.layers; i++)
-        widest =
-            larger(widest, m->layers[i].delta ? pj_delta_values(m->layers[i].delta)
-                                              : (size_t)m->layers[i].heads * m->layers[i].head_dim);
+        widest = state_larger(widest, m->layers[i].delta
+                                          ? pj_delta_values(m->layers[i].delta)
+                                          : (size_t)m->layers[i].heads * m->layers[i].head_dim);
     return widest;
 }
 
@@ -61,9 +62,9 @@ static size_t widest_qkv(const pj_model *m)
     size_t widest = 0;
     for (uint32_t i = 0; i < m->config.layers; i++) {
         const pj_layer *l = &m->layers[i];
-        widest =
-            larger(widest, l->delta ? pj_delta_channels(l->delta)
-                                    : ((size_t)l->heads + 2 * (size_t)l->kv_heads) * l->head_dim);
+        widest = state_larger(widest, l->delta ? pj_delta_channels(l->delta)
+                                               : ((size_t)l->heads + 2 * (size_t)l->kv_heads) *
+                                                     l->head_dim);
     }
     return widest;
 }
@@ -78,11 +79,11 @@ static extra_widths widest_extra(const pj_model *m)
     extra_widths w = {0};
     for (uint32_t i = 0; i < m->config.layers; i++) {
         const pj_layer *l = &m->layers[i];
-        if (l->output_gate) w.gate = larger(w.gate, 2 * (size_t)l->heads * l->head_dim);
+        if (l->output_gate) w.gate = state_larger(w.gate, 2 * (size_t)l->heads * l->head_dim);
         if (!l->delta) continue;
-        w.mixed = larger(w.mixed, pj_delta_channels(l->delta));
-        w.gate = larger(w.gate, pj_delta_values(l->delta));
-        w.strength = larger(w.strength, 2 * (size_t)l->delta->value_heads);
+        w.mixed = state_larger(w.mixed, pj_delta_channels(l->delta));
+        w.gate = state_larger(w.gate, pj_delta_values(l->delta));
+        w.strength = state_larger(w.strength, 2 * (size_t)l->delta->value_heads);
     }
     return w;
 }
@@ -93,46 +94,46 @@ static void cut_activations(pj_state *s, cutter *c)
     size_t tokens = s->options.max_tokens, heads = widest_query(s->model), f = widest_mlp(m);
     size_t vectors = (size_t)m->layers * m->token_vector;
     size_t experts = m->experts, chosen = m->experts_per_token;
-    size_t cols = larger(larger(m->hidden, heads), f);
-    s->x = cut(c, tokens, m->hidden, sizeof(float));
-    s->normed = cut(c, tokens, m->hidden, sizeof(float));
+    size_t cols = state_larger(state_larger(m->hidden, heads), f);
+    s->x = state_cut(c, tokens, m->hidden, sizeof(float));
+    s->normed = state_cut(c, tokens, m->hidden, sizeof(float));
     extra_widths extra = widest_extra(s->model);
-    s->mixed = cut(c, tokens, extra.mixed, sizeof(float));
-    s->gate = cut(c, tokens, extra.gate, sizeof(float));
-    s->strength = cut(c, tokens, extra.strength, sizeof(float));
-    s->qkv = cut(c, tokens, widest_qkv(s->model), sizeof(float));
-    s->attended = cut(c, tokens, heads, sizeof(float));
-    s->y = cut(c, tokens, m->hidden, sizeof(float));
-    s->y2 = cut(c, tokens, m->hidden, sizeof(float));
-    s->gate_up = cut(c, tokens, 2 * f + PJ_GATE_GAP, sizeof(float));
-    s->act = cut(c, tokens, f, sizeof(float));
-    s->gathered = cut(c, experts ? tokens : 0, m->hidden, sizeof(float));
-    s->branch = cut(c, s->model->blueprint->experts_beside && experts ? tokens : 0, m->hidden,
-                    sizeof(float));
-    s->token_vectors = cut(c, tokens, vectors, sizeof(float));
-    s->token_context = cut(c, tokens, vectors, sizeof(float));
-    s->routing = cut(c, tokens, experts, sizeof(float));
-    s->probability = cut(c, tokens, experts, sizeof(float));
-    s->chosen = cut(c, tokens, chosen, sizeof(uint32_t));
-    s->chosen_weight = cut(c, tokens, chosen, sizeof(float));
-    s->expert_begin = cut(c, experts + 1, 1, sizeof(uint32_t));
-    s->expert_row = cut(c, tokens, chosen, sizeof(uint32_t));
-    s->expert_weight = cut(c, tokens, chosen, sizeof(float));
-    s->row_sequence = cut(c, tokens, 1, sizeof(uint32_t));
-    s->row_position = cut(c, tokens, 1, sizeof(uint32_t));
+    s->mixed = state_cut(c, tokens, extra.mixed, sizeof(float));
+    s->gate = state_cut(c, tokens, extra.gate, sizeof(float));
+    s->strength = state_cut(c, tokens, extra.strength, sizeof(float));
+    s->qkv = state_cut(c, tokens, widest_qkv(s->model), sizeof(float));
+    s->attended = state_cut(c, tokens, heads, sizeof(float));
+    s->y = state_cut(c, tokens, m->hidden, sizeof(float));
+    s->y2 = state_cut(c, tokens, m->hidden, sizeof(float));
+    s->gate_up = state_cut(c, tokens, 2 * f + PJ_GATE_GAP, sizeof(float));
+    s->act = state_cut(c, tokens, f, sizeof(float));
+    s->gathered = state_cut(c, experts ? tokens : 0, m->hidden, sizeof(float));
+    s->branch = state_cut(c, s->model->blueprint->experts_beside && experts ? tokens : 0, m->hidden,
+                          sizeof(float));
+    s->token_vectors = state_cut(c, tokens, vectors, sizeof(float));
+    s->token_context = state_cut(c, tokens, vectors, sizeof(float));
+    s->routing = state_cut(c, tokens, experts, sizeof(float));
+    s->probability = state_cut(c, tokens, experts, sizeof(float));
+    s->chosen = state_cut(c, tokens, chosen, sizeof(uint32_t));
+    s->chosen_weight = state_cut(c, tokens, chosen, sizeof(float));
+    s->expert_begin = state_cut(c, experts + 1, 1, sizeof(uint32_t));
+    s->expert_row = state_cut(c, tokens, chosen, sizeof(uint32_t));
+    s->expert_weight = state_cut(c, tokens, chosen, sizeof(float));
+    s->row_sequence = state_cut(c, tokens, 1, sizeof(uint32_t));
+    s->row_position = state_cut(c, tokens, 1, sizeof(uint32_t));
     for (uint32_t i = 0; i < PJ_ROPES; i++) {
-        s->cosine[i] = cut(c, tokens, s->model->ropes[i].pairs, sizeof(float));
-        s->sine[i] = cut(c, tokens, s->model->ropes[i].pairs, sizeof(float));
+        s->cosine[i] = state_cut(c, tokens, s->model->ropes[i].pairs, sizeof(float));
+        s->sine[i] = state_cut(c, tokens, s->model->ropes[i].pairs, sizeof(float));
     }
-    s->ratios =
-        cut(c, tokens, 2 * larger(m->heads, m->token_vector ? m->layers : 0), sizeof(float));
-    s->figures = cut(c, pj_team_threads(s->team), m->heads, sizeof(pj_head_figures));
-    s->attention_parts = cut(c, pj_team_threads(s->team), 1, sizeof(pj_attention_part));
-    s->logits = cut(c, s->options.max_logits, m->vocab, sizeof(float));
-    size_t packed = pj_linear_pack_bytes(larger(tokens, s->options.max_logits), cols);
+    s->ratios = state_cut(c, tokens, 2 * state_larger(m->heads, m->token_vector ? m->layers : 0),
+                          sizeof(float));
+    s->figures = state_cut(c, pj_team_threads(s->team), m->heads, sizeof(pj_head_figures));
+    s->attention_parts = state_cut(c, pj_team_threads(s->team), 1, sizeof(pj_attention_part));
+    s->logits = state_cut(c, s->options.max_logits, m->vocab, sizeof(float));
+    size_t packed = pj_linear_pack_bytes(state_larger(tokens, s->options.max_logits), cols);
     if (packed == 0) c->overflow = true;
-    s->packed = cut(c, packed, 1, 1);
-    s->scores = cut(c, pj_team_threads(s->team), s->score_floats, sizeof(float));
+    s->packed = state_cut(c, packed, 1, 1);
+    s->scores = state_cut(c, pj_team_threads(s->team), s->score_floats, sizeof(float));
 }
 
 /* Rows kept for windowed layers: a window, a pass, and slack so that moving them is rare. */
@@ -152,14 +153,14 @@ static bool place_kv(pj_state *s, cutter *c)
         s->kv_offset[i] = c->used;
         s->kv_row_bytes[i] = pj_dtype_row_bytes(s->options.kv_type, l->head_dim);
         if (l->delta) {
-            cut(c, s->options.sequences, pj_delta_state_floats(l->delta), sizeof(float));
+            state_cut(c, s->options.sequences, pj_delta_state_floats(l->delta), sizeof(float));
             continue;
         }
         if (l->kv_source != i) continue; /* reads another layer's */
         size_t rows;
         if (pj_mul_overflows(2 * (size_t)l->kv_heads * s->options.sequences, slots, &rows))
             return false;
-        cut(c, rows, s->kv_row_bytes[i], 1);
+        state_cut(c, rows, s->kv_row_bytes[i], 1);
     }
     return !c->overflow;
 }
@@ -171,7 +172,7 @@ pj_status pj_state_init(pj_state *s, const pj_model *model, const pj_kernels *ke
     *s = (pj_state){.model = model, .kernels = kernels, .team = team, .options = *options};
     s->full_slots = options->context;
     s->window_slots = window_slots(model, options);
-    s->score_floats = larger(SCORE_FLOATS, ((size_t)options->context + 16) / 16 * 16);
+    s->score_floats = state_larger(SCORE_FLOATS, ((size_t)options->context + 16) / 16 * 16);
     s->sequences = pj_alloc(options->sequences, sizeof *s->sequences);
     s->kv_offset = pj_alloc(m->layers, sizeof *s->kv_offset);
     s->kv_row_bytes = pj_alloc(m->layers, sizeof *s->kv_row_bytes);

@@ -1,6 +1,6 @@
 /* Norms, products and sums: the building blocks of every layer. */
 #include "engine/forward/pass.h"
-#include "engine/kernels/look.h"
+#include "engine/kernels/stats_timer.h"
 
 #include <math.h>
 #include <string.h>
@@ -24,18 +24,18 @@ static void run_rows(const rows_task *t, size_t begin, size_t end, unsigned thre
     const pj_done *done = t->done;
     size_t parts = done ? t->rows / done->rows : 1, cols = done ? done->cols / parts : 0;
     const pj_kernels *k = t->s->kernels;
-    size_t step = done ? pj_seam_step(t->s->seam, done->rows) : 1;
-    pj_value_sums *sums = done ? pj_seam_sums(t->s->seam, thread) : NULL;
+    size_t step = done ? pj_instrument_step(t->s->instrument, done->rows) : 1;
+    pj_value_sums *sums = done ? pj_instrument_sums(t->s->instrument, thread) : NULL;
     for (size_t row = begin; row < end; row++) {
         t->run(t->context, row);
         if (!done) continue;
         const float *x = done->x + row / parts * done->stride + row % parts * cols;
-        int64_t look = pj_look_begin();
-        if (pj_look_at(row / parts, done->rows, step))
+        int64_t look = pj_stats_timer_begin();
+        if (pj_sample_has_row(row / parts, done->rows, step))
             k->value_sums(x, 1, cols, cols, PJ_SPARSITY_TAU, sums);
         else
             k->value_bounds(x, 1, cols, cols, sums);
-        pj_look_end(look);
+        pj_stats_timer_end(look);
     }
 }
 
@@ -62,17 +62,17 @@ void pj_steps_rows(const pj_steps *s, size_t rows, size_t work, pj_row_fn *run, 
 /* Statistics of an output whose dispatch has ended. */
 static void keep_summed(const pj_steps *s, size_t job, const pj_done *done)
 {
-    if (pj_seam_short(done->rows, done->cols))
-        pj_seam_keep_output(s->seam, done);
+    if (pj_instrument_short(done->rows, done->cols))
+        pj_instrument_keep_output(s->instrument, done);
     else
-        pj_seam_keep_sums(s->seam, job, done);
+        pj_instrument_keep_sums(s->instrument, job, done);
 }
 
 void pj_steps_rows_summed(const pj_steps *s, size_t rows, size_t work, pj_row_fn *run,
                           void *context, const pj_done *done)
 {
-    bool summed = s->seam->statistics && rows > 0;
-    bool after = pj_seam_short(done->rows, done->cols);
+    bool summed = s->instrument->statistics && rows > 0;
+    bool after = pj_instrument_short(done->rows, done->cols);
     run_task(&(rows_task){s, rows, run, context, summed && !after ? done : NULL}, work);
     if (summed) keep_summed(s, 0, done);
 }
@@ -91,20 +91,21 @@ static const float *norm_input(const pj_norm_step *t, size_t row)
     return t->x + row / t->per_token * t->x_stride + row % t->per_token * t->n;
 }
 
-static float *norm_output(const pj_norm_step *t, size_t row)
+static float *steps_norm_output(const pj_norm_step *t, size_t row)
 {
     return t->y + row / t->per_token * t->y_stride + row % t->per_token * t->n;
 }
 
-static void norm_row(void *context, size_t row)
+static void steps_norm_row(void *context, size_t row)
 {
     const norm_task *t = context;
     const pj_norm_step *n = t->step;
     if (n->kind == PJ_NORM_RMS)
-        t->s->kernels->rmsnorm(norm_output(n, row), norm_input(n, row), n->norm->w, n->n, t->eps);
+        t->s->kernels->rmsnorm(steps_norm_output(n, row), norm_input(n, row), n->norm->w, n->n,
+                               t->eps);
     else
-        t->s->kernels->layernorm(norm_output(n, row), norm_input(n, row), n->norm->w, n->norm->b,
-                                 n->n, t->eps);
+        t->s->kernels->layernorm(steps_norm_output(n, row), norm_input(n, row), n->norm->w,
+                                 n->norm->b, n->n, t->eps);
 }
 
 static double variance(const pj_value_sums *s, size_t n)
@@ -115,9 +116,10 @@ static double variance(const pj_value_sums *s, size_t n)
 
 void pj_steps_record_rows(const pj_steps *s, size_t rows)
 {
-    size_t step = pj_look_step(rows);
+    size_t step = pj_sample_step(rows);
     size_t looked_at = (rows + step - 1) / step;
-    if (step > 1) pj_seam_extra(s->seam, PJ_N_X_ROWS, PJ_EXTRA_SCALAR, (double)looked_at);
+    if (step > 1)
+        pj_instrument_extra(s->instrument, PJ_N_X_ROWS, PJ_EXTRA_SCALAR, (double)looked_at);
 }
 
 /* The norm for sampled rows, with the ratio of variances across it. */
@@ -128,19 +130,19 @@ static void norm_row_looked_at(void *context, size_t row)
     float *ratios = t->s->state->ratios;
     size_t tokens = n->rows / n->per_token, token = row / n->per_token;
     ratios[row] = ratios[n->rows + row] = NAN;
-    if (!pj_look_at(token, tokens, pj_look_step(tokens))) {
-        norm_row(context, row);
+    if (!pj_sample_has_row(token, tokens, pj_sample_step(tokens))) {
+        steps_norm_row(context, row);
         return;
     }
     pj_value_sums before = {0}, after = {0};
-    int64_t look = pj_look_begin();
+    int64_t look = pj_stats_timer_begin();
     t->s->kernels->value_sums(norm_input(n, row), 1, n->n, n->n, 0, &before);
-    pj_look_end(look);
-    norm_row(context, row);
-    look = pj_look_begin();
-    t->s->kernels->value_sums(norm_output(n, row), 1, n->n, n->n, PJ_SPARSITY_TAU, &after);
+    pj_stats_timer_end(look);
+    steps_norm_row(context, row);
+    look = pj_stats_timer_begin();
+    t->s->kernels->value_sums(steps_norm_output(n, row), 1, n->n, n->n, PJ_SPARSITY_TAU, &after);
     if (t->sums) pj_value_sums_add(t->sums, &after);
-    pj_look_end(look);
+    pj_stats_timer_end(look);
     double out = variance(&after, n->n);
     if (out > 0) ratios[row] = (float)(variance(&before, n->n) / out);
     if (after.sum_square > 0) ratios[n->rows + row] = (float)(before.sum_square / after.sum_square);
@@ -190,13 +192,13 @@ static void record_ratios(const pj_steps *s, const pj_norm_step *step)
     size_t n;
     double mean = mean_ratio(ratios, step->rows, &n);
     pj_steps_record_rows(s, step->rows / step->per_token);
-    pj_seam_extra(s->seam, PJ_N_X_VARIANCE_RATIO, PJ_EXTRA_SCALAR, mean);
+    pj_instrument_extra(s->instrument, PJ_N_X_VARIANCE_RATIO, PJ_EXTRA_SCALAR, mean);
     if (n > 0)
-        pj_seam_extra(s->seam, PJ_N_X_VARIANCE_RATIO_P95, PJ_EXTRA_SCALAR,
-                      select_rank(ratios, n, (n * 95 + 99) / 100 - 1));
+        pj_instrument_extra(s->instrument, PJ_N_X_VARIANCE_RATIO_P95, PJ_EXTRA_SCALAR,
+                            select_rank(ratios, n, (n * 95 + 99) / 100 - 1));
     if (step->kind == PJ_NORM_RMS)
-        pj_seam_extra(s->seam, PJ_N_X_MEAN_SQUARE_RATIO, PJ_EXTRA_SCALAR,
-                      mean_ratio(ratios + step->rows, step->rows, &n));
+        pj_instrument_extra(s->instrument, PJ_N_X_MEAN_SQUARE_RATIO, PJ_EXTRA_SCALAR,
+                            mean_ratio(ratios + step->rows, step->rows, &n));
 }
 
 void pj_steps_norm(const pj_steps *s, const pj_norm_step *step)
@@ -211,22 +213,22 @@ void pj_steps_norm(const pj_steps *s, const pj_norm_step *step)
                     .rows = step->rows / step->per_token,
                     .cols = step->n * step->per_token,
                     .stride = step->y_stride};
-    pj_seam_component(s->seam, step->norm->name);
-    pj_seam_operation(s->seam, PJ_N_OP_NORM);
-    bool ratios = s->seam->deep && s->seam->statistics;
+    pj_instrument_component(s->instrument, step->norm->name);
+    pj_instrument_operation(s->instrument, PJ_N_OP_NORM);
+    bool ratios = s->instrument->deep && s->instrument->statistics;
     /* the ratios need sums of the rows they look at: of all, if they are few, on this thread */
-    if (ratios && pj_seam_short(step->rows, step->n) && pj_look_step(done.rows) == 1) {
+    if (ratios && pj_instrument_short(step->rows, step->n) && pj_sample_step(done.rows) == 1) {
         task.sums = &sums;
         pj_steps_rows(s, step->rows, 0, norm_row_looked_at, &task);
-        pj_seam_keep(s->seam, &done, &sums);
+        pj_instrument_keep(s->instrument, &done, &sums);
     } else {
-        pj_steps_rows_summed(s, step->rows, values, ratios ? norm_row_looked_at : norm_row, &task,
-                             &done);
+        pj_steps_rows_summed(s, step->rows, values, ratios ? norm_row_looked_at : steps_norm_row,
+                             &task, &done);
     }
     if (ratios) record_ratios(s, step);
-    pj_seam_operation_end(s->seam, &done);
+    pj_instrument_operation_end(s->instrument, &done);
     if (step->residual) pj_steps_add(s, step->residual, step->y, step->rows, step->n);
-    pj_seam_module_end_with_last(s->seam, &done);
+    pj_instrument_module_end_with_last(s->instrument, &done);
 }
 
 /* ---- products ----------------------------------------------------------------------------- */
@@ -259,13 +261,13 @@ static void add_bias_row(void *context, size_t row)
 static pj_linear_job job_of(const pj_steps *s, const pj_product *p, size_t rows, size_t index,
                             bool summed)
 {
-    bool during = summed && !pj_seam_short(rows, p->projection->w.rows);
+    bool during = summed && !pj_instrument_short(rows, p->projection->w.rows);
     return (pj_linear_job){.weights = &p->projection->w,
                            .bias = p->projection->bias,
                            .y = p->y,
                            .y_stride = p->y_stride,
-                           .sums = during ? pj_seam_job_sums(s->seam, index) : NULL,
-                           .look_step = pj_seam_step(s->seam, rows),
+                           .sums = during ? pj_instrument_job_sums(s->instrument, index) : NULL,
+                           .sample_step = pj_instrument_step(s->instrument, rows),
                            .tau = PJ_SPARSITY_TAU};
 }
 
@@ -273,7 +275,7 @@ static pj_linear_job job_of(const pj_steps *s, const pj_product *p, size_t rows,
 static void product_alone(const pj_steps *s, const pj_product *p, const float *bias,
                           const pj_packed *packed, const pj_done *done)
 {
-    bool summed = done && s->seam->statistics;
+    bool summed = done && s->instrument->statistics;
     pj_linear_job job = job_of(s, p, packed->tokens, 0, summed);
     job.bias = bias;
     pj_linear_run(s->kernels, s->team, packed, &job, 1);
@@ -291,26 +293,27 @@ static void product_apart(const pj_steps *s, const pj_product *p, const pj_packe
                     .rows = rows,
                     .cols = w->w.rows,
                     .stride = p->y_stride};
-    pj_seam_operation(s->seam, PJ_N_OP_MATMUL);
+    pj_instrument_operation(s->instrument, PJ_N_OP_MATMUL);
     product_alone(s, p, NULL, packed, &done);
-    pj_seam_operation_end(s->seam, &done);
+    pj_instrument_operation_end(s->instrument, &done);
     if (!w->bias) return;
     done.flops = (double)rows * (double)w->w.rows;
     done.bytes = 4.0 * (2 * done.flops + (double)w->w.rows);
-    pj_seam_operation(s->seam, PJ_N_OP_BIAS_ADD);
+    pj_instrument_operation(s->instrument, PJ_N_OP_BIAS_ADD);
     pj_steps_rows_summed(s, rows, rows * w->w.rows, add_bias_row, &(bias_task){s->kernels, p},
                          &done);
-    pj_seam_operation_end(s->seam, &done);
+    pj_instrument_operation_end(s->instrument, &done);
 }
 
-static void pack(const pj_steps *s, pj_dtype type, const float *x, size_t x_stride, size_t rows,
-                 size_t cols, pj_packed *packed)
+static void steps_pack(const pj_steps *s, pj_dtype type, const float *x, size_t x_stride,
+                       size_t rows, size_t cols, pj_packed *packed)
 {
     bool changes = pj_linear_form(s->kernels, type, rows) != PJ_FORM_F32;
-    if (changes) pj_seam_operation(s->seam, PJ_N_OP_PACK);
+    if (changes) pj_instrument_operation(s->instrument, PJ_N_OP_PACK);
     pj_linear_pack(s->kernels, s->team, type, x, x_stride, rows, cols, s->state->packed, packed);
     if (changes)
-        pj_seam_operation_end(s->seam, &(pj_done){.bytes = 4.0 * (double)rows * (double)cols});
+        pj_instrument_operation_end(s->instrument,
+                                    &(pj_done){.bytes = 4.0 * (double)rows * (double)cols});
 }
 
 static pj_done product_done(const pj_product *p, size_t rows)
@@ -334,16 +337,16 @@ static void add_residual(const pj_steps *s, const pj_product *p, size_t rows)
 static void record_together(const pj_steps *s, const pj_rows *rows, const pj_product *products,
                             size_t count, int64_t *begun)
 {
-    pj_seam *r = s->seam;
+    pj_instrument *r = s->instrument;
     for (size_t i = 0; i < count; i++) {
         pj_done done = product_done(&products[i], rows->count);
-        if (i > 0) pj_seam_begin_component(r, products[i].projection->name, begun[i]);
+        if (i > 0) pj_instrument_begin_component(r, products[i].projection->name, begun[i]);
         /* threads may have read the clock in a different order from that of taking rows */
         if (begun[i + 1] < r->ended_ns) begun[i + 1] = r->ended_ns;
-        pj_seam_operation(r, PJ_N_OP_MATMUL);
+        pj_instrument_operation(r, PJ_N_OP_MATMUL);
         if (r->statistics) keep_summed(s, i, &done);
-        if (r->deep) pj_seam_end_done(r, done.flops, done.bytes, &done, begun[i + 1]);
-        pj_seam_end_done(r, done.flops, done.bytes, &done, begun[i + 1]);
+        if (r->deep) pj_instrument_end_done(r, done.flops, done.bytes, &done, begun[i + 1]);
+        pj_instrument_end_done(r, done.flops, done.bytes, &done, begun[i + 1]);
     }
 }
 
@@ -360,11 +363,11 @@ static bool products_together(const pj_steps *s, const pj_rows *rows, const pj_p
         if (pj_linear_form(s->kernels, type, rows->count) !=
             pj_linear_form(s->kernels, first->type, rows->count))
             return false;
-        jobs[i] = job_of(s, &products[i], rows->count, i, recorded && s->seam->statistics);
+        jobs[i] = job_of(s, &products[i], rows->count, i, recorded && s->instrument->statistics);
         if (recorded && i > 0) jobs[i].begun_ns = &begun[i];
     }
-    if (recorded) pj_seam_begin_component(s->seam, products[0].projection->name, 0);
-    pack(s, first->type, rows->x, rows->stride, rows->count, first->cols, &packed);
+    if (recorded) pj_instrument_begin_component(s->instrument, products[0].projection->name, 0);
+    steps_pack(s, first->type, rows->x, rows->stride, rows->count, first->cols, &packed);
     pj_linear_run(s->kernels, s->team, &packed, jobs, count);
     for (size_t i = 0; i < count; i++) add_residual(s, &products[i], rows->count);
     if (!recorded) return true;
@@ -377,21 +380,21 @@ static bool products_together(const pj_steps *s, const pj_rows *rows, const pj_p
 static void products_in_turn(const pj_steps *s, const pj_rows *rows, const pj_product *products,
                              size_t count)
 {
-    pj_seam *r = s->seam;
+    pj_instrument *r = s->instrument;
     pj_packed packed = {0};
     for (size_t i = 0; i < count; i++) {
         const pj_product *p = &products[i];
         const pj_projection *w = p->projection;
         pj_done done = product_done(p, rows->count);
-        if (w->name) pj_seam_component(r, w->name);
+        if (w->name) pj_instrument_component(r, w->name);
         if (i == 0 || pj_linear_form(s->kernels, w->w.type, rows->count) != packed.form)
-            pack(s, w->w.type, rows->x, rows->stride, rows->count, w->w.cols, &packed);
+            steps_pack(s, w->w.type, rows->x, rows->stride, rows->count, w->w.cols, &packed);
         if (r->deep)
             product_apart(s, p, &packed);
         else
             product_alone(s, p, w->bias, &packed, w->name && r->module ? &done : NULL);
         add_residual(s, p, rows->count);
-        if (w->name) pj_seam_module_end_with_last(r, &done);
+        if (w->name) pj_instrument_module_end_with_last(r, &done);
     }
 }
 
@@ -408,11 +411,11 @@ void pj_steps_products(const pj_steps *s, const pj_rows *rows, const pj_product 
         present[n++] = products[i];
     }
     if (n == 0) return;
-    bool recorded = s->seam->module && present[0].projection->name;
+    bool recorded = s->instrument->module && present[0].projection->name;
     /* a component includes the addition to the residual stream; at depth `deep` a bias is an
      * operation of its own, and so is each product outside components */
-    bool apart =
-        recorded ? n == 1 || present[0].residual || (s->seam->deep && biased) : s->seam->deep;
+    bool apart = recorded ? n == 1 || present[0].residual || (s->instrument->deep && biased)
+                          : s->instrument->deep;
     if (apart || !products_together(s, rows, present, n, recorded))
         products_in_turn(s, rows, present, n);
 }
@@ -434,7 +437,7 @@ typedef struct add_task {
     float scale;
 } add_task;
 
-static void add_row(void *context, size_t row)
+static void steps_add_row(void *context, size_t row)
 {
     const add_task *t = context;
     if (t->scale == 1)
@@ -454,12 +457,12 @@ void pj_steps_add(const pj_steps *s, float *y, const float *x, size_t rows, size
                     .cols = n,
                     .stride = n};
     add_task task = {s->kernels, y, x, n, scale};
-    pj_seam_operation(s->seam, PJ_N_OP_RESIDUAL_ADD);
+    pj_instrument_operation(s->instrument, PJ_N_OP_RESIDUAL_ADD);
     /* At depth `module` only the statistics of a layer's last addition are needed: of many rows
      * they are computed while in cache, of few at the end of the layer. */
-    if (s->seam->deep || rows > FEW_ROWS)
-        pj_steps_rows_summed(s, rows, rows * n, add_row, &task, &done);
+    if (s->instrument->deep || rows > FEW_ROWS)
+        pj_steps_rows_summed(s, rows, rows * n, steps_add_row, &task, &done);
     else
-        pj_steps_rows(s, rows, rows * n, add_row, &task);
-    pj_seam_operation_end(s->seam, &done);
+        pj_steps_rows(s, rows, rows * n, steps_add_row, &task);
+    pj_instrument_operation_end(s->instrument, &done);
 }

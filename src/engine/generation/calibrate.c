@@ -22,15 +22,15 @@ typedef struct bench {
 
 typedef struct block {
     pj_phase phase;
-    pj_seam_name component;
+    pj_instrument_name component;
 } block;
 
 typedef struct work {
     pj_engine *engine;
     const pj_calibrate_request *request;
     pj_compute compute;
-    pj_seam silent, seam; /* the second one records */
-    uint32_t preparation; /* interned name */
+    pj_instrument silent, instrument; /* the second one records */
+    uint32_t preparation;             /* interned name */
     int32_t *ids;
     bench decode, prefill;
     block blocks[2 * MAX_PARTS];
@@ -50,20 +50,20 @@ static void make_bench(bench *b, const int32_t *ids, uint32_t sequence, uint32_t
                         .prefill = prefill};
 }
 
-static bool is_component(pj_seam_name name)
+static bool is_component(pj_instrument_name name)
 {
     return name >= PJ_N_EMBED_TOKENS && name <= PJ_N_FINAL_LAYERNORM;
 }
 
-static void find_blocks(work *w, const bench *b, pj_phase phase)
+static void calibrate_find_blocks(work *w, const bench *b, pj_phase phase)
 {
     pj_pass_part part = {0};
     w->compute.backend->prepare(&w->compute, &b->pass, &w->silent, &part);
     for (int name = 1; name < PJ_N_COUNT; name++) {
         bool head = name == PJ_N_LM_HEAD; /* both a section and a component */
-        if (!part.seen[name] || (!head && !is_component((pj_seam_name)name))) continue;
+        if (!part.seen[name] || (!head && !is_component((pj_instrument_name)name))) continue;
         if (w->block_count < 2 * MAX_PARTS)
-            w->blocks[w->block_count++] = (block){phase, (pj_seam_name)name};
+            w->blocks[w->block_count++] = (block){phase, (pj_instrument_name)name};
     }
 }
 
@@ -77,7 +77,7 @@ static void shuffle(work *w, pj_random *random)
     }
 }
 
-static bool cancelled(const work *w)
+static bool calibrate_cancelled(const work *w)
 {
     return w->request->cancel && atomic_load_explicit(w->request->cancel, memory_order_relaxed);
 }
@@ -86,7 +86,7 @@ static void run_block(work *w, const block *b, uint32_t number)
 {
     const bench *at = b->phase == PJ_PHASE_DECODE ? &w->decode : &w->prefill;
     uint32_t layers = w->engine->model.config.layers, layer = 0;
-    pj_lane *lane = w->seam.lane;
+    pj_lane *lane = w->instrument.lane;
     pj_pass_part part = {0};
     /* Fills the buffers for this phase. The preparing pass has its own span, since its power is not
      * idle power. */
@@ -99,9 +99,9 @@ static void run_block(work *w, const block *b, uint32_t number)
     pj_span_begin(lane, PJ_SPAN_PHASE, (uint32_t)b->phase);
     pj_span_begin(lane, PJ_SPAN_TOKEN, number);
     int64_t end_ns = pj_clock_ns() + w->request->block_ns;
-    while (pj_clock_ns() < end_ns && !cancelled(w)) {
+    while (pj_clock_ns() < end_ns && !calibrate_cancelled(w)) {
         int64_t span_end_ns = pj_clock_ns() + SPAN_NS;
-        pj_span_begin(lane, PJ_SPAN_COMPONENT, w->seam.names[b->component]);
+        pj_span_begin(lane, PJ_SPAN_COMPONENT, w->instrument.names[b->component]);
         do {
             w->compute.backend->run_part(&w->compute, &at->pass, &w->silent, &part, layer);
             layer = layer + 1 == layers ? 0 : layer + 1;
@@ -136,9 +136,11 @@ static pj_status prepare(work *w, pj_error *err)
         status = pj_fail(err, PJ_E_UNSUPPORTED, "backend %s can't run components one by one",
                          w->compute.backend->name);
     if (status == PJ_OK)
-        status = pj_seam_init(&w->silent, NULL, e->kernels, e->team, PJ_STATISTICS_BY_DEPTH, err);
+        status =
+            pj_instrument_init(&w->silent, NULL, e->kernels, e->team, PJ_STATISTICS_BY_DEPTH, err);
     if (status == PJ_OK)
-        status = pj_seam_init(&w->seam, q->run, e->kernels, e->team, PJ_STATISTICS_BY_DEPTH, err);
+        status = pj_instrument_init(&w->instrument, q->run, e->kernels, e->team,
+                                    PJ_STATISTICS_BY_DEPTH, err);
     if (status != PJ_OK) return status;
     w->preparation = pj_run_name(q->run, "preparation");
     bench fill;
@@ -148,8 +150,8 @@ static pj_status prepare(work *w, pj_error *err)
         return pj_fail(err, PJ_E_INTERNAL, "the context of a calibration could not be filled");
     make_bench(&w->decode, w->ids, 0, 1, false);
     make_bench(&w->prefill, w->ids, 1, q->prefill_rows, true);
-    find_blocks(w, &w->decode, PJ_PHASE_DECODE);
-    find_blocks(w, &w->prefill, PJ_PHASE_PREFILL);
+    calibrate_find_blocks(w, &w->decode, PJ_PHASE_DECODE);
+    calibrate_find_blocks(w, &w->prefill, PJ_PHASE_PREFILL);
     return PJ_OK;
 }
 
@@ -164,18 +166,18 @@ pj_status pj_engine_calibrate(pj_engine *engine, const pj_calibrate_request *req
     uint32_t total = w->block_count * request->passes, done = 0;
     for (uint32_t pass = 0; status == PJ_OK && pass < request->passes; pass++) {
         shuffle(w, &random);
-        for (uint32_t i = 0; i < w->block_count && !cancelled(w); i++) {
+        for (uint32_t i = 0; i < w->block_count && !calibrate_cancelled(w); i++) {
             if (request->on_block)
                 request->on_block(request->context_of_block, w->blocks[i].phase,
-                                  pj_seam_text(w->blocks[i].component), done, total);
+                                  pj_instrument_text(w->blocks[i].component), done, total);
             pj_clock_sleep_until(pj_clock_ns() + request->gap_ns);
             run_block(w, &w->blocks[i], done++);
         }
     }
-    if (status == PJ_OK && cancelled(w))
+    if (status == PJ_OK && calibrate_cancelled(w))
         status = pj_fail(err, PJ_E_CANCELLED, "the calibration was cancelled");
-    pj_seam_fini(&w->seam);
-    pj_seam_fini(&w->silent);
+    pj_instrument_fini(&w->instrument);
+    pj_instrument_fini(&w->silent);
     pj_compute_close(&w->compute);
     pj_free(w->ids);
     pj_free(w);

@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/nearest.h"
 #include "base/thread.h"
-#include "engine/files/places.h"
+#include "engine/files/locations.h"
 #include "engine/forward/state.h"
 #include "engine/generation/draft_check.h"
 #include "engine/generation/engine_internal.h"
@@ -238,7 +238,7 @@ static void read_matrix(reading *r, const pj_matrix *m)
     r->bytes += bytes;
 }
 
-static void read_layer(reading *r, const pj_layer *l)
+static void engine_read_layer(reading *r, const pj_layer *l)
 {
     const pj_matrix *matrices[] = {&l->q.w,      &l->k.w,           &l->v.w,
                                    &l->qkv.w,    &l->o.w,           &l->mlp.gate.w,
@@ -254,7 +254,8 @@ static void read_layer(reading *r, const pj_layer *l)
 double pj_engine_read_pass(pj_engine *e, unsigned streams, uint64_t max_bytes)
 {
     reading r = {.engine = e, .streams = streams, .max_bytes = max_bytes};
-    for (uint32_t i = 0; i < e->model.config.layers; i++) read_layer(&r, &e->model.layers[i]);
+    for (uint32_t i = 0; i < e->model.config.layers; i++)
+        engine_read_layer(&r, &e->model.layers[i]);
     read_matrix(&r, &e->model.head.w);
     return r.bytes < PJ_ENGINE_READ_BYTES ? NAN : (double)r.bytes / r.seconds;
 }
@@ -291,13 +292,13 @@ void pj_engine_sampling_defaults(const pj_engine *engine, pj_sampling *sampling)
 pj_status pj_engine_compute(const pj_engine *e, const pj_state_options *options,
                             pj_compute *compute, pj_error *err)
 {
-    const pj_compute_place place = {&e->model, e->kernels, e->team};
+    const pj_compute_host place = {&e->model, e->kernels, e->team};
     return pj_compute_open(compute, e->backend, &place, options, err);
 }
 
 /* Recomputes keys that were rotated with other frequencies. */
-static pj_status rebuild(pj_engine *e, pj_compute *compute, uint32_t sequence, uint32_t generation,
-                         const _Atomic bool *cancel)
+static pj_status engine_rebuild(pj_engine *e, pj_compute *compute, uint32_t sequence,
+                                uint32_t generation, const _Atomic bool *cancel)
 {
     pj_sequence *q = &compute->sequences[sequence];
     uint32_t length = q->length;
@@ -305,10 +306,10 @@ static pj_status rebuild(pj_engine *e, pj_compute *compute, uint32_t sequence, u
     compute->backend->reset(compute, sequence);
     q->generation = generation;
     if (length == 0) return PJ_OK;
-    pj_seam_section(&e->seam, PJ_N_KV_CACHE_REBUILD);
+    pj_instrument_section(&e->instrument, PJ_N_KV_CACHE_REBUILD);
     pj_status status =
         pj_engine_feed(e, compute, sequence, q->tokens, length, UINT32_MAX, false, cancel);
-    pj_seam_end(&e->seam);
+    pj_instrument_end(&e->instrument);
     return status;
 }
 
@@ -318,8 +319,8 @@ pj_status pj_engine_feed(pj_engine *e, pj_compute *compute, uint32_t sequence, c
     uint32_t chunk = compute->options.max_tokens;
     pj_status status = PJ_OK;
     if (horizon != UINT32_MAX)
-        status =
-            rebuild(e, compute, sequence, pj_rope_generation(&e->model.ropes[0], horizon), cancel);
+        status = engine_rebuild(e, compute, sequence,
+                                pj_rope_generation(&e->model.ropes[0], horizon), cancel);
     for (uint32_t done = 0; !status && done < count;) {
         uint32_t n = count - done < chunk ? count - done : chunk, last = n - 1;
         pj_pass_segment segment = {.sequence = sequence, .count = n};
@@ -331,7 +332,7 @@ pj_status pj_engine_feed(pj_engine *e, pj_compute *compute, uint32_t sequence, c
                         .logit_count = logits && done + n == count,
                         .prefill = true,
                         .cancel = cancel};
-        status = pj_compute_forward(compute, &pass, &e->seam);
+        status = pj_compute_forward(compute, &pass, &e->instrument);
         done += n;
     }
     return status;
@@ -428,7 +429,7 @@ static bool hand_out(pj_engine *e, pj_compute *compute, uint32_t first, uint32_t
     for (uint32_t done = 0; done < count;) {
         uint32_t rows[EVAL_LOGITS], n = 0;
         for (; n < compute->options.max_logits && done + n < count; n++) rows[n] = done + n;
-        compute->backend->more_logits(compute, rows, n, &e->seam);
+        compute->backend->more_logits(compute, rows, n, &e->instrument);
         for (uint32_t i = 0; i < n; i++)
             if (!row(context, first + done + i, compute->logits + (size_t)i * e->model.config.vocab,
                      e->model.config.vocab))
@@ -452,7 +453,8 @@ pj_status pj_engine_logits(pj_engine *e, const int32_t *ids, uint32_t count, boo
     pj_compute compute;
     status = pj_engine_compute(e, &options, &compute, err);
     if (status) return status;
-    status = pj_seam_init(&e->seam, NULL, e->kernels, e->team, PJ_STATISTICS_BY_DEPTH, err);
+    status =
+        pj_instrument_init(&e->instrument, NULL, e->kernels, e->team, PJ_STATISTICS_BY_DEPTH, err);
     for (uint32_t done = 0; !status && done < count;) {
         uint32_t n = count - done < chunk ? count - done : chunk;
         /* token by token, frequencies follow the current length; in one pass, the final length */
@@ -461,7 +463,7 @@ pj_status pj_engine_logits(pj_engine *e, const int32_t *ids, uint32_t count, boo
         if (!status && !hand_out(e, &compute, done, n, row, context)) break;
         done += n;
     }
-    pj_seam_fini(&e->seam);
+    pj_instrument_fini(&e->instrument);
     pj_compute_close(&compute);
     return status;
 }

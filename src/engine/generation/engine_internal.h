@@ -17,7 +17,7 @@ struct pj_engine {
     uint32_t context;     /* maximum tokens per sequence */
     uint32_t vocab_limit; /* ids from here on have no text and are never sampled */
     pj_engine_facts facts;
-    pj_seam seam;
+    pj_instrument instrument;
 };
 
 /* Appends `count` tokens to the sequence, in passes of at most max_tokens. RoPE frequencies are

@@ -59,7 +59,7 @@ const char *pj_stop_reason_name(pj_stop_reason reason)
     return (unsigned)reason < sizeof names / sizeof *names ? names[reason] : "none";
 }
 
-static bool cancelled(const generation *g)
+static bool generate_cancelled(const generation *g)
 {
     return g->request->cancel && atomic_load_explicit(g->request->cancel, memory_order_relaxed);
 }
@@ -68,19 +68,19 @@ static bool cancelled(const generation *g)
 
 static void begin_phase(generation *g, pj_phase phase)
 {
-    pj_lane *lane = g->engine->seam.lane;
+    pj_lane *lane = g->engine->instrument.lane;
     if (lane) pj_span_begin(lane, PJ_SPAN_PHASE, (uint32_t)phase);
 }
 
 static void begin_token(generation *g, uint32_t position)
 {
-    pj_lane *lane = g->engine->seam.lane;
+    pj_lane *lane = g->engine->instrument.lane;
     if (lane) pj_span_begin(lane, PJ_SPAN_TOKEN, position);
 }
 
-static void end_span(generation *g)
+static void generate_end_span(generation *g)
 {
-    pj_seam_end(&g->engine->seam);
+    pj_instrument_end(&g->engine->instrument);
 }
 
 /* ---- before inference --------------------------------------------------------------------- */
@@ -128,7 +128,7 @@ static pj_status encode_prompt(generation *g, const pj_prompt *prompt, pj_sequen
 static pj_status encode_prompts(generation *g)
 {
     pj_status status = PJ_OK;
-    pj_seam_section(&g->engine->seam, PJ_N_TOKENIZATION);
+    pj_instrument_section(&g->engine->instrument, PJ_N_TOKENIZATION);
     for (uint32_t i = 0; i < g->count && !status; i++) {
         pj_sequence_result *r = &g->result->sequences[i];
         status = encode_prompt(g, &g->request->prompts[i % g->request->prompt_count], r);
@@ -137,7 +137,7 @@ static pj_status encode_prompts(generation *g)
         if (r->prompt_count > g->longest) g->longest = r->prompt_count;
     }
     g->result->input_tokens = g->prompt_tokens;
-    end_span(g);
+    generate_end_span(g);
     return status;
 }
 
@@ -183,7 +183,7 @@ static pj_status prepare_speaker(generation *g, uint32_t index)
     return PJ_OK;
 }
 
-static pj_status prepare(generation *g)
+static pj_status generate_prepare(generation *g)
 {
     pj_engine *e = g->engine;
     uint64_t tokens = g->prompt_tokens < e->options.chunk ? g->prompt_tokens : e->options.chunk;
@@ -197,7 +197,7 @@ static pj_status prepare(generation *g)
                                 .rewind = g->draft_tokens,
                                 .without = g->request->without,
                                 .kv_type = e->kv_type};
-    pj_seam_section(&e->seam, PJ_N_KV_CACHE_INIT);
+    pj_instrument_section(&e->instrument, PJ_N_KV_CACHE_INIT);
     pj_status status = pj_engine_compute(e, &options, &g->compute, g->err);
     g->speakers = pj_alloc(g->count, sizeof *g->speakers);
     g->ids = pj_alloc(tokens, sizeof *g->ids);
@@ -211,7 +211,7 @@ static pj_status prepare(generation *g)
     for (uint32_t i = 0; i < g->count && !status; i++) status = prepare_speaker(g, i);
     if (!status && g->draft_tokens)
         status = pj_speculation_open(&g->speculation, e->draft, e, options.context, g->err);
-    end_span(g);
+    generate_end_span(g);
     return status;
 }
 
@@ -248,7 +248,7 @@ static pj_status speak(generation *g, speaker *s, int32_t id)
 }
 
 /* Samples the next token of sequence `index` from a row of logits. */
-static pj_status draw(generation *g, uint32_t index, float *logits)
+static pj_status generate_draw(generation *g, uint32_t index, float *logits)
 {
     speaker *s = &g->speakers[index];
     pj_sequence_result *r = s->result;
@@ -277,7 +277,7 @@ static void record_token(generation *g, uint32_t index)
 {
     speaker *s = &g->speakers[index];
     const pj_sequence_result *r = s->result;
-    pj_lane *lane = g->engine->seam.lane;
+    pj_lane *lane = g->engine->instrument.lane;
     fresh_token *t = &g->fresh[g->fresh_count++];
     *t = (fresh_token){
         .sequence = index, .position = r->count - 1, .stop = r->stop, .at = s->reply.given};
@@ -293,10 +293,10 @@ static pj_status draw_all(generation *g, uint32_t count)
 {
     pj_status status = PJ_OK;
     size_t vocab = g->engine->model.config.vocab;
-    pj_seam_section(&g->engine->seam, PJ_N_SAMPLING);
+    pj_instrument_section(&g->engine->instrument, PJ_N_SAMPLING);
     for (uint32_t i = 0; i < count && !status; i++)
-        status = draw(g, g->who[i], g->compute.logits + i * vocab);
-    end_span(g);
+        status = generate_draw(g, g->who[i], g->compute.logits + i * vocab);
+    generate_end_span(g);
     for (uint32_t i = 0; i < count && !status; i++) record_token(g, g->who[i]);
     return status;
 }
@@ -353,7 +353,7 @@ static pj_status prefill_pass(generation *g, uint32_t *next, uint32_t *done, uin
                     .logit_count = *ended,
                     .prefill = true,
                     .cancel = g->request->cancel};
-    return pj_compute_forward(&g->compute, &pass, &g->engine->seam);
+    return pj_compute_forward(&g->compute, &pass, &g->engine->instrument);
 }
 
 /* Fills the draft's KV cache with the prompt. */
@@ -361,10 +361,10 @@ static pj_status prefill_draft(generation *g)
 {
     const pj_sequence_result *r = &g->result->sequences[0];
     if (!g->draft_tokens || r->stop) return PJ_OK;
-    pj_seam_section(&g->engine->seam, PJ_N_DRAFT);
+    pj_instrument_section(&g->engine->instrument, PJ_N_DRAFT);
     pj_status status =
         pj_speculation_feed(&g->speculation, r->prompt_ids, r->prompt_count, g->request->cancel);
-    end_span(g);
+    generate_end_span(g);
     return status;
 }
 
@@ -380,8 +380,8 @@ static pj_status prefill(generation *g)
         if (!status && wanted && ended) status = draw_all(g, ended);
     }
     if (!status && wanted) status = prefill_draft(g);
-    end_span(g);
-    end_span(g);
+    generate_end_span(g);
+    generate_end_span(g);
     g->result->prefill_ns = pj_clock_ns() - begin;
     g->result->prefill_cpu_ns = pj_clock_process_cpu_ns() - cpu_begin;
     for (uint32_t i = 0; i < g->count && !status && !wanted; i++)
@@ -423,7 +423,7 @@ static pj_status decode_step(generation *g, uint32_t *live)
                     .logit_count = rows,
                     .cancel = g->request->cancel};
     *live = rows;
-    if (!status) status = pj_compute_forward(&g->compute, &pass, &g->engine->seam);
+    if (!status) status = pj_compute_forward(&g->compute, &pass, &g->engine->instrument);
     return status ? status : draw_all(g, rows);
 }
 
@@ -458,7 +458,7 @@ static pj_status check_proposals(generation *g)
                     .logit_rows = g->logit_rows,
                     .logit_count = rows,
                     .cancel = g->request->cancel};
-    return pj_compute_forward(&g->compute, &pass, &g->engine->seam);
+    return pj_compute_forward(&g->compute, &pass, &g->engine->instrument);
 }
 
 /* Samples a token per position, until one differs from the proposal. */
@@ -469,16 +469,16 @@ static pj_status draw_checked(generation *g, uint32_t *accepted)
     size_t vocab = g->engine->model.config.vocab;
     pj_status status = PJ_OK;
     *accepted = 0;
-    pj_seam_section(&g->engine->seam, PJ_N_SAMPLING);
+    pj_instrument_section(&g->engine->instrument, PJ_N_SAMPLING);
     for (uint32_t i = 0; i <= p->count && !status; i++) {
-        status = draw(g, 0, g->compute.logits + i * vocab);
+        status = generate_draw(g, 0, g->compute.logits + i * vocab);
         if (status) break;
         record_token(g, 0);
         bool same = i < p->count && r->ids[r->count - 1] == p->proposed[i];
         *accepted += same;
         if (!same || r->stop) break;
     }
-    end_span(g);
+    generate_end_span(g);
     return status;
 }
 
@@ -491,10 +491,10 @@ static pj_status speculative_step(generation *g, uint32_t *drawn)
     pj_status status = follow_rope(g, 0);
     pj_sequence *q = &g->compute.sequences[0];
     uint32_t length = q->length;
-    pj_seam_section(&g->engine->seam, PJ_N_DRAFT);
+    pj_instrument_section(&g->engine->instrument, PJ_N_DRAFT);
     if (!status)
         status = pj_speculation_propose(p, r->ids[first - 1], proposals(g), g->request->cancel);
-    end_span(g);
+    generate_end_span(g);
     if (!status) status = check_proposals(g);
     if (!status) status = draw_checked(g, &accepted);
     if (status) return status;
@@ -505,9 +505,9 @@ static pj_status speculative_step(generation *g, uint32_t *drawn)
     if (r->stop) return PJ_OK;
     pj_speculation_accept(p, accepted);
     if (p->count > 0) return PJ_OK;
-    pj_seam_section(&g->engine->seam, PJ_N_DRAFT);
+    pj_instrument_section(&g->engine->instrument, PJ_N_DRAFT);
     status = pj_speculation_feed(p, &r->ids[first - 1], 1, g->request->cancel);
-    end_span(g);
+    generate_end_span(g);
     return status;
 }
 
@@ -518,7 +518,7 @@ static bool any_live(const generation *g)
     return false;
 }
 
-static pj_status decode(generation *g)
+static pj_status generate_decode(generation *g)
 {
     pj_status status = PJ_OK;
     if (!any_live(g)) return PJ_OK;
@@ -526,20 +526,20 @@ static pj_status decode(generation *g)
     begin_phase(g, PJ_PHASE_DECODE);
     for (uint32_t position = 1, live; !status && any_live(g);
          position += g->draft_tokens ? live : 1) {
-        if (cancelled(g)) {
+        if (generate_cancelled(g)) {
             status = PJ_E_CANCELLED;
             break;
         }
         int64_t begin = pj_clock_ns();
         begin_token(g, position);
         status = g->draft_tokens ? speculative_step(g, &live) : decode_step(g, &live);
-        end_span(g);
+        generate_end_span(g);
         if (status) break;
         g->result->decode_ns += pj_clock_ns() - begin;
         g->result->decode_steps++;
         announce(g);
     }
-    end_span(g);
+    generate_end_span(g);
     g->result->decode_cpu_ns = pj_clock_process_cpu_ns() - cpu_begin;
     return status;
 }
@@ -563,7 +563,7 @@ static pj_status final_text(generation *g, speaker *s)
     return r->text ? PJ_OK : pj_fail_memory(g->err, "the generated text");
 }
 
-static void release(generation *g)
+static void generate_release(generation *g)
 {
     for (uint32_t i = 0; i < g->count && g->speakers; i++) {
         pj_sampler_fini(&g->speakers[i].sampler);
@@ -580,19 +580,19 @@ static void release(generation *g)
     pj_free(g->fresh);
 }
 
-static pj_status finish(generation *g, pj_status status)
+static pj_status generate_finish(generation *g, pj_status status)
 {
-    pj_seam *seam = &g->engine->seam;
+    pj_instrument *instrument = &g->engine->instrument;
     begin_phase(g, PJ_PHASE_POST_INFERENCE);
-    pj_seam_section(seam, PJ_N_DETOKENIZATION);
+    pj_instrument_section(instrument, PJ_N_DETOKENIZATION);
     pj_status text = PJ_OK;
     for (uint32_t i = 0; i < g->count && g->speakers && g->speakers[i].result && !text; i++)
         text = final_text(g, &g->speakers[i]);
-    end_span(g);
-    pj_seam_section(seam, PJ_N_CLEANUP);
-    release(g);
-    end_span(g);
-    end_span(g);
+    generate_end_span(g);
+    pj_instrument_section(instrument, PJ_N_CLEANUP);
+    generate_release(g);
+    generate_end_span(g);
+    generate_end_span(g);
     return status ? status : text;
 }
 
@@ -620,8 +620,8 @@ pj_status pj_engine_generate(pj_engine *engine, const pj_generate_request *reque
     if (g.draft_tokens > PJ_DRAFT_TOKENS) g.draft_tokens = PJ_DRAFT_TOKENS;
     pj_status status = check_request(engine, request, err);
     if (!status)
-        status = pj_seam_init(&engine->seam, request->run, engine->kernels, engine->team,
-                              request->statistics, err);
+        status = pj_instrument_init(&engine->instrument, request->run, engine->kernels,
+                                    engine->team, request->statistics, err);
     if (status) goto end_pre_inference;
     if (!request->in_pre_inference) begin_phase(&g, PJ_PHASE_PRE_INFERENCE);
     uint32_t count = request->sequences ? request->sequences : request->prompt_count;
@@ -632,23 +632,23 @@ pj_status pj_engine_generate(pj_engine *engine, const pj_generate_request *reque
         status = pj_fail_memory(err, "the batch");
     if (!status) status = encode_prompts(&g);
     if (!status) status = record_prompts(&g);
-    if (!status) status = prepare(&g);
-    end_span(&g);
+    if (!status) status = generate_prepare(&g);
+    generate_end_span(&g);
     if (!status) {
         status = prefill(&g);
-        if (!status) status = decode(&g);
+        if (!status) status = generate_decode(&g);
         for (uint32_t i = 0; i < g.count; i++)
             if (!result->sequences[i].stop && status == PJ_E_CANCELLED)
                 result->sequences[i].stop = PJ_STOP_CANCELLED;
         if (status == PJ_E_CANCELLED) pj_fail(err, PJ_E_CANCELLED, "the generation was cancelled");
     }
-    status = finish(&g, status);
+    status = generate_finish(&g, status);
     if (request->run) pj_run_set_tokens(request->run, result->input_tokens, result->output_tokens);
-    pj_seam_fini(&engine->seam);
+    pj_instrument_fini(&engine->instrument);
     return status;
 end_pre_inference:
     if (request->run && request->in_pre_inference) pj_span_end(pj_run_lane(request->run), NULL);
-    pj_seam_fini(&engine->seam);
+    pj_instrument_fini(&engine->instrument);
     return status;
 }
 

@@ -18,7 +18,7 @@ void pj_reply_fini(pj_reply *reply)
 /* Match of a stop string at `rest`: complete, or a prefix cut off by the end of the text. */
 typedef enum match { MATCH_NONE, MATCH_BEGUN, MATCH_WHOLE } match;
 
-static match match_at(const pj_reply *reply, const char *rest, size_t left)
+static match reply_match_at(const pj_reply *reply, const char *rest, size_t left)
 {
     match best = MATCH_NONE;
     for (const char *const *s = reply->stop; s && *s; s++) {
@@ -34,7 +34,7 @@ bool pj_reply_check(pj_reply *reply)
 {
     while (!reply->stopped && reply->checked < reply->text.length) {
         size_t left = reply->text.length - reply->checked;
-        match found = match_at(reply, reply->text.data + reply->checked, left);
+        match found = reply_match_at(reply, reply->text.data + reply->checked, left);
         if (found == MATCH_BEGUN) break;
         if (found == MATCH_WHOLE) {
             reply->stopped = true;

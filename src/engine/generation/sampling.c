@@ -125,7 +125,7 @@ static int32_t argmax(const float *logits, uint32_t count)
     return (int32_t)best;
 }
 
-static bool before(const pj_ranked_token *a, const pj_ranked_token *b)
+static bool sampling_before(const pj_ranked_token *a, const pj_ranked_token *b)
 {
     return a->logit > b->logit || (a->logit == b->logit && a->id < b->id);
 }
@@ -134,8 +134,8 @@ static void sift_down(pj_ranked_token *heap, uint32_t count, uint32_t i)
 {
     pj_ranked_token moved = heap[i];
     for (uint32_t child; (child = 2 * i + 1) < count; i = child) {
-        if (child + 1 < count && before(&heap[child + 1], &heap[child])) child++;
-        if (!before(&heap[child], &moved)) break;
+        if (child + 1 < count && sampling_before(&heap[child + 1], &heap[child])) child++;
+        if (!sampling_before(&heap[child], &moved)) break;
         heap[i] = heap[child];
     }
     heap[i] = moved;
@@ -143,7 +143,7 @@ static void sift_down(pj_ranked_token *heap, uint32_t count, uint32_t i)
 
 /* Pops the first `wanted` from a heap of `count`; they end up at the end of the array, the best one
  * last. */
-static void pop(pj_ranked_token *heap, uint32_t count, uint32_t wanted)
+static void sampling_pop(pj_ranked_token *heap, uint32_t count, uint32_t wanted)
 {
     for (; wanted > 0; wanted--) {
         pj_ranked_token best = heap[0];
@@ -163,7 +163,7 @@ static uint32_t filter(const pj_sampler *sampler, uint32_t count, pj_ranked_toke
     uint32_t taken = 0;
     double total = 0;
     if (s->top_k > 0 && s->top_k < count) {
-        pop(heap, count, taken = s->top_k);
+        sampling_pop(heap, count, taken = s->top_k);
         for (uint32_t i = 0; i < taken; i++) total += heap[count - 1 - i].weight;
     } else {
         for (uint32_t i = 0; i < count; i++) total += heap[i].weight;
@@ -171,7 +171,7 @@ static uint32_t filter(const pj_sampler *sampler, uint32_t count, pj_ranked_toke
     bool limited = taken > 0;
     uint32_t n = 0;
     for (double sum = 0; n < (limited ? taken : count) && (n == 0 || sum < s->top_p * total); n++) {
-        if (!limited) pop(heap, count - n, 1);
+        if (!limited) sampling_pop(heap, count - n, 1);
         const pj_ranked_token *next = &heap[count - 1 - n];
         /* weights are relative to the best one's */
         if (n > 0 && next->weight < s->min_p) break;
@@ -199,7 +199,7 @@ static uint32_t keep_typical(pj_ranked_token *tokens, uint32_t count, double sha
     uint32_t n = 0;
     while (n < count && (n == 0 || sum < share * total || /* ties are kept together */
                          tokens[0].logit == tokens[count - n].logit)) {
-        pop(tokens, count - n, 1);
+        sampling_pop(tokens, count - n, 1);
         sum += tokens[count - 1 - n++].weight;
     }
     return n;

@@ -5,7 +5,7 @@
 pj_status pj_speculation_open(pj_speculation *s, pj_engine *draft, const pj_engine *target,
                               uint32_t context, pj_error *err)
 {
-    const pj_compute_place place = {&draft->model, draft->kernels, target->team};
+    const pj_compute_host place = {&draft->model, draft->kernels, target->team};
     uint32_t chunk = context < draft->options.chunk ? context : draft->options.chunk;
     pj_state_options options = {.sequences = 1,
                                 .context = context,
@@ -27,8 +27,8 @@ void pj_speculation_close(pj_speculation *s)
     s->draft = NULL;
 }
 
-static pj_status feed(pj_speculation *s, const int32_t *ids, uint32_t count, bool logits,
-                      const _Atomic bool *cancel)
+static pj_status speculation_feed(pj_speculation *s, const int32_t *ids, uint32_t count,
+                                  bool logits, const _Atomic bool *cancel)
 {
     uint32_t length = s->compute.sequences[0].length;
     return pj_engine_feed(s->draft, &s->compute, 0, ids, count, length + count, logits, cancel);
@@ -37,9 +37,9 @@ static pj_status feed(pj_speculation *s, const int32_t *ids, uint32_t count, boo
 pj_status pj_speculation_feed(pj_speculation *s, const int32_t *ids, uint32_t count,
                               const _Atomic bool *cancel)
 {
-    pj_status status = s->has_pending ? feed(s, &s->pending, 1, false, cancel) : PJ_OK;
+    pj_status status = s->has_pending ? speculation_feed(s, &s->pending, 1, false, cancel) : PJ_OK;
     s->has_pending = false;
-    return status ? status : feed(s, ids, count, false, cancel);
+    return status ? status : speculation_feed(s, ids, count, false, cancel);
 }
 
 static int32_t most_likely(const float *logits, uint32_t count)
@@ -57,13 +57,14 @@ pj_status pj_speculation_propose(pj_speculation *s, int32_t last, uint32_t count
     int32_t ids[] = {s->pending, last};
     s->count = 0;
     if (count == 0) return PJ_OK;
-    status = s->has_pending ? feed(s, ids, 2, true, cancel) : feed(s, &last, 1, true, cancel);
+    status = s->has_pending ? speculation_feed(s, ids, 2, true, cancel)
+                            : speculation_feed(s, &last, 1, true, cancel);
     s->has_pending = false;
     while (!status) {
         last = most_likely(s->compute.logits, s->draft->model.config.vocab);
         s->proposed[s->count++] = last;
         if (s->count == count) break;
-        status = feed(s, &last, 1, true, cancel);
+        status = speculation_feed(s, &last, 1, true, cancel);
     }
     return status;
 }

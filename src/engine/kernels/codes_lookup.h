@@ -26,8 +26,8 @@
 static inline void pj_codes_lookup(const uint8_t table[16], const uint8_t index[16], uint8_t *to)
 {
 #if defined(__SSSE3__)
-    __m128i places = _mm_loadu_si128((const __m128i *)(const void *)index);
-    __m128i codes = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)(const void *)table), places);
+    __m128i lanes = _mm_loadu_si128((const __m128i *)(const void *)index);
+    __m128i codes = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)(const void *)table), lanes);
     _mm_storeu_si128((__m128i *)(void *)to, codes);
 #elif defined(__ARM_NEON)
     vst1q_u8(to, vqtbl1q_u8(vld1q_u8(table), vld1q_u8(index)));
@@ -67,10 +67,10 @@ static inline void pj_codes_nibbles(const uint8_t *nibbles, const uint8_t table[
 
 #if defined(__SSSE3__)
 /* 16 in byte i where bit i of two bytes is set, else 0; `place`: which byte holds the bit. */
-static inline __m128i pj_codes_fifth(uint32_t fifth, __m128i place)
+static inline __m128i pj_codes_fifth(uint32_t fifth, __m128i lane)
 {
     __m128i bit = _mm_set1_epi64x((long long)0x8040201008040201ull);
-    __m128i spread = _mm_shuffle_epi8(_mm_set1_epi32((int)fifth), place);
+    __m128i spread = _mm_shuffle_epi8(_mm_set1_epi32((int)fifth), lane);
     __m128i is_set = _mm_cmpeq_epi8(_mm_and_si128(spread, bit), bit);
     return _mm_and_si128(is_set, _mm_set1_epi8(16));
 }

@@ -29,9 +29,9 @@ typedef struct lane_block {
     size_t step;
 } lane_block;
 
-static inline __attribute__((always_inline)) lane_block lane_block_at(lane_matrix m, size_t place)
+static inline __attribute__((always_inline)) lane_block lane_block_at(lane_matrix m, size_t offset)
 {
-    const char *at = m.base + place;
+    const char *at = m.base + offset;
     return (lane_block){{at, at + 4 * m.step, at + 8 * m.step, at + 12 * m.step}, m.step};
 }
 

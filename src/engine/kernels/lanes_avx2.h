@@ -38,10 +38,10 @@ INLINE __m256i lane_fifth(const char *a, const char *b)
 INLINE __m256i lane_add_fifth(__m256i nibbles, __m256i fifth, long long byte)
 {
     const long long ones = 0x0101010101010101;
-    __m256i place =
+    __m256i offset =
         _mm256_setr_epi64x(ones * byte, ones * (byte + 1), ones * byte, ones * (byte + 1));
     __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201ull);
-    __m256i spread = _mm256_and_si256(_mm256_shuffle_epi8(fifth, place), bit);
+    __m256i spread = _mm256_and_si256(_mm256_shuffle_epi8(fifth, offset), bit);
     __m256i is_set = _mm256_cmpeq_epi8(spread, bit);
     return _mm256_or_si256(nibbles, _mm256_and_si256(is_set, _mm256_set1_epi8(16)));
 }

@@ -13,7 +13,7 @@
 #include "engine/kernels/linear.h"
 
 #include "base/memory.h"
-#include "engine/kernels/look.h"
+#include "engine/kernels/stats_timer.h"
 #include "engine/kernels/tile.h"
 
 #include <string.h>
@@ -202,9 +202,9 @@ static void look_at(const product *p, const pj_linear_job *job, size_t token, si
                     size_t begin, size_t end, const float *sums, pj_value_sums *to)
 {
     const pj_kernels *k = p->kernels;
-    size_t step = job->look_step > 1 ? job->look_step : 1, rows = end - begin;
+    size_t step = job->sample_step > 1 ? job->sample_step : 1, rows = end - begin;
     float *y = job->y + token * job->y_stride + begin;
-    int64_t look = pj_look_begin();
+    int64_t look = pj_stats_timer_begin();
     if (step == 1) {
         if (sums && !job->bias)
             k->value_sums(sums, rows, tokens, PJ_TILE_MAX_TOKENS, job->tau, to);
@@ -223,7 +223,7 @@ static void look_at(const product *p, const pj_linear_job *job, size_t token, si
             k->value_bounds(y, tokens, rows, job->y_stride, &sampled);
         pj_value_sums_add(to, &sampled);
     }
-    pj_look_end(look);
+    pj_stats_timer_end(look);
 }
 
 static void dot_unit(const product *p, const pj_linear_job *job, size_t begin, size_t end,

@@ -47,9 +47,9 @@ typedef struct pj_linear_job {
     /* Accumulates statistics of y in the sums of the thread that computed a part, while that part
      * is in its L1 cache: [threads], or NULL. The order of additions may vary. */
     pj_thread_sums *sums;
-    /* Sums are of every look_step-th token, always including the last (0: of all); bounds of all
+    /* Sums are of every sample_step-th token, always including the last (0: of all); bounds of all
      * tokens. */
-    size_t look_step;
+    size_t sample_step;
     float tau;
     /* When work on this job began, for jobs that run together and are recorded apart; NULL: not
      * wanted. Rows are taken in the order of the jobs, but threads still finish the previous job.

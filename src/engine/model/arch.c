@@ -85,7 +85,7 @@ bool pj_arch_gguf_neighbours(pj_arch arch)
     return archs[arch].neighbours;
 }
 
-static void append(char *text, size_t *used, const char *name)
+static void arch_append(char *text, size_t *used, const char *name)
 {
     int n = snprintf(text + *used, PJ_ARCH_LIST_BYTES - *used, "%s%s", *used ? ", " : "", name);
     if (n > 0 && *used + (size_t)n < PJ_ARCH_LIST_BYTES) *used += (size_t)n;
@@ -94,7 +94,7 @@ static void append(char *text, size_t *used, const char *name)
 const char *pj_arch_list(char text[PJ_ARCH_LIST_BYTES])
 {
     size_t used = 0;
-    for (int i = 0; i < PJ_ARCH_COUNT; i++) append(text, &used, archs[i].model_type);
+    for (int i = 0; i < PJ_ARCH_COUNT; i++) arch_append(text, &used, archs[i].model_type);
     return text;
 }
 
@@ -102,6 +102,6 @@ const char *pj_arch_gguf_list(char text[PJ_ARCH_LIST_BYTES])
 {
     size_t used = 0;
     for (int i = 0; i < PJ_ARCH_COUNT; i++)
-        if (archs[i].gguf) append(text, &used, archs[i].gguf);
+        if (archs[i].gguf) arch_append(text, &used, archs[i].gguf);
     return text;
 }

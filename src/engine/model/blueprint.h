@@ -56,13 +56,13 @@ typedef struct pj_blueprint {
     bool shared_expert;  /* an additional expert for every token, weighted by a sigmoid */
     pj_bias_rule qkv_bias, o_bias, mlp_bias, head_bias;
     /* Components in layer order; PJ_N_NONE: the architecture has no such norm. */
-    pj_seam_name attention_norm;     /* before attention */
-    pj_seam_name o;                  /* attention's output projection */
-    pj_seam_name attention_out_norm; /* of attention's output, before the residual sum */
-    pj_seam_name mlp_norm;           /* before the feed-forward block */
-    pj_seam_name up, down;           /* first layer of a plain block; last layer of any */
-    pj_seam_name mlp_out_norm;       /* of the block's output, before the residual sum */
-    pj_seam_name final_norm;
+    pj_instrument_name attention_norm;     /* before attention */
+    pj_instrument_name o;                  /* attention's output projection */
+    pj_instrument_name attention_out_norm; /* of attention's output, before the residual sum */
+    pj_instrument_name mlp_norm;           /* before the feed-forward block */
+    pj_instrument_name up, down;           /* first layer of a plain block; last layer of any */
+    pj_instrument_name mlp_out_norm;       /* of the block's output, before the residual sum */
+    pj_instrument_name final_norm;
 } pj_blueprint;
 
 const pj_blueprint *pj_blueprint_get(pj_arch arch); /* static */

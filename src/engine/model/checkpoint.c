@@ -180,13 +180,14 @@ pj_status pj_checkpoint_matrix(const pj_checkpoint *checkpoint, const char *name
 
 /* ---- opening ---- */
 
-static bool ends_with(const char *text, const char *end)
+static bool checkpoint_ends_with(const char *text, const char *end)
 {
     size_t length = strlen(text), tail = strlen(end);
     return length >= tail && strcmp(text + length - tail, end) == 0;
 }
 
-static pj_status join(pj_checkpoint *c, const char *file, char out[PATH_MAX], pj_error *err)
+static pj_status checkpoint_join(pj_checkpoint *c, const char *file, char out[PATH_MAX],
+                                 pj_error *err)
 {
     if (pj_path_join(out, PATH_MAX, c->path, file)) return PJ_OK;
     return pj_fail(err, PJ_E_INVALID, "the path of %.200s is too long", file);
@@ -196,12 +197,12 @@ static pj_status read_config(pj_checkpoint *c, pj_error *err)
 {
     char path[PATH_MAX], *text;
     size_t bytes;
-    pj_status status = join(c, "config.json", path, err);
+    pj_status status = checkpoint_join(c, "config.json", path, err);
     if (status == PJ_OK) status = pj_file_read(path, MAX_CONFIG_BYTES, &text, &bytes, err);
     if (status != PJ_OK) return status;
     status = pj_config_parse(text, bytes, path, &c->arena, &c->config, err);
     pj_free(text);
-    if (status == PJ_OK) status = join(c, "generation_config.json", path, err);
+    if (status == PJ_OK) status = checkpoint_join(c, "generation_config.json", path, err);
     if (status != PJ_OK || !pj_file_exists(path)) return status;
     status = pj_file_read(path, MAX_CONFIG_BYTES, &text, &bytes, err);
     if (status != PJ_OK) return status;
@@ -226,7 +227,7 @@ static pj_status add_file(pj_checkpoint *c, const char *name, size_t bytes, pj_e
 }
 
 /* A shard's name must be a plain file name that cannot leave the folder. */
-static bool is_plain_name(pj_json_text name)
+static bool checkpoint_is_plain_name(pj_json_text name)
 {
     return name.bytes > 0 && name.bytes < 256 && name.text[0] != '.' &&
            !memchr(name.text, '/', name.bytes) && !memchr(name.text, '\\', name.bytes) &&
@@ -241,7 +242,7 @@ static pj_status read_weight_map(pj_checkpoint *c, pj_json_scan *scan, const cha
     pj_json_scan_enter(scan, '{');
     while (status == PJ_OK && pj_json_scan_member(scan, &tensor)) {
         if (!pj_json_scan_string(scan, &file)) break;
-        if (!is_plain_name(file))
+        if (!checkpoint_is_plain_name(file))
             return pj_fail(err, PJ_E_INVALID, "%s names the weight file %.*s outside its folder",
                            path, (int)(file.bytes < 200 ? file.bytes : 200), file.text);
         /* Consecutive tensors are usually in one file: compare with the last one first. */
@@ -298,7 +299,7 @@ static pj_status find_files(pj_checkpoint *c, pj_error *err)
     DIR *dir = opendir(c->path);
     if (!dir) return pj_fail(err, PJ_E_NOT_FOUND, "cannot list the folder %s", c->path);
     for (struct dirent *e; status == PJ_OK && (e = readdir(dir));)
-        if (e->d_name[0] != '.' && ends_with(e->d_name, ".safetensors") &&
+        if (e->d_name[0] != '.' && checkpoint_ends_with(e->d_name, ".safetensors") &&
             strncmp(e->d_name, "consolidated", 12) != 0)
             status = add_file(c, e->d_name, strlen(e->d_name), err);
     closedir(dir);
@@ -310,10 +311,10 @@ static pj_status list_files(pj_checkpoint *c, pj_error *err)
 {
     static const char single[] = "model.safetensors";
     char path[PATH_MAX];
-    pj_status status = join(c, single, path, err);
+    pj_status status = checkpoint_join(c, single, path, err);
     if (status != PJ_OK) return status;
     if (pj_file_exists(path)) return add_file(c, single, strlen(single), err);
-    status = join(c, "model.safetensors.index.json", path, err);
+    status = checkpoint_join(c, "model.safetensors.index.json", path, err);
     if (status != PJ_OK) return status;
     return pj_file_exists(path) ? read_index(c, path, err) : find_files(c, err);
 }
@@ -351,7 +352,7 @@ static pj_status map_files(pj_checkpoint *c, pj_error *err)
         char path[PATH_MAX];
         pj_tensor *tensors;
         uint32_t count;
-        status = join(c, c->file_names[i], path, err);
+        status = checkpoint_join(c, c->file_names[i], path, err);
         if (status == PJ_OK && !pj_file_exists(path))
             status =
                 pj_fail(err, PJ_E_INVALID,
@@ -392,7 +393,7 @@ static pj_status map_parts(pj_checkpoint *c, const char *path, int64_t parts, pj
     char tail[32], part[PATH_MAX];
     snprintf(tail, sizeof tail, "-of-%05d.gguf", (int)parts);
     size_t stem = strlen(path), after = strlen(tail) + 6; /* "-00002" */
-    if (!ends_with(path, tail) || stem <= after || path[stem - after] != '-')
+    if (!checkpoint_ends_with(path, tail) || stem <= after || path[stem - after] != '-')
         return pj_fail(err, PJ_E_INVALID,
                        "%s is one of %d files of a model, and its name does not end as -00001%s "
                        "does",
@@ -453,7 +454,7 @@ static pj_status open_gguf(pj_checkpoint *c, pj_error *err)
 static bool is_gguf_file(const char *path)
 {
     unsigned char start[4];
-    if (ends_with(path, ".gguf")) return true;
+    if (checkpoint_ends_with(path, ".gguf")) return true;
     FILE *file = fopen(path, "rb");
     size_t count = file ? fread(start, 1, sizeof start, file) : 0;
     if (file) fclose(file);
@@ -466,11 +467,11 @@ static pj_status find_gguf(pj_checkpoint *c, bool *found, pj_error *err)
     char path[PATH_MAX], file[PATH_MAX] = "";
     int count = 0;
     *found = false;
-    pj_status status = join(c, "config.json", path, err);
+    pj_status status = checkpoint_join(c, "config.json", path, err);
     if (status != PJ_OK || pj_file_exists(path)) return status;
     DIR *dir = opendir(c->path);
     for (struct dirent *e; dir && (e = readdir(dir));) {
-        if (e->d_name[0] == '.' || !ends_with(e->d_name, ".gguf") ||
+        if (e->d_name[0] == '.' || !checkpoint_ends_with(e->d_name, ".gguf") ||
             pj_gguf_is_later_part(e->d_name))
             continue;
         count++;
@@ -481,7 +482,7 @@ static pj_status find_gguf(pj_checkpoint *c, bool *found, pj_error *err)
     if (count > 1)
         return pj_fail(err, PJ_E_INVALID, "%s holds %d GGUF models; name the file of one", c->path,
                        count);
-    status = join(c, file, path, err);
+    status = checkpoint_join(c, file, path, err);
     if (status == PJ_OK) snprintf(c->path, sizeof c->path, "%s", path);
     *found = status == PJ_OK;
     return status;
@@ -502,7 +503,7 @@ static pj_status set_path(pj_checkpoint *c, const char *path, const char **file,
         *gguf = true;
         return PJ_OK;
     }
-    if (!ends_with(path, ".safetensors"))
+    if (!checkpoint_ends_with(path, ".safetensors"))
         return pj_fail(err, PJ_E_INVALID,
                        "%s is neither a model folder nor a safetensors or GGUF file", path);
     *file = pj_path_name(path);

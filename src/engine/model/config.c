@@ -31,7 +31,7 @@ static pj_arch enter_text_config(pj_config_reader *r, const char *name, const ch
     return own ? pj_arch_of_model_type(own) : arch;
 }
 
-static void read_arch(pj_config_reader *r, pj_model_config *config)
+static void config_read_arch(pj_config_reader *r, pj_model_config *config)
 {
     const char *type = pj_config_text(r, "model_type", NULL), *name = class_name(r);
     char known[PJ_ARCH_LIST_BYTES];
@@ -88,7 +88,7 @@ static uint32_t want_kv_heads(pj_config_reader *r, uint32_t fallback, uint32_t h
                            PJ_MAX_HEADS);
 }
 
-static void read_sizes(pj_config_reader *r, pj_model_config *config)
+static void config_read_sizes(pj_config_reader *r, pj_model_config *config)
 {
     const pj_config_rules *rules = pj_config_rules_get(config->arch);
     config->hidden = want_size(r, "hidden_size", rules->hidden, PJ_MAX_WIDTH);
@@ -127,7 +127,7 @@ static void read_activation(pj_config_reader *r, pj_model_config *config)
     pj_config_refuse(r, PJ_E_UNSUPPORTED, key, problem);
 }
 
-static void read_block(pj_config_reader *r, pj_model_config *config)
+static void config_read_block(pj_config_reader *r, pj_model_config *config)
 {
     const pj_config_rules *rules = pj_config_rules_get(config->arch);
     pj_arch arch = config->arch;
@@ -147,7 +147,7 @@ static void read_block(pj_config_reader *r, pj_model_config *config)
 }
 
 /* Scale factors and caps that only some architectures have. */
-static void read_multipliers(pj_config_reader *r, pj_model_config *c)
+static void config_read_multipliers(pj_config_reader *r, pj_model_config *c)
 {
     enum { MOST = 1000000 };
     if (c->arch == PJ_ARCH_GRANITE) {
@@ -242,7 +242,7 @@ static void read_experts_beside(pj_config_reader *r, pj_model_config *config)
     config->norm_topk = true;
 }
 
-static void read_experts(pj_config_reader *r, pj_model_config *config)
+static void config_read_experts(pj_config_reader *r, pj_model_config *config)
 {
     if (config->arch == PJ_ARCH_GEMMA4) {
         read_experts_beside(r, config);
@@ -274,7 +274,7 @@ static void read_experts(pj_config_reader *r, pj_model_config *config)
     if (!mixtral) read_dense_layers(r, config);
 }
 
-static void add_eos(pj_config_reader *r, pj_model_config *config, json_t *value)
+static void config_add_eos(pj_config_reader *r, pj_model_config *config, json_t *value)
 {
     int64_t id = json_integer_value(value);
     if (!json_is_integer(value) || id > INT32_MAX || id < -1) {
@@ -296,9 +296,9 @@ static void read_eos(pj_config_reader *r, pj_model_config *config)
     size_t i;
     if (!value) return;
     if (json_is_array(value))
-        json_array_foreach(value, i, item) add_eos(r, config, item);
+        json_array_foreach(value, i, item) config_add_eos(r, config, item);
     else
-        add_eos(r, config, value);
+        config_add_eos(r, config, value);
 }
 
 static void read_bos(pj_config_reader *r, pj_model_config *config)
@@ -341,8 +341,16 @@ pj_status pj_config_parse(const char *text, size_t bytes, const char *name, pj_a
                           pj_model_config *config, pj_error *err)
 {
     static void (*const parts[])(pj_config_reader *, pj_model_config *) = {
-        read_arch,           read_sizes,   read_block, read_multipliers, pj_config_read_layers,
-        pj_config_read_rope, read_experts, read_eos,   read_bos,         read_dtype_hint,
+        config_read_arch,
+        config_read_sizes,
+        config_read_block,
+        config_read_multipliers,
+        pj_config_read_layers,
+        pj_config_read_rope,
+        config_read_experts,
+        read_eos,
+        read_bos,
+        read_dtype_hint,
     };
     *config = PJ_MODEL_CONFIG_NONE;
     json_t *object = load_object(text, bytes, name, err);

@@ -17,7 +17,7 @@ static void *alloc_layers(pj_config_reader *r, const pj_model_config *config, si
 /* ---- rotation ----------------------------------------------------------------------------- */
 
 /* A list of 1 and 0, or every interval-th layer without rotation. */
-static void read_rotating_layers(pj_config_reader *r, pj_model_config *config)
+static void config_layers_read_rotating_layers(pj_config_reader *r, pj_model_config *config)
 {
     json_t *list = pj_config_get(r, "no_rope_layers");
     uint32_t interval = pj_config_count(r, "no_rope_layer_interval", 4, 1, PJ_MAX_LAYERS);
@@ -45,7 +45,7 @@ static bool by_rule(const pj_model_config *config, uint32_t layer, uint32_t bord
     }
 }
 
-static bool by_name(pj_config_reader *r, const char *name)
+static bool config_layers_by_name(pj_config_reader *r, const char *name)
 {
     bool sliding = name && strcmp(name, "sliding_attention") == 0;
     if (!sliding && !(name && strcmp(name, "full_attention") == 0))
@@ -69,7 +69,7 @@ static void list_windowed_layers(pj_config_reader *r, pj_model_config *config)
     bool *windowed = alloc_layers(r, config, sizeof *windowed);
     if (!windowed || r->status != PJ_OK) return;
     for (uint32_t i = 0; i < config->layers; i++) {
-        windowed[i] = types ? by_name(r, json_string_value(json_array_get(types, i)))
+        windowed[i] = types ? config_layers_by_name(r, json_string_value(json_array_get(types, i)))
                             : by_rule(config, i, border, period);
         /* the last layer of Gemma 4 has full attention */
         if (config->arch == PJ_ARCH_GEMMA4 && i + 1 == config->layers) windowed[i] = false;
@@ -81,7 +81,7 @@ static void list_windowed_layers(pj_config_reader *r, pj_model_config *config)
 
 /* The window size, and which layers have it if they differ: by an architecture's rule, or listed
  * (Ministral). */
-static void read_window(pj_config_reader *r, pj_model_config *config)
+static void config_layers_read_window(pj_config_reader *r, pj_model_config *config)
 {
     const pj_config_rules *rules = pj_config_rules_get(config->arch);
     bool used = !rules->window_needs_switch || pj_config_bool(r, "use_sliding_window", false);
@@ -110,7 +110,7 @@ static void read_linear_sizes(pj_config_reader *r, pj_model_config *c)
 }
 
 /* Which layers use the gated delta rule: listed, else all but each interval-th. */
-static void read_linear_layers(pj_config_reader *r, pj_model_config *config)
+static void config_layers_read_linear_layers(pj_config_reader *r, pj_model_config *config)
 {
     json_t *types = pj_config_get(r, "layer_types");
     uint32_t interval = pj_config_count(r, "full_attention_interval", 4, 1, PJ_MAX_LAYERS);
@@ -229,8 +229,9 @@ static void read_gemma4(pj_config_reader *r, pj_model_config *c)
 
 void pj_config_read_layers(pj_config_reader *r, pj_model_config *config)
 {
-    read_rotating_layers(r, config);
-    if (r->status == PJ_OK) read_window(r, config);
-    if (r->status == PJ_OK && pj_arch_has_delta(config->arch)) read_linear_layers(r, config);
+    config_layers_read_rotating_layers(r, config);
+    if (r->status == PJ_OK) config_layers_read_window(r, config);
+    if (r->status == PJ_OK && pj_arch_has_delta(config->arch))
+        config_layers_read_linear_layers(r, config);
     if (r->status == PJ_OK && config->arch == PJ_ARCH_GEMMA4) read_gemma4(r, config);
 }

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-static const double *read_factors(pj_config_reader *r, const char *key, uint32_t count)
+static const double *config_rope_read_factors(pj_config_reader *r, const char *key, uint32_t count)
 {
     json_t *list = pj_config_get(r, key), *item;
     size_t i;
@@ -69,8 +69,8 @@ static void read_scaling(pj_config_reader *r, const pj_model_config *config, pj_
         if (rope->original_context == 0) rope->original_context = config->context;
         rope->factor = pj_config_number(r, "factor", extension(config, rope), 1e-6, 1e6);
         rope->factor_count = rope->dims / 2;
-        rope->short_factor = read_factors(r, "short_factor", rope->factor_count);
-        rope->long_factor = read_factors(r, "long_factor", rope->factor_count);
+        rope->short_factor = config_rope_read_factors(r, "short_factor", rope->factor_count);
+        rope->long_factor = config_rope_read_factors(r, "long_factor", rope->factor_count);
         return;
     }
     if (rope->type == PJ_ROPE_YARN && rope->original_context)
@@ -95,7 +95,8 @@ static void read_scaling(pj_config_reader *r, const pj_model_config *config, pj_
 }
 
 /* The scaling type and its parameters. */
-static void read_type(pj_config_reader *r, const pj_model_config *config, pj_rope_config *rope)
+static void config_rope_read_type(pj_config_reader *r, const pj_model_config *config,
+                                  pj_rope_config *rope)
 {
     const char *name = pj_config_text(r, "type", "default");
     name = pj_config_text(r, "rope_type", name);
@@ -137,7 +138,7 @@ static void read_one(pj_config_reader *r, const pj_model_config *config, json_t 
     if (rope->dims < 2 || rope->dims % 2 != 0)
         pj_config_refuse(&inner, PJ_E_INVALID, "head_dim",
                          "times partial_rotary_factor must be even");
-    if (object && inner.status == PJ_OK) read_type(&inner, config, rope);
+    if (object && inner.status == PJ_OK) config_rope_read_type(&inner, config, rope);
     if (rope->type == PJ_ROPE_PROPORTIONAL) {
         partial = pj_config_number(&inner, "partial_rotary_factor", 1, 0, 1);
         rope->factor = pj_config_number(&inner, "factor", 1, 1e-6, 1e6);
@@ -199,7 +200,7 @@ static void read_by_kind(pj_config_reader *r, pj_model_config *config)
 }
 
 /* Ministral 3 scales queries by position, with default parameters if the file has none. */
-static void read_query_scale(pj_config_reader *r, pj_model_config *config)
+static void config_rope_read_query_scale(pj_config_reader *r, pj_model_config *config)
 {
     json_t *object = common_object(r);
     pj_config_reader inner = *r;
@@ -229,5 +230,6 @@ void pj_config_read_rope(pj_config_reader *r, pj_model_config *config)
     if (rules->partial > 0)
         partial = pj_config_number(r, "partial_rotary_factor", partial, 1e-6, 1);
     read_one(r, config, common_object(r), config->head_dim, theta, partial, &config->rope);
-    if (config->arch == PJ_ARCH_MINISTRAL3 && r->status == PJ_OK) read_query_scale(r, config);
+    if (config->arch == PJ_ARCH_MINISTRAL3 && r->status == PJ_OK)
+        config_rope_read_query_scale(r, config);
 }

@@ -128,8 +128,8 @@ static tally count(const pj_model_config *c)
     const pj_blueprint *b = pj_blueprint_get(c->arch);
     tally t = {0};
     for (uint32_t i = 0; i < c->layers; i++) {
-        const pj_seam_name norms[] = {b->attention_norm, b->attention_out_norm, b->mlp_norm,
-                                      b->mlp_out_norm};
+        const pj_instrument_name norms[] = {b->attention_norm, b->attention_out_norm, b->mlp_norm,
+                                            b->mlp_out_norm};
         uint64_t before = t.stored;
         for (size_t n = 0; n < sizeof norms / sizeof *norms; n++)
             if (norms[n]) add_norm(&t, b, c->hidden);

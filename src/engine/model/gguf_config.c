@@ -32,7 +32,7 @@ typedef struct reader {
 
 /* ---- keys --------------------------------------------------------------------------------- */
 
-static void refuse(reader *r, pj_status status, const char *key, const char *problem)
+static void gguf_config_refuse(reader *r, pj_status status, const char *key, const char *problem)
 {
     if (r->status == PJ_OK)
         r->status = pj_fail(r->err, status, "%s: %s.%s %s", r->name, r->arch, key, problem);
@@ -61,19 +61,19 @@ static uint32_t want_count(reader *r, const char *key, int64_t fallback, int64_t
     const pj_gguf_value *value = get(r, key);
     int64_t number = fallback;
     char problem[96];
-    if (!value && fallback < 0) refuse(r, PJ_E_INVALID, key, "is missing");
+    if (!value && fallback < 0) gguf_config_refuse(r, PJ_E_INVALID, key, "is missing");
     if (!value) return fallback < 0 ? 0 : (uint32_t)fallback;
     if (!same_integer(value, &number)) {
         bool differs = value->is_array && pj_gguf_integer(value, 0, &number);
-        refuse(r, differs ? PJ_E_UNSUPPORTED : PJ_E_INVALID, key,
-               differs ? "differs between layers, which is not supported"
-                       : "must be a whole number");
+        gguf_config_refuse(r, differs ? PJ_E_UNSUPPORTED : PJ_E_INVALID, key,
+                           differs ? "differs between layers, which is not supported"
+                                   : "must be a whole number");
         return 0;
     }
     if (number >= min && number <= max) return (uint32_t)number;
     snprintf(problem, sizeof problem, "is %lld, must be between %lld and %lld", (long long)number,
              (long long)min, (long long)max);
-    refuse(r, PJ_E_INVALID, key, problem);
+    gguf_config_refuse(r, PJ_E_INVALID, key, problem);
     return 0;
 }
 
@@ -84,12 +84,12 @@ static double want_number(reader *r, const char *key, double fallback, double mi
     char problem[96];
     if (!value) return fallback;
     if (value->is_array || !pj_gguf_number(value, 0, &number)) {
-        refuse(r, PJ_E_INVALID, key, "must be a number");
+        gguf_config_refuse(r, PJ_E_INVALID, key, "must be a number");
         return fallback;
     }
     if (number >= min && number <= max) return number;
     snprintf(problem, sizeof problem, "is %g, must be between %g and %g", number, min, max);
-    refuse(r, PJ_E_INVALID, key, problem);
+    gguf_config_refuse(r, PJ_E_INVALID, key, problem);
     return fallback;
 }
 
@@ -97,7 +97,8 @@ static bool want_bool(reader *r, const char *key, bool fallback)
 {
     const pj_gguf_value *value = get(r, key);
     bool flag = fallback;
-    if (value && !pj_gguf_bool(value, &flag)) refuse(r, PJ_E_INVALID, key, "must be true or false");
+    if (value && !pj_gguf_bool(value, &flag))
+        gguf_config_refuse(r, PJ_E_INVALID, key, "must be true or false");
     return flag;
 }
 
@@ -108,7 +109,7 @@ static const pj_tensor *tensor(const reader *r, const char *name)
 
 /* ---- architecture ------------------------------------------------------------------------- */
 
-static bool text_of(const reader *r, const char *key, char *out, size_t bytes)
+static bool gguf_config_text_of(const reader *r, const char *key, char *out, size_t bytes)
 {
     pj_gguf_text text;
     const pj_gguf_value *value = pj_gguf_find(r->gguf, key);
@@ -117,14 +118,14 @@ static bool text_of(const reader *r, const char *key, char *out, size_t bytes)
     return true;
 }
 
-static void read_arch(reader *r, pj_model_config *config)
+static void gguf_config_read_arch(reader *r, pj_model_config *config)
 {
     char name[64], type[64], list[PJ_ARCH_LIST_BYTES];
-    if (text_of(r, "general.type", type, sizeof type) && strcmp(type, "model") != 0) {
+    if (gguf_config_text_of(r, "general.type", type, sizeof type) && strcmp(type, "model") != 0) {
         r->status = pj_fail(r->err, PJ_E_UNSUPPORTED, "%s holds no model but a %s", r->name, type);
         return;
     }
-    if (!text_of(r, "general.architecture", name, sizeof name)) {
+    if (!gguf_config_text_of(r, "general.architecture", name, sizeof name)) {
         r->status = pj_fail(r->err, PJ_E_INVALID, "%s has no general.architecture", r->name);
         return;
     }
@@ -149,7 +150,7 @@ static void refuse_unless_neutral(reader *r, const char *key)
     double number;
     if (value &&
         (value->is_array || !pj_gguf_number(value, 0, &number) || (number != 0 && number != 1)))
-        refuse(r, PJ_E_UNSUPPORTED, key, "is not supported");
+        gguf_config_refuse(r, PJ_E_UNSUPPORTED, key, "is not supported");
 }
 
 /* Keys that scale, cap or route differently; writers put 0 or 1 where there is no effect. Keys that
@@ -186,7 +187,7 @@ static void refuse_unknown(reader *r, pj_model_config *config)
         if (!here) refuse_unless_neutral(r, known[i].key);
     }
     if (!want_bool(r, "attention.causal", true))
-        refuse(r, PJ_E_UNSUPPORTED, "attention.causal", "false is not supported");
+        gguf_config_refuse(r, PJ_E_UNSUPPORTED, "attention.causal", "false is not supported");
 }
 
 /* ---- sizes -------------------------------------------------------------------------------- */
@@ -207,16 +208,18 @@ static void read_head_dim(reader *r, pj_model_config *c)
     bool given = get(r, "attention.key_length") != NULL;
     if (r->status != PJ_OK) return;
     if (c->heads % c->kv_heads != 0)
-        refuse(r, PJ_E_INVALID, "attention.head_count", "is not a multiple of head_count_kv");
+        gguf_config_refuse(r, PJ_E_INVALID, "attention.head_count",
+                           "is not a multiple of head_count_kv");
     if (!given && c->hidden % c->heads != 0)
-        refuse(r, PJ_E_INVALID, "embedding_length", "is not a multiple of attention.head_count");
+        gguf_config_refuse(r, PJ_E_INVALID, "embedding_length",
+                           "is not a multiple of attention.head_count");
     c->head_dim = want_count(r, "attention.key_length", c->hidden / c->heads, 1, PJ_MAX_HEAD_DIM);
     if (want_count(r, "attention.value_length", c->head_dim, 1, PJ_MAX_HEAD_DIM) != c->head_dim)
-        refuse(r, PJ_E_UNSUPPORTED, "attention.value_length",
-               "differs from key_length, which is not supported");
+        gguf_config_refuse(r, PJ_E_UNSUPPORTED, "attention.value_length",
+                           "differs from key_length, which is not supported");
 }
 
-static void read_sizes(reader *r, pj_model_config *c)
+static void gguf_config_read_sizes(reader *r, pj_model_config *c)
 {
     c->hidden = want_count(r, "embedding_length", -1, 1, PJ_MAX_WIDTH);
     c->layers = want_count(r, "block_count", -1, 1, PJ_MAX_LAYERS);
@@ -231,7 +234,7 @@ static void read_sizes(reader *r, pj_model_config *c)
 }
 
 /* The structure of a block; biases exist if the first layer has them. */
-static void read_block(reader *r, pj_model_config *c)
+static void gguf_config_read_block(reader *r, pj_model_config *c)
 {
     const pj_config_rules *rules = pj_config_rules_get(c->arch);
     bool phi = c->arch == PJ_ARCH_PHI;
@@ -278,7 +281,7 @@ static bool has_window(const pj_gguf_value *pattern, uint32_t layer, uint32_t pe
     return flag;
 }
 
-static void read_window(reader *r, pj_model_config *c)
+static void gguf_config_read_window(reader *r, pj_model_config *c)
 {
     const pj_config_rules *rules = pj_config_rules_get(c->arch);
     const char *key = "attention.sliding_window_pattern";
@@ -296,7 +299,7 @@ static void read_window(reader *r, pj_model_config *c)
 }
 
 /* SmolLM3's files do not state that every fourth layer has no rotation. */
-static void read_rotating_layers(reader *r, pj_model_config *c)
+static void gguf_config_read_rotating_layers(reader *r, pj_model_config *c)
 {
     enum { INTERVAL = 4 };
     if (c->arch != PJ_ARCH_SMOLLM3) return;
@@ -306,7 +309,7 @@ static void read_rotating_layers(reader *r, pj_model_config *c)
         c->layer_rotates[i] = (i + 1) % INTERVAL != 0;
 }
 
-static void read_experts(reader *r, pj_model_config *c)
+static void gguf_config_read_experts(reader *r, pj_model_config *c)
 {
     char name[64];
     bool mixtral = c->arch == PJ_ARCH_MIXTRAL;
@@ -329,7 +332,7 @@ static void read_experts(reader *r, pj_model_config *c)
             want_count(r, "expert_shared_feed_forward_length", c->intermediate, 1, PJ_MAX_WIDTH);
     c->norm_topk = want_bool(r, "expert_weights_norm", c->arch != PJ_ARCH_QWEN2_MOE);
     if (mixtral && !c->norm_topk)
-        refuse(r, PJ_E_UNSUPPORTED, "expert_weights_norm", "false is not supported");
+        gguf_config_refuse(r, PJ_E_UNSUPPORTED, "expert_weights_norm", "false is not supported");
     bool *dense = pj_arena_alloc(r->arena, c->layers, sizeof *dense);
     if (!dense) {
         r->status = pj_fail_memory(r->err, r->name);
@@ -345,7 +348,7 @@ static void read_experts(reader *r, pj_model_config *c)
 /* ---- linear attention --------------------------------------------------------------------- */
 
 /* Qwen3.5: all layers but each interval-th use the gated delta rule. */
-static void read_linear_layers(reader *r, pj_model_config *c)
+static void gguf_config_read_linear_layers(reader *r, pj_model_config *c)
 {
     if (!pj_arch_has_delta(c->arch)) return;
     uint32_t interval = want_count(r, "full_attention_interval", 4, 1, PJ_MAX_LAYERS);
@@ -357,9 +360,11 @@ static void read_linear_layers(reader *r, pj_model_config *c)
     if (r->status != PJ_OK) return;
     c->linear.value_dim = values / c->linear.value_heads;
     if (c->linear.value_heads % c->linear.key_heads != 0)
-        refuse(r, PJ_E_INVALID, "ssm.time_step_rank", "is not a multiple of ssm.group_count");
+        gguf_config_refuse(r, PJ_E_INVALID, "ssm.time_step_rank",
+                           "is not a multiple of ssm.group_count");
     if (values % c->linear.value_heads != 0 || c->linear.value_dim > PJ_MAX_DELTA_DIM)
-        refuse(r, PJ_E_INVALID, "ssm.inner_size", "is not so many heads of at most 1024 values");
+        gguf_config_refuse(r, PJ_E_INVALID, "ssm.inner_size",
+                           "is not so many heads of at most 1024 values");
     c->layer_is_linear = pj_arena_alloc(r->arena, c->layers, sizeof *c->layer_is_linear);
     if (!c->layer_is_linear) r->status = pj_fail_memory(r->err, r->name);
     for (uint32_t i = 0; c->layer_is_linear && i < c->layers; i++)
@@ -386,7 +391,7 @@ static void read_window_rope(reader *r, pj_model_config *c)
 }
 
 /* Ministral 3: queries scale with their position; YaRN's factor on all scores is divided out. */
-static void read_query_scale(reader *r, pj_model_config *c)
+static void gguf_config_read_query_scale(reader *r, pj_model_config *c)
 {
     pj_rope_config *rope = &c->rope;
     if (c->arch != PJ_ARCH_MINISTRAL3) return;
@@ -400,7 +405,7 @@ static void read_query_scale(reader *r, pj_model_config *c)
 }
 
 /* A tensor with one factor per rotating pair; NULL when absent or invalid. */
-static const double *read_factors(reader *r, const char *name, uint32_t pairs)
+static const double *gguf_config_read_factors(reader *r, const char *name, uint32_t pairs)
 {
     const pj_tensor *t = tensor(r, name);
     if (!t || r->status != PJ_OK) return NULL;
@@ -443,7 +448,7 @@ static void read_scaling_type(reader *r, pj_rope_config *rope)
     double linear = want_number(r, "rope.scale_linear", 1, 1e-6, 1e6);
     rope->factor = want_number(r, "rope.scaling.factor", linear, 0, 1e6);
     if (rope->factor == 0) rope->factor = 1;
-    if (!text_of(r, key, name, sizeof name)) {
+    if (!gguf_config_text_of(r, key, name, sizeof name)) {
         rope->type = rope->factor != 1 ? PJ_ROPE_LINEAR : PJ_ROPE_DEFAULT;
         return;
     }
@@ -454,7 +459,7 @@ static void read_scaling_type(reader *r, pj_rope_config *rope)
         }
     snprintf(problem, sizeof problem, "%s is not supported (none, linear, yarn, longrope are)",
              name);
-    refuse(r, PJ_E_UNSUPPORTED, "rope.scaling.type", problem);
+    gguf_config_refuse(r, PJ_E_UNSUPPORTED, "rope.scaling.type", problem);
 }
 
 static void read_longrope(reader *r, pj_model_config *c)
@@ -463,8 +468,8 @@ static void read_longrope(reader *r, pj_model_config *c)
     uint32_t pairs = rope->dims / 2;
     rope->type = PJ_ROPE_LONGROPE;
     rope->factor_count = pairs;
-    rope->short_factor = read_factors(r, "rope_factors_short.weight", pairs);
-    rope->long_factor = read_factors(r, "rope_factors_long.weight", pairs);
+    rope->short_factor = gguf_config_read_factors(r, "rope_factors_short.weight", pairs);
+    rope->long_factor = gguf_config_read_factors(r, "rope_factors_long.weight", pairs);
     if (r->status == PJ_OK && (!rope->short_factor || !rope->long_factor))
         r->status = pj_fail(r->err, PJ_E_INVALID,
                             "%s lacks rope_factors_short.weight or rope_factors_long.weight, which "
@@ -482,7 +487,8 @@ static void read_rope(reader *r, pj_model_config *c)
     rope->theta = want_number(r, "rope.freq_base", gemma3 ? 1e6 : 1e4, 1, 1e15);
     rope->dims = want_count(r, "rope.dimension_count", c->head_dim, 2, PJ_MAX_HEAD_DIM);
     if (rope->dims % 2 != 0 || rope->dims > c->head_dim)
-        refuse(r, PJ_E_INVALID, "rope.dimension_count", "must be even, and at most the head's");
+        gguf_config_refuse(r, PJ_E_INVALID, "rope.dimension_count",
+                           "must be even, and at most the head's");
     rope->original_context =
         want_count(r, "rope.scaling.original_context_length", 0, 0, PJ_MAX_CONTEXT);
     rope->attention_factor = rope->mscale = rope->mscale_all_dim = NAN;
@@ -498,7 +504,7 @@ static void read_rope(reader *r, pj_model_config *c)
         return;
     }
     rope->factor_count = rope->dims / 2;
-    rope->divisors = read_factors(r, "rope_freqs.weight", rope->factor_count);
+    rope->divisors = gguf_config_read_factors(r, "rope_freqs.weight", rope->factor_count);
     if (rope->type != PJ_ROPE_YARN) return;
     if (rope->original_context == 0) rope->original_context = c->context;
     if (isnan(attention)) return;
@@ -510,7 +516,7 @@ static void read_rope(reader *r, pj_model_config *c)
 
 /* ---- ends --------------------------------------------------------------------------------- */
 
-static void add_eos(pj_model_config *c, int64_t id)
+static void gguf_config_add_eos(pj_model_config *c, int64_t id)
 {
     if (id < 0 || id >= c->vocab || c->eos_count == PJ_MAX_EOS) return;
     for (uint32_t i = 0; i < c->eos_count; i++)
@@ -518,7 +524,7 @@ static void add_eos(pj_model_config *c, int64_t id)
     c->eos[c->eos_count++] = (int32_t)id;
 }
 
-static int64_t token_id(const reader *r, const char *key)
+static int64_t gguf_config_token_id(const reader *r, const char *key)
 {
     const pj_gguf_value *value = pj_gguf_find(r->gguf, key);
     int64_t id;
@@ -543,16 +549,17 @@ static void read_ends(reader *r, pj_model_config *c)
     enum { CONTROL = 3 };
     const pj_gguf_value *tokens = pj_gguf_find(r->gguf, "tokenizer.ggml.tokens");
     const pj_gguf_value *types = pj_gguf_find(r->gguf, "tokenizer.ggml.token_type");
-    c->bos = (int32_t)token_id(r, "tokenizer.ggml.bos_token_id");
+    c->bos = (int32_t)gguf_config_token_id(r, "tokenizer.ggml.bos_token_id");
     if (c->bos >= (int64_t)c->vocab) c->bos = -1;
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) add_eos(c, token_id(r, keys[i]));
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        gguf_config_add_eos(c, gguf_config_token_id(r, keys[i]));
     if (!tokens || !types || tokens->type != PJ_GGUF_STRING || !tokens->is_array) return;
     const unsigned char *at = tokens->data;
     for (uint64_t i = 0; i < tokens->count; i++) {
         int64_t type;
         pj_gguf_text text = pj_gguf_next_string(&at);
         if (pj_gguf_integer(types, i, &type) && type == CONTROL && ends_turn(text))
-            add_eos(c, (int64_t)i);
+            gguf_config_add_eos(c, (int64_t)i);
     }
 }
 
@@ -560,9 +567,19 @@ pj_status pj_gguf_config(const pj_gguf *gguf, const char *name, pj_arena *arena,
                          pj_model_config *config, pj_error *err)
 {
     static void (*const parts[])(reader *, pj_model_config *) = {
-        read_arch,        refuse_unknown,       read_sizes,   read_block,         read_multipliers,
-        read_window,      read_rotating_layers, read_experts, read_linear_layers, read_rope,
-        read_window_rope, read_query_scale,     read_ends,
+        gguf_config_read_arch,
+        refuse_unknown,
+        gguf_config_read_sizes,
+        gguf_config_read_block,
+        read_multipliers,
+        gguf_config_read_window,
+        gguf_config_read_rotating_layers,
+        gguf_config_read_experts,
+        gguf_config_read_linear_layers,
+        read_rope,
+        read_window_rope,
+        gguf_config_read_query_scale,
+        read_ends,
     };
     *config = PJ_MODEL_CONFIG_NONE;
     reader r = {.gguf = gguf, .name = name, .arena = arena, .err = err};
@@ -633,7 +650,8 @@ static const name_pair inside[] = {
     {"mlp.shared_expert_gate", "ffn_gate_inp_shexp"},
 };
 
-static const char *find_pair(const name_pair *pairs, size_t count, const char *part, size_t bytes)
+static const char *gguf_config_find_pair(const name_pair *pairs, size_t count, const char *part,
+                                         size_t bytes)
 {
     for (size_t i = 0; i < count; i++)
         if (strlen(pairs[i].loader) == bytes && memcmp(pairs[i].loader, part, bytes) == 0)
@@ -653,13 +671,13 @@ static const char *find_expert(const char *part, size_t bytes, unsigned long *ex
     if (*end != '.' || end >= part + bytes) return NULL;
     int length = snprintf(mlp, sizeof mlp, "mlp%.*s", (int)(part + bytes - end), end);
     if (length >= (int)sizeof mlp) return NULL;
-    return find_pair(inside, sizeof inside / sizeof *inside, mlp, (size_t)length);
+    return gguf_config_find_pair(inside, sizeof inside / sizeof *inside, mlp, (size_t)length);
 }
 
-static bool put_name(char *out, size_t bytes, const char *format, ...)
+static bool gguf_config_put_name(char *out, size_t bytes, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-static bool put_name(char *out, size_t bytes, const char *format, ...)
+static bool gguf_config_put_name(char *out, size_t bytes, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -672,8 +690,8 @@ static bool put_name(char *out, size_t bytes, const char *format, ...)
  * attention. */
 static bool closes_attention(pj_arch arch, const char *part, size_t length)
 {
-    pj_seam_name norm = PJ_N_POST_ATTENTION_LAYERNORM;
-    const char *name = pj_seam_text(norm);
+    pj_instrument_name norm = PJ_N_POST_ATTENTION_LAYERNORM;
+    const char *name = pj_instrument_text(norm);
     return strlen(name) == length && memcmp(name, part, length) == 0 &&
            (pj_blueprint_get(arch)->attention_out_norm == norm || arch == PJ_ARCH_GPT_OSS ||
             pj_arch_has_delta(arch));
@@ -688,13 +706,14 @@ static bool layer_name(pj_arch arch, const char *rest, const char *kind, char *o
     size_t length = (size_t)(kind - part);
     static const char rates[] = "linear_attn.A_log"; /* the only one without a suffix */
     if (length == sizeof rates - 1 && memcmp(part, rates, length) == 0)
-        return put_name(out, bytes, "blk.%lu.ssm_a", layer);
-    const char *file = closes_attention(arch, part, length)
-                           ? "post_attention_norm"
-                           : find_pair(inside, sizeof inside / sizeof *inside, part, length);
-    if (file) return put_name(out, bytes, "blk.%lu.%s%s", layer, file, kind);
+        return gguf_config_put_name(out, bytes, "blk.%lu.ssm_a", layer);
+    const char *file =
+        closes_attention(arch, part, length)
+            ? "post_attention_norm"
+            : gguf_config_find_pair(inside, sizeof inside / sizeof *inside, part, length);
+    if (file) return gguf_config_put_name(out, bytes, "blk.%lu.%s%s", layer, file, kind);
     file = find_expert(part, length, &expert);
-    return file && put_name(out, bytes, "blk.%lu.%s.%lu%s", layer, file, expert, kind);
+    return file && gguf_config_put_name(out, bytes, "blk.%lu.%s.%lu%s", layer, file, expert, kind);
 }
 
 bool pj_gguf_tensor_name(pj_arch arch, const char *name, char *out, size_t bytes)
@@ -703,12 +722,13 @@ bool pj_gguf_tensor_name(pj_arch arch, const char *name, char *out, size_t bytes
     const char *kind = strrchr(name, '.'); /* ".weight", ".bias" */
     if (!kind || (strcmp(kind, ".weight") != 0 && strcmp(kind, ".bias") != 0)) return false;
     size_t stem = (size_t)(kind - name);
-    if (stem == 7 && memcmp(name, "lm_head", 7) == 0) return put_name(out, bytes, "output%s", kind);
+    if (stem == 7 && memcmp(name, "lm_head", 7) == 0)
+        return gguf_config_put_name(out, bytes, "output%s", kind);
     if (strncmp(name, prefix, sizeof prefix - 1) == 0) name += sizeof prefix - 1;
     if (name >= kind) return false;
     if (strncmp(name, layers, sizeof layers - 1) == 0)
         return layer_name(arch, name + sizeof layers - 1, kind, out, bytes);
-    const char *file =
-        find_pair(outside, sizeof outside / sizeof *outside, name, (size_t)(kind - name));
-    return file && put_name(out, bytes, "%s%s", file, kind);
+    const char *file = gguf_config_find_pair(outside, sizeof outside / sizeof *outside, name,
+                                             (size_t)(kind - name));
+    return file && gguf_config_put_name(out, bytes, "%s%s", file, kind);
 }

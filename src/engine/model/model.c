@@ -142,7 +142,8 @@ static pj_status check_all_used(const pj_model *m, pj_error *err)
                    unused->name, m->config.arch_name);
 }
 
-static pj_status open_source(pj_model *m, const char *path, pj_dtype *synthetic, pj_error *err)
+static pj_status model_open_source(pj_model *m, const char *path, pj_dtype *synthetic,
+                                   pj_error *err)
 {
     static const char scheme[] = "synthetic:";
     if (strncmp(path, scheme, strlen(scheme)) == 0) {
@@ -183,7 +184,7 @@ static pj_status load_layers(pj_loader *l)
 static pj_status load_all(pj_loader *l, const char *path)
 {
     pj_model *model = l->model;
-    pj_status status = open_source(model, path, &l->synthetic, l->err);
+    pj_status status = model_open_source(model, path, &l->synthetic, l->err);
     if (status) return status;
     model->blueprint = pj_blueprint_get(model->config.arch);
     status = open_ropes(model, l->err);

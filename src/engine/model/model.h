@@ -15,15 +15,15 @@
 
 /* y = w x + bias */
 typedef struct pj_projection {
-    pj_matrix w;       /* [out, in]; data NULL: the model has no such layer */
-    const float *bias; /* [out] or NULL */
-    pj_seam_name name; /* of the component; PJ_N_NONE: part of another one */
+    pj_matrix w;             /* [out, in]; data NULL: the model has no such layer */
+    const float *bias;       /* [out] or NULL */
+    pj_instrument_name name; /* of the component; PJ_N_NONE: part of another one */
 } pj_projection;
 
 typedef struct pj_norm {
-    const float *w;    /* [dims]; NULL: the model has no such norm */
-    const float *b;    /* [dims] or NULL */
-    pj_seam_name name; /* of the component */
+    const float *w;          /* [dims]; NULL: the model has no such norm */
+    const float *b;          /* [dims] or NULL */
+    pj_instrument_name name; /* of the component */
 } pj_norm;
 
 /* One feed-forward block of width f. Exactly one of {gate and up}, {gate_up}, {up} exists. */

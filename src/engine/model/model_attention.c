@@ -18,7 +18,7 @@ pj_matrix pj_matrix_rows(const pj_matrix *whole, size_t first, size_t rows)
 }
 
 static pj_projection projection_rows(const pj_projection *whole, size_t first, size_t rows,
-                                     pj_seam_name name)
+                                     pj_instrument_name name)
 {
     return (pj_projection){.w = pj_matrix_rows(&whole->w, first, rows),
                            .bias = whole->bias ? whole->bias + first : NULL,

@@ -51,10 +51,10 @@ pj_status pj_load_vector(pj_loader *l, const char *name, size_t count, float fal
                          const float **out);
 pj_status pj_load_linear(pj_loader *l, const char *prefix, const char *part, size_t rows,
                          size_t cols, bool bias, pj_projection *out);
-pj_status pj_load_component(pj_loader *l, const char *prefix, pj_seam_name part, size_t rows,
+pj_status pj_load_component(pj_loader *l, const char *prefix, pj_instrument_name part, size_t rows,
                             size_t cols, bool bias, pj_projection *out);
-pj_status pj_load_norm(pj_loader *l, const char *prefix, pj_seam_name part, size_t count, bool bias,
-                       pj_norm *out);
+pj_status pj_load_norm(pj_loader *l, const char *prefix, pj_instrument_name part, size_t count,
+                       bool bias, pj_norm *out);
 /* Whether the file has "<prefix>.<part>". */
 bool pj_load_has(const pj_loader *l, const char *prefix, const char *part);
 

@@ -57,7 +57,7 @@ static bool is_cancelled(const _Atomic bool *cancel)
     return cancel && atomic_load_explicit(cancel, memory_order_relaxed);
 }
 
-static void fill_rows(void *context, unsigned thread)
+static void model_tensors_fill_rows(void *context, unsigned thread)
 {
     const fill *f = context;
     size_t cols = f->to->cols, begin, end;
@@ -106,7 +106,7 @@ static pj_status fill_matrix(pj_loader *l, const char *name, pj_dtype type, cons
               .scale = sqrtf(3.0f / (float)cols), /* uniform within +-scale: variance 1 / cols */
               .scratch = scratch,
               .cancel = l->cancel};
-    pj_team_run(l->team, fill_rows, &f);
+    pj_team_run(l->team, model_tensors_fill_rows, &f);
     pj_free(scratch);
     if (is_cancelled(l->cancel)) return pj_fail(l->err, PJ_E_CANCELLED, "loading was interrupted");
     return PJ_OK;
@@ -249,11 +249,11 @@ pj_status pj_load_linear(pj_loader *l, const char *prefix, const char *part, siz
 }
 
 /* A projection recorded as its own component. */
-pj_status pj_load_component(pj_loader *l, const char *prefix, pj_seam_name part, size_t rows,
+pj_status pj_load_component(pj_loader *l, const char *prefix, pj_instrument_name part, size_t rows,
                             size_t cols, bool bias, pj_projection *out)
 {
     out->name = part;
-    return pj_load_linear(l, prefix, pj_seam_text(part), rows, cols, bias, out);
+    return pj_load_linear(l, prefix, pj_instrument_text(part), rows, cols, bias, out);
 }
 
 /* Norm weights stored as w - 1 need 1 added; GGUF files store the sum. */
@@ -268,17 +268,17 @@ static void add_one(float *w, size_t count)
 }
 
 /* PJ_N_NONE: the architecture has no such norm. */
-pj_status pj_load_norm(pj_loader *l, const char *prefix, pj_seam_name part, size_t count, bool bias,
-                       pj_norm *out)
+pj_status pj_load_norm(pj_loader *l, const char *prefix, pj_instrument_name part, size_t count,
+                       bool bias, pj_norm *out)
 {
     char name[PJ_TENSOR_NAME_BYTES];
     out->name = part;
     if (part == PJ_N_NONE) return PJ_OK;
-    snprintf(name, sizeof name, "%s.%s.weight", prefix, pj_seam_text(part));
+    snprintf(name, sizeof name, "%s.%s.weight", prefix, pj_instrument_text(part));
     pj_status status = pj_load_vector(l, name, count, 1, &out->w);
     if (!status && adds_one(l->model)) add_one((float *)(uintptr_t)out->w, count);
     if (status || !bias) return status;
-    snprintf(name, sizeof name, "%s.%s.bias", prefix, pj_seam_text(part));
+    snprintf(name, sizeof name, "%s.%s.bias", prefix, pj_instrument_text(part));
     return pj_load_vector(l, name, count, 0, &out->b);
 }
 

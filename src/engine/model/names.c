@@ -3,11 +3,11 @@
 
 static const char *const name_texts[PJ_N_COUNT] = {
 #define X(symbol, text) [PJ_N_##symbol] = text,
-    PJ_SEAM_NAMES(X)
+    PJ_INSTRUMENT_NAMES(X)
 #undef X
 };
 
-const char *pj_seam_text(pj_seam_name name)
+const char *pj_instrument_text(pj_instrument_name name)
 {
     return name_texts[name];
 }

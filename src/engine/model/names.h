@@ -5,7 +5,7 @@
 #define PJ_MODEL_NAMES_H
 
 /* Symbol and spelling. Components are contiguous, so that a range of symbols identifies them. */
-#define PJ_SEAM_NAMES(X)                                            \
+#define PJ_INSTRUMENT_NAMES(X)                                      \
     /* sections */                                                  \
     X(TOKENIZATION, "tokenization")                                 \
     X(KV_CACHE_INIT, "kv_cache_init")                               \
@@ -125,14 +125,14 @@
     X(X_LOAD_BALANCE, "load_balance")                               \
     X(X_UNIQUE_EXPERTS, "unique_experts")
 
-typedef enum pj_seam_name {
+typedef enum pj_instrument_name {
     PJ_N_NONE = 0,
 #define X(symbol, text) PJ_N_##symbol,
-    PJ_SEAM_NAMES(X)
+    PJ_INSTRUMENT_NAMES(X)
 #undef X
         PJ_N_COUNT
-} pj_seam_name;
+} pj_instrument_name;
 
-const char *pj_seam_text(pj_seam_name name); /* its spelling, static */
+const char *pj_instrument_text(pj_instrument_name name); /* its spelling, static */
 
 #endif

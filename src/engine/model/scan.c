@@ -2,7 +2,7 @@
 #include "engine/model/scan.h"
 
 #include "base/file.h"
-#include "engine/files/places.h"
+#include "engine/files/locations.h"
 #include "engine/model/checkpoint.h"
 #include "engine/model/model_check.h"
 #include "engine/text/tokenizer.h"
@@ -123,7 +123,7 @@ static bool add_spot(void *context, const pj_model_spot *spot)
     l->full = entry == NULL;
     if (l->full) return false;
     entry->order = (uint32_t)l->list->count;
-    entry->place = spot->place;
+    entry->location = spot->location;
     if (spot->problem)
         pj_fail(&entry->reason, PJ_E_INVALID, "%s", spot->problem);
     else
@@ -132,7 +132,7 @@ static bool add_spot(void *context, const pj_model_spot *spot)
 }
 
 /* By name, then by look-up order. */
-static int by_name(const void *a, const void *b)
+static int scan_by_name(const void *a, const void *b)
 {
     const pj_model_entry *x = a, *y = b;
     int order = strcmp(x->name, y->name);
@@ -143,14 +143,14 @@ pj_status pj_models_scan(const char *folder, bool with_cache, pj_model_list *lis
 {
     *list = (pj_model_list){0};
     listing l = {.list = list};
-    pj_model_places_each(folder ? folder : pj_models_default_folder(), with_cache, add_spot, &l);
+    pj_model_locations_each(folder ? folder : pj_models_default_folder(), with_cache, add_spot, &l);
     if (l.full) {
         pj_model_list_fini(list);
         return pj_fail(err, PJ_E_NO_MEMORY,
                        "the list of models does not fit in memory, or has more than %d entries",
                        MAX_MODELS);
     }
-    if (list->count > 0) qsort(list->items, list->count, sizeof *list->items, by_name);
+    if (list->count > 0) qsort(list->items, list->count, sizeof *list->items, scan_by_name);
     for (size_t i = 1; i < list->count; i++)
         if (strcmp(list->items[i - 1].name, list->items[i].name) == 0)
             list->items[i].first =
@@ -166,7 +166,7 @@ void pj_model_list_json(const pj_model_list *list, pj_json *json)
         pj_json_object_begin(json);
         pj_json_kv_string(json, "name", entry->name);
         pj_json_kv_string(json, "path", entry->path);
-        pj_json_kv_string(json, "place", entry->place);
+        pj_json_kv_string(json, "place", entry->location);
         if (entry->first) pj_json_kv_string(json, "hidden_by", entry->first);
         pj_json_kv_bool(json, "usable", entry->usable);
         pj_json_kv_bool(json, "has_tokenizer", entry->has_tokenizer);

@@ -1,14 +1,14 @@
 /* The models on this machine: those in a folder, and those of Hugging Face's tools, Ollama, LM
- * Studio and llama.cpp (places.h). Unusable models are listed too, with the reason. */
+ * Studio and llama.cpp (locations.h). Unusable models are listed too, with the reason. */
 #ifndef PJ_MODEL_SCAN_H
 #define PJ_MODEL_SCAN_H
 
 #include "engine/model/facts.h"
 
 typedef struct pj_model_entry {
-    char *name;        /* "llama-3", "org/name" */
-    char *path;        /* what the engine opens */
-    const char *place; /* "Ollama's store"; static */
+    char *name;           /* "llama-3", "org/name" */
+    char *path;           /* what the engine opens */
+    const char *location; /* "Ollama's store"; static */
     const char *first; /* path of another model with this name, selected by -m NAME; NULL: none */
     uint32_t order;    /* order of discovery */
     bool usable;

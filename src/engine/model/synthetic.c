@@ -151,8 +151,8 @@ static pj_status unknown_shape(const char *name, size_t length, pj_error *err)
                    list);
 }
 
-static pj_status read_layers(const char *text, size_t length, const char *shape_name,
-                             uint32_t *layers, pj_error *err)
+static pj_status synthetic_read_layers(const char *text, size_t length, const char *shape_name,
+                                       uint32_t *layers, pj_error *err)
 {
     char *end;
     unsigned long n = strtoul(text, &end, 10);
@@ -163,7 +163,7 @@ static pj_status read_layers(const char *text, size_t length, const char *shape_
     return PJ_OK;
 }
 
-static bool is_name(const char *name, const char *text, size_t length)
+static bool synthetic_is_name(const char *name, const char *text, size_t length)
 {
     return strlen(name) == length && strncmp(name, text, length) == 0;
 }
@@ -172,14 +172,14 @@ static pj_status find_shape(const char *name, size_t length, pj_arena *arena,
                             pj_model_config *config, const char **found, pj_error *err)
 {
     for (int i = 0; i < SHAPE_COUNT; i++) {
-        if (!is_name(shapes[i].name, name, length)) continue;
+        if (!synthetic_is_name(shapes[i].name, name, length)) continue;
         *found = shapes[i].name;
         config_of_shape(&shapes[i], config);
         return PJ_OK;
     }
     for (int i = 0; i < DESCRIBED_COUNT; i++) {
         const char *text = described[i].config;
-        if (!is_name(described[i].name, name, length)) continue;
+        if (!synthetic_is_name(described[i].name, name, length)) continue;
         *found = described[i].name;
         return pj_config_parse(text, strlen(text), *found, arena, config, err);
     }
@@ -201,7 +201,8 @@ pj_status pj_synthetic_config(const char *name, pj_arena *arena, pj_model_config
         if (n < sizeof text) memcpy(text, word, n);
         int type = pj_dtype_parse(text);
         if (strncmp(word, "layers=", 7) == 0) {
-            pj_status status = read_layers(word + 7, n - 7, shape_name, &config->layers, err);
+            pj_status status =
+                synthetic_read_layers(word + 7, n - 7, shape_name, &config->layers, err);
             if (status) return status;
         } else if (type >= 0 && type <= PJ_Q4_0) {
             *dtype = (pj_dtype)type;
@@ -220,7 +221,7 @@ pj_status pj_synthetic_config(const char *name, pj_arena *arena, pj_model_config
 /* Parallel xorshift streams, which the compiler can vectorise for any instruction set. */
 enum { STREAMS = 32 };
 
-static uint32_t mix(uint32_t x)
+static uint32_t synthetic_mix(uint32_t x)
 {
     x = (x ^ x >> 16) * 0x7feb352du;
     x = (x ^ x >> 15) * 0x846ca68bu;
@@ -231,8 +232,9 @@ void pj_synthetic_row(uint32_t matrix, uint64_t row, float *values, size_t count
 {
     uint32_t state[STREAMS];
     float unit = scale * 0x1p-31f;
-    uint32_t seed = mix((uint32_t)row ^ mix(matrix * 0x9e3779b9u ^ (uint32_t)(row >> 32)));
-    for (uint32_t i = 0; i < STREAMS; i++) state[i] = mix(seed + i * 0x85ebca6bu) | 1;
+    uint32_t seed =
+        synthetic_mix((uint32_t)row ^ synthetic_mix(matrix * 0x9e3779b9u ^ (uint32_t)(row >> 32)));
+    for (uint32_t i = 0; i < STREAMS; i++) state[i] = synthetic_mix(seed + i * 0x85ebca6bu) | 1;
     for (size_t begin = 0; begin < count; begin += STREAMS) {
         float block[STREAMS];
         for (uint32_t i = 0; i < STREAMS; i++) {

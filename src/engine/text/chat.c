@@ -68,7 +68,7 @@ pj_status pj_chat_parse(const char *template, size_t bytes, const char *name, co
 
 /* ---- model folders ---- */
 
-static pj_status read_json(const char *folder, const char *file, json_t **json, pj_error *err)
+static pj_status chat_read_json(const char *folder, const char *file, json_t **json, pj_error *err)
 {
     char path[PATH_MAX], *text;
     size_t bytes;
@@ -87,7 +87,7 @@ static pj_status read_json(const char *folder, const char *file, json_t **json, 
 }
 
 /* A token is a string, or an object with its content. The first file that defines one wins. */
-static void add_tokens(json_t *tokens, json_t *config)
+static void chat_add_tokens(json_t *tokens, json_t *config)
 {
     for (const char *const *name = token_names; *name; name++) {
         json_t *value = json_object_get(config, *name);
@@ -135,8 +135,8 @@ static pj_status read_tool_template(const char *folder, json_t *config, pj_chat 
     return found ? copy_template(found, &chat->with_tools, &chat->with_tools_bytes, err) : PJ_OK;
 }
 
-static pj_status read_template(const char *folder, json_t *config, char **text, size_t *bytes,
-                               pj_error *err)
+static pj_status chat_read_template(const char *folder, json_t *config, char **text, size_t *bytes,
+                                    pj_error *err)
 {
     char path[PATH_MAX];
     json_t *of_processor = NULL;
@@ -150,7 +150,7 @@ static pj_status read_template(const char *folder, json_t *config, char **text, 
         return pj_fail(err, PJ_E_UNSUPPORTED,
                        "%s has several chat templates, and none of them is named default", folder);
     /* of models that also read images */
-    pj_status status = read_json(folder, "chat_template.json", &of_processor, err);
+    pj_status status = chat_read_json(folder, "chat_template.json", &of_processor, err);
     found = template_of(of_processor, "default");
     if (status == PJ_OK)
         status = found
@@ -167,12 +167,12 @@ pj_status pj_chat_open(const char *folder, pj_chat **chat, pj_error *err)
     size_t bytes = 0;
     json_t *config = NULL, *map = NULL, *tokens = json_object();
     *chat = NULL;
-    pj_status status = read_json(folder, "tokenizer_config.json", &config, err);
-    if (status == PJ_OK) status = read_json(folder, "special_tokens_map.json", &map, err);
-    if (status == PJ_OK) status = read_template(folder, config, &text, &bytes, err);
+    pj_status status = chat_read_json(folder, "tokenizer_config.json", &config, err);
+    if (status == PJ_OK) status = chat_read_json(folder, "special_tokens_map.json", &map, err);
+    if (status == PJ_OK) status = chat_read_template(folder, config, &text, &bytes, err);
     if (status == PJ_OK) {
-        add_tokens(tokens, config);
-        add_tokens(tokens, map);
+        chat_add_tokens(tokens, config);
+        chat_add_tokens(tokens, map);
         status = new_chat(text, bytes, folder, json_incref(tokens), chat, err);
     }
     if (status == PJ_OK) status = read_tool_template(folder, config, *chat, err);

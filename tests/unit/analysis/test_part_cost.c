@@ -32,7 +32,7 @@ static void measure(const world *w, pj_random *random, pj_part_cost *cost)
             (pj_part_run){level - w->part + w->noise * pj_random_normal(random), i, w->sensor_sd};
         shares[i] = (pj_part_share){w->part + w->share_error, 0.01 * w->part};
     }
-    pj_part_cost_get(&(pj_part_ask){whole, without, shares, BLOCKS, BLOCKS, BLOCKS}, cost);
+    pj_part_cost_get(&(pj_part_query){whole, without, shares, BLOCKS, BLOCKS, BLOCKS}, cost);
 }
 
 static bool holds(const pj_estimate *e, double truth)
@@ -84,12 +84,12 @@ static void one_block_or_no_energy_stays_open(void **state)
     pj_part_run whole[] = {{1, 0, 0}, {NAN, 1, 0}, {1.1, 2, 0}};
     pj_part_run without[] = {{0.5, 0, 0}, {0.5, 1, 0}};
     pj_part_share shares[] = {{0.5, 0.01}, {NAN, NAN}};
-    pj_part_cost_get(&(pj_part_ask){whole, without, shares, 3, 2, 2}, &cost);
+    pj_part_cost_get(&(pj_part_query){whole, without, shares, 3, 2, 2}, &cost);
     assert_int_equal(cost.pairs, 1);
     assert_int_equal(cost.outcome, PJ_PART_OPEN);
     assert_true(isnan(cost.difference.lo));
     assert_near(cost.difference.value, 0.5, 1e-12);
-    pj_part_cost_get(&(pj_part_ask){0}, &cost);
+    pj_part_cost_get(&(pj_part_query){0}, &cost);
     assert_int_equal(cost.outcome, PJ_PART_OPEN);
     assert_true(isnan(cost.difference.value) && isnan(cost.attributed.value));
 }

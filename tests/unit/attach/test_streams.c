@@ -271,9 +271,9 @@ static void test_times(void **state)
                  "{\"model\":\"m\",\"max_tokens\":5,\"messages\":[{\"role\":\"system\","
                  "\"content\":\"Be brief\"},{\"role\":\"user\",\"content\":[{\"type\":"
                  "\"text\",\"text\":\"Hi\"}]}]}");
-    assert_string_equal(pj_exchange_asked(r.exchange)->prompt, "system: Be brief\nuser: Hi");
-    assert_string_equal(pj_exchange_asked(r.exchange)->model, "m");
-    assert_int_equal(pj_exchange_asked(r.exchange)->max_tokens, 5);
+    assert_string_equal(pj_exchange_request_of(r.exchange)->prompt, "system: Be brief\nuser: Hi");
+    assert_string_equal(pj_exchange_request_of(r.exchange)->model, "m");
+    assert_int_equal(pj_exchange_request_of(r.exchange)->max_tokens, 5);
     replay_feed(&r, SSE, strlen(SSE), 100);
     const char role[] = "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\"}}]}\n\n";
     replay_feed(&r, role, strlen(role), 200);

@@ -1,6 +1,6 @@
 /* Effects of rail checks on a run: warnings and gain uncertainty. */
 #include "../assertions.h"
-#include "attribution/joules.h"
+#include "attribution/energies.h"
 #include "base/clock.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@ enum { SECONDS = 3, READINGS = 200 };
 typedef struct rig {
     pj_run_data d;
     pj_tree tree;
-    pj_joules j;
+    pj_energies j;
 } rig;
 
 static void add_rail(rig *g, const char *name, const char *device, pj_rail_kind kind, double watts,
@@ -84,8 +84,8 @@ static void the_same_fault_of_two_rails_is_said_of_both(void **state)
     (void)state;
     rig g = two_cards(0.5);
     point(&g);
-    assert_int_equal(pj_joules_check(&g.j, NULL), PJ_OK);
-    assert_int_equal(pj_joules_tell(&g.j, NULL), PJ_OK);
+    assert_int_equal(pj_energy_check(&g.j, NULL), PJ_OK);
+    assert_int_equal(pj_energy_report(&g.j, NULL), PJ_OK);
     bool named[2] = {false, false};
     for (uint32_t i = 0; i < g.d.warning_count; i++)
         if (strcmp(g.d.warnings[i].code, "sensors_disagree") == 0) {
@@ -94,7 +94,7 @@ static void the_same_fault_of_two_rails_is_said_of_both(void **state)
         }
     assert_true(named[0] && named[1]);
     uint32_t once = g.d.warning_count; /* idempotent, because `import` repeats it */
-    assert_int_equal(pj_joules_tell(&g.j, NULL), PJ_OK);
+    assert_int_equal(pj_energy_report(&g.j, NULL), PJ_OK);
     assert_int_equal(g.d.warning_count, once);
     discard(&g);
 }
@@ -105,7 +105,7 @@ static void a_finding_never_makes_a_gain_surer(void **state)
     (void)state;
     rig g = two_cards(0.06);
     point(&g);
-    assert_int_equal(pj_joules_check(&g.j, NULL), PJ_OK);
+    assert_int_equal(pj_energy_check(&g.j, NULL), PJ_OK);
     assert_int_equal(g.j.finding_count, 2);
     assert_that(g.d.rails[0].gain_sd, ==, 0); /* still the default */
     pj_curve_energy energy;

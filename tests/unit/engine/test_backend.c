@@ -19,7 +19,7 @@ static struct {
     uint64_t tokens;
 } seen;
 
-static pj_status counting_open(pj_compute *compute, const pj_compute_place *place,
+static pj_status counting_open(pj_compute *compute, const pj_compute_host *place,
                                const pj_state_options *options, pj_error *err)
 {
     seen.opened++;
@@ -37,18 +37,19 @@ static void counting_reset(pj_compute *compute, uint32_t sequence)
     PLAIN->reset(compute, sequence);
 }
 
-static pj_status counting_forward(pj_compute *compute, const pj_pass *pass, pj_seam *seam)
+static pj_status counting_forward(pj_compute *compute, const pj_pass *pass,
+                                  pj_instrument *instrument)
 {
     seen.prefills += pass->prefill;
     seen.decodes += !pass->prefill;
     seen.tokens += pass->tokens;
-    return PLAIN->forward(compute, pass, seam);
+    return PLAIN->forward(compute, pass, instrument);
 }
 
 static void counting_more_logits(pj_compute *compute, const uint32_t *rows, uint32_t count,
-                                 pj_seam *seam)
+                                 pj_instrument *instrument)
 {
-    PLAIN->more_logits(compute, rows, count, seam);
+    PLAIN->more_logits(compute, rows, count, instrument);
 }
 
 static const pj_backend counting = {.version = PJ_BACKEND_VERSION,

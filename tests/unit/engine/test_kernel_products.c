@@ -329,7 +329,7 @@ static void statistics(const pj_kernels *k, size_t tokens, size_t step, bool wit
                          .y = y,
                          .y_stride = ROWS,
                          .sums = sums,
-                         .look_step = step,
+                         .sample_step = step,
                          .tau = 0.5f};
     multiply(k, team, x, COLS, tokens, &job, memory);
     pj_value_sums_add(&got, &sums[0].sums);

@@ -10,7 +10,7 @@
 #include "../engine/made_gguf.h"
 #include "../engine/tiny.h"
 #include "base/file.h"
-#include "engine/files/places.h"
+#include "engine/files/locations.h"
 #include "engine/generation/engine.h"
 #include "engine/model/scan.h"
 #include "generate/find_model.h"
@@ -279,8 +279,8 @@ static void listed(void **state)
     const pj_model_entry *first = entry_of(&list, "org/tiny", 0);
     const pj_model_entry *second = entry_of(&list, "org/tiny", 1);
     assert_true(first->usable && !first->first);
-    assert_string_equal(first->place, "the models folder");
-    assert_string_equal(second->place, "the Hugging Face cache");
+    assert_string_equal(first->location, "the models folder");
+    assert_string_equal(second->location, "the Hugging Face cache");
     assert_string_equal(second->first, first->path);
     assert_true(entry_of(&list, "ollama:me/own:3b", 0)->usable);
     assert_true(entry_of(&list, "maker/repo-GGUF/studio-Q8_0.gguf", 0)->usable);

@@ -78,11 +78,11 @@ static pj_status prune(void *context, const pj_params *params, bool operations, 
     return PJ_OK;
 }
 
-static pj_status generate(void *context, const pj_generate_ask *ask, char id[PJ_UUID_BYTES],
-                          uint32_t *position, pj_error *err)
+static pj_status generate(void *context, const pj_generation_request *request,
+                          char id[PJ_UUID_BYTES], uint32_t *position, pj_error *err)
 {
     made *m = context;
-    if (ask->prompt && strcmp(ask->prompt, "full") == 0)
+    if (request->prompt && strcmp(request->prompt, "full") == 0)
         return pj_fail(err, PJ_E_FULL, "the queue is full");
     atomic_fetch_add(&m->generated, 1);
     memcpy(id, MADE_RUN, PJ_UUID_BYTES);

@@ -41,7 +41,8 @@ static int tear_down(void **state)
     return 0;
 }
 
-static char *ask(fixture *f, const char *method, const char *target, const char *body, size_t *got)
+static char *request(fixture *f, const char *method, const char *target, const char *body,
+                     size_t *got)
 {
     char request[4096];
     int n = snprintf(request, sizeof request,
@@ -55,7 +56,7 @@ static void expect(fixture *f, const char *method, const char *target, const cha
                    const char *part)
 {
     size_t got;
-    char *answer = ask(f, method, target, body, &got);
+    char *answer = request(f, method, target, body, &got);
     if (made_status(answer) != status || !strstr(answer, part))
         fail_msg("%s %s answered %.300s", method, target, answer);
     free(answer);

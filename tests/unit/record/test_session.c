@@ -358,8 +358,8 @@ static void the_running_layer_is_sampled(void **state)
     int told = 0;
     assert_int_equal(pj_live_feed_open(&sink, "a run", start, NULL, NULL, &feed, NULL), PJ_OK);
     for (size_t i = 0; i < sizeof rounds / sizeof *rounds; i++) {
-        pj_place place = {PJ_PHASE_DECODE, rounds[i].token, rounds[i].layer};
-        pj_live_feed_place(feed, &place, start + rounds[i].ms * (int64_t)MS);
+        pj_context place = {PJ_PHASE_DECODE, rounds[i].token, rounds[i].layer};
+        pj_live_feed_context(feed, &place, start + rounds[i].ms * (int64_t)MS);
         told += rounds[i].told;
         assert_int_equal(h.layers, told);
         if (!rounds[i].told) continue;

@@ -128,23 +128,23 @@ static void runs_share_the_time_of_the_sampler(void **state)
 {
     pj_error err = {0};
     pj_session *session = open_session(steady, NULL);
-    pj_tap a = {0}, b = {0};
-    assert_int_equal(pj_gauge_join(session->gauge, &a, &err), PJ_OK);
-    assert_int_equal(pj_gauge_join(session->gauge, &b, &err), PJ_OK);
-    int64_t a_begin = pj_gauge_begin(session->gauge, &a, 1);
+    pj_subscriber a = {0}, b = {0};
+    assert_int_equal(pj_reading_hub_join(session->hub, &a, &err), PJ_OK);
+    assert_int_equal(pj_reading_hub_join(session->hub, &b, &err), PJ_OK);
+    int64_t a_begin = pj_reading_hub_begin(session->hub, &a, 1);
     wait_ms(3);
-    int64_t b_begin = pj_gauge_begin(session->gauge, &b, 1);
+    int64_t b_begin = pj_reading_hub_begin(session->hub, &b, 1);
     wait_ms(5);
-    int64_t a_end = pj_gauge_end(session->gauge, &a);
+    int64_t a_end = pj_reading_hub_end(session->hub, &a);
     wait_ms(2);
-    int64_t b_end = pj_gauge_end(session->gauge, &b);
+    int64_t b_end = pj_reading_hub_end(session->hub, &b);
     double both = (double)(a_end - b_begin) / 2;
     assert_near(a.sampled_ns, ((double)(b_begin - a_begin) + both), 1);
     assert_near(b.sampled_ns, ((double)(b_end - a_end) + both), 1);
-    pj_gauge_part(session->gauge, &a, a_end);
-    pj_gauge_part(session->gauge, &b, b_end);
-    pj_tap_fini(session->gauge, &a);
-    pj_tap_fini(session->gauge, &b);
+    pj_reading_hub_part(session->hub, &a, a_end);
+    pj_reading_hub_part(session->hub, &b, b_end);
+    pj_subscriber_fini(session->hub, &a);
+    pj_subscriber_fini(session->hub, &b);
     pj_session_close(session);
 }
 

@@ -24,7 +24,7 @@ static const pj_store_driver *engine(void)
 /* A schema per path; names are hashed because schemas have short ones. */
 static pj_status open_schema(const char *path, bool read_only, void **db, pj_error *err)
 {
-    char place[PLACE_BYTES], text[PLACE_BYTES];
+    char address[PLACE_BYTES], text[PLACE_BYTES];
     const char *folder = getenv("PERJOULE_TEST_POSTGRES");
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     for (const char *c = path; *c; c++) hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
@@ -32,15 +32,15 @@ static pj_status open_schema(const char *path, bool read_only, void **db, pj_err
         printf("skipped: no PostgreSQL server\n");
         exit(77);
     }
-    snprintf(place, sizeof place, "postgresql:///postgres?host=%s&user=owner", folder);
+    snprintf(address, sizeof address, "postgresql:///postgres?host=%s&user=owner", folder);
     void *plain = NULL;
-    pj_status status = engine()->open(place, false, &plain, err);
+    pj_status status = engine()->open(address, false, &plain, err);
     snprintf(text, sizeof text, "CREATE SCHEMA IF NOT EXISTS test_%016llx",
              (unsigned long long)hash);
     if (status == PJ_OK && !read_only) status = engine()->run(plain, text, err);
     engine()->close(plain);
     if (status != PJ_OK) return status;
-    snprintf(text, sizeof text, "%s&options=-csearch_path%%3Dtest_%016llx", place,
+    snprintf(text, sizeof text, "%s&options=-csearch_path%%3Dtest_%016llx", address,
              (unsigned long long)hash);
     return engine()->open(text, read_only, db, err);
 }

@@ -49,11 +49,11 @@ static void demand(bool good, const char *what, const char *text)
 
 /* ---- connection ------------------------------------------------------------------------------ */
 
-static pj_status strict_open(const char *place, bool read_only, void **out, pj_error *err)
+static pj_status strict_open(const char *address, bool read_only, void **out, pj_error *err)
 {
     strict_db *db = pj_alloc(1, sizeof *db);
     if (!db) return pj_fail_memory(err, "a connection");
-    pj_status status = PLAIN->open(place, read_only, &db->plain, err);
+    pj_status status = PLAIN->open(address, read_only, &db->plain, err);
     if (status == PJ_OK)
         *out = db;
     else

@@ -66,7 +66,7 @@ static pj_status save(pj_store *store, const made_run *like, pj_error *err)
     return status;
 }
 
-static int64_t ask(pj_store *store, const char *sql)
+static int64_t request(pj_store *store, const char *sql)
 {
     int64_t value = 0;
     pj_error err = {0};
@@ -77,14 +77,15 @@ static int64_t ask(pj_store *store, const char *sql)
 /* Pages are sound, and there are exactly the rows that the runs say they have. */
 static void assert_whole(pj_store *store, int64_t runs)
 {
-    assert_int_equal(ask(store, "SELECT integrity_check = 'ok' FROM pragma_integrity_check"), 1);
-    if (runs >= 0) assert_int_equal(ask(store, "SELECT count(*) FROM profiling_runs"), runs);
-    assert_int_equal(ask(store, "SELECT count(*) - (SELECT total(row_count) FROM run_rows"
-                                " WHERE table_name = 'deep_operation_metrics')"
-                                " FROM deep_operation_metrics"),
+    assert_int_equal(request(store, "SELECT integrity_check = 'ok' FROM pragma_integrity_check"),
+                     1);
+    if (runs >= 0) assert_int_equal(request(store, "SELECT count(*) FROM profiling_runs"), runs);
+    assert_int_equal(request(store, "SELECT count(*) - (SELECT total(row_count) FROM run_rows"
+                                    " WHERE table_name = 'deep_operation_metrics')"
+                                    " FROM deep_operation_metrics"),
                      0);
-    assert_int_equal(ask(store, "SELECT count(*) FROM conservation"
-                                " WHERE abs(whole_mj - parts_mj) > 1e-9 * abs(whole_mj)"),
+    assert_int_equal(request(store, "SELECT count(*) FROM conservation"
+                                    " WHERE abs(whole_mj - parts_mj) > 1e-9 * abs(whole_mj)"),
                      0);
 }
 

@@ -60,7 +60,7 @@ static void do_sql(pj_store *store, const char *sql)
     if (pj_sql_run(store, sql, &err) != PJ_OK) fail_msg("%s: %s", sql, err.text);
 }
 
-static int64_t ask(pj_store *store, const char *sql)
+static int64_t request(pj_store *store, const char *sql)
 {
     int64_t value = 0;
     pj_error err = {0};
@@ -214,35 +214,37 @@ static void version_1_is_taken_along(void **state)
     }
     assert_int_equal(pj_store_delete(f->store, runs[0].info.id, &err), PJ_OK); /* leaves a gap */
     go_back_to_version_1(f);
-    assert_int_equal(ask(f->store, "SELECT count(*) FROM pragma_table_info('component_metrics')"
-                                   " WHERE name = 'first_operation_id'"),
+    assert_int_equal(request(f->store, "SELECT count(*) FROM pragma_table_info('component_metrics')"
+                                       " WHERE name = 'first_operation_id'"),
                      0);
-    assert_that(ask(f->store, "SELECT count(*) FROM deep_operation_metrics a JOIN"
-                              " deep_operation_metrics b ON b.id = a.id + 1"
-                              " WHERE b.component_metric_id < a.component_metric_id"),
+    assert_that(request(f->store, "SELECT count(*) FROM deep_operation_metrics a JOIN"
+                                  " deep_operation_metrics b ON b.id = a.id + 1"
+                                  " WHERE b.component_metric_id < a.component_metric_id"),
                 >, 0);
     open_again(f);
-    assert_int_equal(ask(f->store, "PRAGMA user_version"), pj_sqlite_dialect.version);
+    assert_int_equal(request(f->store, "PRAGMA user_version"), pj_sqlite_dialect.version);
     for (int i = 1; i < RUNS; i++) assert_stored(f, &runs[i]);
-    assert_int_equal(ask(f->store, "SELECT count(*) FROM profiling_runs WHERE"
-                                   " joules_per_token = request_energy_mj / 1e3 / output_tokens"
-                                   " AND joules_per_token_sd > 0 AND request_energy_mj > 0"),
+    assert_int_equal(request(f->store, "SELECT count(*) FROM profiling_runs WHERE"
+                                       " joules_per_token = request_energy_mj / 1e3 / output_tokens"
+                                       " AND joules_per_token_sd > 0 AND request_energy_mj > 0"),
                      RUNS - 1);
-    assert_int_equal(ask(f->store, "SELECT count(*) FROM component_metrics c WHERE operation_count"
-                                   " <> (SELECT count(*) FROM deep_operation_metrics o"
-                                   "  WHERE o.component_metric_id = c.id)"),
+    assert_int_equal(request(f->store,
+                             "SELECT count(*) FROM component_metrics c WHERE operation_count"
+                             " <> (SELECT count(*) FROM deep_operation_metrics o"
+                             "  WHERE o.component_metric_id = c.id)"),
                      0);
-    assert_int_equal(ask(f->store, "SELECT count(*) FROM conservation WHERE"
-                                   " abs(whole_mj - parts_mj) > 1e-9 * abs(whole_mj)"),
+    assert_int_equal(request(f->store, "SELECT count(*) FROM conservation WHERE"
+                                       " abs(whole_mj - parts_mj) > 1e-9 * abs(whole_mj)"),
                      0);
-    assert_int_equal(ask(f->store, "SELECT integrity_check = 'ok' FROM pragma_integrity_check"), 1);
+    assert_int_equal(request(f->store, "SELECT integrity_check = 'ok' FROM pragma_integrity_check"),
+                     1);
     save(f, &runs[0]);
     for (int i = 0; i < RUNS; i++) {
         assert_stored(f, &runs[i]);
         assert_int_equal(pj_store_delete(f->store, runs[i].info.id, &err), PJ_OK);
         pj_run_data_fini(&runs[i]);
     }
-    assert_int_equal(ask(f->store, "SELECT count(*) FROM deep_operation_metrics"), 0);
+    assert_int_equal(request(f->store, "SELECT count(*) FROM deep_operation_metrics"), 0);
 }
 
 /* Recorders may finish operations in any order: those of a component are stored together. */
@@ -267,17 +269,19 @@ static void steps_of_batches_are_found(void **state)
            "  FROM tokens WHERE id > 1 GROUP BY position) AS s"
            " WHERE tokens.id > 1 AND tokens.position = s.position;");
     open_again(f);
-    assert_int_equal(ask(f->store, "SELECT count(*) FROM tokens WHERE step_id IN (2, 4)"), 4);
-    assert_int_equal(ask(f->store, "SELECT count(*) FROM steps"), 3);
-    assert_int_equal(ask(f->store, "SELECT count(*) FROM conservation WHERE level = 'step'"), 2);
-    assert_int_equal(ask(f->store, "SELECT count(*) FROM conservation WHERE"
-                                   " NOT abs(whole_mj - parts_mj) <= 1e-9 * abs(whole_mj)"),
+    assert_int_equal(request(f->store, "SELECT count(*) FROM tokens WHERE step_id IN (2, 4)"), 4);
+    assert_int_equal(request(f->store, "SELECT count(*) FROM steps"), 3);
+    assert_int_equal(request(f->store, "SELECT count(*) FROM conservation WHERE level = 'step'"),
+                     2);
+    assert_int_equal(request(f->store, "SELECT count(*) FROM conservation WHERE"
+                                       " NOT abs(whole_mj - parts_mj) <= 1e-9 * abs(whole_mj)"),
                      0);
-    assert_int_equal(ask(f->store, "SELECT count(*) FROM tokens t JOIN layer_metrics l"
-                                   " ON l.token_id = t.id WHERE t.step_id IS NOT NULL"),
+    assert_int_equal(request(f->store, "SELECT count(*) FROM tokens t JOIN layer_metrics l"
+                                       " ON l.token_id = t.id WHERE t.step_id IS NOT NULL"),
                      0);
-    assert_int_equal(ask(f->store, "SELECT count(*) FROM layers_of_tokens WHERE token_id = 3"), 4);
-    assert_int_equal(ask(f->store, "SELECT batch_rule = 'equal' FROM profiling_runs"), 1);
+    assert_int_equal(request(f->store, "SELECT count(*) FROM layers_of_tokens WHERE token_id = 3"),
+                     4);
+    assert_int_equal(request(f->store, "SELECT batch_rule = 'equal' FROM profiling_runs"), 1);
     pj_run_data_fini(&run);
 }
 
@@ -328,18 +332,20 @@ static void operations_of_a_component_lie_together(void **state)
                 mixed.operations[1].component != run.operations[1].component);
     save(f, &mixed);
     assert_stored(f, &run);
-    assert_int_equal(ask(f->store, "SELECT sum(operation_count) FROM component_metrics"), count);
-    assert_int_equal(ask(f->store, "SELECT count(*) FROM component_metrics c JOIN"
-                                   " deep_operation_metrics o ON o.id BETWEEN first_operation_id"
-                                   "  AND first_operation_id + operation_count - 1"
-                                   " WHERE o.component_metric_id <> c.id"),
+    assert_int_equal(request(f->store, "SELECT sum(operation_count) FROM component_metrics"),
+                     count);
+    assert_int_equal(request(f->store,
+                             "SELECT count(*) FROM component_metrics c JOIN"
+                             " deep_operation_metrics o ON o.id BETWEEN first_operation_id"
+                             "  AND first_operation_id + operation_count - 1"
+                             " WHERE o.component_metric_id <> c.id"),
                      0);
     /* Whoever deletes a part deletes what belongs to it. */
     do_sql(f->store, "DELETE FROM layer_metrics WHERE id = 2");
-    assert_that(ask(f->store, "SELECT count(*) FROM deep_operation_metrics"), <, count);
-    assert_int_equal(ask(f->store,
-                         "SELECT count(*) FROM deep_operation_metrics WHERE"
-                         " component_metric_id NOT IN (SELECT id FROM component_metrics)"),
+    assert_that(request(f->store, "SELECT count(*) FROM deep_operation_metrics"), <, count);
+    assert_int_equal(request(f->store,
+                             "SELECT count(*) FROM deep_operation_metrics WHERE"
+                             " component_metric_id NOT IN (SELECT id FROM component_metrics)"),
                      0);
     pj_run_data_fini(&run);
     pj_run_data_fini(&mixed);

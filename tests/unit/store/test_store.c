@@ -74,7 +74,7 @@ static void save_and_free(pj_store *store, const made_run *like)
     pj_run_data_fini(&data);
 }
 
-static int64_t ask(pj_store *store, const char *sql)
+static int64_t request(pj_store *store, const char *sql)
 {
     int64_t value = 0;
     pj_error err = {0};
@@ -117,7 +117,7 @@ static void runs_come_back_equal(void **state)
                                             .no_energy = true,
                                             .depth = PJ_DEPTH_DEEP,
                                             .status = PJ_RUN_CANCELLED});
-    assert_int_equal(ask(f->store, "SELECT count(*) FROM profiling_runs"), 5);
+    assert_int_equal(request(f->store, "SELECT count(*) FROM profiling_runs"), 5);
 }
 
 static void unavailable_is_null_never_zero(void **state)
@@ -127,13 +127,13 @@ static void unavailable_is_null_never_zero(void **state)
         f->store,
         &(made_run){
             .seed = 5, .tokens = 3, .layers = 2, .no_energy = true, .depth = PJ_DEPTH_DEEP});
-    assert_int_equal(ask(f->store, "SELECT count(*) FROM deep_operation_metrics"), 3 * 2 * 18);
-    assert_int_equal(ask(f->store, "SELECT count(energy_mj) + count(planted_mj) +"
-                                   " count(net_energy_mj) FROM deep_operation_metrics"),
+    assert_int_equal(request(f->store, "SELECT count(*) FROM deep_operation_metrics"), 3 * 2 * 18);
+    assert_int_equal(request(f->store, "SELECT count(energy_mj) + count(planted_mj) +"
+                                       " count(net_energy_mj) FROM deep_operation_metrics"),
                      0);
-    assert_int_equal(ask(f->store, "SELECT count(energy_mj) FROM tokens"), 0);
-    assert_int_equal(ask(f->store, "SELECT total_energy_mj IS NULL AND joules_per_token IS NULL"
-                                   " AND tokens_per_second > 0 FROM profiling_runs"),
+    assert_int_equal(request(f->store, "SELECT count(energy_mj) FROM tokens"), 0);
+    assert_int_equal(request(f->store, "SELECT total_energy_mj IS NULL AND joules_per_token IS NULL"
+                                       " AND tokens_per_second > 0 FROM profiling_runs"),
                      1);
 }
 
@@ -145,11 +145,11 @@ static void replacing_leaves_one(void **state)
         &(made_run){.seed = 1, .tokens = 5, .layers = 3, .samples = 100, .depth = PJ_DEPTH_DEEP},
         &data);
     save(f->store, &data);
-    int64_t rows = ask(f->store, "SELECT count(*) FROM deep_operation_metrics");
+    int64_t rows = request(f->store, "SELECT count(*) FROM deep_operation_metrics");
     save(f->store, &data);
     pj_run_data_fini(&data);
-    assert_int_equal(ask(f->store, "SELECT count(*) FROM deep_operation_metrics"), rows);
-    assert_int_equal(ask(f->store, "SELECT count(*) FROM profiling_runs"), 1);
+    assert_int_equal(request(f->store, "SELECT count(*) FROM deep_operation_metrics"), rows);
+    assert_int_equal(request(f->store, "SELECT count(*) FROM profiling_runs"), 1);
 }
 
 static const char *const all_tables[] = {"profiling_runs",
@@ -175,7 +175,7 @@ static void assert_all_empty(pj_store *store)
     for (size_t i = 0; i < sizeof all_tables / sizeof *all_tables; i++) {
         char sql[100];
         snprintf(sql, sizeof sql, "SELECT count(*) FROM %s", all_tables[i]);
-        if (ask(store, sql) != 0) fail_msg("%s still has rows", all_tables[i]);
+        if (request(store, sql) != 0) fail_msg("%s still has rows", all_tables[i]);
     }
 }
 
@@ -189,9 +189,9 @@ static void deleting_takes_all_rows(void **state)
     save_and_free(f->store, &like);
     assert_int_equal(pj_store_resolve(f->store, "last", id, &err), PJ_OK);
     save_and_free(f->store, &like);
-    int64_t rows = ask(f->store, "SELECT count(*) FROM deep_operation_metrics");
+    int64_t rows = request(f->store, "SELECT count(*) FROM deep_operation_metrics");
     assert_int_equal(pj_store_delete(f->store, id, &err), PJ_OK);
-    assert_int_equal(ask(f->store, "SELECT count(*) FROM deep_operation_metrics"), rows / 2);
+    assert_int_equal(request(f->store, "SELECT count(*) FROM deep_operation_metrics"), rows / 2);
     assert_int_equal(pj_store_delete(f->store, id, &err), PJ_E_NOT_FOUND);
     if (MADE_ON_SERVER) { /* which has no foreign keys */
         assert_int_equal(pj_store_resolve(f->store, "last", id, &err), PJ_OK);
@@ -201,8 +201,8 @@ static void deleting_takes_all_rows(void **state)
     }
     /* A plain DELETE by another program cascades through the foreign keys. */
     assert_int_equal(pj_sql_run(f->store, "DELETE FROM profiling_runs", &err), PJ_OK);
-    assert_int_equal(ask(f->store, "SELECT count(*) FROM component_metrics"
-                                   " WHERE layer_metric_id IS NOT NULL"),
+    assert_int_equal(request(f->store, "SELECT count(*) FROM component_metrics"
+                                       " WHERE layer_metric_id IS NOT NULL"),
                      0);
     assert_int_equal(pj_sql_run(f->store, "PRAGMA foreign_key_check", &err), PJ_OK);
     assert_all_empty(f->store);
@@ -217,10 +217,10 @@ static void parts_sum_to_the_whole(void **state)
                                             .layers = 3,
                                             .depth = PJ_DEPTH_DEEP,
                                             .energy_factor = 1000});
-    assert_that(ask(f->store, "SELECT count(*) FROM conservation"), >, 4 * 6 * 3 * 11);
-    assert_int_equal(ask(f->store, "SELECT count(DISTINCT level) FROM conservation"), 5);
-    assert_int_equal(ask(f->store, "SELECT count(*) FROM conservation WHERE"
-                                   " abs(whole_mj - parts_mj) > 1e-9 * abs(whole_mj)"),
+    assert_that(request(f->store, "SELECT count(*) FROM conservation"), >, 4 * 6 * 3 * 11);
+    assert_int_equal(request(f->store, "SELECT count(DISTINCT level) FROM conservation"), 5);
+    assert_int_equal(request(f->store, "SELECT count(*) FROM conservation WHERE"
+                                       " abs(whole_mj - parts_mj) > 1e-9 * abs(whole_mj)"),
                      0);
 }
 
@@ -315,10 +315,10 @@ static int prune(pj_store *store, pj_prune rule)
 {
     int listed = 0, deleted = 0;
     pj_error err = {0};
-    int64_t before = ask(store, hour_bits);
+    int64_t before = request(store, hour_bits);
     rule.dry_run = true;
     assert_int_equal(pj_store_prune(store, &rule, count_run, &listed, &err), PJ_OK);
-    assert_int_equal(ask(store, hour_bits), before);
+    assert_int_equal(request(store, hour_bits), before);
     rule.dry_run = false;
     assert_int_equal(pj_store_prune(store, &rule, count_run, &deleted, &err), PJ_OK);
     assert_int_equal(listed, deleted);
@@ -331,17 +331,17 @@ static void retention_keeps_the_newest_and_the_tagged(void **state)
     pj_store *store = ((fixture *)*state)->store;
     fill_for_lists(store);
     assert_int_equal(pj_sql_run(store, "DELETE FROM run_tags WHERE tag = 'made'", NULL), PJ_OK);
-    assert_int_equal(ask(store, hour_bits), 0x3ff);
+    assert_int_equal(request(store, hour_bits), 0x3ff);
     assert_int_equal(prune(store, (pj_prune){.before_ns = hour(0), .tagged = true}), 0);
     assert_int_equal(prune(store, (pj_prune){.before_ns = hour(2)}), 1);
-    assert_int_equal(ask(store, hour_bits), 0x3fd);
+    assert_int_equal(request(store, hour_bits), 0x3fd);
     /* the newest of all runs count, tagged or not: 9, 8, 7, 6, 5 */
     assert_int_equal(prune(store, (pj_prune){.before_ns = hour(9), .keep = 5}), 2);
-    assert_int_equal(ask(store, hour_bits), 0x3e9);
+    assert_int_equal(request(store, hour_bits), 0x3e9);
     assert_int_equal(prune(store, (pj_prune){.before_ns = INT64_MAX, .keep = 2}), 2);
-    assert_int_equal(ask(store, hour_bits), 0x349);
+    assert_int_equal(request(store, hour_bits), 0x349);
     assert_int_equal(prune(store, (pj_prune){.before_ns = hour(3), .tagged = true}), 1);
-    assert_int_equal(ask(store, hour_bits), 0x348);
+    assert_int_equal(request(store, hour_bits), 0x348);
     assert_int_equal(prune(store, (pj_prune){.before_ns = INT64_MAX, .keep = 100}), 0);
     assert_int_equal(prune(store, (pj_prune){.before_ns = INT64_MAX, .tagged = true}), 4);
     assert_all_empty(store);
@@ -363,7 +363,7 @@ static void retention_keeps_what_has_not_ended(void **state)
                                 &err),
                      PJ_OK);
     assert_int_equal(prune(store, (pj_prune){.before_ns = INT64_MAX, .tagged = true}), 8);
-    assert_int_equal(ask(store, hour_bits), 0x201);
+    assert_int_equal(request(store, hour_bits), 0x201);
 }
 
 static double figure(const pj_run_info *run, pj_run_sort sort)
@@ -635,9 +635,10 @@ static void a_full_disk_keeps_what_was_there(void **state)
     assert_true(WIFEXITED(code));
     assert_int_equal(WEXITSTATUS(code), 0);
     f->store = open_at(f->path);
-    assert_int_equal(ask(f->store, "SELECT count(*) FROM profiling_runs"), 1);
+    assert_int_equal(request(f->store, "SELECT count(*) FROM profiling_runs"), 1);
     assert_int_equal(
-        ask(f->store, "/* SQLite */ SELECT integrity_check = 'ok' FROM pragma_integrity_check"), 1);
+        request(f->store, "/* SQLite */ SELECT integrity_check = 'ok' FROM pragma_integrity_check"),
+        1);
 }
 
 static void many_processes_share_one_database(void **state)
@@ -681,14 +682,15 @@ static void many_processes_share_one_database(void **state)
         assert_int_equal(WEXITSTATUS(code), 0);
     }
     f->store = open_at(f->path);
-    assert_int_equal(ask(f->store, "SELECT count(*) FROM profiling_runs"), PROCESSES * RUNS);
-    assert_int_equal(ask(f->store, "SELECT count(*) FROM deep_operation_metrics"),
+    assert_int_equal(request(f->store, "SELECT count(*) FROM profiling_runs"), PROCESSES * RUNS);
+    assert_int_equal(request(f->store, "SELECT count(*) FROM deep_operation_metrics"),
                      PROCESSES * RUNS * 5 * 2 * 18);
     if (MADE_ON_SERVER) return;
     assert_int_equal(
-        ask(f->store, "/* SQLite */ SELECT integrity_check = 'ok' FROM pragma_integrity_check"), 1);
-    assert_int_equal(ask(f->store, "/* SQLite */ SELECT count(*) FROM pragma_foreign_key_check"),
-                     0);
+        request(f->store, "/* SQLite */ SELECT integrity_check = 'ok' FROM pragma_integrity_check"),
+        1);
+    assert_int_equal(
+        request(f->store, "/* SQLite */ SELECT count(*) FROM pragma_foreign_key_check"), 0);
 }
 
 static void failing_memory_is_an_error_not_a_crash(void **state)

@@ -88,9 +88,9 @@ static void spans_carry_their_context(void **state)
     pj_span_begin(lane, PJ_SPAN_PHASE, PJ_PHASE_DECODE);
     pj_span_begin(lane, PJ_SPAN_TOKEN, 7);
     pj_span_begin(lane, PJ_SPAN_SECTION, layers); /* a section may lie in a token */
-    assert_int_equal(pj_recorder_place(&r).layer, -1);
+    assert_int_equal(pj_recorder_context(&r).layer, -1);
     pj_span_begin(lane, PJ_SPAN_LAYER, 3);
-    pj_place place = pj_recorder_place(&r);
+    pj_context place = pj_recorder_context(&r);
     assert_that(place.phase, ==, PJ_PHASE_DECODE);
     assert_that(place.token, ==, 7);
     assert_that(place.layer, ==, 3);
@@ -100,7 +100,7 @@ static void spans_carry_their_context(void **state)
     pj_span_end(lane, &work);
     pj_span_next(lane, NULL, PJ_SPAN_COMPONENT, q);
     for (int i = 0; i < 5; i++) pj_span_end(lane, NULL);
-    assert_int_equal(pj_recorder_place(&r).layer, -1);
+    assert_int_equal(pj_recorder_context(&r).layer, -1);
     drain(&r);
     assert_int_equal(count_of(PJ_RECORD_NAME), 3);
     assert_int_equal(count_of(PJ_RECORD_SPAN_BEGIN), 3);

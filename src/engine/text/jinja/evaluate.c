@@ -36,7 +36,7 @@ typedef struct jv_callable {
 typedef enum flow { GO_ON, BREAK_LOOP, NEXT_ITEM } flow;
 
 static jv evaluate(machine *m, const ji_node *node);
-static flow execute(machine *m, const ji_node *node);
+static flow evaluate_execute(machine *m, const ji_node *node);
 
 /* ---- scopes ---- */
 
@@ -54,7 +54,7 @@ static jv name_value(machine *m, const char *name)
     return jv_bytes(m->run, name, NULL, strlen(name));
 }
 
-static void assign(machine *m, const char *name, jv value)
+static void evaluate_assign(machine *m, const char *name, jv value)
 {
     if (!m->run->failed) jv_dict_set(m->run, m->scope->names, name_value(m, name), value);
 }
@@ -156,7 +156,7 @@ static const jv_entry globals[] = {
     {"strftime_now", g_strftime_now},
 };
 
-static jv look_up(machine *m, const char *name)
+static jv evaluate_look_up(machine *m, const char *name)
 {
     for (const scope *s = m->scope; s; s = s->outer) {
         const jv *found = jv_dict_get(s->names.dict, name);
@@ -284,7 +284,7 @@ static bool add_starred(machine *m, jv_arguments *a, jv more, jv named)
     return !m->run->failed;
 }
 
-static bool collect(machine *m, const ji_node *node, jv_arguments *arguments)
+static bool evaluate_collect(machine *m, const ji_node *node, jv_arguments *arguments)
 {
     if (!collect_written(m, node, arguments)) return false;
     if (node->kind != JI_CALL || (!node->b && !node->c)) return true;
@@ -354,14 +354,14 @@ static jv call_macro(machine *m, const jv_callable *callee, const jv_arguments *
         jv value = jv_argument(a, i / 2, name, missing);
         if (value.kind == JV_UNDEFINED && macro->items[i + 1])
             value = evaluate(m, macro->items[i + 1]);
-        assign(m, name, value);
+        evaluate_assign(m, name, value);
     }
-    assign(m, "varargs", list_rest(m, a, macro->count / 2));
-    if (macro->integer & JI_KWARGS) assign(m, "kwargs", named_rest(m, macro, a));
-    if (caller) assign(m, "caller", *caller);
+    evaluate_assign(m, "varargs", list_rest(m, a, macro->count / 2));
+    if (macro->integer & JI_KWARGS) evaluate_assign(m, "kwargs", named_rest(m, macro, a));
+    if (caller) evaluate_assign(m, "caller", *caller);
     jv_build(&text, m->run);
     m->out = &text;
-    if (!m->run->failed) execute(m, macro->a);
+    if (!m->run->failed) evaluate_execute(m, macro->a);
     m->out = out;
     m->scope = saved;
     return jv_built(&text);
@@ -391,7 +391,7 @@ static jv call_value(machine *m, jv callee, const jv_arguments *a, const jv *cal
 }
 
 /* obj.name: a method of the type takes precedence over a member of the same name. */
-static jv attribute(machine *m, jv self, const char *name)
+static jv evaluate_attribute(machine *m, jv self, const char *name)
 {
     if (self.kind == JV_LOOP) return loop_member(m, self.loop, name);
     jv_function *method = jv_method(self, name);
@@ -406,7 +406,7 @@ static jv evaluate_call(machine *m, const ji_node *node, const jv *caller)
 {
     jv callee = evaluate(m, node->a);
     jv_arguments arguments;
-    if (m->run->failed || !collect(m, node, &arguments)) return jv_undefined(NULL);
+    if (m->run->failed || !evaluate_collect(m, node, &arguments)) return jv_undefined(NULL);
     m->run->line = node->line;
     if (callee.kind == JV_UNDEFINED && node->a->kind == JI_ATTRIBUTE)
         return jv_fail(m->run, PJ_E_UNSUPPORTED, "the method \"%s\" is not supported",
@@ -442,7 +442,7 @@ static jv join_lists(machine *m, const jv_list *a, const jv_list *b)
     return list;
 }
 
-static jv repeat(machine *m, jv text, int64_t count)
+static jv evaluate_repeat(machine *m, jv text, int64_t count)
 {
     jv_builder out;
     jv_build(&out, m->run);
@@ -532,15 +532,17 @@ static jv binary(machine *m, char op, jv a, jv b)
     if (op == '*' && plain_list(b) && jv_integer(a, &count)) return repeat_list(m, b, count);
     if (op == '+' && plain_list(a) && plain_list(b) && a.list->tuple == b.list->tuple)
         return join_lists(m, a.list, b.list);
-    if (op == '*' && a.kind == JV_STRING && jv_integer(b, &count)) return repeat(m, a, count);
-    if (op == '*' && b.kind == JV_STRING && jv_integer(a, &count)) return repeat(m, b, count);
+    if (op == '*' && a.kind == JV_STRING && jv_integer(b, &count))
+        return evaluate_repeat(m, a, count);
+    if (op == '*' && b.kind == JV_STRING && jv_integer(a, &count))
+        return evaluate_repeat(m, b, count);
     if (op == '%' && a.kind == JV_STRING && !a.string->safe) return jv_percent(m->run, a.string, b);
     if (op == '%' && a.kind == JV_STRING)
         return jv_fail(m->run, PJ_E_UNSUPPORTED, "formatting a safe text with %% is not supported");
     return operands(m, op, a, b);
 }
 
-static bool compare(machine *m, char op, jv a, jv b)
+static bool evaluate_compare(machine *m, char op, jv a, jv b)
 {
     switch (op) {
     case '=': return jv_equal(m->run, a, b);
@@ -559,7 +561,8 @@ static jv evaluate_chain(machine *m, const ji_node *node)
     jv left = evaluate(m, node->items[0]->a);
     for (size_t i = 0; i < node->count && !m->run->failed; i++) {
         jv right = evaluate(m, node->items[i]->b);
-        if (m->run->failed || !compare(m, node->items[i]->op, left, right)) return jv_bool(false);
+        if (m->run->failed || !evaluate_compare(m, node->items[i]->op, left, right))
+            return jv_bool(false);
         left = right;
     }
     return jv_bool(!m->run->failed);
@@ -651,13 +654,14 @@ static jv evaluate_dict(machine *m, const ji_node *node)
     return dict;
 }
 
-static jv apply(machine *m, const ji_node *node, jv value, jv_function *function, const char *what)
+static jv evaluate_apply(machine *m, const ji_node *node, jv value, jv_function *function,
+                         const char *what)
 {
     jv_arguments arguments;
     if (!function)
         return jv_fail(m->run, PJ_E_UNSUPPORTED, "the %s \"%s\" is not supported", what,
                        node->text);
-    if (!collect(m, node, &arguments)) return jv_undefined(NULL);
+    if (!evaluate_collect(m, node, &arguments)) return jv_undefined(NULL);
     m->run->line = node->line;
     return function(m->run, value, &arguments);
 }
@@ -668,7 +672,7 @@ static jv apply_chain(machine *m, const ji_node *chain, jv content)
     if (!chain) return content;
     jv value = chain->a ? apply_chain(m, chain->a, content) : content;
     if (m->run->failed || chain->kind != JI_FILTER) return value;
-    return apply(m, chain, value, jv_filter(chain->text), "filter");
+    return evaluate_apply(m, chain, value, jv_filter(chain->text), "filter");
 }
 
 /* obj[key]: a member, or else a method of that name, as in the reference. */
@@ -677,7 +681,7 @@ static jv subscript(machine *m, jv self, jv key)
     jv found = jv_member(m->run, self, key);
     if (found.kind != JV_UNDEFINED || key.kind != JV_STRING || m->run->failed) return found;
     const char *name = pj_arena_strndup(&m->run->arena, key.string->text, key.string->bytes);
-    return name && jv_method(self, name) ? attribute(m, self, name) : found;
+    return name && jv_method(self, name) ? evaluate_attribute(m, self, name) : found;
 }
 
 static jv evaluate_node(machine *m, const ji_node *node)
@@ -688,13 +692,13 @@ static jv evaluate_node(machine *m, const ji_node *node)
     case JI_INTEGER: return jv_int(node->integer);
     case JI_FLOAT: return jv_float(node->number);
     case JI_CONSTANT: return node->integer ? jv_bool(node->integer == 2) : jv_none();
-    case JI_NAME: return look_up(m, node->text);
+    case JI_NAME: return evaluate_look_up(m, node->text);
     case JI_LIST:
     case JI_TUPLE: return evaluate_items(m, node);
     case JI_DICT: return evaluate_dict(m, node);
     case JI_ATTRIBUTE:
         a = evaluate(m, node->a);
-        return m->run->failed ? a : attribute(m, a, node->text);
+        return m->run->failed ? a : evaluate_attribute(m, a, node->text);
     case JI_ITEM: {
         a = evaluate(m, node->a);
         jv key = evaluate(m, node->b);
@@ -704,10 +708,10 @@ static jv evaluate_node(machine *m, const ji_node *node)
     case JI_CALL: return evaluate_call(m, node, NULL);
     case JI_FILTER:
         a = evaluate(m, node->a);
-        return m->run->failed ? a : apply(m, node, a, jv_filter(node->text), "filter");
+        return m->run->failed ? a : evaluate_apply(m, node, a, jv_filter(node->text), "filter");
     case JI_TEST:
         a = evaluate(m, node->a);
-        return m->run->failed ? a : apply(m, node, a, jv_test(node->text), "test");
+        return m->run->failed ? a : evaluate_apply(m, node, a, jv_test(node->text), "test");
     case JI_UNARY: return unary(m, node);
     case JI_BINARY:
         a = evaluate(m, node->a);
@@ -718,7 +722,7 @@ static jv evaluate_node(machine *m, const ji_node *node)
     case JI_COMPARE: {
         a = evaluate(m, node->a);
         jv b = evaluate(m, node->b);
-        return jv_bool(!m->run->failed && compare(m, node->op, a, b));
+        return jv_bool(!m->run->failed && evaluate_compare(m, node->op, a, b));
     }
     case JI_CHAIN: return evaluate_chain(m, node);
     case JI_CONDITION:
@@ -748,7 +752,7 @@ static void assign_target(machine *m, const ji_node *target, jv value)
 {
     if (m->run->failed) return;
     if (target->kind == JI_NAME) {
-        assign(m, target->text, value);
+        evaluate_assign(m, target->text, value);
     } else if (target->kind == JI_ATTRIBUTE) {
         jv space = evaluate(m, target->a);
         if (space.kind == JV_NAMESPACE)
@@ -792,13 +796,13 @@ static flow execute_loop(machine *m, const ji_node *node, jv iterable, int depth
     loop->depth = depth;
     loop->body = node->integer ? node : NULL;
     loop->scope = outer;
-    if (items->count == 0) return node->c ? execute(m, node->c) : GO_ON;
+    if (items->count == 0) return node->c ? evaluate_execute(m, node->c) : GO_ON;
     for (; loop->index < items->count && !m->run->failed; loop->index++) {
         m->scope = push_scope(m, outer);
         if (!m->scope) break;
-        assign(m, "loop", (jv){.kind = JV_LOOP, .loop = loop});
+        evaluate_assign(m, "loop", (jv){.kind = JV_LOOP, .loop = loop});
         assign_target(m, node->items[0], items->items[loop->index]);
-        if (!m->run->failed && execute(m, node->a) == BREAK_LOOP) break;
+        if (!m->run->failed && evaluate_execute(m, node->a) == BREAK_LOOP) break;
     }
     m->scope = outer;
     return GO_ON;
@@ -826,7 +830,7 @@ static jv capture(machine *m, const ji_node *body)
     jv_build(&text, m->run);
     m->out = &text;
     m->scope = push_scope(m, outer);
-    if (m->scope) execute(m, body);
+    if (m->scope) evaluate_execute(m, body);
     m->scope = outer;
     m->out = out;
     return jv_built(&text);
@@ -842,7 +846,7 @@ static void execute_with(machine *m, const ji_node *node)
         m->scope = outer;
     }
     m->scope = inner;
-    if (!m->run->failed) execute(m, node->a);
+    if (!m->run->failed) evaluate_execute(m, node->a);
     m->scope = outer;
 }
 
@@ -856,13 +860,13 @@ static jv macro_value(machine *m, const ji_node *node)
 static flow execute_block(machine *m, const ji_node *node)
 {
     for (size_t i = 0; i < node->count && !m->run->failed; i++) {
-        flow next = execute(m, node->items[i]);
+        flow next = evaluate_execute(m, node->items[i]);
         if (next != GO_ON) return next;
     }
     return GO_ON;
 }
 
-static void write_value(machine *m, jv value)
+static void evaluate_write_value(machine *m, jv value)
 {
     if (!m->run->failed) jv_add_value(m->out, value);
 }
@@ -872,23 +876,23 @@ static flow execute_node(machine *m, const ji_node *node)
     jv caller;
     switch (node->kind) {
     case JI_DATA: jv_add(m->out, node->text, NULL, node->bytes); return GO_ON;
-    case JI_PRINT: write_value(m, evaluate(m, node->a)); return GO_ON;
+    case JI_PRINT: evaluate_write_value(m, evaluate(m, node->a)); return GO_ON;
     case JI_BLOCK: return execute_block(m, node);
     case JI_IF:
-        if (jv_true(evaluate(m, node->b))) return execute(m, node->a);
-        return node->c && !m->run->failed ? execute(m, node->c) : GO_ON;
+        if (jv_true(evaluate(m, node->b))) return evaluate_execute(m, node->a);
+        return node->c && !m->run->failed ? evaluate_execute(m, node->c) : GO_ON;
     case JI_FOR: return execute_loop(m, node, evaluate(m, node->items[1]), 1);
     case JI_SET: assign_target(m, node->a, evaluate(m, node->b)); return GO_ON;
     case JI_CAPTURE:
         assign_target(m, node->a, apply_chain(m, node->c, capture(m, node->b)));
         return GO_ON;
-    case JI_MACRO: assign(m, node->text, macro_value(m, node)); return GO_ON;
+    case JI_MACRO: evaluate_assign(m, node->text, macro_value(m, node)); return GO_ON;
     case JI_CALL_BLOCK:
         caller = macro_value(m, node->b);
-        write_value(m, evaluate_call(m, node->a, &caller));
+        evaluate_write_value(m, evaluate_call(m, node->a, &caller));
         return GO_ON;
     case JI_FILTER_BLOCK:
-        write_value(m, apply_chain(m, node->c, capture(m, node->a)));
+        evaluate_write_value(m, apply_chain(m, node->c, capture(m, node->a)));
         return GO_ON;
     case JI_WITH: execute_with(m, node); return GO_ON;
     case JI_BREAK: return BREAK_LOOP;
@@ -897,7 +901,7 @@ static flow execute_node(machine *m, const ji_node *node)
     }
 }
 
-static flow execute(machine *m, const ji_node *node)
+static flow evaluate_execute(machine *m, const ji_node *node)
 {
     flow next = GO_ON;
     if (!jv_step(m->run, 1)) return next;
@@ -915,5 +919,5 @@ void jv_execute(jv_run *run, const ji_node *root, jv variables, jv_builder *out)
 {
     machine m = {.run = run, .input = variables.dict, .out = out};
     m.scope = push_scope(&m, NULL);
-    if (m.scope) execute(&m, root);
+    if (m.scope) evaluate_execute(&m, root);
 }

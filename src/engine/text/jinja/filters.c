@@ -176,7 +176,7 @@ static jv t_lower(jv_run *run, jv self, const jv_arguments *a)
 
 /* Whether the reference has a filter or test of that name, which templates ask before they use it.
  * Those that are missing here are rejected. */
-static jv is_known(jv_run *run, jv value, jv_function *(*find_by)(const char *name))
+static jv filters_is_known(jv_run *run, jv value, jv_function *(*find_by)(const char *name))
 {
     static const char *const missing[] = {"escaped", "filesizeformat", "forceescape", "pprint",
                                           "random",  "striptags",      "truncate",    "urlencode",
@@ -193,13 +193,13 @@ static jv is_known(jv_run *run, jv value, jv_function *(*find_by)(const char *na
 static jv t_filter(jv_run *run, jv self, const jv_arguments *a)
 {
     (void)a;
-    return is_known(run, self, jv_filter);
+    return filters_is_known(run, self, jv_filter);
 }
 
 static jv t_test(jv_run *run, jv self, const jv_arguments *a)
 {
     (void)a;
-    return is_known(run, self, jv_test);
+    return filters_is_known(run, self, jv_test);
 }
 
 static const jv_entry test_table[] = {
@@ -238,7 +238,7 @@ static const jv_entry test_table[] = {
     {NULL, NULL},
 };
 
-static jv_function *find(const jv_entry *entry, const char *name)
+static jv_function *filters_find(const jv_entry *entry, const char *name)
 {
     for (; entry->name; entry++)
         if (strcmp(entry->name, name) == 0) return entry->function;
@@ -247,12 +247,12 @@ static jv_function *find(const jv_entry *entry, const char *name)
 
 jv_function *jv_test(const char *name)
 {
-    return find(test_table, name);
+    return filters_find(test_table, name);
 }
 
 /* ---- filters of strings ---- */
 
-static const jv_string *text_of(jv_run *run, jv value)
+static const jv_string *filters_text_of(jv_run *run, jv value)
 {
     static const jv_string empty = {"", NULL, 0, false};
     jv text = jv_to_string(run, value);
@@ -262,40 +262,40 @@ static const jv_string *text_of(jv_run *run, jv value)
 static jv f_trim(jv_run *run, jv self, const jv_arguments *a)
 {
     jv characters = jv_argument(a, 0, "chars", jv_none());
-    return jv_strip(run, text_of(run, self),
+    return jv_strip(run, filters_text_of(run, self),
                     characters.kind == JV_STRING ? characters.string : NULL, true, true);
 }
 
 static jv f_upper(jv_run *run, jv self, const jv_arguments *a)
 {
     (void)a;
-    return jv_change_case(run, text_of(run, self), JV_UPPER);
+    return jv_change_case(run, filters_text_of(run, self), JV_UPPER);
 }
 
 static jv f_lower(jv_run *run, jv self, const jv_arguments *a)
 {
     (void)a;
-    return jv_change_case(run, text_of(run, self), JV_LOWER);
+    return jv_change_case(run, filters_text_of(run, self), JV_LOWER);
 }
 
 static jv f_title(jv_run *run, jv self, const jv_arguments *a)
 {
     (void)a;
-    return jv_change_case(run, text_of(run, self), JV_WORDS);
+    return jv_change_case(run, filters_text_of(run, self), JV_WORDS);
 }
 
 static jv f_capitalize(jv_run *run, jv self, const jv_arguments *a)
 {
     (void)a;
-    return jv_change_case(run, text_of(run, self), JV_CAPITAL);
+    return jv_change_case(run, filters_text_of(run, self), JV_CAPITAL);
 }
 
 static jv f_replace(jv_run *run, jv self, const jv_arguments *a)
 {
-    const jv_string *old = text_of(run, jv_needed(run, a, 0, "old"));
-    const jv_string *new = text_of(run, jv_needed(run, a, 1, "new"));
+    const jv_string *old = filters_text_of(run, jv_needed(run, a, 0, "old"));
+    const jv_string *new = filters_text_of(run, jv_needed(run, a, 1, "new"));
     jv count = jv_argument(a, 2, "count", jv_none());
-    return jv_replace(run, text_of(run, self), old, new,
+    return jv_replace(run, filters_text_of(run, self), old, new,
                       count.kind == JV_NONE ? -1 : needed_integer(run, count));
 }
 
@@ -328,7 +328,7 @@ static jv f_indent(jv_run *run, jv self, const jv_arguments *a)
     bool blank = jv_true(jv_argument(a, 2, "blank", jv_bool(false)));
     int64_t count = width.kind == JV_STRING ? 1 : needed_integer(run, width);
     const jv_string *unit =
-        width.kind == JV_STRING ? width.string : text_of(run, jv_text(run, " "));
+        width.kind == JV_STRING ? width.string : filters_text_of(run, jv_text(run, " "));
     jv_builder b;
     if (count > 1000) return jv_fail(run, PJ_E_FULL, "an indent is too wide");
     jv_build(&b, run);
@@ -354,7 +354,7 @@ static jv f_format(jv_run *run, jv self, const jv_arguments *a)
     if (a->name_count) values = jv_dict_new(run);
     for (size_t i = 0; i < a->name_count && !run->failed; i++)
         jv_dict_set(run, values, jv_text(run, a->names[i]), a->named[i]);
-    return run->failed ? values : jv_percent(run, text_of(run, self), values);
+    return run->failed ? values : jv_percent(run, filters_text_of(run, self), values);
 }
 
 static jv f_center(jv_run *run, jv self, const jv_arguments *a)
@@ -535,7 +535,7 @@ static jv attribute_of(jv_run *run, jv value, jv attribute)
 
 static jv f_join(jv_run *run, jv self, const jv_arguments *a)
 {
-    const jv_string *separator = text_of(run, jv_argument(a, 0, "d", jv_text(run, "")));
+    const jv_string *separator = filters_text_of(run, jv_argument(a, 0, "d", jv_text(run, "")));
     jv attribute = jv_argument(a, 1, "attribute", jv_none());
     const jv_list *items = jv_iterate(run, self);
     if (attribute.kind == JV_NONE) return jv_join(run, items, separator);
@@ -738,7 +738,7 @@ static jv f_max(jv_run *run, jv self, const jv_arguments *a)
     return extreme(run, self, a, 1);
 }
 
-static bool is_plain(jv value)
+static bool filters_is_plain(jv value)
 {
     return value.kind == JV_LIST && value.list->is == JV_PLAIN;
 }
@@ -761,7 +761,8 @@ static jv f_sum(jv_run *run, jv self, const jv_arguments *a)
     for (size_t i = 0; i < items->count && jv_step(run, 1); i++) {
         jv item = attribute_of(run, items->items[i], attribute);
         int64_t x, y, sum;
-        if (is_plain(item) && is_plain(total) && item.list->tuple == total.list->tuple) {
+        if (filters_is_plain(item) && filters_is_plain(total) &&
+            item.list->tuple == total.list->tuple) {
             total = joined(run, total.list, item.list);
             continue;
         }
@@ -984,7 +985,7 @@ static const jv_entry filter_table[] = {
 
 jv_function *jv_filter(const char *name)
 {
-    return find(filter_table, name);
+    return filters_find(filter_table, name);
 }
 
 static jv apply_filter(jv_run *run, const jv_string *name, jv value, const jv_arguments *a)

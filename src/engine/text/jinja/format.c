@@ -58,7 +58,7 @@ static void add_padded(jv_builder *out, const field *f, const char *sign, const 
 }
 
 /* Thousands separated by commas; `to` has room for a third more. */
-static void group(char *to, const char *from)
+static void format_group(char *to, const char *from)
 {
     size_t whole = strspn(from, "0123456789");
     for (size_t i = 0; i < whole; i++) {
@@ -78,13 +78,13 @@ static void add_number(jv_builder *out, const field *f, bool negative, const cha
              : f->sign == ' ' ? " "
                               : "",
              prefix);
-    if (f->grouped) group(grouped, figures);
+    if (f->grouped) format_group(grouped, figures);
     jv body = jv_text(out->run, f->grouped ? grouped : figures);
     if (!out->run->failed)
         add_padded(out, f, sign, body.string, f->align ? f->align : f->zero ? '=' : '>');
 }
 
-static void add_integer(jv_builder *out, const field *f, int64_t value)
+static void format_add_integer(jv_builder *out, const field *f, int64_t value)
 {
     char figures[32];
     uint64_t size = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
@@ -102,7 +102,7 @@ static void add_integer(jv_builder *out, const field *f, int64_t value)
     add_number(out, f, value < 0, prefix, figures);
 }
 
-static void add_float(jv_builder *out, const field *f, double value)
+static void format_add_float(jv_builder *out, const field *f, double value)
 {
     char figures[512];
     int precision = f->precision < 0 ? 6 : f->precision;
@@ -183,12 +183,12 @@ static void add_conversion(jv_builder *out, const field *f, jv value)
         if (f->precision >= 0)
             unsupported(run, f);
         else
-            add_integer(out, f, integer);
+            format_add_integer(out, f, integer);
     } else if (strchr("xXo", f->type)) {
         if (f->precision >= 0)
             unsupported(run, f);
         else if (jv_integer(value, &integer))
-            add_integer(out, f, integer);
+            format_add_integer(out, f, integer);
         else
             jv_fail(run, PJ_E_INVALID, "%%%c format: an integer is required, not %s", f->type,
                     jv_type_name(value));
@@ -196,7 +196,7 @@ static void add_conversion(jv_builder *out, const field *f, jv value)
         if (f->alternative)
             unsupported(run, f);
         else if (jv_is_number(value))
-            add_float(out, f, jv_number(value));
+            format_add_float(out, f, jv_number(value));
         else
             jv_fail(run, PJ_E_INVALID, "must be real number, not %s", jv_type_name(value));
     } else {
@@ -323,10 +323,10 @@ static void add_specified(jv_builder *out, const field *f, jv value)
         if (f->precision >= 0 || (f->grouped && f->type && f->type != 'd'))
             unsupported(out->run, f);
         else
-            add_integer(out, f, integer);
+            format_add_integer(out, f, integer);
     } else if ((value.kind == JV_FLOAT || (value.kind == JV_INT && whole)) && f->type &&
                strchr("eEfFgG%", f->type) && !f->alternative) {
-        add_float(out, f, jv_number(value));
+        format_add_float(out, f, jv_number(value));
     } else {
         unsupported(out->run, f);
     }

@@ -104,7 +104,7 @@ static jv s_capitalize(jv_run *run, jv self, const jv_arguments *a)
 }
 
 /* Splits at runs of whitespace; after `max` splits the rest is the last item. */
-static jv split_words(jv_run *run, const jv_string *s, int64_t max)
+static jv methods_split_words(jv_run *run, const jv_string *s, int64_t max)
 {
     static const jv_arguments none = {0};
     jv list = jv_list_new(run, 0), rest = jv_bytes(run, s->text, s->marks, s->bytes);
@@ -152,7 +152,7 @@ static jv s_split(jv_run *run, jv self, const jv_arguments *a)
     const jv_string *separator = optional_string(run, a, 0, "sep");
     int64_t max = optional_integer(run, a, 1, "maxsplit", -1);
     return separator ? split_at(run, self.string, separator, max)
-                     : split_words(run, self.string, max);
+                     : methods_split_words(run, self.string, max);
 }
 
 static size_t find_last(jv_run *run, const jv_string *s, size_t end, const jv_string *part)
@@ -168,7 +168,7 @@ static jv s_rsplit(jv_run *run, jv self, const jv_arguments *a)
 {
     const jv_string *separator = optional_string(run, a, 0, "sep"), *s = self.string;
     int64_t max = optional_integer(run, a, 1, "maxsplit", -1);
-    if (!separator && max < 0) return split_words(run, s, max);
+    if (!separator && max < 0) return methods_split_words(run, s, max);
     if (!separator || separator->bytes == 0)
         return jv_fail(run, PJ_E_UNSUPPORTED, "rsplit without a separator is not supported");
     jv backwards = jv_list_new(run, 0), list = jv_list_new(run, 0);
@@ -216,8 +216,8 @@ static bool edge_is(const jv_string *s, const jv_string *part, bool front)
 
 /* The part of a string that optional arguments 1 and 2, start and end, select; `before` is the
  * number of characters before it. False: the start is beyond the end, where nothing is found. */
-static bool part_of(jv_run *run, const jv_string *s, const jv_arguments *a, jv_string *part,
-                    int64_t *before)
+static bool methods_part_of(jv_run *run, const jv_string *s, const jv_arguments *a, jv_string *part,
+                            int64_t *before)
 {
     *part = *s;
     *before = 0;
@@ -243,7 +243,7 @@ static jv edge(jv_run *run, jv self, const jv_arguments *a, bool front)
     jv parts = jv_needed(run, a, 0, "prefix");
     jv_string s = *self.string;
     int64_t before;
-    bool inside = a->count < 2 || part_of(run, self.string, a, &s, &before);
+    bool inside = a->count < 2 || methods_part_of(run, self.string, a, &s, &before);
     if (parts.kind == JV_STRING) return jv_bool(inside && edge_is(&s, parts.string, front));
     if (parts.kind != JV_LIST || !parts.list->tuple)
         return jv_fail(run, PJ_E_INVALID, "startswith and endswith take str or a tuple of str");
@@ -290,7 +290,7 @@ static jv s_find(jv_run *run, jv self, const jv_arguments *a)
     const jv_string *sub = jv_needed_string(run, a, 0, "sub");
     jv_string part;
     int64_t before;
-    if (!part_of(run, self.string, a, &part, &before)) return jv_int(-1);
+    if (!methods_part_of(run, self.string, a, &part, &before)) return jv_int(-1);
     const char *hit = memmem(part.text, part.bytes, sub->text, sub->bytes);
     return position(run, &part, hit ? (size_t)(hit - part.text) : SIZE_MAX, before);
 }
@@ -300,7 +300,7 @@ static jv s_rfind(jv_run *run, jv self, const jv_arguments *a)
     const jv_string *sub = jv_needed_string(run, a, 0, "sub");
     jv_string part;
     int64_t before;
-    if (!part_of(run, self.string, a, &part, &before)) return jv_int(-1);
+    if (!methods_part_of(run, self.string, a, &part, &before)) return jv_int(-1);
     return position(run, &part, find_last(run, &part, part.bytes, sub), before);
 }
 
@@ -317,7 +317,7 @@ static jv s_count(jv_run *run, jv self, const jv_arguments *a)
     const jv_string *sub = jv_needed_string(run, a, 0, "sub");
     jv_string s;
     int64_t count = 0, before;
-    if (!part_of(run, self.string, a, &s, &before)) return jv_int(0);
+    if (!methods_part_of(run, self.string, a, &s, &before)) return jv_int(0);
     if (sub->bytes == 0) return jv_int((int64_t)jv_length(&s) + 1);
     for (size_t at = 0; jv_step(run, 1); at += sub->bytes, count++) {
         const char *hit = memmem(s.text + at, s.bytes - at, sub->text, sub->bytes);
@@ -674,7 +674,7 @@ static const jv_entry dict_methods[] = {
 
 static const jv_entry list_methods[] = {{"index", l_index}, {"count", l_count}, {NULL, NULL}};
 
-static jv_function *find(const jv_entry *entry, const char *name)
+static jv_function *methods_find(const jv_entry *entry, const char *name)
 {
     for (; entry->name; entry++)
         if (strcmp(entry->name, name) == 0) return entry->function;
@@ -683,9 +683,9 @@ static jv_function *find(const jv_entry *entry, const char *name)
 
 jv_function *jv_method(jv self, const char *name)
 {
-    if (self.kind == JV_STRING) return find(string_methods, name);
-    if (self.kind == JV_DICT) return find(dict_methods, name);
-    if (self.kind == JV_LIST && self.list->is == JV_PLAIN) return find(list_methods, name);
+    if (self.kind == JV_STRING) return methods_find(string_methods, name);
+    if (self.kind == JV_DICT) return methods_find(dict_methods, name);
+    if (self.kind == JV_LIST && self.list->is == JV_PLAIN) return methods_find(list_methods, name);
     return NULL;
 }
 

@@ -19,7 +19,7 @@ typedef struct parser {
     pj_status status;
 } parser;
 
-static ji_node *fail(parser *p, pj_status status, const char *format, ...)
+static ji_node *parse_fail(parser *p, pj_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 static const ji_token *now(const parser *p)
@@ -27,7 +27,7 @@ static const ji_token *now(const parser *p)
     return &p->tokens[p->at];
 }
 
-static ji_node *fail(parser *p, pj_status status, const char *format, ...)
+static ji_node *parse_fail(parser *p, pj_status status, const char *format, ...)
 {
     if (p->status == PJ_OK) {
         char text[200];
@@ -40,7 +40,7 @@ static ji_node *fail(parser *p, pj_status status, const char *format, ...)
     return NULL;
 }
 
-static void advance(parser *p)
+static void parse_advance(parser *p)
 {
     if (p->at + 1 < p->count) p->at++;
 }
@@ -58,32 +58,32 @@ static bool is_word(const parser *p, const char *word)
 static bool take_op(parser *p, const char *op)
 {
     if (!is_op(p, op)) return false;
-    advance(p);
+    parse_advance(p);
     return true;
 }
 
-static bool take_word(parser *p, const char *word)
+static bool parse_take_word(parser *p, const char *word)
 {
     if (!is_word(p, word)) return false;
-    advance(p);
+    parse_advance(p);
     return true;
 }
 
 static bool expect_op(parser *p, const char *op)
 {
     if (take_op(p, op)) return true;
-    fail(p, PJ_E_INVALID, "\"%s\" is missing", op);
+    parse_fail(p, PJ_E_INVALID, "\"%s\" is missing", op);
     return false;
 }
 
 static const char *expect_name(parser *p)
 {
     if (now(p)->kind != JI_T_NAME) {
-        fail(p, PJ_E_INVALID, "a name is missing");
+        parse_fail(p, PJ_E_INVALID, "a name is missing");
         return "";
     }
     const char *text = now(p)->text;
-    advance(p);
+    parse_advance(p);
     return text;
 }
 
@@ -91,7 +91,7 @@ static ji_node *node(parser *p, ji_kind kind)
 {
     if (p->status != PJ_OK) return NULL;
     ji_node *made = pj_arena_alloc(p->arena, 1, sizeof *made);
-    if (!made) return fail(p, PJ_E_FULL, "the template is too large");
+    if (!made) return parse_fail(p, PJ_E_FULL, "the template is too large");
     made->kind = kind;
     made->line = now(p)->line;
     return made;
@@ -116,14 +116,14 @@ static ji_node *with_op(parser *p, ji_kind kind, char op, ji_node *a, ji_node *b
 }
 
 /* Appends to a node's items, whose capacity is a power of two. */
-static void append(parser *p, ji_node *to, ji_node *item)
+static void parse_append(parser *p, ji_node *to, ji_node *item)
 {
     if (!to || p->status != PJ_OK) return;
     size_t n = to->count;
     if ((n & (n - 1)) == 0) { /* full at 0, 1, 2, 4, 8, ... */
         ji_node **items = pj_arena_alloc(p->arena, n ? 2 * n : 1, sizeof *items);
         if (!items) {
-            fail(p, PJ_E_FULL, "the template is too large");
+            parse_fail(p, PJ_E_FULL, "the template is too large");
             return;
         }
         if (n) memcpy(items, to->items, n * sizeof *items);
@@ -132,10 +132,10 @@ static void append(parser *p, ji_node *to, ji_node *item)
     to->items[to->count++] = item;
 }
 
-static bool enter(parser *p)
+static bool parse_enter(parser *p)
 {
     if (++p->depth <= MAX_NESTING) return true;
-    fail(p, PJ_E_FULL, "it is nested too deeply");
+    parse_fail(p, PJ_E_FULL, "it is nested too deeply");
     return false;
 }
 
@@ -157,39 +157,39 @@ static void parse_arguments(parser *p, ji_node *call)
         bool star = is_op(p, "*"), stars = is_op(p, "**");
         if (star || stars) {
             if (call->kind != JI_CALL || call->c || (star && (call->b || call->name_count))) {
-                fail(p, PJ_E_UNSUPPORTED, "arguments with * are not supported here");
+                parse_fail(p, PJ_E_UNSUPPORTED, "arguments with * are not supported here");
                 return;
             }
-            advance(p);
+            parse_advance(p);
             *(star ? &call->b : &call->c) = parse_expression(p, true);
             after_star = true;
             continue;
         }
         if (call->c) {
-            fail(p, PJ_E_INVALID, "an argument follows one with **");
+            parse_fail(p, PJ_E_INVALID, "an argument follows one with **");
             return;
         }
         bool named = now(p)->kind == JI_T_NAME && p->tokens[p->at + 1].kind == JI_T_OPERATOR &&
                      strcmp(p->tokens[p->at + 1].text, "=") == 0;
         if (named) {
             if (call->name_count == 64) {
-                fail(p, PJ_E_FULL, "a call has too many arguments");
+                parse_fail(p, PJ_E_FULL, "a call has too many arguments");
                 return;
             }
             names[call->name_count++] = expect_name(p);
-            advance(p);
+            parse_advance(p);
         } else if (call->name_count || call->b) {
-            fail(p, PJ_E_INVALID, "a positional argument follows a named one");
+            parse_fail(p, PJ_E_INVALID, "a positional argument follows a named one");
             return;
         }
-        append(p, call, parse_expression(p, true));
+        parse_append(p, call, parse_expression(p, true));
     }
     if (call->name_count == 0 || p->status != PJ_OK) return;
     call->names = pj_arena_alloc(p->arena, call->name_count, sizeof *call->names);
     if (call->names)
         memcpy(call->names, names, call->name_count * sizeof *names);
     else
-        fail(p, PJ_E_FULL, "the template is too large");
+        parse_fail(p, PJ_E_FULL, "the template is too large");
 }
 
 static ji_node *parse_call(parser *p, ji_node *callee)
@@ -225,16 +225,16 @@ static ji_node *parse_primary(parser *p);
 
 static ji_node *parse_test(parser *p, ji_node *value)
 {
-    bool negated = take_word(p, "not");
+    bool negated = parse_take_word(p, "not");
     ji_node *test = with(p, JI_TEST, value, NULL);
     if (!test) return NULL;
     test->text = expect_name(p);
     if (take_op(p, "("))
         parse_arguments(p, test);
     else if (is_word(p, "is"))
-        return fail(p, PJ_E_INVALID, "tests cannot be chained with \"is\"");
+        return parse_fail(p, PJ_E_INVALID, "tests cannot be chained with \"is\"");
     else if (begins_argument(p))
-        append(p, test, parse_postfix(p, parse_primary(p)));
+        parse_append(p, test, parse_postfix(p, parse_primary(p)));
     return negated ? with_op(p, JI_UNARY, '!', test, NULL) : test;
 }
 
@@ -244,18 +244,18 @@ static ji_node *parse_subscript(parser *p, ji_node *value)
     int colons = 0;
     while (p->status == PJ_OK && !take_op(p, "]")) {
         if (take_op(p, ":")) {
-            if (++colons > 2) return fail(p, PJ_E_INVALID, "a slice has too many parts");
+            if (++colons > 2) return parse_fail(p, PJ_E_INVALID, "a slice has too many parts");
         } else if (is_op(p, ","))
-            return fail(p, PJ_E_UNSUPPORTED, "subscripts with commas are not supported");
+            return parse_fail(p, PJ_E_UNSUPPORTED, "subscripts with commas are not supported");
         else if (parts[colons])
-            return fail(p, PJ_E_INVALID, "\"]\" is missing");
+            return parse_fail(p, PJ_E_INVALID, "\"]\" is missing");
         else
             parts[colons] = parse_expression(p, true);
     }
-    if (colons == 0 && !parts[0]) return fail(p, PJ_E_INVALID, "a subscript is empty");
+    if (colons == 0 && !parts[0]) return parse_fail(p, PJ_E_INVALID, "a subscript is empty");
     if (colons == 0) return with(p, JI_ITEM, value, parts[0]);
     ji_node *slice = with(p, JI_SLICE, value, NULL);
-    for (int i = 0; i < 3; i++) append(p, slice, parts[i]);
+    for (int i = 0; i < 3; i++) parse_append(p, slice, parts[i]);
     return slice;
 }
 
@@ -264,7 +264,7 @@ static ji_node *parse_dot(parser *p, ji_node *value)
     if (now(p)->kind == JI_T_INTEGER) {
         ji_node *index = node(p, JI_INTEGER);
         if (index) index->integer = now(p)->integer;
-        advance(p);
+        parse_advance(p);
         return with(p, JI_ITEM, value, index);
     }
     ji_node *attribute = with(p, JI_ATTRIBUTE, value, NULL);
@@ -292,7 +292,7 @@ static ji_node *parse_filters(parser *p, ji_node *value)
     while (p->status == PJ_OK) {
         if (take_op(p, "|"))
             value = parse_filter(p, value);
-        else if (take_word(p, "is"))
+        else if (parse_take_word(p, "is"))
             value = parse_test(p, value);
         else if (take_op(p, "("))
             value = parse_call(p, value);
@@ -309,13 +309,13 @@ static void parse_items(parser *p, ji_node *to, const char *closing, bool pairs)
         if (to->count && !expect_op(p, ",")) return;
         if (to->count && take_op(p, closing)) return;
         if (to->count > MAX_ITEMS) {
-            fail(p, PJ_E_FULL, "a list is too long");
+            parse_fail(p, PJ_E_FULL, "a list is too long");
             return;
         }
-        append(p, to, parse_expression(p, true));
+        parse_append(p, to, parse_expression(p, true));
         if (!pairs) continue;
         if (!expect_op(p, ":")) return;
-        append(p, to, parse_expression(p, true));
+        parse_append(p, to, parse_expression(p, true));
     }
 }
 
@@ -326,7 +326,7 @@ static ji_node *parse_parentheses(parser *p)
     if (!tuple || take_op(p, ")")) return tuple;
     ji_node *first = parse_expression(p, true);
     if (take_op(p, ")")) return first;
-    append(p, tuple, first);
+    parse_append(p, tuple, first);
     parse_items(p, tuple, ")", false);
     return tuple;
 }
@@ -335,9 +335,9 @@ static ji_node *parse_text(parser *p)
 {
     ji_node *text = node(p, JI_TEXT);
     size_t bytes = 0, first = p->at;
-    for (; now(p)->kind == JI_T_TEXT; advance(p)) bytes += now(p)->bytes;
+    for (; now(p)->kind == JI_T_TEXT; parse_advance(p)) bytes += now(p)->bytes;
     char *joined = text ? pj_arena_alloc(p->arena, bytes + 1, 1) : NULL;
-    if (!joined) return fail(p, PJ_E_FULL, "the template is too large");
+    if (!joined) return parse_fail(p, PJ_E_FULL, "the template is too large");
     text->text = joined;
     for (size_t i = first; i < p->at; i++) {
         memcpy(joined + text->bytes, p->tokens[i].text, p->tokens[i].bytes);
@@ -353,7 +353,7 @@ static ji_node *parse_word(parser *p)
         if (is_word(p, constants[i])) {
             ji_node *constant = node(p, JI_CONSTANT);
             if (constant) constant->integer = i / 2;
-            advance(p);
+            parse_advance(p);
             return constant;
         }
     if (is_word(p, "varargs")) p->mentioned |= JI_VARARGS;
@@ -376,7 +376,7 @@ static ji_node *parse_primary(parser *p)
             made->integer = token->integer;
             made->number = token->number;
         }
-        advance(p);
+        parse_advance(p);
     } else if (take_op(p, "(")) {
         made = parse_parentheses(p);
     } else if (take_op(p, "[")) {
@@ -384,13 +384,13 @@ static ji_node *parse_primary(parser *p)
     } else if (take_op(p, "{")) {
         if ((made = node(p, JI_DICT))) parse_items(p, made, "}", true);
     } else
-        return fail(p, PJ_E_INVALID, "an expression is missing");
+        return parse_fail(p, PJ_E_INVALID, "an expression is missing");
     return made;
 }
 
 static ji_node *parse_unary(parser *p, bool filtered)
 {
-    if (!enter(p)) return NULL;
+    if (!parse_enter(p)) return NULL;
     ji_node *value;
     if (take_op(p, "-"))
         value = with_op(p, JI_UNARY, '-', parse_unary(p, false), NULL);
@@ -435,11 +435,11 @@ static char take_comparison(parser *p)
     static const char *const operators[] = {"==", "!=", "<=", ">=", "<", ">"};
     for (int i = 0; i < 6; i++)
         if (take_op(p, operators[i])) return "=!lg<>"[i];
-    if (take_word(p, "in")) return 'i';
+    if (parse_take_word(p, "in")) return 'i';
     const ji_token *next = &p->tokens[p->at + (p->at + 1 < p->count)];
     if (is_word(p, "not") && next->kind == JI_T_NAME && strcmp(next->text, "in") == 0) {
-        advance(p);
-        advance(p);
+        parse_advance(p);
+        parse_advance(p);
         return 'n';
     }
     return 0;
@@ -453,9 +453,9 @@ static ji_node *parse_comparison(parser *p)
         ji_node *compare = with_op(p, JI_COMPARE, op, left, right);
         if (last && !chain) {
             chain = with(p, JI_CHAIN, NULL, NULL);
-            append(p, chain, last);
+            parse_append(p, chain, last);
         }
-        if (chain) append(p, chain, compare);
+        if (chain) parse_append(p, chain, compare);
         last = compare;
         left = right;
     }
@@ -464,9 +464,9 @@ static ji_node *parse_comparison(parser *p)
 
 static ji_node *parse_not(parser *p)
 {
-    if (!enter(p)) return NULL;
-    ji_node *value =
-        take_word(p, "not") ? with_op(p, JI_UNARY, '!', parse_not(p), NULL) : parse_comparison(p);
+    if (!parse_enter(p)) return NULL;
+    ji_node *value = parse_take_word(p, "not") ? with_op(p, JI_UNARY, '!', parse_not(p), NULL)
+                                               : parse_comparison(p);
     p->depth--;
     return value;
 }
@@ -474,7 +474,7 @@ static ji_node *parse_not(parser *p)
 static ji_node *parse_and(parser *p)
 {
     ji_node *left = parse_not(p);
-    while (p->status == PJ_OK && take_word(p, "and"))
+    while (p->status == PJ_OK && parse_take_word(p, "and"))
         left = with_op(p, JI_BINARY, '&', left, parse_not(p));
     return left;
 }
@@ -482,18 +482,18 @@ static ji_node *parse_and(parser *p)
 static ji_node *parse_or(parser *p)
 {
     ji_node *left = parse_and(p);
-    while (p->status == PJ_OK && take_word(p, "or"))
+    while (p->status == PJ_OK && parse_take_word(p, "or"))
         left = with_op(p, JI_BINARY, '|', left, parse_and(p));
     return left;
 }
 
 static ji_node *parse_expression(parser *p, bool conditional)
 {
-    if (!enter(p)) return NULL;
+    if (!parse_enter(p)) return NULL;
     ji_node *value = parse_or(p);
-    while (conditional && p->status == PJ_OK && take_word(p, "if")) {
+    while (conditional && p->status == PJ_OK && parse_take_word(p, "if")) {
         ji_node *made = with(p, JI_CONDITION, value, parse_or(p));
-        if (made && take_word(p, "else")) made->c = parse_expression(p, true);
+        if (made && parse_take_word(p, "else")) made->c = parse_expression(p, true);
         value = made;
     }
     p->depth--;
@@ -508,11 +508,11 @@ static ji_node *parse_tuple(parser *p, bool conditional)
     ji_node *tuple = with(p, JI_TUPLE, first, NULL);
     if (!tuple) return NULL;
     tuple->a = NULL;
-    append(p, tuple, first);
+    parse_append(p, tuple, first);
     while (take_op(p, ",") && p->status == PJ_OK) {
         if (now(p)->kind == JI_T_PRINT_END || now(p)->kind == JI_T_BLOCK_END || is_op(p, "="))
             break;
-        append(p, tuple, parse_expression(p, conditional));
+        parse_append(p, tuple, parse_expression(p, conditional));
     }
     return tuple;
 }
@@ -524,9 +524,9 @@ static ji_node *parse_body(parser *p, const char *const *stops);
 static void expect_block_end(parser *p)
 {
     if (now(p)->kind != JI_T_BLOCK_END)
-        fail(p, PJ_E_INVALID, "a tag has something after its end");
+        parse_fail(p, PJ_E_INVALID, "a tag has something after its end");
     else
-        advance(p);
+        parse_advance(p);
 }
 
 /* A name, a tuple of names, or a namespace's member. */
@@ -550,10 +550,10 @@ static ji_node *parse_target(parser *p, bool member)
         if (!first) {
             first = name;
         } else {
-            if (!tuple) append(p, tuple = node(p, JI_TUPLE), first);
-            append(p, tuple, name);
+            if (!tuple) parse_append(p, tuple = node(p, JI_TUPLE), first);
+            parse_append(p, tuple, name);
         }
-        if (is_op(p, ",") && !tuple) append(p, tuple = node(p, JI_TUPLE), first);
+        if (is_op(p, ",") && !tuple) parse_append(p, tuple = node(p, JI_TUPLE), first);
     } while (p->status == PJ_OK && take_op(p, ","));
     return tuple ? tuple : first;
 }
@@ -563,19 +563,19 @@ static ji_node *parse_if(parser *p)
     static const char *const stops[] = {"elif", "else", "endif", NULL};
     static const char *const last[] = {"endif", NULL};
     ji_node *made = node(p, JI_IF);
-    if (!made || !enter(p)) return NULL;
+    if (!made || !parse_enter(p)) return NULL;
     made->b = parse_tuple(p, true);
     expect_block_end(p);
     made->a = parse_body(p, stops);
-    if (take_word(p, "elif"))
+    if (parse_take_word(p, "elif"))
         made->c = parse_if(p);
-    else if (take_word(p, "else")) {
+    else if (parse_take_word(p, "else")) {
         expect_block_end(p);
         made->c = parse_body(p, last);
-        advance(p);
+        parse_advance(p);
         expect_block_end(p);
     } else {
-        advance(p);
+        parse_advance(p);
         expect_block_end(p);
     }
     p->depth--;
@@ -588,20 +588,20 @@ static ji_node *parse_for(parser *p)
     static const char *const last[] = {"endfor", NULL};
     ji_node *made = node(p, JI_FOR);
     if (!made) return NULL;
-    append(p, made, parse_target(p, false));
-    if (!take_word(p, "in")) return fail(p, PJ_E_INVALID, "\"in\" is missing");
-    append(p, made, parse_tuple(p, false));
-    append(p, made, take_word(p, "if") ? parse_expression(p, true) : NULL);
-    made->integer = take_word(p, "recursive");
+    parse_append(p, made, parse_target(p, false));
+    if (!parse_take_word(p, "in")) return parse_fail(p, PJ_E_INVALID, "\"in\" is missing");
+    parse_append(p, made, parse_tuple(p, false));
+    parse_append(p, made, parse_take_word(p, "if") ? parse_expression(p, true) : NULL);
+    made->integer = parse_take_word(p, "recursive");
     expect_block_end(p);
     p->loops++;
     made->a = parse_body(p, stops);
     p->loops--;
-    if (take_word(p, "else")) {
+    if (parse_take_word(p, "else")) {
         expect_block_end(p);
         made->c = parse_body(p, last);
     }
-    advance(p);
+    parse_advance(p);
     expect_block_end(p);
     return made;
 }
@@ -620,7 +620,7 @@ static ji_node *parse_set(parser *p)
     if (is_op(p, "|")) made->c = parse_filters(p, NULL);
     expect_block_end(p);
     made->b = parse_body(p, stops);
-    advance(p);
+    parse_advance(p);
     expect_block_end(p);
     return made;
 }
@@ -634,8 +634,8 @@ static void parse_parameters(parser *p, ji_node *macro)
         if (macro->count && take_op(p, ")")) return;
         ji_node *name = node(p, JI_NAME);
         if (name) name->text = expect_name(p);
-        append(p, macro, name);
-        append(p, macro, take_op(p, "=") ? parse_expression(p, true) : NULL);
+        parse_append(p, macro, name);
+        parse_append(p, macro, take_op(p, "=") ? parse_expression(p, true) : NULL);
     }
 }
 
@@ -655,7 +655,7 @@ static ji_node *parse_macro(parser *p)
     made->integer = p->mentioned;
     p->loops = loops;
     p->mentioned = mentioned;
-    advance(p);
+    parse_advance(p);
     expect_block_end(p);
     return made;
 }
@@ -670,10 +670,10 @@ static ji_node *parse_call_block(parser *p)
     made->a = parse_expression(p, true);
     made->b = caller;
     if (made->a && made->a->kind != JI_CALL)
-        return fail(p, PJ_E_INVALID, "a call block calls nothing");
+        return parse_fail(p, PJ_E_INVALID, "a call block calls nothing");
     expect_block_end(p);
     caller->a = parse_body(p, stops);
-    advance(p);
+    parse_advance(p);
     expect_block_end(p);
     return made;
 }
@@ -686,7 +686,7 @@ static ji_node *parse_filter_block(parser *p)
     made->c = parse_filters(p, parse_filter(p, NULL));
     expect_block_end(p);
     made->a = parse_body(p, stops);
-    advance(p);
+    parse_advance(p);
     expect_block_end(p);
     return made;
 }
@@ -698,13 +698,13 @@ static ji_node *parse_with(parser *p)
     if (!made) return NULL;
     while (p->status == PJ_OK && now(p)->kind != JI_T_BLOCK_END) {
         if (made->count && !expect_op(p, ",")) return NULL;
-        append(p, made, parse_target(p, false));
+        parse_append(p, made, parse_target(p, false));
         if (!expect_op(p, "=")) return NULL;
-        append(p, made, parse_expression(p, true));
+        parse_append(p, made, parse_expression(p, true));
     }
     expect_block_end(p);
     made->a = parse_body(p, stops);
-    advance(p);
+    parse_advance(p);
     expect_block_end(p);
     return made;
 }
@@ -715,7 +715,7 @@ static ji_node *parse_generation(parser *p)
     static const char *const stops[] = {"endgeneration", NULL};
     expect_block_end(p);
     ji_node *body = parse_body(p, stops);
-    advance(p);
+    parse_advance(p);
     expect_block_end(p);
     return body;
 }
@@ -723,26 +723,26 @@ static ji_node *parse_generation(parser *p)
 static ji_node *parse_jump(parser *p, ji_kind kind)
 {
     ji_node *made = node(p, kind);
-    if (!p->loops) return fail(p, PJ_E_INVALID, "break or continue outside of a loop");
+    if (!p->loops) return parse_fail(p, PJ_E_INVALID, "break or continue outside of a loop");
     expect_block_end(p);
     return made;
 }
 
 static ji_node *parse_statement(parser *p)
 {
-    if (take_word(p, "if")) return parse_if(p);
-    if (take_word(p, "for")) return parse_for(p);
-    if (take_word(p, "set")) return parse_set(p);
-    if (take_word(p, "macro")) return parse_macro(p);
-    if (take_word(p, "call")) return parse_call_block(p);
-    if (take_word(p, "filter")) return parse_filter_block(p);
-    if (take_word(p, "with")) return parse_with(p);
-    if (take_word(p, "generation")) return parse_generation(p);
-    if (take_word(p, "break")) return parse_jump(p, JI_BREAK);
-    if (take_word(p, "continue")) return parse_jump(p, JI_CONTINUE);
+    if (parse_take_word(p, "if")) return parse_if(p);
+    if (parse_take_word(p, "for")) return parse_for(p);
+    if (parse_take_word(p, "set")) return parse_set(p);
+    if (parse_take_word(p, "macro")) return parse_macro(p);
+    if (parse_take_word(p, "call")) return parse_call_block(p);
+    if (parse_take_word(p, "filter")) return parse_filter_block(p);
+    if (parse_take_word(p, "with")) return parse_with(p);
+    if (parse_take_word(p, "generation")) return parse_generation(p);
+    if (parse_take_word(p, "break")) return parse_jump(p, JI_BREAK);
+    if (parse_take_word(p, "continue")) return parse_jump(p, JI_CONTINUE);
     bool name = now(p)->kind == JI_T_NAME;
-    return fail(p, PJ_E_UNSUPPORTED, "the statement \"%s\" is not supported",
-                name ? now(p)->text : "?");
+    return parse_fail(p, PJ_E_UNSUPPORTED, "the statement \"%s\" is not supported",
+                      name ? now(p)->text : "?");
 }
 
 static bool is_stop(const parser *p, const char *const *stops)
@@ -756,31 +756,31 @@ static bool is_stop(const parser *p, const char *const *stops)
 static ji_node *parse_body(parser *p, const char *const *stops)
 {
     ji_node *body = node(p, JI_BLOCK);
-    if (!body || !enter(p)) return NULL;
+    if (!body || !parse_enter(p)) return NULL;
     while (p->status == PJ_OK) {
         const ji_token *token = now(p);
         if (token->kind == JI_T_END) {
-            if (stops) fail(p, PJ_E_INVALID, "\"%s\" is missing", stops[0]);
+            if (stops) parse_fail(p, PJ_E_INVALID, "\"%s\" is missing", stops[0]);
             break;
         }
-        advance(p);
+        parse_advance(p);
         if (token->kind == JI_T_DATA) {
             ji_node *data = node(p, JI_DATA);
             if (data) {
                 data->text = token->text;
                 data->bytes = token->bytes;
             }
-            append(p, body, data);
+            parse_append(p, body, data);
         } else if (token->kind == JI_T_PRINT_BEGIN) {
             ji_node *print = node(p, JI_PRINT);
             if (print) print->a = parse_tuple(p, true);
             if (now(p)->kind != JI_T_PRINT_END)
-                fail(p, PJ_E_INVALID, "an expression has something after its end");
-            advance(p);
-            append(p, body, print);
+                parse_fail(p, PJ_E_INVALID, "an expression has something after its end");
+            parse_advance(p);
+            parse_append(p, body, print);
         } else {
             if (is_stop(p, stops)) break;
-            append(p, body, parse_statement(p));
+            parse_append(p, body, parse_statement(p));
         }
     }
     p->depth--;

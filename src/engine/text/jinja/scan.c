@@ -24,20 +24,20 @@ typedef struct scanner {
     pj_status status;
 } scanner;
 
-static bool fail(scanner *s, const char *what)
+static bool scan_fail(scanner *s, const char *what)
 {
     if (s->status == PJ_OK)
         s->status = pj_fail(s->err, PJ_E_INVALID, "%s, line %d: %s", s->name, s->line, what);
     return false;
 }
 
-static bool add(scanner *s, ji_token token)
+static bool scan_add(scanner *s, ji_token token)
 {
     if (s->count == s->capacity) {
         size_t capacity = s->capacity ? 2 * s->capacity : 256;
         ji_token *tokens =
             capacity <= MAX_TOKENS ? pj_arena_alloc(s->arena, capacity, sizeof *tokens) : NULL;
-        if (!tokens) return fail(s, "the template is too large");
+        if (!tokens) return scan_fail(s, "the template is too large");
         if (s->count) memcpy(tokens, s->tokens, s->count * sizeof *tokens);
         s->tokens = tokens;
         s->capacity = capacity;
@@ -51,12 +51,12 @@ static void count_lines(scanner *s, size_t begin, size_t end)
     for (size_t i = begin; i < end; i++) s->line += s->text[i] == '\n';
 }
 
-static bool is_space(char c)
+static bool scan_is_space(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-static bool is_name(char c, bool first)
+static bool scan_is_name(char c, bool first)
 {
     return c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
            (!first && c >= '0' && c <= '9') || (unsigned char)c >= 0x80;
@@ -80,18 +80,18 @@ static bool add_data(scanner *s, size_t begin, size_t end, char sign, bool print
 {
     size_t stop = end;
     if (sign == '-') {
-        while (stop > begin && is_space(s->text[stop - 1])) stop--;
+        while (stop > begin && scan_is_space(s->text[stop - 1])) stop--;
     } else if (sign != '+' && !print) {
         size_t line = end;
         while (line > begin && s->text[line - 1] != '\n') line--;
         if (line > begin || s->line_starts) {
             size_t blank = line;
-            while (blank < end && is_space(s->text[blank])) blank++;
+            while (blank < end && scan_is_space(s->text[blank])) blank++;
             if (blank == end) stop = line;
         }
     }
     ji_token token = {JI_T_DATA, s->line, s->text + begin, stop - begin, 0, 0};
-    if (stop > begin && !add(s, token)) return false;
+    if (stop > begin && !scan_add(s, token)) return false;
     count_lines(s, begin, end);
     return true;
 }
@@ -101,7 +101,7 @@ static void after_tag(scanner *s, char sign, bool print)
 {
     size_t begin = s->at;
     if (sign == '-') {
-        while (s->at < s->bytes && is_space(s->text[s->at])) s->at++;
+        while (s->at < s->bytes && scan_is_space(s->text[s->at])) s->at++;
     } else if (sign != '+' && !print && peek(s, 0) == '\n')
         s->at++;
     count_lines(s, begin, s->at);
@@ -111,7 +111,7 @@ static void after_tag(scanner *s, char sign, bool print)
 static bool skip_comment(scanner *s)
 {
     const char *end = memmem(s->text + s->at, s->bytes - s->at, "#}", 2);
-    if (!end) return fail(s, "a comment does not end");
+    if (!end) return scan_fail(s, "a comment does not end");
     size_t stop = (size_t)(end - s->text);
     char sign = stop > s->at ? s->text[stop - 1] : 0;
     count_lines(s, s->at, stop);
@@ -132,7 +132,7 @@ static unsigned hex_digits(scanner *s, size_t *at, size_t end, int digits)
                     : c >= 'A' && c <= 'F' ? c - 'A' + 10
                                            : -1;
         if (value < 0) {
-            fail(s, "a text has a broken escape");
+            scan_fail(s, "a text has a broken escape");
             return 0;
         }
         code = code << 4 | (unsigned)value;
@@ -169,9 +169,9 @@ static bool scan_text(scanner *s)
     char quote = peek(s, 0);
     size_t begin = s->at + 1, end = begin;
     while (end < s->bytes && s->text[end] != quote) end += s->text[end] == '\\' ? 2 : 1;
-    if (end >= s->bytes) return fail(s, "a text in quotes does not end");
+    if (end >= s->bytes) return scan_fail(s, "a text in quotes does not end");
     char *out = pj_arena_alloc(s->arena, end - begin + 5, 1);
-    if (!out) return fail(s, "the template is too large");
+    if (!out) return scan_fail(s, "the template is too large");
     size_t used = 0;
     for (size_t at = begin; at < end && s->status == PJ_OK;) {
         if (s->text[at] == '\\') {
@@ -183,7 +183,7 @@ static bool scan_text(scanner *s)
     ji_token token = {JI_T_TEXT, s->line, out, used, 0, 0};
     count_lines(s, s->at, end);
     s->at = end + 1;
-    return s->status == PJ_OK && add(s, token);
+    return s->status == PJ_OK && scan_add(s, token);
 }
 
 static bool scan_number(scanner *s)
@@ -213,17 +213,17 @@ static bool scan_number(scanner *s)
         token.integer = strtoll(text, NULL, hex ? 16 : 10);
     else
         token.number = strtod(text, NULL);
-    if (errno == ERANGE) return fail(s, "a number is too large");
-    return add(s, token);
+    if (errno == ERANGE) return scan_fail(s, "a number is too large");
+    return scan_add(s, token);
 }
 
 static bool scan_name(scanner *s)
 {
     size_t begin = s->at;
-    while (s->at < s->bytes && is_name(s->text[s->at], s->at == begin)) s->at++;
+    while (s->at < s->bytes && scan_is_name(s->text[s->at], s->at == begin)) s->at++;
     const char *text = pj_arena_strndup(s->arena, s->text + begin, s->at - begin);
-    if (!text) return fail(s, "the template is too large");
-    return add(s, (ji_token){JI_T_NAME, s->line, text, s->at - begin, 0, 0});
+    if (!text) return scan_fail(s, "the template is too large");
+    return scan_add(s, (ji_token){JI_T_NAME, s->line, text, s->at - begin, 0, 0});
 }
 
 static bool scan_operator(scanner *s)
@@ -235,10 +235,10 @@ static bool scan_operator(scanner *s)
     for (size_t i = 0; i < sizeof operators / sizeof *operators; i++)
         if (looking_at(s, operators[i])) {
             s->at += strlen(operators[i]);
-            return add(
+            return scan_add(
                 s, (ji_token){JI_T_OPERATOR, s->line, operators[i], strlen(operators[i]), 0, 0});
         }
-    return fail(s, "an unexpected character inside a tag");
+    return scan_fail(s, "an unexpected character inside a tag");
 }
 
 /* Whether the tag ends here, with or without a sign before its closing. */
@@ -258,22 +258,24 @@ static bool scan_inside(scanner *s, bool print)
     const char *closing = print ? "}}" : "%}";
     int braces = 0; /* "}}" may close two dictionaries */
     for (char sign;;) {
-        while (s->at < s->bytes && is_space(s->text[s->at])) s->line += s->text[s->at++] == '\n';
-        if (s->at >= s->bytes) return fail(s, "a tag does not end");
+        while (s->at < s->bytes && scan_is_space(s->text[s->at]))
+            s->line += s->text[s->at++] == '\n';
+        if (s->at >= s->bytes) return scan_fail(s, "a tag does not end");
         char c = peek(s, 0);
         if (braces == 0 && tag_ends(s, closing, &sign)) {
             s->at += 2;
-            if (!add(s, (ji_token){print ? JI_T_PRINT_END : JI_T_BLOCK_END, s->line, "", 0, 0, 0}))
+            if (!scan_add(
+                    s, (ji_token){print ? JI_T_PRINT_END : JI_T_BLOCK_END, s->line, "", 0, 0, 0}))
                 return false;
             after_tag(s, sign, print);
             return true;
         }
         if (c == '{' || c == '[' || c == '(') braces++;
         if ((c == '}' || c == ']' || c == ')') && braces > 0) braces--;
-        bool good = c == '"' || c == '\''  ? scan_text(s)
-                    : c >= '0' && c <= '9' ? scan_number(s)
-                    : is_name(c, true)     ? scan_name(s)
-                                           : scan_operator(s);
+        bool good = c == '"' || c == '\''   ? scan_text(s)
+                    : c >= '0' && c <= '9'  ? scan_number(s)
+                    : scan_is_name(c, true) ? scan_name(s)
+                                            : scan_operator(s);
         if (!good) return false;
     }
 }
@@ -285,10 +287,10 @@ static bool find_endraw(const scanner *s, size_t *begin, size_t *end, char *open
         if (s->text[at] != '{' || s->text[at + 1] != '%') continue;
         size_t i = at + 2;
         *open = s->text[i] == '-' || s->text[i] == '+' ? s->text[i++] : 0;
-        while (i < s->bytes && is_space(s->text[i])) i++;
+        while (i < s->bytes && scan_is_space(s->text[i])) i++;
         if (s->bytes - i < 6 || memcmp(s->text + i, "endraw", 6) != 0) continue;
         i += 6;
-        while (i < s->bytes && is_space(s->text[i])) i++;
+        while (i < s->bytes && scan_is_space(s->text[i])) i++;
         *close = i < s->bytes && (s->text[i] == '-' || s->text[i] == '+') ? s->text[i++] : 0;
         if (s->bytes - i < 2 || s->text[i] != '%' || s->text[i + 1] != '}') continue;
         *begin = at;
@@ -302,10 +304,10 @@ static bool find_endraw(const scanner *s, size_t *begin, size_t *end, char *open
 static bool is_raw(const scanner *s, size_t *end, char *sign)
 {
     size_t i = s->at;
-    while (i < s->bytes && is_space(s->text[i])) i++;
+    while (i < s->bytes && scan_is_space(s->text[i])) i++;
     if (s->bytes - i < 3 || memcmp(s->text + i, "raw", 3) != 0) return false;
     i += 3;
-    while (i < s->bytes && is_space(s->text[i])) i++;
+    while (i < s->bytes && scan_is_space(s->text[i])) i++;
     *sign = i < s->bytes && (s->text[i] == '-' || s->text[i] == '+') ? s->text[i++] : 0;
     if (s->bytes - i < 2 || s->text[i] != '%' || s->text[i + 1] != '}') return false;
     *end = i + 2;
@@ -319,7 +321,8 @@ static bool scan_raw(scanner *s, size_t end, char sign)
     count_lines(s, s->at, end);
     s->at = end;
     after_tag(s, sign, false);
-    if (!find_endraw(s, &begin, &stop, &open, &close)) return fail(s, "a raw block does not end");
+    if (!find_endraw(s, &begin, &stop, &open, &close))
+        return scan_fail(s, "a raw block does not end");
     if (!add_data(s, s->at, begin, open, false)) return false;
     count_lines(s, begin, stop);
     s->at = stop;
@@ -339,7 +342,7 @@ static bool scan_tag(scanner *s, size_t begin)
     if (kind == '#') return skip_comment(s);
     if (kind == '%' && is_raw(s, &end, &close)) return scan_raw(s, end, close);
     ji_token token = {kind == '{' ? JI_T_PRINT_BEGIN : JI_T_BLOCK_BEGIN, s->line, "", 0, 0, 0};
-    return add(s, token) && scan_inside(s, kind == '{');
+    return scan_add(s, token) && scan_inside(s, kind == '{');
 }
 
 static bool scan_all(scanner *s)
@@ -353,10 +356,10 @@ static bool scan_all(scanner *s)
             if (!scan_tag(s, begin)) return false;
         } else {
             ji_token token = {JI_T_DATA, s->line, s->text + begin, s->at - begin, 0, 0};
-            if (!add(s, token)) return false;
+            if (!scan_add(s, token)) return false;
         }
     }
-    return add(s, (ji_token){JI_T_END, s->line, "", 0, 0, 0});
+    return scan_add(s, (ji_token){JI_T_END, s->line, "", 0, 0, 0});
 }
 
 /* Normalises newlines to "\n" and drops the last one. */

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-static size_t decode(const jv_string *s, size_t at, uint32_t *code)
+static size_t text_decode(const jv_string *s, size_t at, uint32_t *code)
 {
     size_t used = pj_utf8_next(s->text + at, s->bytes - at, code);
     if (used) return used;
@@ -28,13 +28,13 @@ jv jv_strip(jv_run *run, const jv_string *s, const jv_string *characters, bool l
     uint32_t code;
     if (!jv_step(run, s->bytes / 16)) return jv_undefined(NULL);
     for (size_t used; left && begin < end; begin += used) {
-        used = decode(s, begin, &code);
+        used = text_decode(s, begin, &code);
         if (!is_stripped(run, s, begin, used, code, characters)) break;
     }
     while (right && end > begin) {
         size_t at = end - 1;
         while (at > begin && ((unsigned char)s->text[at] & 0xc0) == 0x80) at--;
-        size_t used = decode(s, at, &code);
+        size_t used = text_decode(s, at, &code);
         if (at + used != end) break; /* invalid bytes are not whitespace */
         if (!is_stripped(run, s, at, used, code, characters)) break;
         end = at;
@@ -60,7 +60,7 @@ jv jv_replace(jv_run *run, const jv_string *s, const jv_string *old, const jv_st
             jv_add_string(&b, new);
         } else { /* an empty string is found before every character and at the end */
             uint32_t code;
-            next = at < s->bytes ? at + decode(s, at, &code) : at + 1;
+            next = at < s->bytes ? at + text_decode(s, at, &code) : at + 1;
             jv_add_string(&b, new);
             if (at < s->bytes) jv_add(&b, s->text + at, s->marks ? s->marks + at : NULL, next - at);
         }
@@ -89,7 +89,7 @@ jv jv_change_case(jv_run *run, const jv_string *s, jv_case to)
     bool first = true; /* of a word, or of the text */
     for (size_t at = 0, used; at < s->bytes && !run->failed; at += used) {
         uint32_t code;
-        used = decode(s, at, &code);
+        used = text_decode(s, at, &code);
         if (code == 0xfffd) {
             jv_add(&b, s->text + at, s->marks ? s->marks + at : NULL, used);
             continue;

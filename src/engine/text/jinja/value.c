@@ -482,7 +482,7 @@ bool jv_contains(jv_run *run, jv container, jv item)
 /* ---- writing ---- */
 
 /* Python's repr of a float: shortest digits that read back equal, exponent from 1e16 on. */
-static void add_float(jv_builder *b, double value, bool json)
+static void value_add_float(jv_builder *b, double value, bool json)
 {
     char text[40];
     if (isnan(value) || isinf(value)) {
@@ -506,7 +506,7 @@ static void add_float(jv_builder *b, double value, bool json)
     jv_add_text(b, text);
 }
 
-static void add_integer(jv_builder *b, int64_t value)
+static void value_add_integer(jv_builder *b, int64_t value)
 {
     char text[32];
     snprintf(text, sizeof text, "%lld", (long long)value);
@@ -582,8 +582,8 @@ void jv_add_value(jv_builder *b, jv value)
     case JV_UNDEFINED: break;
     case JV_NONE: jv_add_text(b, "None"); break;
     case JV_BOOL: jv_add_text(b, value.boolean ? "True" : "False"); break;
-    case JV_INT: add_integer(b, value.integer); break;
-    case JV_FLOAT: add_float(b, value.number, false); break;
+    case JV_INT: value_add_integer(b, value.integer); break;
+    case JV_FLOAT: value_add_float(b, value.number, false); break;
     case JV_STRING: jv_add_string(b, value.string); break;
     case JV_LIST:
     case JV_DICT: add_repr(b, value); break;
@@ -712,8 +712,8 @@ void jv_write_json(jv_builder *out, jv value, const jv_json_style *style, int le
     switch (value.kind) {
     case JV_NONE: jv_add_text(out, "null"); break;
     case JV_BOOL: jv_add_text(out, value.boolean ? "true" : "false"); break;
-    case JV_INT: add_integer(out, value.integer); break;
-    case JV_FLOAT: add_float(out, value.number, true); break;
+    case JV_INT: value_add_integer(out, value.integer); break;
+    case JV_FLOAT: value_add_float(out, value.number, true); break;
     case JV_STRING: json_string(out, value.string, style->ensure_ascii); break;
     case JV_LIST:
     case JV_DICT: json_container(out, value, style, level); break;

@@ -61,7 +61,7 @@ static size_t merge_short(const pj_vocab *vocab, int32_t *ids, size_t count)
 
 /* ---- a long word ---- */
 
-static bool before(pj_candidate a, pj_candidate b)
+static bool bpe_before(pj_candidate a, pj_candidate b)
 {
     return a.rank != b.rank ? a.rank < b.rank : a.at < b.at;
 }
@@ -69,7 +69,8 @@ static bool before(pj_candidate a, pj_candidate b)
 static void heap_push(pj_candidate *heap, size_t *count, pj_candidate item)
 {
     size_t i = (*count)++;
-    for (; i > 0 && before(item, heap[(i - 1) / 2]); i = (i - 1) / 2) heap[i] = heap[(i - 1) / 2];
+    for (; i > 0 && bpe_before(item, heap[(i - 1) / 2]); i = (i - 1) / 2)
+        heap[i] = heap[(i - 1) / 2];
     heap[i] = item;
 }
 
@@ -78,8 +79,8 @@ static pj_candidate heap_pop(pj_candidate *heap, size_t *count)
     pj_candidate top = heap[0], last = heap[--*count];
     size_t i = 0;
     for (size_t child; (child = 2 * i + 1) < *count; i = child) {
-        if (child + 1 < *count && before(heap[child + 1], heap[child])) child++;
-        if (!before(heap[child], last)) break;
+        if (child + 1 < *count && bpe_before(heap[child + 1], heap[child])) child++;
+        if (!bpe_before(heap[child], last)) break;
         heap[i] = heap[child];
     }
     heap[i] = last;
@@ -109,10 +110,10 @@ static void add_candidate(const pj_vocab *vocab, pj_bpe_scratch *s, size_t *coun
 {
     if (left < 0 || s->symbols[left].next < 0) return;
     uint32_t right = s->symbols[s->symbols[left].next].id;
-    uint32_t place = pj_vocab_merge(vocab, s->symbols[left].id, right);
-    if (place == PJ_NO_MERGE) return;
-    uint32_t rank = vocab->ranks ? vocab->ranks[place] : place;
-    heap_push(s->heap, count, (pj_candidate){rank, (uint32_t)left, vocab->merges[place].result});
+    uint32_t index = pj_vocab_merge(vocab, s->symbols[left].id, right);
+    if (index == PJ_NO_MERGE) return;
+    uint32_t rank = vocab->ranks ? vocab->ranks[index] : index;
+    heap_push(s->heap, count, (pj_candidate){rank, (uint32_t)left, vocab->merges[index].result});
 }
 
 static void merge_at(pj_symbol *symbols, int32_t at, uint32_t result)
@@ -137,8 +138,8 @@ static bool merge_long(const pj_vocab *vocab, pj_bpe_scratch *s, int32_t *ids, s
         const pj_symbol *symbol = &s->symbols[top.at];
         if (symbol->dead || symbol->next < 0) continue;
         /* Stale candidate: the pair may have changed since it was queued. */
-        uint32_t place = pj_vocab_merge(vocab, symbol->id, s->symbols[symbol->next].id);
-        if (place == PJ_NO_MERGE || vocab->merges[place].result != top.result) continue;
+        uint32_t index = pj_vocab_merge(vocab, symbol->id, s->symbols[symbol->next].id);
+        if (index == PJ_NO_MERGE || vocab->merges[index].result != top.result) continue;
         merge_at(s->symbols, (int32_t)top.at, top.result);
         add_candidate(vocab, s, &candidates, symbol->prev);
         add_candidate(vocab, s, &candidates, (int32_t)top.at);

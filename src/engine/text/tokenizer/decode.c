@@ -96,7 +96,7 @@ static void put_letters(const char *text, size_t bytes, pj_buffer *out)
     }
 }
 
-static int hex_digit(char c)
+static int decode_hex_digit(char c)
 {
     if (c >= '0' && c <= '9') return c - '0';
     if (c >= 'A' && c <= 'F') return c - 'A' + 10;
@@ -107,7 +107,7 @@ static int hex_digit(char c)
 static int byte_token(const char *text, size_t bytes)
 {
     if (bytes != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>') return -1;
-    int high = hex_digit(text[3]), low = hex_digit(text[4]);
+    int high = decode_hex_digit(text[3]), low = decode_hex_digit(text[4]);
     return high < 0 || low < 0 ? -1 : high << 4 | low;
 }
 
@@ -247,8 +247,8 @@ static bool run_decoder(const pj_decoder *step, const strings *in, strings *out)
     }
 }
 
-static void collect(const pj_tokenizer *t, const int32_t *ids, size_t count, bool skip_special,
-                    strings *out)
+static void decode_collect(const pj_tokenizer *t, const int32_t *ids, size_t count,
+                           bool skip_special, strings *out)
 {
     for (size_t i = 0; i < count; i++) {
         size_t bytes;
@@ -269,7 +269,7 @@ pj_status pj_tokenizer_decode(const pj_tokenizer *tokenizer, const int32_t *ids,
     bool ok = true;
     strings_init(now);
     strings_init(next);
-    collect(t, ids, count, skip_special, now);
+    decode_collect(t, ids, count, skip_special, now);
     pthread_mutex_lock(&t->lock);
     for (uint32_t i = 0; ok && i < t->decoder_count; i++) {
         ok = run_decoder(&t->decoders[i], now, next);
@@ -390,7 +390,7 @@ static void put_repaired_bytes(const char *text, size_t bytes, pj_buffer *out)
 }
 
 /* Moves complete characters out of `held`; everything when the stream ends. */
-static void release(pj_token_stream *s, bool all, pj_buffer *text)
+static void decode_release(pj_token_stream *s, bool all, pj_buffer *text)
 {
     size_t keep = all ? 0 : unfinished(pj_buffer_get(&s->held), s->held.length);
     size_t whole = s->held.length - keep;
@@ -423,7 +423,7 @@ static void push_direct(pj_token_stream *s, const char *token, size_t bytes, pj_
     } else if (byte >= 0) {
         pj_buffer_char(&s->held, (char)byte);
     } else {
-        release(s, true, text); /* a character never continues after a run of byte tokens */
+        decode_release(s, true, text); /* a character never continues after a run of byte tokens */
         if (s->replace)
             put_replaced(s->replace, token, bytes, &s->held);
         else if (s->metaspace)
@@ -432,7 +432,7 @@ static void push_direct(pj_token_stream *s, const char *token, size_t bytes, pj_
             pj_buffer_append(&s->held, token, bytes);
     }
     s->any = true;
-    release(s, false, text);
+    decode_release(s, false, text);
 }
 
 static pj_status decode_window(pj_token_stream *s, size_t from, pj_buffer *text, pj_error *err)
@@ -516,6 +516,6 @@ pj_status pj_token_stream_push(pj_token_stream *s, int32_t id, pj_buffer *text, 
 pj_status pj_token_stream_finish(pj_token_stream *s, pj_buffer *text, pj_error *err)
 {
     if (!s->direct) return push_window(s, true, text, err);
-    release(s, true, text);
+    decode_release(s, true, text);
     return pj_buffer_status(text, "streamed text", err);
 }

@@ -203,7 +203,7 @@ typedef struct section {
 
 typedef pj_status between_fn(encoder *e, section part);
 
-static section part_of(section whole, size_t begin, size_t end)
+static section encode_part_of(section whole, size_t begin, size_t end)
 {
     section part = whole;
     part.text += begin;
@@ -214,8 +214,8 @@ static section part_of(section whole, size_t begin, size_t end)
 
 /* Whether the token counts here: not a control token spelled by a user, and not inside a word if it
  * must be a single word. */
-static bool counts(const encoder *e, const pj_added_token *token, section s, size_t begin,
-                   size_t end)
+static bool encode_counts(const encoder *e, const pj_added_token *token, section s, size_t begin,
+                          size_t end)
 {
     bool written = s.moved ? s.literal : in_literal(e, s.offset + begin, s.offset + end);
     if (token->special && written) return false;
@@ -239,20 +239,21 @@ static pj_status cut_added(encoder *e, const pj_trie *trie, section s, between_f
         const pj_added_token *token = &e->t->added[index];
         size_t begin = at, stop = end;
         at = end;
-        if (!counts(e, token, s, begin, stop)) continue;
+        if (!encode_counts(e, token, s, begin, stop)) continue;
         if (token->lstrip) {
             size_t left = space_before(s.text, begin);
             begin = left > done ? left : done;
         }
         if (token->rstrip) stop = space_behind(s.text, s.bytes, stop);
-        if (done < begin) status = between(e, part_of(s, done, begin));
+        if (done < begin) status = between(e, encode_part_of(s, done, begin));
         /* A token inside white space that the previous one absorbed has nothing left. */
         bool stands = begin < stop;
         if (status == PJ_OK && stands && !pj_ids_append(e->ids, (int32_t)token->id))
             status = pj_fail_memory(e->err, "token ids");
         done = stop;
     }
-    return status == PJ_OK && done < s.bytes ? between(e, part_of(s, done, s.bytes)) : status;
+    return status == PJ_OK && done < s.bytes ? between(e, encode_part_of(s, done, s.bytes))
+                                             : status;
 }
 
 static pj_status encode_normalized(encoder *e, section part)

@@ -77,34 +77,34 @@ typedef struct loader {
     const style *style; /* NULL: sentencepiece */
 } loader;
 
-static const pj_gguf_value *field(const loader *l, const char *name)
+static const pj_gguf_value *gguf_field(const loader *l, const char *name)
 {
     char key[96];
     snprintf(key, sizeof key, "tokenizer.ggml.%s", name);
     return pj_gguf_find(l->gguf, key);
 }
 
-static pj_status bad(const loader *l, const char *name, const char *problem)
+static pj_status gguf_bad(const loader *l, const char *name, const char *problem)
 {
     return pj_fail(l->err, PJ_E_INVALID, "%s: tokenizer.ggml.%s %s", l->name, name, problem);
 }
 
-static pj_status no_memory(const loader *l)
+static pj_status gguf_no_memory(const loader *l)
 {
     return pj_fail_memory(l->err, "a tokenizer");
 }
 
-static bool flag(const loader *l, const char *name, bool fallback)
+static bool gguf_flag(const loader *l, const char *name, bool fallback)
 {
-    const pj_gguf_value *value = field(l, name);
+    const pj_gguf_value *value = gguf_field(l, name);
     bool set = fallback;
     return value && pj_gguf_bool(value, &set) ? set : fallback;
 }
 
 /* An id within the vocabulary, or -1. */
-static int64_t token_id(const loader *l, const char *name)
+static int64_t gguf_token_id(const loader *l, const char *name)
 {
-    const pj_gguf_value *value = field(l, name);
+    const pj_gguf_value *value = gguf_field(l, name);
     int64_t id;
     bool given = value && !value->is_array && pj_gguf_integer(value, 0, &id);
     return given && id >= 0 && (uint64_t)id < l->tokens->count ? id : -1;
@@ -113,18 +113,18 @@ static int64_t token_id(const loader *l, const char *name)
 /* An array with one item per token; NULL when absent. */
 static pj_status parallel(const loader *l, const char *name, const pj_gguf_value **value)
 {
-    *value = field(l, name);
+    *value = gguf_field(l, name);
     if (!*value || ((*value)->is_array && (*value)->count == l->tokens->count)) return PJ_OK;
-    return bad(l, name, "is no array of one item per token");
+    return gguf_bad(l, name, "is no array of one item per token");
 }
 
 static pj_status read_fields(loader *l)
 {
-    l->tokens = field(l, "tokens");
-    if (!l->tokens) return bad(l, "tokens", "is missing");
+    l->tokens = gguf_field(l, "tokens");
+    if (!l->tokens) return gguf_bad(l, "tokens", "is missing");
     if (!l->tokens->is_array || l->tokens->type != PJ_GGUF_STRING || l->tokens->count == 0)
-        return bad(l, "tokens", "is no array of strings");
-    if (l->tokens->count > PJ_MAX_VOCAB) return bad(l, "tokens", "has more than 2^24 items");
+        return gguf_bad(l, "tokens", "is no array of strings");
+    if (l->tokens->count > PJ_MAX_VOCAB) return gguf_bad(l, "tokens", "has more than 2^24 items");
     pj_status status = parallel(l, "token_type", &l->types);
     return status == PJ_OK ? parallel(l, "scores", &l->scores) : status;
 }
@@ -144,11 +144,11 @@ static bool is_added(int type)
     return type == CONTROL || type == USER_DEFINED || type == UNKNOWN;
 }
 
-static pj_status add_token(loader *l, pj_gguf_text text, uint32_t id, int type, bool rstrip)
+static pj_status gguf_add_token(loader *l, pj_gguf_text text, uint32_t id, int type, bool rstrip)
 {
     pj_tokenizer *t = l->t;
     if (!is_added(type) || text.bytes == 0)
-        return pj_vocab_add(&t->vocab, text.text, text.bytes, id) ? PJ_OK : no_memory(l);
+        return pj_vocab_add(&t->vocab, text.text, text.bytes, id) ? PJ_OK : gguf_no_memory(l);
     pj_added_token *token = &t->added[t->added_count];
     *token = (pj_added_token){.content = pj_arena_strndup(&t->arena, text.text, text.bytes),
                               .bytes = text.bytes,
@@ -159,7 +159,7 @@ static pj_status add_token(loader *l, pj_gguf_text text, uint32_t id, int type, 
     token->pattern = token->content;
     bool added = token->content && pj_trie_add(&t->raw_trie, token->pattern, token->pattern_bytes,
                                                (int32_t)t->added_count++);
-    return added ? PJ_OK : no_memory(l);
+    return added ? PJ_OK : gguf_no_memory(l);
 }
 
 /* Phi-3's control tokens absorb the following white space; the fields cannot express that. The
@@ -187,25 +187,25 @@ static pj_status read_tokens(loader *l)
     uint32_t added = 0, count = (uint32_t)l->tokens->count;
     for (uint32_t id = 0; id < count; id++) added += is_added(type_of(l, id));
     if (added > 0) t->added = pj_arena_alloc(&t->arena, added, sizeof *t->added);
-    if (added > 0 && !t->added) return no_memory(l);
-    if (!pj_vocab_reserve(&t->vocab, count, text_bytes(l))) return no_memory(l);
+    if (added > 0 && !t->added) return gguf_no_memory(l);
+    if (!pj_vocab_reserve(&t->vocab, count, text_bytes(l))) return gguf_no_memory(l);
     const unsigned char *at = l->tokens->data;
     pj_status status = PJ_OK;
     for (uint32_t id = 0; status == PJ_OK && id < count; id++) {
         pj_gguf_text text = pj_gguf_next_string(&at);
-        status = add_token(l, text, id, type_of(l, id), strips_space(l, id));
+        status = gguf_add_token(l, text, id, type_of(l, id), strips_space(l, id));
     }
     if (status != PJ_OK) return status;
-    return pj_vocab_index(&t->vocab) && pj_vocab_index_ids(&t->vocab) ? PJ_OK : no_memory(l);
+    return pj_vocab_index(&t->vocab) && pj_vocab_index_ids(&t->vocab) ? PJ_OK : gguf_no_memory(l);
 }
 
 /* ---- merges ------------------------------------------------------------------------------- */
 
 static pj_status written_merges(loader *l, bool *crosses)
 {
-    const pj_gguf_value *list = field(l, "merges");
+    const pj_gguf_value *list = gguf_field(l, "merges");
     if (!list || !list->is_array || list->type != PJ_GGUF_STRING)
-        return bad(l, "merges", "is missing, or no array of strings");
+        return gguf_bad(l, "merges", "is missing, or no array of strings");
     return pj_load_merge_texts(l->t, list, l->name, crosses, l->err);
 }
 
@@ -255,14 +255,15 @@ static scored *sort_tokens(loader *l, uint32_t *count)
     scored *list = pj_alloc((size_t)l->tokens->count, sizeof *list);
     const unsigned char *at = l->tokens->data;
     *count = 0;
-    if (!list) no_memory(l);
+    if (!list) gguf_no_memory(l);
     for (uint32_t id = 0; list && id < l->tokens->count; id++) {
         scored token = {.text = pj_gguf_next_string(&at), .id = id};
         if (type_of(l, id) != NORMAL) continue;
         bool right = pj_gguf_number(l->scores, id, &token.score) && !isnan(token.score) &&
                      token.text.bytes <= MAX_SCORED_BYTES;
         if (!right) {
-            bad(l, "scores", "holds something else than numbers, or a token is over 1024 bytes");
+            gguf_bad(l, "scores",
+                     "holds something else than numbers, or a token is over 1024 bytes");
             pj_free(list);
             return NULL;
         }
@@ -279,7 +280,7 @@ static pj_status scored_merges(loader *l, bool *crosses)
     uint32_t count, rank = 0;
     size_t cuts = 1;
     pj_vocab *vocab = &l->t->vocab;
-    if (!l->scores) return bad(l, "scores", "is missing");
+    if (!l->scores) return gguf_bad(l, "scores", "is missing");
     scored *list = sort_tokens(l, &count);
     if (!list) return PJ_E_INVALID;
     for (uint32_t i = 0; i < count; i++) cuts += list[i].text.bytes;
@@ -290,7 +291,7 @@ static pj_status scored_merges(loader *l, bool *crosses)
         cut_token(l, &list[i], rank, crosses);
     }
     pj_free(list);
-    return room ? PJ_OK : no_memory(l);
+    return room ? PJ_OK : gguf_no_memory(l);
 }
 
 static pj_status read_merges(loader *l)
@@ -298,7 +299,7 @@ static pj_status read_merges(loader *l)
     pj_tokenizer *t = l->t;
     bool crosses = false;
     pj_status status = l->style ? written_merges(l, &crosses) : scored_merges(l, &crosses);
-    if (status == PJ_OK && !pj_vocab_index_merges(&t->vocab)) status = no_memory(l);
+    if (status == PJ_OK && !pj_vocab_index_merges(&t->vocab)) status = gguf_no_memory(l);
     t->bpe.cut_at_mark =
         !crosses && !t->bpe.ignore_merges && pj_vocab_find(&t->vocab, mark, sizeof mark - 1) >= 0;
     return status;
@@ -332,9 +333,9 @@ static pj_status set_sentencepiece(loader *l)
     pj_tokenizer *t = l->t;
     char *marks = pj_arena_strndup(&t->arena, mark, 3);
     char *space = pj_arena_strndup(&t->arena, " ", 1);
-    if (!marks || !space) return no_memory(l);
-    bool prefix = flag(l, "add_space_prefix", true);
-    t->bpe.unk = token_id(l, "unknown_token_id");
+    if (!marks || !space) return gguf_no_memory(l);
+    bool prefix = gguf_flag(l, "add_space_prefix", true);
+    t->bpe.unk = gguf_token_id(l, "unknown_token_id");
     t->bpe.byte_fallback = t->bpe.fuse_unk = true;
     if (prefix)
         t->normalizers[t->normalizer_count++] =
@@ -359,8 +360,8 @@ static pj_status set_sentencepiece(loader *l)
 static pj_status find_style(loader *l)
 {
     pj_gguf_text model, pre = {"(none)", 6};
-    const pj_gguf_value *value = field(l, "model"), *named = field(l, "pre");
-    if (!value || !pj_gguf_string(value, &model)) return bad(l, "model", "is missing");
+    const pj_gguf_value *value = gguf_field(l, "model"), *named = gguf_field(l, "pre");
+    if (!value || !pj_gguf_string(value, &model)) return gguf_bad(l, "model", "is missing");
     if (pj_gguf_text_is(model, "llama")) return PJ_OK;
     if (!pj_gguf_text_is(model, "gpt2"))
         return pj_fail(l->err, PJ_E_UNSUPPORTED,
@@ -381,18 +382,18 @@ static pj_status set_template(loader *l)
 {
     pj_template *template = &l->t->template;
     bool bos = l->style ? l->style->bos : true;
-    int64_t begin = flag(l, "add_bos_token", bos) ? token_id(l, "bos_token_id") : -1;
-    int64_t end = flag(l, "add_eos_token", false) ? token_id(l, "eos_token_id") : -1;
+    int64_t begin = gguf_flag(l, "add_bos_token", bos) ? gguf_token_id(l, "bos_token_id") : -1;
+    int64_t end = gguf_flag(l, "add_eos_token", false) ? gguf_token_id(l, "eos_token_id") : -1;
     if (begin < 0 && end < 0) return PJ_OK;
     template->ids = pj_arena_alloc(&l->t->arena, 3, sizeof *template->ids);
-    if (!template->ids) return no_memory(l);
+    if (!template->ids) return gguf_no_memory(l);
     if (begin >= 0) template->ids[template->count++] = (int32_t)begin;
     template->ids[template->count++] = -1;
     if (end >= 0) template->ids[template->count++] = (int32_t)end;
     return PJ_OK;
 }
 
-static pj_status build(loader *l)
+static pj_status gguf_build(loader *l)
 {
     pj_status status = find_style(l);
     if (status == PJ_OK) status = read_fields(l);
@@ -420,8 +421,8 @@ pj_status pj_tokenizer_from_gguf(const pj_gguf *gguf, const char *name, pj_token
 {
     *tokenizer = NULL;
     loader l = {.t = pj_tokenizer_new(), .gguf = gguf, .name = name, .err = err};
-    if (!l.t) return no_memory(&l);
-    pj_status status = build(&l);
+    if (!l.t) return gguf_no_memory(&l);
+    pj_status status = gguf_build(&l);
     if (status == PJ_OK)
         *tokenizer = l.t;
     else

@@ -48,7 +48,7 @@ static pj_status settle_one(merge_reader *r, const waiting_merge *w, const pj_vo
 }
 
 /* Looks up the parts of the waiting merges, and adds the merges to the vocabulary. */
-static pj_status settle(merge_reader *r)
+static pj_status merges_settle(merge_reader *r)
 {
     pj_vocab_query parts[2 * BATCH];
     const char *texts = pj_buffer_get(&r->texts);
@@ -68,9 +68,9 @@ static pj_status settle(merge_reader *r)
 }
 
 /* An error of the merge after the waiting ones; errors of those are reported first. */
-static pj_status refuse(merge_reader *r, const char *problem, const char *text, size_t bytes)
+static pj_status merges_refuse(merge_reader *r, const char *problem, const char *text, size_t bytes)
 {
-    pj_status status = settle(r);
+    pj_status status = merges_settle(r);
     return status == PJ_OK ? bad_merge(r, problem, text, bytes) : status;
 }
 
@@ -79,16 +79,17 @@ static int64_t find_made(merge_reader *r, const char *text, size_t bytes)
     const pj_vocab *vocab = &r->t->vocab;
     if (pj_vocab_is_at(vocab, r->expected, text, bytes)) return r->expected;
     if (pj_vocab_is_at(vocab, r->expected + 1, text, bytes)) return ++r->expected;
-    int64_t place = pj_vocab_place(vocab, text, bytes);
-    if (place >= 0) r->expected = (uint32_t)place;
-    return place;
+    int64_t index = pj_vocab_number(vocab, text, bytes);
+    if (index >= 0) r->expected = (uint32_t)index;
+    return index;
 }
 
 static pj_status add_merge(merge_reader *r, pj_json_text a, pj_json_text b)
 {
     static const char mark[] = "\xe2\x96\x81"; /* U+2581, which represents a space */
     size_t prefix = r->t->bpe.prefix_bytes;
-    if (b.bytes < prefix) return refuse(r, "has a part without the prefix: ", b.text, b.bytes);
+    if (b.bytes < prefix)
+        return merges_refuse(r, "has a part without the prefix: ", b.text, b.bytes);
     waiting_merge *w = &r->waiting[r->count++];
     *w = (waiting_merge){.at = r->texts.length,
                          .left_bytes = a.bytes,
@@ -101,28 +102,28 @@ static pj_status add_merge(merge_reader *r, pj_json_text a, pj_json_text b)
         w->right_at = r->texts.length;
         pj_buffer_append(&r->texts, b.text, b.bytes);
     }
-    if (r->texts.failed) return settle(r);
+    if (r->texts.failed) return merges_settle(r);
     w->made = find_made(r, r->texts.data + w->at, w->made_bytes);
     bool marked = b.bytes >= 3 && memcmp(b.text, mark, 3) == 0;
     if (marked && (a.bytes < 3 || memcmp(a.text + a.bytes - 3, mark, 3) != 0)) r->crosses = true;
-    return r->count == BATCH ? settle(r) : PJ_OK;
+    return r->count == BATCH ? merges_settle(r) : PJ_OK;
 }
 
 /* "a b" */
-static pj_status take_text(merge_reader *r, pj_json_text text)
+static pj_status merges_take_text(merge_reader *r, pj_json_text text)
 {
     if (text.bytes >= 8 && memcmp(text.text, "#version", 8) == 0) return PJ_OK;
     const char *space = memchr(text.text, ' ', text.bytes);
     size_t left = space ? (size_t)(space - text.text) : 0, rest = text.bytes - left - 1;
     if (!space || memchr(space + 1, ' ', rest))
-        return refuse(r, "is not of two parts: ", text.text, text.bytes);
+        return merges_refuse(r, "is not of two parts: ", text.text, text.bytes);
     return add_merge(r, (pj_json_text){text.text, left}, (pj_json_text){space + 1, rest});
 }
 
-static pj_status read_text(merge_reader *r)
+static pj_status merges_read_text(merge_reader *r)
 {
     pj_json_text text;
-    return pj_json_scan_string(r->scan, &text) ? take_text(r, text) : PJ_E_INVALID;
+    return pj_json_scan_string(r->scan, &text) ? merges_take_text(r, text) : PJ_E_INVALID;
 }
 
 /* ["a", "b"] */
@@ -140,7 +141,7 @@ static pj_status read_pair(merge_reader *r)
         if (!pj_buffer_append(&r->first, a.text, a.bytes)) return pj_fail_memory(r->err, "merges");
     }
     if (pj_json_scan_failed(r->scan)) return PJ_E_INVALID;
-    if (count != 2) return refuse(r, "is not of two parts", "", 0);
+    if (count != 2) return merges_refuse(r, "is not of two parts", "", 0);
     return add_merge(r, (pj_json_text){pj_buffer_get(&r->first), r->first.length}, b);
 }
 
@@ -156,8 +157,8 @@ pj_status pj_load_merges(pj_tokenizer *tokenizer, pj_json_scan *scan, const char
         return pj_fail_memory(err, "merges");
     pj_json_scan_enter(scan, '[');
     while (status == PJ_OK && pj_json_scan_next(scan, '['))
-        status = pj_json_scan_peek(scan) == '[' ? read_pair(&r) : read_text(&r);
-    if (status == PJ_OK) status = settle(&r);
+        status = pj_json_scan_peek(scan) == '[' ? read_pair(&r) : merges_read_text(&r);
+    if (status == PJ_OK) status = merges_settle(&r);
     *crosses = r.crosses;
     pj_buffer_fini(&r.texts);
     pj_buffer_fini(&r.first);
@@ -177,9 +178,9 @@ pj_status pj_load_merge_texts(pj_tokenizer *tokenizer, const pj_gguf_value *list
     pj_buffer_init(&r.texts, 1 << 30);
     for (uint64_t i = 0; status == PJ_OK && i < list->count; i++) {
         pj_gguf_text text = pj_gguf_next_string(&at);
-        status = take_text(&r, (pj_json_text){text.text, text.bytes});
+        status = merges_take_text(&r, (pj_json_text){text.text, text.bytes});
     }
-    if (status == PJ_OK) status = settle(&r);
+    if (status == PJ_OK) status = merges_settle(&r);
     *crosses = r.crosses;
     pj_buffer_fini(&r.texts);
     return status;

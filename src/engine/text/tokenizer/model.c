@@ -46,7 +46,7 @@ static bool read_flag(model_reader *r, bool *value)
     return pj_json_scan_skip(r->scan, NULL);
 }
 
-static pj_status read_type(model_reader *r)
+static pj_status model_read_type(model_reader *r)
 {
     pj_json_text type;
     if (!pj_json_scan_string(r->scan, &type)) return PJ_E_INVALID;
@@ -136,7 +136,7 @@ void pj_bpe_find_bytes(pj_tokenizer *t)
     }
 }
 
-static pj_status finish(model_reader *r, bool again)
+static pj_status model_finish(model_reader *r, bool again)
 {
     pj_tokenizer *t = r->t;
     pj_bpe *bpe = &t->bpe;
@@ -172,10 +172,10 @@ static pj_status read_unk(model_reader *r)
                                                             : pj_fail_memory(r->err, "a tokenizer");
 }
 
-static pj_status read_field(model_reader *r, pj_json_text key)
+static pj_status model_read_field(model_reader *r, pj_json_text key)
 {
     pj_bpe *bpe = &r->t->bpe;
-    if (pj_json_text_is(key, "type")) return read_type(r);
+    if (pj_json_text_is(key, "type")) return model_read_type(r);
     if (pj_json_text_is(key, "vocab")) return read_vocab(r);
     if (pj_json_text_is(key, "merges")) return merges_now(r);
     if (pj_json_text_is(key, "dropout")) return read_dropout(r);
@@ -209,12 +209,12 @@ pj_status pj_load_model(pj_tokenizer *tokenizer, pj_json_scan *scan, const char 
         bool early = r.has_merges && (pj_json_text_is(key, "vocab") ||
                                       pj_json_text_is(key, "continuing_subword_prefix"));
         again |= early;
-        status = read_field(&r, key);
+        status = model_read_field(&r, key);
     }
     if (status == PJ_OK && pj_json_scan_failed(scan))
         status = PJ_E_INVALID;
     else if (status == PJ_OK)
-        status = finish(&r, again);
+        status = model_finish(&r, again);
     pj_buffer_fini(&r.unk);
     return status;
 }

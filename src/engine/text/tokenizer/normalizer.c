@@ -128,7 +128,7 @@ static bool bert(const pj_normalizer *step, text_view in, pj_buffer *out)
     return ok;
 }
 
-static bool apply(const pj_normalizer *step, text_view in, pj_buffer *out)
+static bool normalizer_apply(const pj_normalizer *step, text_view in, pj_buffer *out)
 {
     switch (step->kind) {
     case PJ_NORMALIZER_FORM: return pj_unicode_normalize(step->form, in.text, in.bytes, out);
@@ -171,7 +171,7 @@ static size_t head_after(const pj_normalizer *step, text_view in, size_t head)
     if (step->kind == PJ_NORMALIZER_REPLACE) return head_replaced(step, in, head);
     front.right = false; /* stripping at the end does not affect the front */
     pj_buffer_init(&out, SIZE_MAX / 2);
-    apply(&front, (text_view){in.text, head}, &out);
+    normalizer_apply(&front, (text_view){in.text, head}, &out);
     size_t bytes = out.length;
     pj_buffer_fini(&out);
     return bytes;
@@ -203,7 +203,7 @@ pj_status pj_normalize(const pj_tokenizer *tokenizer, const char *text, size_t b
         pj_buffer_clear(now);
         now->max_bytes = most_bytes(bytes);
         if (head && *head > 0) *head = head_after(&tokenizer->normalizers[i], in, *head);
-        if (!apply(&tokenizer->normalizers[i], in, now) || now->failed)
+        if (!normalizer_apply(&tokenizer->normalizers[i], in, now) || now->failed)
             return pj_fail(err, PJ_E_FULL, "the text cannot be normalised: %s",
                            now->failed ? "it becomes too large" : "a pattern takes too long");
         in = (text_view){pj_buffer_get(now), now->length};

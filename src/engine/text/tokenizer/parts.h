@@ -102,7 +102,7 @@ static inline const pj_vocab_entry *pj_vocab_entry_of(const pj_vocab *vocab, uin
     return entry ? &vocab->entries[entry - 1] : NULL;
 }
 /* index in the list */
-int64_t pj_vocab_place(const pj_vocab *vocab, const char *text, size_t bytes);
+int64_t pj_vocab_number(const pj_vocab *vocab, const char *text, size_t bytes);
 /* Batched look-up, so that cache misses overlap. */
 typedef struct pj_vocab_query {
     const char *text;
@@ -112,7 +112,7 @@ typedef struct pj_vocab_query {
 } pj_vocab_query;
 void pj_vocab_find_all(const pj_vocab *vocab, pj_vocab_query *queries, size_t count);
 /* Whether the token at this index, which may be past the end, has this text. */
-bool pj_vocab_is_at(const pj_vocab *vocab, uint32_t place, const char *text, size_t bytes);
+bool pj_vocab_is_at(const pj_vocab *vocab, uint32_t index, const char *text, size_t bytes);
 
 /* Building merges: reserve, let the caller fill list and count, then index. The index in the list
  * is the rank, unless there are ranks; of equal pairs the last one counts. */

@@ -44,7 +44,7 @@ typedef struct translation {
     const char *problem;
 } translation;
 
-static void put(translation *t, const char *text)
+static void regex_put(translation *t, const char *text)
 {
     pj_buffer_text(&t->out, text);
 }
@@ -58,9 +58,9 @@ static void put_set(translation *t, const char *set, bool negated)
         t->negated = set;
         return;
     }
-    if (!t->in_class) put(t, negated ? "[^" : "[");
-    put(t, set);
-    if (!t->in_class) put(t, "]");
+    if (!t->in_class) regex_put(t, negated ? "[^" : "[");
+    regex_put(t, set);
+    if (!t->in_class) regex_put(t, "]");
 }
 
 static bool is_script(const char *name, size_t bytes)
@@ -109,13 +109,13 @@ static void put_property(translation *t, bool negated)
     pj_buffer_printf(&t->out, negated ? "\\P{" : "\\p{");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strlen(names[i][0]) == bytes && memcmp(names[i][0], name, bytes) == 0) {
-            put(t, names[i][1]);
-            put(t, "}");
+            regex_put(t, names[i][1]);
+            regex_put(t, "}");
             return;
         }
-    if (is_script(name, bytes)) put(t, "sc:");
+    if (is_script(name, bytes)) regex_put(t, "sc:");
     pj_buffer_append(&t->out, name, bytes);
-    put(t, "}");
+    regex_put(t, "}");
 }
 
 static void put_escape(translation *t)
@@ -132,8 +132,8 @@ static void put_escape(translation *t)
     case 'W': put_set(t, t->in_class ? WORD : LONE_WORD, true); return;
     case 'h': put_set(t, HEX, false); return;
     case 'H': put_set(t, HEX, true); return;
-    case 'd': put(t, "\\p{Nd}"); return;
-    case 'D': put(t, "\\P{Nd}"); return;
+    case 'd': regex_put(t, "\\p{Nd}"); return;
+    case 'D': regex_put(t, "\\P{Nd}"); return;
     case 'u':
         if (t->end - t->at < 4)
             t->problem = "a cut-off \\u";
@@ -143,13 +143,13 @@ static void put_escape(translation *t)
         }
         return;
     case 'b': /* as defined by \w here; inside a class it is a backspace */
-        put(t, t->in_class ? "\\x08"
-                           : "(?:(?<=[" LONE_WORD "])(?![" LONE_WORD "])|(?<![" LONE_WORD
-                             "])(?=[" LONE_WORD "]))");
+        regex_put(t, t->in_class ? "\\x08"
+                                 : "(?:(?<=[" LONE_WORD "])(?![" LONE_WORD "])|(?<![" LONE_WORD
+                                   "])(?=[" LONE_WORD "]))");
         return;
     case 'B':
-        put(t,
-            "(?:(?<=[" LONE_WORD "])(?=[" LONE_WORD "])|(?<![" LONE_WORD "])(?![" LONE_WORD "]))");
+        regex_put(t, "(?:(?<=[" LONE_WORD "])(?=[" LONE_WORD "])|(?<![" LONE_WORD "])(?![" LONE_WORD
+                     "]))");
         return;
     case 'p':
     case 'P':
@@ -303,7 +303,7 @@ static void wrap_atom(translation *t)
 static void put_repetition(translation *t, size_t bytes)
 {
     bool open = t->at[1] == ',';
-    put(t, open ? "{0" : "{");
+    regex_put(t, open ? "{0" : "{");
     pj_buffer_append(&t->out, t->at + 1, bytes - 1);
     t->at += bytes;
     if (t->at < t->end && *t->at == '+') wrap_atom(t);
@@ -417,7 +417,7 @@ void pj_regex_free(pj_regex *regex)
 
 /* ---- matching ---- */
 
-static int match_at(const pj_regex *regex, const char *text, size_t bytes, size_t from)
+static int regex_match_at(const pj_regex *regex, const char *text, size_t bytes, size_t from)
 {
     PCRE2_SPTR subject = (PCRE2_SPTR)text;
     if (regex->fast)
@@ -435,7 +435,7 @@ static int regex_next(const pj_regex *regex, const char *text, size_t bytes,
                       pj_regex_cursor *cursor, size_t *begin, size_t *end)
 {
     while (cursor->from <= bytes) {
-        int count = match_at(regex, text, bytes, cursor->from);
+        int count = regex_match_at(regex, text, bytes, cursor->from);
         if (count == PCRE2_ERROR_NOMATCH) return 0;
         if (count < 0) return -1;
         const PCRE2_SIZE *at = pcre2_get_ovector_pointer(regex->found);

@@ -21,7 +21,7 @@ void pj_split_state_fini(pj_split_state *state)
     state->pieces = state->next = (pj_pieces){0};
 }
 
-static bool add_piece(pj_pieces *pieces, size_t begin, size_t end)
+static bool splitter_add_piece(pj_pieces *pieces, size_t begin, size_t end)
 {
     if (pieces->count == pieces->capacity) {
         size_t capacity = pieces->capacity ? 2 * pieces->capacity : 256;
@@ -45,9 +45,9 @@ typedef struct fold {
     bool failed;
 } fold;
 
-static void push(fold *f, size_t begin, size_t end)
+static void splitter_push(fold *f, size_t begin, size_t end)
 {
-    if (!add_piece(f->out, begin, end)) f->failed = true;
+    if (!splitter_add_piece(f->out, begin, end)) f->failed = true;
 }
 
 static void push_or_extend(fold *f, size_t begin, size_t end, bool extend)
@@ -55,7 +55,7 @@ static void push_or_extend(fold *f, size_t begin, size_t end, bool extend)
     if (extend && f->out->count > f->base)
         f->out->items[f->out->count - 1].end = end;
     else
-        push(f, begin, end);
+        splitter_push(f, begin, end);
 }
 
 static void take_with_next(fold *f, size_t begin, size_t end, bool match)
@@ -63,22 +63,22 @@ static void take_with_next(fold *f, size_t begin, size_t end, bool match)
     if (f->waiting && !match)
         begin = f->match.begin;
     else if (f->waiting)
-        push(f, f->match.begin, f->match.end);
+        splitter_push(f, f->match.begin, f->match.end);
     f->waiting = match;
     if (match)
         f->match = (pj_piece){begin, end};
     else
-        push(f, begin, end);
+        splitter_push(f, begin, end);
 }
 
-static void take(fold *f, size_t begin, size_t end, bool match)
+static void splitter_take(fold *f, size_t begin, size_t end, bool match)
 {
     match ^= f->invert;
     switch (f->behavior) {
     case PJ_BEHAVIOR_REMOVED:
-        if (!match) push(f, begin, end);
+        if (!match) splitter_push(f, begin, end);
         break;
-    case PJ_BEHAVIOR_ISOLATED: push(f, begin, end); break;
+    case PJ_BEHAVIOR_ISOLATED: splitter_push(f, begin, end); break;
     case PJ_BEHAVIOR_CONTIGUOUS: push_or_extend(f, begin, end, match == f->previous); break;
     case PJ_BEHAVIOR_WITH_PREVIOUS: push_or_extend(f, begin, end, match && !f->previous); break;
     case PJ_BEHAVIOR_WITH_NEXT: take_with_next(f, begin, end, match); break;
@@ -119,12 +119,12 @@ static bool split_by_match(const pj_splitter *step, const pj_split_state *state,
     pj_regex_cursor cursor = {0, SIZE_MAX};
     int found;
     while ((found = next_match(step, text, bytes, &cursor, &begin, &end)) > 0) {
-        if (begin > plain) take(&f, piece.begin + plain, piece.begin + begin, false);
-        take(&f, piece.begin + begin, piece.begin + end, true);
+        if (begin > plain) splitter_take(&f, piece.begin + plain, piece.begin + begin, false);
+        splitter_take(&f, piece.begin + begin, piece.begin + end, true);
         plain = end;
     }
-    if (bytes > plain) take(&f, piece.begin + plain, piece.end, false);
-    if (f.waiting) push(&f, f.match.begin, f.match.end);
+    if (bytes > plain) splitter_take(&f, piece.begin + plain, piece.end, false);
+    if (f.waiting) splitter_push(&f, f.match.begin, f.match.end);
     drop_empty(out, f.base);
     return found == 0 && !f.failed;
 }
@@ -134,7 +134,7 @@ static int word_kind(uint32_t c)
     return pj_unicode_is_word(c) ? 1 : pj_unicode_is_space(c) ? 0 : 2;
 }
 
-static bool split_words(const pj_split_state *state, pj_piece piece, pj_pieces *out)
+static bool splitter_split_words(const pj_split_state *state, pj_piece piece, pj_pieces *out)
 {
     size_t begin = piece.begin;
     int before = 0;
@@ -143,13 +143,13 @@ static bool split_words(const pj_split_state *state, pj_piece piece, pj_pieces *
         size_t n = pj_utf8_next(state->text + at, piece.end - at, &c);
         int kind = word_kind(c);
         if (kind != before) {
-            if (before && !add_piece(out, begin, at)) return false;
+            if (before && !splitter_add_piece(out, begin, at)) return false;
             begin = at;
             before = kind;
         }
         at += n ? n : 1;
     }
-    return !before || add_piece(out, begin, piece.end);
+    return !before || splitter_add_piece(out, begin, piece.end);
 }
 
 static bool split_fixed(const pj_splitter *step, const pj_split_state *state, pj_piece piece,
@@ -161,7 +161,7 @@ static bool split_fixed(const pj_splitter *step, const pj_split_state *state, pj
         size_t n = pj_utf8_next(state->text + at, piece.end - at, &c);
         at += n ? n : 1;
         if (++characters < step->length && at < piece.end) continue;
-        if (!add_piece(out, begin, at)) return false;
+        if (!splitter_add_piece(out, begin, at)) return false;
         begin = at;
         characters = 0;
     }
@@ -174,7 +174,7 @@ static bool split_all(const pj_splitter *step, pj_split_state *state)
     state->next.count = 0;
     for (size_t i = 0; i < state->pieces.count; i++) {
         pj_piece piece = state->pieces.items[i];
-        bool ok = step->kind == PJ_SPLITTER_WORDS ? split_words(state, piece, &state->next)
+        bool ok = step->kind == PJ_SPLITTER_WORDS ? splitter_split_words(state, piece, &state->next)
                   : step->kind == PJ_SPLITTER_FIXED
                       ? split_fixed(step, state, piece, &state->next)
                       : split_by_match(step, state, piece, &state->next);
@@ -250,7 +250,7 @@ static void rewrite_metaspace(const pj_splitter *step, const char *text, size_t 
     pj_buffer_append(out, text + plain, bytes - plain);
 }
 
-static bool run_step(const pj_splitter *step, pj_split_state *state, bool keep_bytes)
+static bool splitter_run_step(const pj_splitter *step, pj_split_state *state, bool keep_bytes)
 {
     switch (step->kind) {
     case PJ_SPLITTER_BYTE_LEVEL:
@@ -270,10 +270,10 @@ pj_status pj_split(const pj_tokenizer *tokenizer, pj_split_state *state, const c
     state->text = text;
     state->first = first;
     state->pieces.count = 0;
-    bool ok = bytes == 0 || add_piece(&state->pieces, 0, bytes);
+    bool ok = bytes == 0 || splitter_add_piece(&state->pieces, 0, bytes);
     for (uint32_t i = 0; ok && i < tokenizer->splitter_count; i++) {
         bool last = i + 1 == tokenizer->splitter_count;
-        ok = run_step(&tokenizer->splitters[i], state, last && tokenizer->letters_last);
+        ok = splitter_run_step(&tokenizer->splitters[i], state, last && tokenizer->letters_last);
     }
     if (ok) return PJ_OK;
     return pj_fail(err, PJ_E_FULL,

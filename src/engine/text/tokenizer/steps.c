@@ -17,7 +17,7 @@ typedef struct loader {
     pj_error *err;
 } loader;
 
-static pj_status bad(const loader *l, const char *part, const char *problem)
+static pj_status steps_bad(const loader *l, const char *part, const char *problem)
 {
     return pj_fail(l->err, PJ_E_INVALID, "%s: %s %s", l->name, part, problem);
 }
@@ -28,7 +28,7 @@ static pj_status lacking(const loader *l, const char *stage, const char *type)
                    l->name, stage, type);
 }
 
-static bool flag(json_t *object, const char *key, bool fallback)
+static bool steps_flag(json_t *object, const char *key, bool fallback)
 {
     json_t *value = json_object_get(object, key);
     return json_is_boolean(value) ? json_is_true(value) : fallback;
@@ -40,7 +40,7 @@ static const char *word(json_t *object, const char *key)
     return text ? text : "";
 }
 
-static bool number(json_t *object, const char *key, int64_t min, int64_t max, size_t *value)
+static bool steps_number(json_t *object, const char *key, int64_t min, int64_t max, size_t *value)
 {
     json_t *given = json_object_get(object, key);
     int64_t n = json_integer_value(given);
@@ -50,7 +50,7 @@ static bool number(json_t *object, const char *key, int64_t min, int64_t max, si
 }
 
 /* A copy in the arena of a string that may contain NULs; NULL if it is not a string. */
-static char *text_of(const loader *l, json_t *value, size_t *bytes)
+static char *steps_text_of(const loader *l, json_t *value, size_t *bytes)
 {
     *bytes = json_string_length(value);
     return json_is_string(value) ? pj_arena_strndup(&l->t->arena, json_string_value(value), *bytes)
@@ -82,10 +82,10 @@ static pj_status read_pattern(const loader *l, json_t *value, pj_pattern *patter
     if (json_is_string(value)) plain = value;
     if (json_is_string(regex))
         return read_regex(l, json_string_value(regex), json_string_length(regex), &pattern->regex);
-    if (!json_is_string(plain)) return bad(l, "a pattern", "is neither a String nor a Regex");
+    if (!json_is_string(plain)) return steps_bad(l, "a pattern", "is neither a String nor a Regex");
     /* matches between any two characters, like the empty expression */
     if (json_string_length(plain) == 0) return read_regex(l, "", 0, &pattern->regex);
-    pattern->plain = text_of(l, plain, &pattern->plain_bytes);
+    pattern->plain = steps_text_of(l, plain, &pattern->plain_bytes);
     return pattern->plain ? PJ_OK : pj_fail_memory(l->err, "a tokenizer");
 }
 
@@ -106,30 +106,30 @@ static pj_status read_form(const loader *l, json_t *object, pj_normalizer *step)
 
 static pj_status read_strip(const loader *l, json_t *object, pj_normalizer *step)
 {
-    step->left = flag(object, "strip_left", true);
-    step->right = flag(object, "strip_right", true);
+    step->left = steps_flag(object, "strip_left", true);
+    step->right = steps_flag(object, "strip_right", true);
     return PJ_OK;
 }
 
 static pj_status read_replace(const loader *l, json_t *object, pj_normalizer *step)
 {
-    step->content = text_of(l, json_object_get(object, "content"), &step->content_bytes);
-    if (!step->content) return bad(l, "the normalizer Replace", "has no content");
+    step->content = steps_text_of(l, json_object_get(object, "content"), &step->content_bytes);
+    if (!step->content) return steps_bad(l, "the normalizer Replace", "has no content");
     return read_pattern(l, json_object_get(object, "pattern"), &step->pattern);
 }
 
 static pj_status read_prepend(const loader *l, json_t *object, pj_normalizer *step)
 {
-    step->content = text_of(l, json_object_get(object, "prepend"), &step->content_bytes);
-    return step->content ? PJ_OK : bad(l, "the normalizer Prepend", "has no text");
+    step->content = steps_text_of(l, json_object_get(object, "prepend"), &step->content_bytes);
+    return step->content ? PJ_OK : steps_bad(l, "the normalizer Prepend", "has no text");
 }
 
 static pj_status read_bert(const loader *l, json_t *object, pj_normalizer *step)
 {
-    step->clean = flag(object, "clean_text", true);
-    step->chinese = flag(object, "handle_chinese_chars", true);
-    step->lowercase = flag(object, "lowercase", true);
-    step->accents = flag(object, "strip_accents", step->lowercase);
+    step->clean = steps_flag(object, "clean_text", true);
+    step->chinese = steps_flag(object, "handle_chinese_chars", true);
+    step->lowercase = steps_flag(object, "lowercase", true);
+    step->accents = steps_flag(object, "strip_accents", step->lowercase);
     return PJ_OK;
 }
 
@@ -158,7 +158,7 @@ static pj_status read_normalizer(const loader *l, json_t *object)
     for (size_t i = 0; i < sizeof normalizer_types / sizeof *normalizer_types; i++) {
         if (strcmp(normalizer_types[i].type, type) != 0) continue;
         if (t->normalizer_count == PJ_MAX_STEPS)
-            return bad(l, "the normalizer", "has too many steps");
+            return steps_bad(l, "the normalizer", "has too many steps");
         pj_normalizer *step = &t->normalizers[t->normalizer_count++];
         step->kind = normalizer_types[i].kind;
         return normalizer_types[i].read ? normalizer_types[i].read(l, object, step) : PJ_OK;
@@ -196,7 +196,7 @@ static pj_status read_behavior(const loader *l, json_t *object, pj_behavior fall
 static pj_status read_split(const loader *l, json_t *object, pj_splitter *step)
 {
     step->kind = PJ_SPLITTER_PATTERN;
-    step->invert = flag(object, "invert", false);
+    step->invert = steps_flag(object, "invert", false);
     pj_status status = read_behavior(l, object, PJ_BEHAVIOR_ISOLATED, &step->behavior);
     if (status != PJ_OK) return status;
     return read_pattern(l, json_object_get(object, "pattern"), &step->pattern);
@@ -206,8 +206,8 @@ static pj_status read_byte_level(const loader *l, json_t *object, pj_splitter *s
 {
     step->kind = PJ_SPLITTER_BYTE_LEVEL;
     step->behavior = PJ_BEHAVIOR_ISOLATED;
-    step->add_prefix_space = flag(object, "add_prefix_space", true);
-    if (!flag(object, "use_regex", true)) return PJ_OK;
+    step->add_prefix_space = steps_flag(object, "add_prefix_space", true);
+    if (!steps_flag(object, "use_regex", true)) return PJ_OK;
     return read_regex(l, gpt2_pattern, sizeof gpt2_pattern - 1, &step->pattern.regex);
 }
 
@@ -223,9 +223,10 @@ static pj_status read_prepend_scheme(const loader *l, json_t *object, pj_prepend
         *prepend = PJ_PREPEND_NEVER;
     else if (given && strcmp(name, "always") != 0)
         return lacking(l, "prepend_scheme", name);
-    if (flag(object, "add_prefix_space", true)) return PJ_OK;
+    if (steps_flag(object, "add_prefix_space", true)) return PJ_OK;
     if (given && *prepend != PJ_PREPEND_NEVER)
-        return bad(l, "Metaspace", "has an add_prefix_space that contradicts its prepend_scheme");
+        return steps_bad(l, "Metaspace",
+                         "has an add_prefix_space that contradicts its prepend_scheme");
     *prepend = PJ_PREPEND_NEVER;
     return PJ_OK;
 }
@@ -234,10 +235,10 @@ static pj_status read_metaspace(const loader *l, json_t *object, pj_splitter *st
 {
     step->kind = PJ_SPLITTER_METASPACE;
     step->behavior = PJ_BEHAVIOR_WITH_NEXT;
-    step->split = flag(object, "split", true);
+    step->split = steps_flag(object, "split", true);
     if (!character(json_object_get(object, "replacement"), step->replacement,
                    &step->replacement_bytes))
-        return bad(l, "Metaspace", "has no replacement of one character");
+        return steps_bad(l, "Metaspace", "has no replacement of one character");
     step->pattern.plain = step->replacement;
     step->pattern.plain_bytes = step->replacement_bytes;
     return read_prepend_scheme(l, object, &step->prepend);
@@ -245,7 +246,7 @@ static pj_status read_metaspace(const loader *l, json_t *object, pj_splitter *st
 
 static pj_status read_digits(const loader *l, json_t *object, pj_splitter *step)
 {
-    bool single = flag(object, "individual_digits", false);
+    bool single = steps_flag(object, "individual_digits", false);
     step->kind = PJ_SPLITTER_CLASS;
     step->in_class = pj_unicode_is_numeric;
     step->behavior = single ? PJ_BEHAVIOR_ISOLATED : PJ_BEHAVIOR_CONTIGUOUS;
@@ -280,7 +281,7 @@ static pj_status read_delimiter(const loader *l, json_t *object, pj_splitter *st
     step->kind = PJ_SPLITTER_CLASS;
     step->behavior = PJ_BEHAVIOR_REMOVED;
     if (!character(json_object_get(object, "delimiter"), bytes, &count))
-        return bad(l, "CharDelimiterSplit", "has no delimiter of one character");
+        return steps_bad(l, "CharDelimiterSplit", "has no delimiter of one character");
     pj_utf8_next(bytes, count, &step->delimiter);
     return PJ_OK;
 }
@@ -290,8 +291,8 @@ static pj_status read_fixed(const loader *l, json_t *object, pj_splitter *step)
     step->kind = PJ_SPLITTER_FIXED;
     step->length = 5;
     bool given = json_object_get(object, "length") != NULL;
-    if (given && !number(object, "length", 1, INT32_MAX, &step->length))
-        return bad(l, "FixedLength", "has a length that is not a positive number");
+    if (given && !steps_number(object, "length", 1, INT32_MAX, &step->length))
+        return steps_bad(l, "FixedLength", "has a length that is not a positive number");
     return PJ_OK;
 }
 
@@ -323,7 +324,7 @@ static pj_status read_splitter(const loader *l, json_t *object)
     if (strcmp(type, "BertPreTokenizer") == 0) { /* white space, then punctuation */
         pj_splitter *spaces = add_splitter(l);
         step = add_splitter(l);
-        if (!step) return bad(l, "the pre-tokenizer", "has too many steps");
+        if (!step) return steps_bad(l, "the pre-tokenizer", "has too many steps");
         read_whitespace(l, object, spaces);
         return read_punctuation(l, object, step);
     }
@@ -331,7 +332,7 @@ static pj_status read_splitter(const loader *l, json_t *object)
         if (strcmp(splitter_types[i].type, type) != 0) continue;
         step = add_splitter(l);
         return step ? splitter_types[i].read(l, object, step)
-                    : bad(l, "the pre-tokenizer", "has too many steps");
+                    : steps_bad(l, "the pre-tokenizer", "has too many steps");
     }
     return lacking(l, "pre-tokenizer", type);
 }
@@ -344,27 +345,28 @@ static pj_status read_decoder_step(const loader *l, json_t *object, pj_decoder *
     pj_status status;
     switch (step->kind) {
     case PJ_DECODER_REPLACE:
-        step->content = text_of(l, json_object_get(object, "content"), &step->content_bytes);
-        if (!step->content) return bad(l, "the decoder Replace", "has no content");
+        step->content = steps_text_of(l, json_object_get(object, "content"), &step->content_bytes);
+        if (!step->content) return steps_bad(l, "the decoder Replace", "has no content");
         return read_pattern(l, json_object_get(object, "pattern"), &step->pattern);
     case PJ_DECODER_STRIP:
         if (!character(json_object_get(object, "content"), step->character,
                        &step->character_bytes) ||
-            !number(object, "start", 0, INT32_MAX, &step->start) ||
-            !number(object, "stop", 0, INT32_MAX, &step->stop))
-            return bad(l, "the decoder Strip", "needs a character, a start and a stop");
+            !steps_number(object, "start", 0, INT32_MAX, &step->start) ||
+            !steps_number(object, "stop", 0, INT32_MAX, &step->stop))
+            return steps_bad(l, "the decoder Strip", "needs a character, a start and a stop");
         return PJ_OK;
     case PJ_DECODER_METASPACE:
         if (!character(json_object_get(object, "replacement"), step->character,
                        &step->character_bytes))
-            return bad(l, "the decoder Metaspace", "has no replacement of one character");
+            return steps_bad(l, "the decoder Metaspace", "has no replacement of one character");
         status = read_prepend_scheme(l, object, &prepend);
         step->drop_first = prepend != PJ_PREPEND_NEVER;
         return status;
     case PJ_DECODER_SUFFIX:
         step->pattern.plain =
-            text_of(l, json_object_get(object, "suffix"), &step->pattern.plain_bytes);
-        return step->pattern.plain ? PJ_OK : bad(l, "the decoder BPEDecoder", "has no suffix");
+            steps_text_of(l, json_object_get(object, "suffix"), &step->pattern.plain_bytes);
+        return step->pattern.plain ? PJ_OK
+                                   : steps_bad(l, "the decoder BPEDecoder", "has no suffix");
     default: return PJ_OK;
     }
 }
@@ -387,7 +389,8 @@ static pj_status read_decoder(const loader *l, json_t *object)
     pj_tokenizer *t = l->t;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         if (strcmp(types[i].type, type) != 0) continue;
-        if (t->decoder_count == PJ_MAX_STEPS) return bad(l, "the decoder", "has too many steps");
+        if (t->decoder_count == PJ_MAX_STEPS)
+            return steps_bad(l, "the decoder", "has too many steps");
         pj_decoder *step = &t->decoders[t->decoder_count++];
         step->kind = types[i].kind;
         return read_decoder_step(l, object, step);
@@ -404,7 +407,7 @@ static pj_status add_template_id(const loader *l, int64_t id)
         template->ids = pj_arena_alloc(&l->t->arena, PJ_MAX_STEPS, sizeof *template->ids);
     if (!template->ids) return pj_fail_memory(l->err, "a tokenizer");
     if (template->count == PJ_MAX_STEPS)
-        return bad(l, "the post-processor", "adds too many tokens");
+        return steps_bad(l, "the post-processor", "adds too many tokens");
     template->ids[template->count++] = (int32_t)id;
     return PJ_OK;
 }
@@ -420,19 +423,19 @@ static pj_status add_special(const loader *l, json_t *specials, const char *name
     {
         int64_t id = json_integer_value(item);
         if (!json_is_integer(item) || id < 0 || id > INT32_MAX)
-            return bad(l, "the template", "holds an id that is none");
+            return steps_bad(l, "the template", "holds an id that is none");
         pj_status status = add_template_id(l, id);
         if (status != PJ_OK) return status;
     }
     return PJ_OK;
 }
 
-static pj_status read_template(const loader *l, json_t *object)
+static pj_status steps_read_template(const loader *l, json_t *object)
 {
     json_t *single = json_object_get(object, "single"), *item;
     json_t *specials = json_object_get(object, "special_tokens");
     size_t i;
-    if (!json_is_array(single)) return bad(l, "the template", "has no list `single`");
+    if (!json_is_array(single)) return steps_bad(l, "the template", "has no list `single`");
     if (l->t->template.count > 0) return lacking(l, "post-processor", "Sequence of two templates");
     json_array_foreach(single, i, item)
     {
@@ -444,7 +447,7 @@ static pj_status read_template(const loader *l, json_t *object)
         else if (sequence && strcmp(word(sequence, "id"), "A") == 0)
             status = add_template_id(l, -1);
         else
-            return bad(l, "the template", "has a piece that is neither a token nor the text");
+            return steps_bad(l, "the template", "has a piece that is neither a token nor the text");
         if (status != PJ_OK) return status;
     }
     return PJ_OK;
@@ -459,7 +462,7 @@ static pj_status read_around(const loader *l, json_t *object)
     if (l->t->template.count > 0) return lacking(l, "post-processor", "Sequence of two templates");
     if (!json_is_integer(cls) || !json_is_integer(sep) || begin < 0 || end < 0 ||
         begin > INT32_MAX || end > INT32_MAX)
-        return bad(l, "the post-processor", "needs cls and sep with their ids");
+        return steps_bad(l, "the post-processor", "needs cls and sep with their ids");
     pj_status status = add_template_id(l, begin);
     if (status == PJ_OK) status = add_template_id(l, -1);
     return status == PJ_OK ? add_template_id(l, end) : status;
@@ -469,7 +472,7 @@ static pj_status read_processor(const loader *l, json_t *object)
 {
     const char *type = word(object, "type");
     if (strcmp(type, "ByteLevel") == 0) return PJ_OK; /* affects only offsets, which are not used */
-    if (strcmp(type, "TemplateProcessing") == 0) return read_template(l, object);
+    if (strcmp(type, "TemplateProcessing") == 0) return steps_read_template(l, object);
     if (strcmp(type, "RobertaProcessing") == 0 || strcmp(type, "BertProcessing") == 0)
         return read_around(l, object);
     return lacking(l, "post-processor", type);
@@ -485,11 +488,11 @@ static pj_status read_stage(const loader *l, json_t *object, const char *list, i
 {
     json_t *item;
     size_t i;
-    if (!json_is_object(object)) return bad(l, list, "holds something that is not an object");
+    if (!json_is_object(object)) return steps_bad(l, list, "holds something that is not an object");
     if (strcmp(word(object, "type"), "Sequence") != 0) return read(l, object);
     json_t *steps = json_object_get(object, list);
     if (!json_is_array(steps) || depth == MAX_NESTING)
-        return bad(l, list, "is missing from a Sequence, or nested too deep");
+        return steps_bad(l, list, "is missing from a Sequence, or nested too deep");
     json_array_foreach(steps, i, item)
     {
         pj_status status = read_stage(l, item, list, depth + 1, read);
@@ -526,17 +529,18 @@ static pj_status read_added(const loader *l, json_t *object, pj_added_token *tok
 {
     pj_tokenizer *t = l->t;
     size_t id = 0;
-    token->content = text_of(l, json_object_get(object, "content"), &token->bytes);
-    if (!token->content || token->bytes == 0) return bad(l, "an added token", "has no content");
+    token->content = steps_text_of(l, json_object_get(object, "content"), &token->bytes);
+    if (!token->content || token->bytes == 0)
+        return steps_bad(l, "an added token", "has no content");
     int64_t known = pj_vocab_find(&t->vocab, token->content, token->bytes);
-    if (known < 0 && !number(object, "id", 0, (int64_t)t->vocab.count * 4 + (1 << 20), &id))
-        return bad(l, "an added token", "has no id, or one that is beyond the vocabulary");
+    if (known < 0 && !steps_number(object, "id", 0, (int64_t)t->vocab.count * 4 + (1 << 20), &id))
+        return steps_bad(l, "an added token", "has no id, or one that is beyond the vocabulary");
     token->id = known < 0 ? (uint32_t)id : (uint32_t)known;
-    token->special = flag(object, "special", false);
-    token->normalized = flag(object, "normalized", !token->special);
-    token->single_word = flag(object, "single_word", false);
-    token->lstrip = flag(object, "lstrip", false);
-    token->rstrip = flag(object, "rstrip", false);
+    token->special = steps_flag(object, "special", false);
+    token->normalized = steps_flag(object, "normalized", !token->special);
+    token->single_word = steps_flag(object, "single_word", false);
+    token->lstrip = steps_flag(object, "lstrip", false);
+    token->rstrip = steps_flag(object, "rstrip", false);
     token->pattern = token->content;
     token->pattern_bytes = token->bytes;
     return PJ_OK;
@@ -568,7 +572,7 @@ static pj_status load_added(const loader *l, json_t *list)
     size_t i, count = json_array_size(list);
     json_t *item;
     if (list && !json_is_null(list) && !json_is_array(list))
-        return bad(l, "added_tokens", "is not a list");
+        return steps_bad(l, "added_tokens", "is not a list");
     if (count == 0) return PJ_OK;
     t->added = pj_arena_alloc(&t->arena, count, sizeof *t->added);
     if (!t->added) return pj_fail_memory(l->err, "added tokens");

@@ -51,7 +51,7 @@ static pj_status walk(pj_tokenizer *t, pj_json_scan *scan, json_t *root, const c
     return status;
 }
 
-static pj_status check_version(json_t *root, const char *name, pj_error *err)
+static pj_status tokenizer_check_version(json_t *root, const char *name, pj_error *err)
 {
     json_t *version = json_object_get(root, "version");
     if (!version || json_is_null(version)) return PJ_OK;
@@ -76,7 +76,7 @@ pj_status pj_tokenizer_parse(const char *text, size_t bytes, const char *name,
     pj_json_scan_init(&scan, text, bytes);
     pj_status status = walk(t, &scan, root, name, err);
     pj_json_scan_fini(&scan);
-    if (status == PJ_OK) status = check_version(root, name, err);
+    if (status == PJ_OK) status = tokenizer_check_version(root, name, err);
     if (status == PJ_OK) status = pj_load_steps(t, root, name, err);
     if (status == PJ_OK) status = pj_tokenizer_index(t, name, err);
     json_decref(root);

@@ -12,7 +12,7 @@ enum { MAX_TEXT_BYTES = 1 << 30, MAX_LIST = 1 << 30, AHEAD = 16 };
 
 /* ---- texts ---- */
 
-static uint64_t mix(uint64_t a, uint64_t b)
+static uint64_t vocab_mix(uint64_t a, uint64_t b)
 {
     __uint128_t product = (__uint128_t)a * b;
     return (uint64_t)product ^ (uint64_t)(product >> 64);
@@ -44,14 +44,14 @@ static uint64_t load_short(const char *p, size_t bytes)
 uint64_t pj_text_hash(const char *text, size_t bytes, uint64_t seed)
 {
     uint64_t hash = seed ^ bytes * 0x9e3779b97f4a7c15u;
-    if (bytes <= 8) return mix(hash ^ load_short(text, bytes), 0x8ebc6af09c88c6e3u);
+    if (bytes <= 8) return vocab_mix(hash ^ load_short(text, bytes), 0x8ebc6af09c88c6e3u);
     const char *last = text + bytes - 8;
-    for (; text < last; text += 8) hash = mix(hash ^ load8(text), 0xe7037ed1a0b428dbu);
-    return mix(hash ^ load8(last), 0x8ebc6af09c88c6e3u);
+    for (; text < last; text += 8) hash = vocab_mix(hash ^ load8(text), 0xe7037ed1a0b428dbu);
+    return vocab_mix(hash ^ load8(last), 0x8ebc6af09c88c6e3u);
 }
 
 /* Tokens are short: calling memcmp would cost more than comparing. */
-static bool same_text(const char *a, const char *b, size_t bytes)
+static bool vocab_same_text(const char *a, const char *b, size_t bytes)
 {
     if (bytes <= 8) return load_short(a, bytes) == load_short(b, bytes);
     if (bytes > 16) return memcmp(a, b, bytes) == 0;
@@ -87,9 +87,9 @@ static void table_fetch(const pj_table *table, uint64_t hash)
     __builtin_prefetch(&table->slots[hash & table->mask]);
 }
 
-static uint64_t slot_value(uint64_t hash, size_t place)
+static uint64_t slot_value(uint64_t hash, size_t index)
 {
-    return hash >> 32 << 32 | (place + 1);
+    return hash >> 32 << 32 | (index + 1);
 }
 
 /* ---- life ---- */
@@ -99,7 +99,7 @@ void pj_vocab_init(pj_vocab *vocab)
     *vocab = (pj_vocab){0};
     /* Address and time of creation: unknown to the author of a file. */
     vocab->seed =
-        mix((uint64_t)pj_clock_ns() ^ 0xa0761d6478bd642fu, (uint64_t)(uintptr_t)vocab | 1);
+        vocab_mix((uint64_t)pj_clock_ns() ^ 0xa0761d6478bd642fu, (uint64_t)(uintptr_t)vocab | 1);
 }
 
 void pj_vocab_fini(pj_vocab *vocab)
@@ -125,27 +125,27 @@ static uint64_t *text_slot(const pj_vocab *vocab, const char *text, size_t bytes
         if (value == 0) return &table->slots[i];
         if (value >> 32 != hash >> 32) continue;
         const pj_vocab_entry *e = &vocab->entries[(uint32_t)value - 1];
-        if (e->bytes == bytes && same_text(vocab->text + e->offset, text, bytes))
+        if (e->bytes == bytes && vocab_same_text(vocab->text + e->offset, text, bytes))
             return &table->slots[i];
     }
 }
 
 /* List index + 1; 0: missing. */
-static uint32_t place_hashed(const pj_vocab *vocab, const char *text, size_t bytes, uint64_t hash)
+static uint32_t find_hashed(const pj_vocab *vocab, const char *text, size_t bytes, uint64_t hash)
 {
     return vocab->by_text.slots ? (uint32_t)*text_slot(vocab, text, bytes, hash) : 0;
 }
 
-int64_t pj_vocab_place(const pj_vocab *vocab, const char *text, size_t bytes)
+int64_t pj_vocab_number(const pj_vocab *vocab, const char *text, size_t bytes)
 {
     uint64_t hash = pj_text_hash(text, bytes, vocab->seed);
-    return (int64_t)place_hashed(vocab, text, bytes, hash) - 1;
+    return (int64_t)find_hashed(vocab, text, bytes, hash) - 1;
 }
 
 int64_t pj_vocab_find(const pj_vocab *vocab, const char *text, size_t bytes)
 {
-    int64_t place = pj_vocab_place(vocab, text, bytes);
-    return place < 0 ? -1 : (int64_t)vocab->entries[place].id;
+    int64_t index = pj_vocab_number(vocab, text, bytes);
+    return index < 0 ? -1 : (int64_t)vocab->entries[index].id;
 }
 
 /* The entry in a query's first slot if it looks right; NULL otherwise. */
@@ -171,16 +171,16 @@ void pj_vocab_find_all(const pj_vocab *vocab, pj_vocab_query *queries, size_t co
         if (e) __builtin_prefetch(vocab->text + e->offset);
     }
     for (pj_vocab_query *q = queries; q < end; q++) {
-        uint32_t place = place_hashed(vocab, q->text, q->bytes, q->hash);
-        q->id = place ? (int64_t)vocab->entries[place - 1].id : -1;
+        uint32_t index = find_hashed(vocab, q->text, q->bytes, q->hash);
+        q->id = index ? (int64_t)vocab->entries[index - 1].id : -1;
     }
 }
 
-bool pj_vocab_is_at(const pj_vocab *vocab, uint32_t place, const char *text, size_t bytes)
+bool pj_vocab_is_at(const pj_vocab *vocab, uint32_t index, const char *text, size_t bytes)
 {
-    if (place >= vocab->count) return false;
-    const pj_vocab_entry *e = &vocab->entries[place];
-    return e->bytes == bytes && same_text(vocab->text + e->offset, text, bytes);
+    if (index >= vocab->count) return false;
+    const pj_vocab_entry *e = &vocab->entries[index];
+    return e->bytes == bytes && vocab_same_text(vocab->text + e->offset, text, bytes);
 }
 
 bool pj_vocab_reserve(pj_vocab *vocab, size_t tokens, size_t bytes)
@@ -240,7 +240,7 @@ static bool index_texts(pj_vocab *vocab)
 }
 
 /* Shrinks lists, which were allocated for the most that the file could hold. */
-static void shrink(pj_vocab *vocab)
+static void vocab_shrink(pj_vocab *vocab)
 {
     char *text = pj_resize(vocab->text, vocab->text_bytes, 1);
     pj_vocab_entry *entries = pj_resize(vocab->entries, vocab->count, sizeof *entries);
@@ -253,7 +253,7 @@ static void shrink(pj_vocab *vocab)
 bool pj_vocab_index(pj_vocab *vocab)
 {
     if (!index_texts(vocab)) return false;
-    shrink(vocab);
+    vocab_shrink(vocab);
     return true;
 }
 

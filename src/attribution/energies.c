@@ -8,7 +8,7 @@
  * as a whole, from the share of it that windows covered and from its propagated interval. If the
  * run's energy is known, its parts keep their intervals, however wide.
  */
-#include "attribution/joules.h"
+#include "attribution/energies.h"
 
 #include "base/memory.h"
 #include "power/meter.h"
@@ -30,12 +30,12 @@ static void start_node(pj_energy *node, bool known, bool has_planted)
     node->planted_nj = has_planted ? 0 : PJ_NJ_UNKNOWN;
 }
 
-static void sum_children(pj_joules *j, uint32_t index)
+static void sum_children(pj_energies *j, uint32_t index)
 {
     const pj_tree *tree = j->tree;
-    pj_energy *node = pj_joules_of(j, index);
+    pj_energy *node = pj_energy_of(j, index);
     for (uint32_t k = tree->child_begin[index]; k < tree->child_begin[index + 1]; k++) {
-        const pj_energy *child = pj_joules_of(j, tree->children[k]);
+        const pj_energy *child = pj_energy_of(j, tree->children[k]);
         sum_children(j, tree->children[k]);
         pj_nj_add(&node->gross_nj, child->gross_nj);
         pj_nj_add(&node->net_nj, child->net_nj);
@@ -45,12 +45,12 @@ static void sum_children(pj_joules *j, uint32_t index)
 
 /* Adds a leaf's energy to every enclosing span, except those that are charged only for their own
  * time (pj_tree_stands_apart). */
-static void add_upwards(pj_joules *j, uint32_t leaf, int64_t planted_nj)
+static void add_upwards(pj_energies *j, uint32_t leaf, int64_t planted_nj)
 {
     const pj_tree *tree = j->tree;
     uint32_t below = 0; /* kinds on the way, a bit each */
     for (uint32_t at = tree->leaves[leaf].node;; at = tree->nodes[at].parent) {
-        pj_energy *node = pj_joules_of(j, at);
+        pj_energy *node = pj_energy_of(j, at);
         bool owns = true;
         for (uint32_t kind = 0; kind < PJ_SPAN_KIND_COUNT; kind++)
             owns &=
@@ -65,16 +65,16 @@ static void add_upwards(pj_joules *j, uint32_t leaf, int64_t planted_nj)
     }
 }
 
-static void sum_nodes(pj_joules *j)
+static void sum_nodes(pj_energies *j)
 {
     const pj_tree *tree = j->tree;
     bool has_planted = j->sim_mw && !tree->overlaps;
     for (uint32_t i = 0; i < tree->node_count; i++)
-        start_node(pj_joules_of(j, i), j->result_count > 0, has_planted);
+        start_node(pj_energy_of(j, i), j->result_count > 0, has_planted);
     for (uint32_t i = 0; i < tree->leaf_count; i++) {
         const pj_leaf *leaf = &tree->leaves[i];
-        pj_energy *node = pj_joules_of(j, leaf->node);
-        int64_t planted_nj = has_planted ? pj_joules_planted(j, leaf) : PJ_NJ_UNKNOWN;
+        pj_energy *node = pj_energy_of(j, leaf->node);
+        int64_t planted_nj = has_planted ? pj_energy_planted(j, leaf) : PJ_NJ_UNKNOWN;
         pj_nj_add(&node->self_nj, j->gross[i]);
         if (tree->nested) {
             add_upwards(j, i, planted_nj);
@@ -89,7 +89,7 @@ static void sum_nodes(pj_joules *j)
 
 /* ---- rails --------------------------------------------------------------------------------- */
 
-static pj_status prepare(pj_joules *j, pj_error *err)
+static pj_status energies_prepare(pj_energies *j, pj_error *err)
 {
     const pj_tree *tree = j->tree;
     j->class_names = pj_alloc(tree->class_count, sizeof *j->class_names);
@@ -101,12 +101,12 @@ static pj_status prepare(pj_joules *j, pj_error *err)
         return pj_fail_memory(err, "the energies of a run");
     for (uint32_t c = 0; c < tree->class_count; c++)
         pj_tree_class_name(tree, &tree->classes[c], j->class_names[c], sizeof *j->class_names);
-    return pj_joules_pool(j, err);
+    return pj_energy_pool(j, err);
 }
 
 /* Rails of the total: those that cover the whole run; if none does, all of them, so that energy
  * known before a sensor died stays known. */
-static pj_status attribute_rails(pj_joules *j, pj_error *err)
+static pj_status attribute_rails(pj_energies *j, pj_error *err)
 {
     pj_run_data *d = j->d;
     bool in_total[PJ_MAX_RAILS], whole[PJ_MAX_RAILS], any = false, any_whole = false;
@@ -122,7 +122,7 @@ static pj_status attribute_rails(pj_joules *j, pj_error *err)
     for (uint32_t r = 0; r < d->rail_count; r++) {
         bool use = any_whole ? whole[r] : in_total[r];
         if (in_total[r]) *(use ? &j->used_rails : &j->missing_rails) |= 1ull << r;
-        pj_status status = use ? pj_joules_rail(j, r, err) : PJ_OK;
+        pj_status status = use ? pj_energy_rail(j, r, err) : PJ_OK;
         if (status != PJ_OK) return status;
     }
     return PJ_OK;
@@ -131,7 +131,7 @@ static pj_status attribute_rails(pj_joules *j, pj_error *err)
 /* ---- unobserved energy --------------------------------------------------------------------- */
 
 /* Upper bound of what the rails can draw, NAN where some rail has none. */
-static double most_mw(const pj_joules *j)
+static double energies_most_mw(const pj_energies *j)
 {
     double sum = 0;
     for (uint32_t i = 0; i < j->result_count; i++) {
@@ -141,9 +141,9 @@ static double most_mw(const pj_joules *j)
     return sum;
 }
 
-static void withdraw(pj_joules *j, pj_energy *e, double ms, bool observed)
+static void energies_withdraw(pj_energies *j, pj_energy *e, double ms, bool observed)
 {
-    double bound_mj = most_mw(j) * ms * 1e-3;
+    double bound_mj = energies_most_mw(j) * ms * 1e-3;
     if (observed) bound_mj = fmin(bound_mj, pj_mj_of_nj(e->gross_nj) + 1.96 * (double)e->sd_mj);
     int64_t planted_nj = e->planted_nj;
     *e = PJ_ENERGY_UNKNOWN;
@@ -154,7 +154,7 @@ static void withdraw(pj_joules *j, pj_energy *e, double ms, bool observed)
 
 /* Whether a run is so short that its energy depends on when the sensor looked, and nothing tells
  * when that was: neither a declaration that the readings confirm, nor the readings themselves. */
-static bool may_be_missed(const pj_joules *j, const pj_rail_result *result, int64_t run_ns)
+static bool may_be_missed(const pj_energies *j, const pj_rail_result *result, int64_t run_ns)
 {
     const pj_rail *rail = &j->d->rails[result->rail];
     if (result->settled) return false;
@@ -163,7 +163,7 @@ static bool may_be_missed(const pj_joules *j, const pj_rail_result *result, int6
 
 /* Whether the rails covered enough of the run. A run with few readings, none of which stands out,
  * may have been missed altogether. */
-static bool is_observed(const pj_joules *j)
+static bool is_observed(const pj_energies *j)
 {
     int64_t run_ns = j->tree->end_ns - j->tree->begin_ns;
     double net_mj = pj_mj_of_nj(j->run.net_nj);
@@ -179,7 +179,7 @@ static bool is_observed(const pj_joules *j)
     return true;
 }
 
-static void judge_resolution(pj_joules *j)
+static void judge_resolution(pj_energies *j)
 {
     const pj_tree *tree = j->tree;
     double run_mj = pj_mj_of_nj(j->run.gross_nj);
@@ -194,43 +194,44 @@ static void judge_resolution(pj_joules *j)
     j->below_resolution = true;
     for (uint32_t i = 0; i < tree->node_count; i++) {
         const pj_node *node = &tree->nodes[i];
-        withdraw(j, pj_joules_of(j, i), (double)(node->end_ns - node->begin_ns) * 1e-6, observed);
+        energies_withdraw(j, pj_energy_of(j, i), (double)(node->end_ns - node->begin_ns) * 1e-6,
+                          observed);
     }
     for (uint32_t i = 0; i < tree->leaf_count; i++) j->gross[i] = j->net[i] = PJ_NJ_UNKNOWN;
 }
 
 /* ---- all of it ------------------------------------------------------------------------------ */
 
-pj_status pj_joules_new(const pj_tree *tree, const pj_readings *readings,
-                        const pj_build_options *options, pj_run_data *data, pj_joules **joules,
+pj_status pj_energy_new(const pj_tree *tree, const pj_readings *readings,
+                        const pj_build_options *options, pj_run_data *data, pj_energies **joules,
                         pj_error *err)
 {
-    pj_joules *j = *joules = pj_alloc(1, sizeof *j);
+    pj_energies *j = *joules = pj_alloc(1, sizeof *j);
     if (!j) return pj_fail_memory(err, "the energies of a run");
     j->tree = tree;
     j->options = options;
     j->d = data;
-    pj_status status = prepare(j, err);
-    if (status == PJ_OK) status = pj_joules_curves(j, readings, err);
-    if (status == PJ_OK) status = pj_joules_check(j, err);
+    pj_status status = energies_prepare(j, err);
+    if (status == PJ_OK) status = pj_energy_curves(j, readings, err);
+    if (status == PJ_OK) status = pj_energy_check(j, err);
     if (status == PJ_OK) status = attribute_rails(j, err);
     return status;
 }
 
-pj_status pj_joules_fill(pj_joules *j, pj_error *err)
+pj_status pj_energy_fill(pj_energies *j, pj_error *err)
 {
     sum_nodes(j);
-    pj_status status = pj_joules_judge(j, err);
+    pj_status status = pj_energy_check_total(j, err);
     if (status == PJ_OK) judge_resolution(j);
-    if (status == PJ_OK) status = pj_joules_rows(j, err);
-    if (status == PJ_OK) status = pj_joules_run(j, err);
-    if (status == PJ_OK) status = pj_joules_tell(j, err);
+    if (status == PJ_OK) status = pj_energy_rows(j, err);
+    if (status == PJ_OK) status = pj_energy_of_run(j, err);
+    if (status == PJ_OK) status = pj_energy_report(j, err);
     if (status == PJ_OK)
         status = pj_build_samples(j->tree, j->curves, j->options->shares, j->d, err);
     return status;
 }
 
-void pj_joules_free(pj_joules *j)
+void pj_energy_free(pj_energies *j)
 {
     if (!j) return;
     pj_free(j->findings);
@@ -238,7 +239,7 @@ void pj_joules_free(pj_joules *j)
         pj_curve_free(j->curves[r]);
         pj_curve_free(j->steps[r]);
     }
-    for (uint32_t i = 0; i < j->result_count; i++) pj_joules_rail_fini(&j->results[i]);
+    for (uint32_t i = 0; i < j->result_count; i++) pj_energy_rail_fini(&j->results[i]);
     pj_free(j->class_names);
     pj_free(j->sim_mw);
     pj_free(j->gross);

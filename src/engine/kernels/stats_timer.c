@@ -1,5 +1,5 @@
 /* Times a random sample of looks, so that no periodic pattern is missed. */
-#include "engine/kernels/look.h"
+#include "engine/kernels/stats_timer.h"
 
 enum {
     EVERY = 64,
@@ -8,9 +8,9 @@ enum {
     BY_CPU = 8       /* timed looks after a long one that the CPU clock times */
 };
 
-_Thread_local pj_look_clock pj_looks;
+_Thread_local pj_stats_timer pj_stats_timing;
 
-static uint32_t next_wait(pj_look_clock *c)
+static uint32_t next_wait(pj_stats_timer *c)
 {
     c->random = c->random * 1664525u + 1013904223u;
     return 1 + (c->random >> 8) % (2 * EVERY - 1); /* EVERY on average */
@@ -30,19 +30,19 @@ static int64_t cost_of_reading(int64_t (*clock_ns)(void))
     return took[TRIES / 2];
 }
 
-void pj_look_start(void)
+void pj_stats_timer_start(void)
 {
-    pj_look_clock *c = &pj_looks;
-    *c = (pj_look_clock){.random = 1,
-                         .reading_ns = cost_of_reading(pj_clock_ns),
-                         .reading_cpu_ns = cost_of_reading(pj_clock_thread_cpu_ns)};
+    pj_stats_timer *c = &pj_stats_timing;
+    *c = (pj_stats_timer){.random = 1,
+                          .reading_ns = cost_of_reading(pj_clock_ns),
+                          .reading_cpu_ns = cost_of_reading(pj_clock_thread_cpu_ns)};
     c->started_ns = pj_clock_thread_cpu_ns();
     c->wait = next_wait(c);
 }
 
-void pj_look_add(int64_t begun_ns)
+void pj_stats_timer_add(int64_t begun_ns)
 {
-    pj_look_clock *c = &pj_looks;
+    pj_stats_timer *c = &pj_stats_timing;
     bool by_cpu = c->by_cpu > 0;
     int64_t took_ns = by_cpu ? pj_clock_thread_cpu_ns() - begun_ns - c->reading_cpu_ns
                              : pj_clock_ns() - begun_ns - c->reading_ns;
@@ -57,9 +57,9 @@ void pj_look_add(int64_t begun_ns)
 }
 
 /* An estimate from few samples may exceed the thread's total CPU time, which bounds it. */
-int64_t pj_look_stop(void)
+int64_t pj_stats_timer_stop(void)
 {
-    pj_look_clock *c = &pj_looks;
+    pj_stats_timer *c = &pj_stats_timing;
     int64_t most_ns = pj_clock_thread_cpu_ns() - c->started_ns;
     int64_t spent_ns = c->spent_ns > 0 ? c->spent_ns : 0;
     c->wait = 0;

@@ -11,7 +11,7 @@
  * window noise through c (random); power variation between leaves of a class, heat, idle power, and
  * alternative window timings that the readings do not exclude (bias); the sensor's gain.
  */
-#include "attribution/joules.h"
+#include "attribution/energies.h"
 
 #include "base/interval.h"
 #include "base/memory.h"
@@ -32,7 +32,7 @@ typedef struct block_cache {
 } block_cache;
 
 typedef struct judgement {
-    pj_joules *joules;
+    pj_energies *joules;
     uint32_t begin, end; /* nodes */
     /* for one rail and set at a time */
     double *net_mj, *time_s, *squares, *moment; /* [blocks] of the set; 0 between sets, as is f */
@@ -59,7 +59,7 @@ typedef struct set_figure {
 
 /* ---- memory -------------------------------------------------------------------------------- */
 
-static bool allocate(judgement *g, pj_joules *j)
+static bool energy_uncertainty_allocate(judgement *g, pj_energies *j)
 {
     size_t blocks = 1, windows = 1, pools = j->pool_count + 1;
     for (uint32_t i = 0; i < j->result_count; i++) {
@@ -89,7 +89,7 @@ static bool allocate(judgement *g, pj_joules *j)
     return ok;
 }
 
-static void release(judgement *g)
+static void energy_uncertainty_release(judgement *g)
 {
     double *const arrays[] = {g->net_mj,  g->time_s,    g->squares, g->f,    g->moment,
                               g->scratch, g->influence, g->times,   g->moved};
@@ -129,7 +129,8 @@ static void subtract_windows(const pj_rail_result *result, size_t first, size_t 
     }
 }
 
-static const block_cache *look_up(judgement *g, const pj_rail_result *result, size_t block)
+static const block_cache *energy_uncertainty_look_up(judgement *g, const pj_rail_result *result,
+                                                     size_t block)
 {
     size_t rail = (size_t)(result - g->joules->results);
     block_cache *c = &g->cache[rail * CACHED + block % CACHED];
@@ -158,7 +159,7 @@ static bool shares_noise(const pj_rail_result *result)
 /* A set inside one block, whose effect is cached. */
 static double inside_variance(judgement *g, const pj_rail_result *result, size_t block, double f)
 {
-    const block_cache *c = look_up(g, result, block);
+    const block_cache *c = energy_uncertainty_look_up(g, result, block);
     const pj_fit *fit = &result->fit;
     double own = 0, both = 0;
     for (uint32_t a = 0; a < g->used_count; a++) {
@@ -191,10 +192,10 @@ static double across_variance(judgement *g, const pj_rail_result *result, size_t
 
 /* ---- one set on one rail ------------------------------------------------------------------- */
 
-static void add_leaf(judgement *g, const pj_rail_result *result, uint32_t index, size_t *low,
-                     size_t *high, double *seconds)
+static void energy_uncertainty_add_leaf(judgement *g, const pj_rail_result *result, uint32_t index,
+                                        size_t *low, size_t *high, double *seconds)
 {
-    const pj_joules *j = g->joules;
+    const pj_energies *j = g->joules;
     const pj_leaf *leaf = &j->leaves[index + 1];
     const pj_blocks *b = &result->blocks;
     double mw = result->fit.power_mw[leaf->class_];
@@ -219,15 +220,15 @@ static void add_leaf(judgement *g, const pj_rail_result *result, uint32_t index,
 
 /* By how much the power of all work may change from the begin to the end of the run because it
  * heats up, per second. Between blocks the readings show it; within one nothing does. */
-static double heat_of(const pj_joules *j, const pj_rail_result *result)
+static double heat_of(const pj_energies *j, const pj_rail_result *result)
 {
     double run_s = (double)(j->tree->end_ns - j->tree->begin_ns) * 1e-9;
     return run_s > 0 && !j->options->trusted ? USUAL_HEAT * result->fit.drift / run_s : 0;
 }
 
 /* The set's shares of blocks, and the terms that depend on them alone. */
-static void take_shares(judgement *g, const pj_rail_result *result, double seconds,
-                        set_figure *figure)
+static void energy_uncertainty_take_shares(judgement *g, const pj_rail_result *result,
+                                           double seconds, set_figure *figure)
 {
     const pj_blocks *b = &result->blocks;
     double spread = result->class_spread * result->class_spread, idle_s = 0, moment = 0;
@@ -292,7 +293,7 @@ static void weigh_timings(const pj_rail_result *result, const uint32_t *leaves, 
 
 /* Converts the uncertainty of a run computed as if alone to that of its share: scaled by the share,
  * plus the uncertainty of the energy of each part in which the share was constant. */
-static void scale_figure(const pj_joules *j, const pj_rail_result *result, const uint32_t *leaves,
+static void scale_figure(const pj_energies *j, const pj_rail_result *result, const uint32_t *leaves,
                          size_t count, set_figure *figure)
 {
     double own_mj = 0, part_mj = 0, border_var = 0;
@@ -319,7 +320,7 @@ static void scale_figure(const pj_joules *j, const pj_rail_result *result, const
 static void measure_alone(judgement *g, uint32_t rail, const uint32_t *leaves, size_t count,
                           set_figure *figure)
 {
-    const pj_joules *j = g->joules;
+    const pj_energies *j = g->joules;
     const pj_rail_result *result = &j->results[rail];
     double idle_mw = j->d->baseline_mw[result->rail], seconds = 0;
     size_t low = SIZE_MAX, high = 0;
@@ -328,7 +329,7 @@ static void measure_alone(judgement *g, uint32_t rail, const uint32_t *leaves, s
     for (size_t i = 0; i < count; i++) {
         figure->gross_mj += (double)result->leaf_mj[leaves[i]];
         if (!result->has_fit) continue;
-        add_leaf(g, result, leaves[i], &low, &high, &seconds);
+        energy_uncertainty_add_leaf(g, result, leaves[i], &low, &high, &seconds);
         g->member[leaves[i]] = true;
     }
     figure->net_mj = figure->gross_mj - (isnan(idle_mw) ? 0 : idle_mw) * seconds;
@@ -337,7 +338,7 @@ static void measure_alone(judgement *g, uint32_t rail, const uint32_t *leaves, s
         return;
     }
     if (low < high) {
-        take_shares(g, result, seconds, figure);
+        energy_uncertainty_take_shares(g, result, seconds, figure);
         if (high - low > 1) add_bridges(g, result, low, high, figure);
         figure->random_var = high - low == 1 ? inside_variance(g, result, low, g->f[low])
                                              : across_variance(g, result, low, high);
@@ -348,8 +349,8 @@ static void measure_alone(judgement *g, uint32_t rail, const uint32_t *leaves, s
     weigh_timings(result, leaves, count, figure);
 }
 
-static void measure(judgement *g, uint32_t rail, const uint32_t *leaves, size_t count,
-                    set_figure *figure)
+static void energy_uncertainty_measure(judgement *g, uint32_t rail, const uint32_t *leaves,
+                                       size_t count, set_figure *figure)
 {
     const pj_rail_result *result = &g->joules->results[rail];
     measure_alone(g, rail, leaves, count, figure);
@@ -382,7 +383,7 @@ static void add_figure(total *t, const pj_rail_result *result, const set_figure 
     t->gain_net[result->gain_group] += result->gain_sd * f->net_mj;
 }
 
-static void sum_up(const total *t, pj_sd *gross, pj_sd *net)
+static void energy_uncertainty_sum_up(const total *t, pj_sd *gross, pj_sd *net)
 {
     double gain_gross = 0, gain_net = 0;
     for (uint32_t r = 0; r < t->groups; r++) {
@@ -411,20 +412,20 @@ static bool take_leaf(judgement *g, uint32_t leaf)
 
 /* Collects the leaves of node `index` and its descendants, as far as they are charged to an
  * enclosing span of kind `outer`. */
-static bool collect(judgement *g, uint32_t index, uint8_t outer)
+static bool energy_uncertainty_collect(judgement *g, uint32_t index, uint8_t outer)
 {
-    const pj_joules *j = g->joules;
+    const pj_energies *j = g->joules;
     const pj_tree *tree = j->tree;
     for (uint32_t k = j->leaf_begin[index]; k < j->leaf_begin[index + 1]; k++)
         if (!take_leaf(g, j->leaf_of[k])) return false;
     for (uint32_t k = tree->child_begin[index]; k < tree->child_begin[index + 1]; k++)
         if ((!tree->nested || !pj_tree_stands_apart(outer, tree->nodes[tree->children[k]].kind)) &&
-            !collect(g, tree->children[k], outer))
+            !energy_uncertainty_collect(g, tree->children[k], outer))
             return false;
     return true;
 }
 
-pj_method pj_joules_method(const pj_joules *j, uint8_t kind, int64_t ns)
+pj_method pj_energy_method(const pj_energies *j, uint8_t kind, int64_t ns)
 {
     bool coarse = kind <= PJ_SPAN_TOKEN || kind == PJ_NODE_ROOT;
     for (uint32_t i = 0; i < j->result_count; i++) {
@@ -437,35 +438,35 @@ pj_method pj_joules_method(const pj_joules *j, uint8_t kind, int64_t ns)
     return j->replayed ? PJ_METHOD_REPLAY : PJ_METHOD_FIT;
 }
 
-static void *judge(void *context)
+static void *energy_uncertainty_judge(void *context)
 {
     judgement *g = context;
-    pj_joules *j = g->joules;
+    pj_energies *j = g->joules;
     for (uint32_t i = g->begin; i < g->end; i++) {
         const pj_node *node = &j->tree->nodes[i];
-        pj_energy *e = pj_joules_of(j, i);
+        pj_energy *e = pj_energy_of(j, i);
         if (e->gross_nj == PJ_NJ_UNKNOWN) continue;
         total sum;
         set_figure figure;
         begin_total(&sum, j->result_count);
         g->leaf_count = 0;
-        if (!collect(g, i, node->kind)) {
+        if (!energy_uncertainty_collect(g, i, node->kind)) {
             g->status = PJ_E_NO_MEMORY;
             return NULL;
         }
         for (uint32_t r = 0; r < j->result_count; r++) {
-            measure(g, r, g->leaves, g->leaf_count, &figure);
+            energy_uncertainty_measure(g, r, g->leaves, g->leaf_count, &figure);
             add_figure(&sum, &j->results[r], &figure);
         }
-        sum_up(&sum, &e->sd, &e->net_sd);
+        energy_uncertainty_sum_up(&sum, &e->sd, &e->net_sd);
         e->sd_mj = (float)pj_sd_total(&e->sd);
         e->net_sd_mj = (float)pj_sd_total(&e->net_sd);
-        e->method = (uint8_t)pj_joules_method(j, node->kind, node->end_ns - node->begin_ns);
+        e->method = (uint8_t)pj_energy_method(j, node->kind, node->end_ns - node->begin_ns);
     }
     return NULL;
 }
 
-static bool group_leaves(pj_joules *j)
+static bool group_leaves(pj_energies *j)
 {
     const pj_tree *tree = j->tree;
     j->leaf_begin = pj_alloc((size_t)tree->node_count + 2, sizeof *j->leaf_begin);
@@ -482,46 +483,47 @@ static bool group_leaves(pj_joules *j)
     return true;
 }
 
-pj_status pj_joules_judge(pj_joules *j, pj_error *err)
+pj_status pj_energy_check_total(pj_energies *j, pj_error *err)
 {
     uint32_t nodes = j->tree->node_count, middle = nodes < LARGE_NODES ? nodes : nodes / 2;
     judgement first, second;
     pthread_t thread;
-    bool ok = allocate(&first, j);
-    ok &= allocate(&second, j);
+    bool ok = energy_uncertainty_allocate(&first, j);
+    ok &= energy_uncertainty_allocate(&second, j);
     first.end = second.begin = middle;
     second.end = nodes;
     if (ok && group_leaves(j)) {
         bool beside =
-            middle < nodes && pj_thread_start(&thread, "pj-judge", judge, &second, NULL) == PJ_OK;
-        judge(&first);
+            middle < nodes &&
+            pj_thread_start(&thread, "pj-judge", energy_uncertainty_judge, &second, NULL) == PJ_OK;
+        energy_uncertainty_judge(&first);
         if (beside)
             pthread_join(thread, NULL);
         else
-            judge(&second);
+            energy_uncertainty_judge(&second);
         ok = first.status == PJ_OK && second.status == PJ_OK;
     } else {
         ok = false;
     }
-    release(&first);
-    release(&second);
+    energy_uncertainty_release(&first);
+    energy_uncertainty_release(&second);
     return ok ? PJ_OK : pj_fail_memory(err, "the uncertainties of a run");
 }
 
-pj_status pj_joules_judge_leaves(pj_joules *j, const uint32_t *leaves, size_t count, int result,
+pj_status pj_energy_check_leaves(pj_energies *j, const uint32_t *leaves, size_t count, int result,
                                  pj_sd *gross, pj_sd *net, pj_error *err)
 {
     judgement g;
     total sum;
     set_figure figure;
-    bool ok = allocate(&g, j);
+    bool ok = energy_uncertainty_allocate(&g, j);
     begin_total(&sum, j->result_count);
     for (uint32_t r = 0; ok && r < j->result_count; r++) {
         if (result != PJ_ALL_RAILS && (uint32_t)result != r) continue;
-        measure(&g, r, leaves, count, &figure);
+        energy_uncertainty_measure(&g, r, leaves, count, &figure);
         add_figure(&sum, &j->results[r], &figure);
     }
-    sum_up(&sum, gross, net);
-    release(&g);
+    energy_uncertainty_sum_up(&sum, gross, net);
+    energy_uncertainty_release(&g);
     return ok ? PJ_OK : pj_fail_memory(err, "the uncertainties of a run");
 }

@@ -4,7 +4,7 @@
  * them. For every candidate delay and window the evidence of the readings is computed by the
  * regression of the fit, with one class per phase to keep it cheap; the candidates that remain
  * plausible are kept as several timings with weights. */
-#include "attribution/joules.h"
+#include "attribution/energies.h"
 
 #include "base/median.h"
 #include "base/memory.h"
@@ -45,7 +45,7 @@ typedef struct spread_of_delays {
 } spread_of_delays;
 
 typedef struct search {
-    const pj_joules *j;
+    const pj_energies *j;
     const pj_rail_result *result;
     const pj_window *given;
     size_t count;
@@ -68,7 +68,7 @@ static pj_class_prior idle_prior(const search *s)
 /* The leaves for the fit, consecutive ones of a phase merged; class: the phase. */
 static bool merge_leaves(search *s)
 {
-    const pj_joules *j = s->j;
+    const pj_energies *j = s->j;
     const pj_tree *tree = j->tree;
     size_t count = (size_t)tree->leaf_count + 2;
     s->leaves = pj_alloc(count, sizeof *s->leaves);
@@ -91,7 +91,7 @@ static bool merge_leaves(search *s)
 }
 
 /* Moves the windows to the candidate's timing; their mean powers stay as read. */
-static void place(const search *s, const candidate *c)
+static void energy_timing_place(const search *s, const candidate *c)
 {
     for (size_t i = 0; i < s->count; i++) {
         const pj_window *from = &s->given[i];
@@ -115,7 +115,7 @@ static double evidence(const search *s, const candidate *c)
     pj_fit fit;
     double total_mj = 0, log_lengths = 0;
     int64_t begin = INT64_MAX, end = INT64_MIN;
-    place(s, c);
+    energy_timing_place(s, c);
     for (size_t i = 0; i < s->count; i++) {
         const pj_window *w = &s->windows[i];
         if (w->begin_ns < begin) begin = w->begin_ns;
@@ -202,7 +202,7 @@ static void list_candidates(search *s, int64_t period)
 }
 
 /* Scales the weights to a sum of 1. */
-static void normalise(search *s)
+static void energy_timing_normalise(search *s)
 {
     double best = -INFINITY, sum = 0;
     for (size_t i = 0; i < s->item_count; i++) best = fmax(best, s->items[i].log_weight);
@@ -210,17 +210,18 @@ static void normalise(search *s)
     for (size_t i = 0; i < s->item_count; i++) s->items[i].log_weight -= best + log(sum);
 }
 
-static void weigh(search *s)
+static void energy_timing_weigh(search *s)
 {
     for (size_t i = 0; i < s->item_count; i++) {
         candidate *c = &s->items[i];
         c->log_weight = c->log_prior + evidence(s, c);
     }
-    normalise(s);
+    energy_timing_normalise(s);
 }
 
 /* Mean and standard deviation of the delay given one window length, and the total weight. */
-static void sum_up(const search *s, int64_t window, double *weight, double *mean, double *sd)
+static void energy_timing_sum_up(const search *s, int64_t window, double *weight, double *mean,
+                                 double *sd)
 {
     double square = 0;
     *weight = *mean = 0;
@@ -247,7 +248,7 @@ static uint32_t add_timing(pj_timing *timings, uint32_t count, double shift, int
 
 /* The declared timing alone if it is practically certain; else the mean delay of every likely
  * window length, and for the likeliest one a standard deviation to both sides. */
-static uint32_t choose(const search *s, int64_t period, pj_timing *timings)
+static uint32_t energy_timing_choose(const search *s, int64_t period, pj_timing *timings)
 {
     double weights[MOST_LENGTHS], means[MOST_LENGTHS], sds[MOST_LENGTHS], declared = 0;
     int best = 0;
@@ -256,7 +257,8 @@ static uint32_t choose(const search *s, int64_t period, pj_timing *timings)
         if (s->items[i].shift_ns == 0 && s->items[i].window_ns == 0)
             declared = exp(s->items[i].log_weight);
     for (int k = 0; k < MOST_LENGTHS; k++) {
-        sum_up(s, (int64_t)(lengths[k] * (double)period), &weights[k], &means[k], &sds[k]);
+        energy_timing_sum_up(s, (int64_t)(lengths[k] * (double)period), &weights[k], &means[k],
+                             &sds[k]);
         if (weights[k] > weights[best]) best = k;
     }
     if (declared > 0.9) {
@@ -282,7 +284,7 @@ static uint32_t choose(const search *s, int64_t period, pj_timing *timings)
 
 /* Where phases leave several timings possible, classes may decide: a component of many milliseconds
  * has edges too. */
-static bool use_classes(search *s, pj_joules *j)
+static bool use_classes(search *s, pj_energies *j)
 {
     const pj_tree *tree = j->tree;
     pj_class_prior *priors = pj_resize(s->priors, j->pool_count, sizeof *priors);
@@ -328,7 +330,7 @@ static candidate *likeliest(search *s, size_t from, bool *lowest, bool *highest)
 }
 
 /* Replaces a delay by three that stand for a third of its width each. */
-static void split(search *s, candidate *c, double density)
+static void energy_timing_split(search *s, candidate *c, double density)
 {
     double width = c->width / 3, middle = (double)c->shift_ns;
     c->log_weight += log(width / c->width);
@@ -359,13 +361,14 @@ static void weigh_delays(search *s, const spread_of_delays *given, double step, 
         if (best->width >= width && beyond > given->least && beyond < given->most)
             try_shift(s, beyond, width, given->window_ns, density);
         else if (sum < STANDS_OUT && best->width > step / FINEST)
-            split(s, best, density);
+            energy_timing_split(s, best, density);
         else
             return;
     }
 }
 
-static uint32_t refine(search *s, pj_joules *j, int64_t period, pj_timing *timings, uint32_t count)
+static uint32_t energy_timing_refine(search *s, pj_energies *j, int64_t period, pj_timing *timings,
+                                     uint32_t count)
 {
     const pj_rail *rail = &j->d->rails[s->result->rail];
     spread_of_delays given[MOST_LENGTHS];
@@ -374,7 +377,7 @@ static uint32_t refine(search *s, pj_joules *j, int64_t period, pj_timing *timin
     for (int k = 0; k < MOST_LENGTHS; k++) {
         spread_of_delays *d = &given[lengths_left];
         *d = (spread_of_delays){.window_ns = (int64_t)(lengths[k] * (double)period)};
-        sum_up(s, d->window_ns, &d->weight, &d->mean, &d->sd);
+        energy_timing_sum_up(s, d->window_ns, &d->weight, &d->mean, &d->sd);
         d->least = -(double)rail->delay_ns;
         d->most = d->least + (double)longest_delay(rail, period, d->window_ns);
         if (d->weight >= LIGHTEST) lengths_left++;
@@ -387,8 +390,8 @@ static uint32_t refine(search *s, pj_joules *j, int64_t period, pj_timing *timin
         weigh_delays(s, &given[k], (double)delay_step(rail, period, given[k].window_ns),
                      log_window + log(1 - sure));
     }
-    normalise(s);
-    return choose(s, period, timings);
+    energy_timing_normalise(s);
+    return energy_timing_choose(s, period, timings);
 }
 
 /* Readings that hardly change have no edges to locate. Without this check, a machine with equal
@@ -455,7 +458,7 @@ static void end_search(search *s)
 }
 
 /* Weighs every delay and window by phases; NULL: the readings cannot tell, or no memory. */
-static search *begin_search(const pj_joules *j, const pj_rail_result *result,
+static search *begin_search(const pj_energies *j, const pj_rail_result *result,
                             const pj_window *windows, size_t count, int64_t period_ns)
 {
     if (count < 2 || period_ns <= 0 || !has_edges(windows, count)) return NULL;
@@ -476,12 +479,12 @@ static search *begin_search(const pj_joules *j, const pj_rail_result *result,
     for (int p = 0; p < PJ_PHASE_COUNT; p++) s->priors[p] = (pj_class_prior){NAN, NAN};
     s->priors[PJ_PHASE_IDLE] = idle_prior(s);
     list_candidates(s, period_ns);
-    weigh(s);
+    energy_timing_weigh(s);
     return s;
 }
 
 /* Log of how much likelier the readings are at the likeliest timing than as declared. */
-static double doubt(const search *s)
+static double energy_timing_doubt(const search *s)
 {
     double declared = -INFINITY, best = -INFINITY;
     for (size_t i = 0; i < s->item_count; i++) {
@@ -493,7 +496,7 @@ static double doubt(const search *s)
     return best - declared;
 }
 
-uint32_t pj_joules_timings(pj_joules *j, const pj_rail_result *result, const pj_window *windows,
+uint32_t pj_energy_timings(pj_energies *j, const pj_rail_result *result, const pj_window *windows,
                            size_t count, int64_t period_ns, pj_timing timings[PJ_MAX_TIMINGS],
                            bool *settled, double *log_against)
 {
@@ -506,10 +509,10 @@ uint32_t pj_joules_timings(pj_joules *j, const pj_rail_result *result, const pj_
     *settled = computed || result->counter || rail->lag_ns > 0 || j->options->trusted;
     search *s = *settled ? NULL : begin_search(j, result, windows, count, period_ns);
     if (s) {
-        chosen = choose(s, period_ns, timings);
+        chosen = energy_timing_choose(s, period_ns, timings);
         if (chosen > 1 || timings[0].shift_ns || timings[0].window_ns)
-            chosen = refine(s, j, period_ns, timings, chosen);
-        *log_against = doubt(s);
+            chosen = energy_timing_refine(s, j, period_ns, timings, chosen);
+        *log_against = energy_timing_doubt(s);
         keep_within(rail, timings, chosen, period_ns);
         *settled =
             (rail->window_ns > 0 || agree_on_window(timings, chosen)) && stands_out(windows, count);

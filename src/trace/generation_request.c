@@ -1,5 +1,5 @@
 /* The table of a request's fields, and what is made from it. */
-#include "trace/generate_ask.h"
+#include "trace/generation_request.h"
 
 #include "base/nearest.h"
 
@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AT(member) offsetof(pj_generate_ask, member)
+#define AT(member) offsetof(pj_generation_request, member)
 
 enum { MAX_IDS_AND_TEXT = 1 << 20, MAX_NAME = 256, MAX_PATH = 4095 };
 
-const pj_ask_field pj_ask_fields[] = {
+const pj_request_field pj_request_fields[] = {
     {"model_name", PJ_ASK_TEXT, AT(model), .most = MAX_PATH},
     {"prompt", PJ_ASK_PROMPT, .most = MAX_IDS_AND_TEXT},
     {"prompt_ids", PJ_ASK_IDS, .most = MAX_IDS_AND_TEXT},
@@ -78,28 +78,28 @@ const pj_ask_field pj_ask_fields[] = {
     {"wait", PJ_ASK_FLAG, AT(wait), .standard = 1},
     {0}};
 
-const pj_ask_field *pj_ask_field_find(const char *name)
+const pj_request_field *pj_request_field_find(const char *name)
 {
-    for (const pj_ask_field *f = pj_ask_fields; f->name; f++)
+    for (const pj_request_field *f = pj_request_fields; f->name; f++)
         if (strcmp(f->name, name) == 0) return f;
     return NULL;
 }
 
-static void *place(pj_generate_ask *ask, const pj_ask_field *f)
+static void *member_of(pj_generation_request *request, const pj_request_field *f)
 {
-    return (char *)ask + f->offset;
+    return (char *)request + f->offset;
 }
 
-static const void *place_const(const pj_generate_ask *ask, const pj_ask_field *f)
+static const void *place_const(const pj_generation_request *request, const pj_request_field *f)
 {
-    return (const char *)ask + f->offset;
+    return (const char *)request + f->offset;
 }
 
-void pj_generate_ask_init(pj_generate_ask *ask)
+void pj_generation_request_init(pj_generation_request *request)
 {
-    *ask = (pj_generate_ask){0};
-    for (const pj_ask_field *f = pj_ask_fields; f->name; f++) {
-        void *at = place(ask, f);
+    *request = (pj_generation_request){0};
+    for (const pj_request_field *f = pj_request_fields; f->name; f++) {
+        void *at = member_of(request, f);
         if (f->kind == PJ_ASK_CHOICE) *(const char **)at = f->standard_text;
         if (f->kind == PJ_ASK_INT) *(int64_t *)at = (int64_t)f->standard;
         if (f->kind == PJ_ASK_NUMBER) *(double *)at = f->standard;
@@ -110,17 +110,18 @@ void pj_generate_ask_init(pj_generate_ask *ask)
 /* ---- reading ------------------------------------------------------------------------------- */
 
 typedef struct parse {
-    pj_generate_ask *ask;
+    pj_generation_request *request;
     pj_arena *arena;
     pj_error *err;
 } parse;
 
-static pj_status wrong(parse *p, const pj_ask_field *f, const char *wanted)
+static pj_status wrong(parse *p, const pj_request_field *f, const char *wanted)
 {
     return pj_fail(p->err, PJ_E_INVALID, "%s must be %s", f->name, wanted);
 }
 
-static pj_status take_text(parse *p, const pj_ask_field *f, const json_t *value, const char **text)
+static pj_status generation_request_take_text(parse *p, const pj_request_field *f,
+                                              const json_t *value, const char **text)
 {
     if (!json_is_string(value)) return wrong(p, f, "a string");
     if ((double)json_string_length(value) > f->most)
@@ -129,7 +130,7 @@ static pj_status take_text(parse *p, const pj_ask_field *f, const json_t *value,
     return *text ? PJ_OK : pj_fail_memory(p->err, "a request");
 }
 
-static pj_status take_choice(parse *p, const pj_ask_field *f, const json_t *value,
+static pj_status take_choice(parse *p, const pj_request_field *f, const json_t *value,
                              const char **choice)
 {
     const char *text = json_is_string(value) ? json_string_value(value) : "";
@@ -143,7 +144,7 @@ static pj_status take_choice(parse *p, const pj_ask_field *f, const json_t *valu
     return pj_fail(p->err, PJ_E_INVALID, "%s must be one of: %s", f->name, f->choices);
 }
 
-static pj_status take_int(parse *p, const pj_ask_field *f, const json_t *value, int64_t *number)
+static pj_status take_int(parse *p, const pj_request_field *f, const json_t *value, int64_t *number)
 {
     /* 100.0 is an integer too. */
     double real = json_is_number(value) ? json_number_value(value) : NAN;
@@ -154,7 +155,8 @@ static pj_status take_int(parse *p, const pj_ask_field *f, const json_t *value, 
     return PJ_OK;
 }
 
-static pj_status take_number(parse *p, const pj_ask_field *f, const json_t *value, double *number)
+static pj_status generation_request_take_number(parse *p, const pj_request_field *f,
+                                                const json_t *value, double *number)
 {
     double real = json_is_number(value) ? json_number_value(value) : NAN;
     if (!(real >= f->least && real <= f->most))
@@ -164,14 +166,15 @@ static pj_status take_number(parse *p, const pj_ask_field *f, const json_t *valu
     return PJ_OK;
 }
 
-static pj_status take_flag(parse *p, const pj_ask_field *f, const json_t *value, bool *flag)
+static pj_status take_flag(parse *p, const pj_request_field *f, const json_t *value, bool *flag)
 {
     if (!json_is_boolean(value)) return wrong(p, f, "true or false");
     *flag = json_is_true(value);
     return PJ_OK;
 }
 
-static pj_status take_list(parse *p, const pj_ask_field *f, const json_t *value, pj_text_list *list)
+static pj_status take_list(parse *p, const pj_request_field *f, const json_t *value,
+                           pj_text_list *list)
 {
     size_t count = json_array_size(value);
     if (!json_is_array(value) || count > PJ_LIST_MAX)
@@ -180,14 +183,14 @@ static pj_status take_list(parse *p, const pj_ask_field *f, const json_t *value,
     for (size_t i = 0; i < count; i++) {
         const json_t *item = json_array_get(value, i);
         if (!json_string_length(item)) return wrong(p, f, "an array of strings that are not empty");
-        pj_status status = take_text(p, f, item, &list->items[i]);
+        pj_status status = generation_request_take_text(p, f, item, &list->items[i]);
         if (status != PJ_OK) return status;
     }
     list->count = (int)count;
     return PJ_OK;
 }
 
-static pj_status take_map(parse *p, const pj_ask_field *f, json_t *value, pj_text_list *list)
+static pj_status take_map(parse *p, const pj_request_field *f, json_t *value, pj_text_list *list)
 {
     const char *key;
     json_t *item;
@@ -208,14 +211,14 @@ static pj_status take_map(parse *p, const pj_ask_field *f, json_t *value, pj_tex
     return PJ_OK;
 }
 
-static pj_status take_prompt(parse *p, const pj_ask_field *f, const json_t *value)
+static pj_status take_prompt(parse *p, const pj_request_field *f, const json_t *value)
 {
-    pj_status status = take_text(p, f, value, &p->ask->prompt);
-    p->ask->prompt_bytes = p->ask->prompt ? strlen(p->ask->prompt) : 0;
+    pj_status status = generation_request_take_text(p, f, value, &p->request->prompt);
+    p->request->prompt_bytes = p->request->prompt ? strlen(p->request->prompt) : 0;
     return status;
 }
 
-static pj_status take_ids(parse *p, const pj_ask_field *f, const json_t *value)
+static pj_status take_ids(parse *p, const pj_request_field *f, const json_t *value)
 {
     size_t count = json_is_array(value) ? json_array_size(value) : 0;
     if (count == 0) return wrong(p, f, "an array of token ids");
@@ -228,21 +231,21 @@ static pj_status take_ids(parse *p, const pj_ask_field *f, const json_t *value)
             return wrong(p, f, "an array of token ids");
         ids[i] = (int32_t)id;
     }
-    p->ask->prompt_ids = ids;
-    p->ask->prompt_id_count = (uint32_t)count;
+    p->request->prompt_ids = ids;
+    p->request->prompt_id_count = (uint32_t)count;
     return PJ_OK;
 }
 
 /* null means absent. */
-static pj_status take_value(parse *p, const pj_ask_field *f, json_t *value)
+static pj_status take_value(parse *p, const pj_request_field *f, json_t *value)
 {
-    void *at = place(p->ask, f);
+    void *at = member_of(p->request, f);
     if (json_is_null(value)) return PJ_OK;
     switch (f->kind) {
-    case PJ_ASK_TEXT: return take_text(p, f, value, at);
+    case PJ_ASK_TEXT: return generation_request_take_text(p, f, value, at);
     case PJ_ASK_CHOICE: return take_choice(p, f, value, at);
     case PJ_ASK_INT: return take_int(p, f, value, at);
-    case PJ_ASK_NUMBER: return take_number(p, f, value, at);
+    case PJ_ASK_NUMBER: return generation_request_take_number(p, f, value, at);
     case PJ_ASK_FLAG: return take_flag(p, f, value, at);
     case PJ_ASK_LIST: return take_list(p, f, value, at);
     case PJ_ASK_MAP: return take_map(p, f, value, at);
@@ -257,44 +260,45 @@ static pj_status unknown_field(parse *p, const char *name)
     pj_nearest nearest;
     char hint[128];
     pj_nearest_begin(&nearest, name);
-    for (const pj_ask_field *f = pj_ask_fields; f->name; f++)
+    for (const pj_request_field *f = pj_request_fields; f->name; f++)
         pj_nearest_offer(&nearest, f->name, strlen(f->name));
     pj_nearest_write(&nearest, "", hint, sizeof hint);
     return pj_fail(p->err, PJ_E_INVALID, "there is no field %.60s%s", name,
                    *hint ? hint : " in this request; see /api/openapi.json");
 }
 
-static pj_status take_object(parse *p, json_t *object)
+static pj_status generation_request_take_object(parse *p, json_t *object)
 {
     const char *name;
     json_t *value;
     json_object_foreach(object, name, value)
     {
-        const pj_ask_field *f = pj_ask_field_find(name);
+        const pj_request_field *f = pj_request_field_find(name);
         pj_status status = f ? take_value(p, f, value) : unknown_field(p, name);
         if (status != PJ_OK) return status;
     }
-    if (p->ask->prompt && p->ask->prompt_ids)
+    if (p->request->prompt && p->request->prompt_ids)
         return pj_fail(p->err, PJ_E_INVALID, "give either prompt or prompt_ids, not both");
-    if (!p->ask->prompt_ids && (!p->ask->prompt || !p->ask->prompt[0]))
+    if (!p->request->prompt_ids && (!p->request->prompt || !p->request->prompt[0]))
         return pj_fail(p->err, PJ_E_INVALID, "prompt is missing: give the text to continue");
     return PJ_OK;
 }
 
-pj_status pj_generate_ask_parse(const char *text, size_t bytes, pj_generate_ask *ask,
-                                pj_arena *arena, bool *syntax, pj_error *err)
+pj_status pj_generation_request_parse(const char *text, size_t bytes,
+                                      pj_generation_request *request, pj_arena *arena, bool *syntax,
+                                      pj_error *err)
 {
     json_error_t why;
-    pj_generate_ask_init(ask);
+    pj_generation_request_init(request);
     *syntax = true;
     json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &why);
     if (!root)
         return pj_fail(err, PJ_E_INVALID, "the body is not valid JSON: line %d, %.200s", why.line,
                        why.text);
-    parse p = {ask, arena, err};
+    parse p = {request, arena, err};
     *syntax = false;
     pj_status status = json_is_object(root)
-                           ? take_object(&p, root)
+                           ? generation_request_take_object(&p, root)
                            : pj_fail(err, PJ_E_INVALID, "the body must be a JSON object");
     json_decref(root);
     return status;
@@ -302,21 +306,22 @@ pj_status pj_generate_ask_parse(const char *text, size_t bytes, pj_generate_ask 
 
 /* ---- writing and copying -------------------------------------------------------------------- */
 
-static void write_ids(const pj_generate_ask *ask, pj_json *json)
+static void generation_request_write_ids(const pj_generation_request *request, pj_json *json)
 {
     pj_json_array_begin(json);
-    for (uint32_t i = 0; i < ask->prompt_id_count; i++) pj_json_int(json, ask->prompt_ids[i]);
+    for (uint32_t i = 0; i < request->prompt_id_count; i++)
+        pj_json_int(json, request->prompt_ids[i]);
     pj_json_array_end(json);
 }
 
-static void write_list(const pj_text_list *list, pj_json *json)
+static void generation_request_write_list(const pj_text_list *list, pj_json *json)
 {
     pj_json_array_begin(json);
     for (int i = 0; i < list->count; i++) pj_json_string(json, list->items[i]);
     pj_json_array_end(json);
 }
 
-static void write_map(const pj_text_list *list, pj_json *json)
+static void generation_request_write_map(const pj_text_list *list, pj_json *json)
 {
     pj_json_object_begin(json);
     for (int i = 0; i < list->count; i++) {
@@ -329,16 +334,16 @@ static void write_map(const pj_text_list *list, pj_json *json)
     pj_json_object_end(json);
 }
 
-static bool is_given(const pj_generate_ask *ask, const pj_ask_field *f)
+static bool is_given(const pj_generation_request *request, const pj_request_field *f)
 {
-    const void *at = place_const(ask, f);
+    const void *at = place_const(request, f);
     switch (f->kind) {
     case PJ_ASK_TEXT:
     case PJ_ASK_CHOICE: return *(const char *const *)at != NULL;
     case PJ_ASK_INT: return (double)*(const int64_t *)at >= f->least;
     case PJ_ASK_NUMBER: return !isnan(*(const double *)at);
-    case PJ_ASK_PROMPT: return ask->prompt && !ask->prompt_ids;
-    case PJ_ASK_IDS: return ask->prompt_ids != NULL;
+    case PJ_ASK_PROMPT: return request->prompt && !request->prompt_ids;
+    case PJ_ASK_IDS: return request->prompt_ids != NULL;
     case PJ_ASK_MAP: return ((const pj_text_list *)at)->count > 0;
     case PJ_ASK_FLAG:
     case PJ_ASK_LIST: return true;
@@ -346,12 +351,12 @@ static bool is_given(const pj_generate_ask *ask, const pj_ask_field *f)
     return false;
 }
 
-void pj_generate_ask_write(const pj_generate_ask *ask, pj_json *json)
+void pj_generation_request_write(const pj_generation_request *request, pj_json *json)
 {
     pj_json_object_begin(json);
-    for (const pj_ask_field *f = pj_ask_fields; f->name; f++) {
-        const void *at = place_const(ask, f);
-        if (!is_given(ask, f)) continue;
+    for (const pj_request_field *f = pj_request_fields; f->name; f++) {
+        const void *at = place_const(request, f);
+        if (!is_given(request, f)) continue;
         pj_json_key(json, f->name);
         switch (f->kind) {
         case PJ_ASK_TEXT:
@@ -359,44 +364,46 @@ void pj_generate_ask_write(const pj_generate_ask *ask, pj_json *json)
         case PJ_ASK_INT: pj_json_int(json, *(const int64_t *)at); break;
         case PJ_ASK_NUMBER: pj_json_double(json, *(const double *)at); break;
         case PJ_ASK_FLAG: pj_json_bool(json, *(const bool *)at); break;
-        case PJ_ASK_LIST: write_list(at, json); break;
-        case PJ_ASK_MAP: write_map(at, json); break;
-        case PJ_ASK_PROMPT: pj_json_string_n(json, ask->prompt, ask->prompt_bytes); break;
-        case PJ_ASK_IDS: write_ids(ask, json); break;
+        case PJ_ASK_LIST: generation_request_write_list(at, json); break;
+        case PJ_ASK_MAP: generation_request_write_map(at, json); break;
+        case PJ_ASK_PROMPT: pj_json_string_n(json, request->prompt, request->prompt_bytes); break;
+        case PJ_ASK_IDS: generation_request_write_ids(request, json); break;
         }
     }
     pj_json_object_end(json);
 }
 
-static bool copy_text(const char **text, size_t bytes, pj_arena *arena)
+static bool generation_request_copy_text(const char **text, size_t bytes, pj_arena *arena)
 {
     if (!*text) return true;
     *text = pj_arena_strndup(arena, *text, bytes);
     return *text != NULL;
 }
 
-static bool copy_prompt(pj_generate_ask *ask, pj_arena *arena)
+static bool copy_prompt(pj_generation_request *request, pj_arena *arena)
 {
-    if (!ask->prompt_ids) return copy_text(&ask->prompt, ask->prompt_bytes, arena);
-    int32_t *ids = pj_arena_alloc(arena, ask->prompt_id_count, sizeof *ids);
-    if (ids) memcpy(ids, ask->prompt_ids, ask->prompt_id_count * sizeof *ids);
-    ask->prompt_ids = ids;
-    ask->prompt = NULL;
+    if (!request->prompt_ids)
+        return generation_request_copy_text(&request->prompt, request->prompt_bytes, arena);
+    int32_t *ids = pj_arena_alloc(arena, request->prompt_id_count, sizeof *ids);
+    if (ids) memcpy(ids, request->prompt_ids, request->prompt_id_count * sizeof *ids);
+    request->prompt_ids = ids;
+    request->prompt = NULL;
     return ids != NULL;
 }
 
-bool pj_generate_ask_copy(pj_generate_ask *copy, const pj_generate_ask *ask, pj_arena *arena)
+bool pj_generation_request_copy(pj_generation_request *copy, const pj_generation_request *request,
+                                pj_arena *arena)
 {
-    *copy = *ask;
+    *copy = *request;
     bool ok = copy_prompt(copy, arena);
-    for (const pj_ask_field *f = pj_ask_fields; f->name && ok; f++) {
-        const char **text = place(copy, f);
-        pj_text_list *list = place(copy, f);
+    for (const pj_request_field *f = pj_request_fields; f->name && ok; f++) {
+        const char **text = member_of(copy, f);
+        pj_text_list *list = member_of(copy, f);
         if ((f->kind == PJ_ASK_TEXT || f->kind == PJ_ASK_CHOICE) && *text)
-            ok = copy_text(text, strlen(*text), arena);
+            ok = generation_request_copy_text(text, strlen(*text), arena);
         bool is_list = f->kind == PJ_ASK_LIST || f->kind == PJ_ASK_MAP;
         for (int i = 0; is_list && i < list->count && ok; i++)
-            ok = copy_text(&list->items[i], strlen(list->items[i]), arena);
+            ok = generation_request_copy_text(&list->items[i], strlen(list->items[i]), arena);
     }
     return ok;
 }

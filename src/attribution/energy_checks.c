@@ -1,27 +1,27 @@
 /* Applies the consistency checks of power/checks.h to a run: raises uncertainties and adds
  * warnings. */
-#include "attribution/joules.h"
+#include "attribution/energies.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 /* The uncertainty of a rail contradicted by another is at least their disagreement. */
-static void doubt(pj_joules *j, const pj_finding *finding)
+static void energy_checks_doubt(pj_energies *j, const pj_finding *finding)
 {
     pj_curve *curve = j->curves[finding->rail];
     pj_curve_doubt_gain(curve, finding->excess);
     j->d->rails[finding->rail].gain_sd = pj_curve_rail(curve)->gain_sd;
 }
 
-pj_status pj_joules_check(pj_joules *j, pj_error *err)
+pj_status pj_energy_check(pj_energies *j, pj_error *err)
 {
     j->findings = pj_alloc(PJ_FINDINGS_MAX, sizeof *j->findings);
     if (!j->findings) return pj_fail_memory(err, "the checks of a run");
     j->finding_count =
         pj_rails_check(j->d->rails, j->d->rail_count, (const pj_curve *const *)j->curves,
                        j->tree->begin_ns, j->tree->end_ns, j->findings);
-    for (uint32_t i = 0; i < j->finding_count; i++) doubt(j, &j->findings[i]);
+    for (uint32_t i = 0; i < j->finding_count; i++) energy_checks_doubt(j, &j->findings[i]);
     return PJ_OK;
 }
 
@@ -37,7 +37,7 @@ static bool said_already(const pj_run_data *d, uint32_t before, const pj_finding
     return false;
 }
 
-static bool add_warning(pj_joules *j, pj_warning_row *all, uint32_t *count, const char *code,
+static bool add_warning(pj_energies *j, pj_warning_row *all, uint32_t *count, const char *code,
                         const char *text)
 {
     pj_arena *arena = &j->d->arena;
@@ -48,7 +48,7 @@ static bool add_warning(pj_joules *j, pj_warning_row *all, uint32_t *count, cons
 }
 
 /* Warns of what attribution could not do, each once. The array has room for two more. */
-static bool tell_limits(pj_joules *j, pj_warning_row *all, uint32_t *count)
+static bool tell_limits(pj_energies *j, pj_warning_row *all, uint32_t *count)
 {
     char text[256];
     double upper_mj = (double)j->run.upper_mj;
@@ -72,7 +72,7 @@ static bool tell_limits(pj_joules *j, pj_warning_row *all, uint32_t *count)
     return ok;
 }
 
-pj_status pj_joules_tell(pj_joules *j, pj_error *err)
+pj_status pj_energy_report(pj_energies *j, pj_error *err)
 {
     pj_run_data *d = j->d;
     uint32_t before = d->warning_count;

@@ -4,7 +4,7 @@
  * that part add up to the run's share of it, to the nanojoule; elsewhere each leaf is multiplied by
  * the share.
  */
-#include "attribution/joules.h"
+#include "attribution/energies.h"
 
 #include "base/memory.h"
 
@@ -16,7 +16,7 @@ typedef struct part_leaves {
     int64_t sum_nj, sum_ns; /* sum_nj is unknown because a leaf is */
 } part_leaves;
 
-static part_leaves leaves_of(const pj_joules *j, uint32_t part, uint32_t from)
+static part_leaves leaves_of(const pj_energies *j, uint32_t part, uint32_t from)
 {
     part_leaves p = {from, from, 0, 0};
     while (p.end < j->tree->leaf_count && j->leaf_part[p.end] == part) {
@@ -29,7 +29,7 @@ static part_leaves leaves_of(const pj_joules *j, uint32_t part, uint32_t from)
 
 /* Distributes the target among the leaves in proportion to what they have; by time if they have
  * nothing. */
-static void scale_leaves(pj_joules *j, const part_leaves *p, double share, int64_t target_nj)
+static void scale_leaves(pj_energies *j, const part_leaves *p, double share, int64_t target_nj)
 {
     double sum = 0;
     int64_t given = 0;
@@ -48,7 +48,7 @@ static void scale_leaves(pj_joules *j, const part_leaves *p, double share, int64
     }
 }
 
-static void scale_each(pj_joules *j, const part_leaves *p, double share)
+static void scale_each(pj_energies *j, const part_leaves *p, double share)
 {
     for (uint32_t i = p->begin; i < p->end; i++) {
         int64_t *gross = &j->rail_gross[i + 1], *net = &j->rail_net[i + 1];
@@ -57,7 +57,7 @@ static void scale_each(pj_joules *j, const part_leaves *p, double share)
     }
 }
 
-static bool find_parts(pj_joules *j)
+static bool find_parts(pj_energies *j)
 {
     const pj_shares *shares = j->options->shares;
     if (j->leaf_part) return true;
@@ -68,7 +68,7 @@ static bool find_parts(pj_joules *j)
     return j->leaf_part != NULL;
 }
 
-pj_status pj_joules_scale(pj_joules *j, pj_rail_result *result, pj_error *err)
+pj_status pj_energy_scale(pj_energies *j, pj_rail_result *result, pj_error *err)
 {
     const pj_shares *shares = j->options->shares;
     double whole_mj = 0; /* of the run so far: rounding errors do not add up over the parts */
@@ -101,7 +101,7 @@ pj_status pj_joules_scale(pj_joules *j, pj_rail_result *result, pj_error *err)
     return PJ_OK;
 }
 
-double pj_joules_share_of(const pj_joules *j, uint32_t leaf)
+double pj_energy_share_of(const pj_energies *j, uint32_t leaf)
 {
     return j->leaf_part ? j->options->shares->parts[j->leaf_part[leaf]].share : 1;
 }

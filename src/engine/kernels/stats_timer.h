@@ -8,39 +8,39 @@
  * that takes several times as long as such a look. A long one may include time during which the
  * thread was preempted, so looks that follow a long one are timed by the CPU clock.
  *
- * Threads: each has its own clock, stopped until pj_look_start; a team's other threads never start
- * theirs.
+ * Threads: each has its own clock, stopped until pj_stats_timer_start; a team's other threads never
+ * start theirs.
  */
-#ifndef PJ_KERNELS_LOOK_H
-#define PJ_KERNELS_LOOK_H
+#ifndef PJ_KERNELS_STATS_TIMER_H
+#define PJ_KERNELS_STATS_TIMER_H
 
 #include "base/clock.h"
 
-typedef struct pj_look_clock {
+typedef struct pj_stats_timer {
     uint32_t wait; /* looks until the next timed one; 0: the clock is stopped */
     uint32_t random;
     uint32_t by_cpu;                    /* timed looks left for the CPU clock */
     int64_t reading_ns, reading_cpu_ns; /* cost of reading the clocks */
     int64_t started_ns;                 /* the thread's CPU time at the start */
     int64_t spent_ns;
-} pj_look_clock;
+} pj_stats_timer;
 
-extern _Thread_local pj_look_clock pj_looks;
+extern _Thread_local pj_stats_timer pj_stats_timing;
 
-void pj_look_start(void);
+void pj_stats_timer_start(void);
 /* CPU time spent in looks since the start, at most the thread's own. */
-int64_t pj_look_stop(void);
-void pj_look_add(int64_t begun_ns);
+int64_t pj_stats_timer_stop(void);
+void pj_stats_timer_add(int64_t begun_ns);
 
 /* Brackets a look; must not be nested. */
-static inline int64_t pj_look_begin(void)
+static inline int64_t pj_stats_timer_begin(void)
 {
-    if (!pj_looks.wait || --pj_looks.wait) return 0;
-    return pj_looks.by_cpu ? pj_clock_thread_cpu_ns() : pj_clock_ns();
+    if (!pj_stats_timing.wait || --pj_stats_timing.wait) return 0;
+    return pj_stats_timing.by_cpu ? pj_clock_thread_cpu_ns() : pj_clock_ns();
 }
-static inline void pj_look_end(int64_t begun_ns)
+static inline void pj_stats_timer_end(int64_t begun_ns)
 {
-    if (begun_ns) pj_look_add(begun_ns);
+    if (begun_ns) pj_stats_timer_add(begun_ns);
 }
 
 #endif

@@ -6,7 +6,7 @@
  * interpolated at the edges of a short run. Power sensors keep a few extra windows on either side:
  * an undeclared delay shifts the run's energy into them.
  */
-#include "attribution/joules.h"
+#include "attribution/energies.h"
 
 #include "base/interval.h"
 #include "base/memory.h"
@@ -28,7 +28,7 @@ enum { MARGIN_PERIODS = 3, EDGE_PERIODS = 6 };
  * where the declared one holds after all, the figures are the same. */
 #define REFUTED 1.0
 
-void pj_joules_rail_fini(pj_rail_result *result)
+void pj_energy_rail_fini(pj_rail_result *result)
 {
     if (result->has_fit) pj_fit_fini(&result->fit);
     pj_free(result->windows);
@@ -46,12 +46,13 @@ void pj_joules_rail_fini(pj_rail_result *result)
 
 /* ---- windows ------------------------------------------------------------------------------- */
 
-static const pj_rail *rail_of(const pj_joules *j, const pj_rail_result *result)
+static const pj_rail *rail_of(const pj_energies *j, const pj_rail_result *result)
 {
     return &j->d->rails[result->rail];
 }
 
-static pj_window window_of(const pj_curve_window *seen, const pj_rail *rail, bool counter)
+static pj_window energy_rail_window_of(const pj_curve_window *seen, const pj_rail *rail,
+                                       bool counter)
 {
     double step_sd = isnan(seen->resolution_mj) ? 0 : seen->resolution_mj / sqrt(12);
     return (pj_window){.begin_ns = seen->begin_ns,
@@ -67,7 +68,7 @@ static pj_window window_of(const pj_curve_window *seen, const pj_rail *rail, boo
 }
 
 /* Typical time between the ends of consecutive windows. */
-static int64_t period_of(const pj_joules *j, const pj_rail_result *result)
+static int64_t period_of(const pj_energies *j, const pj_rail_result *result)
 {
     int64_t least = 0;
     if (rail_of(j, result)->period_ns > 0) return rail_of(j, result)->period_ns;
@@ -79,7 +80,7 @@ static int64_t period_of(const pj_joules *j, const pj_rail_result *result)
     return result->window_count ? result->windows[0].end_ns - result->windows[0].begin_ns : 1;
 }
 
-static pj_status get_windows(const pj_joules *j, pj_rail_result *result, pj_error *err)
+static pj_status get_windows(const pj_energies *j, pj_rail_result *result, pj_error *err)
 {
     const pj_curve *curve = j->curves[result->rail];
     const pj_rail *rail = rail_of(j, result);
@@ -95,7 +96,8 @@ static pj_status get_windows(const pj_joules *j, pj_rail_result *result, pj_erro
     pj_curve_windows(curve, begin, end, seen, n);
     for (size_t i = 0; i < n; i++)
         if (!isnan(seen[i].energy_mj))
-            result->windows[result->window_count++] = window_of(&seen[i], rail, result->counter);
+            result->windows[result->window_count++] =
+                energy_rail_window_of(&seen[i], rail, result->counter);
     pj_free(seen);
     return PJ_OK;
 }
@@ -116,7 +118,7 @@ static int64_t longest_window(const pj_rail_result *result)
 }
 
 /* Whether the readings are those of a long average, each of which overlaps the next. */
-static bool overlaps(const pj_joules *j, const pj_rail_result *result, int64_t period)
+static bool overlaps(const pj_energies *j, const pj_rail_result *result, int64_t period)
 {
     int64_t longest = longest_window(result);
     return !result->counter && rail_of(j, result)->lag_ns == 0 && period > 0 &&
@@ -126,7 +128,7 @@ static bool overlaps(const pj_joules *j, const pj_rail_result *result, int64_t p
 
 /* Drops windows wholly outside the run in which other work kept the machine busy, and those beyond
  * them: they say nothing about this run. */
-static void drop_busy_margins(const pj_joules *j, pj_rail_result *result, int64_t period)
+static void drop_busy_margins(const pj_energies *j, pj_rail_result *result, int64_t period)
 {
     double idle_mw = j->d->baseline_mw[result->rail], most = 0;
     size_t from = 0, to = result->window_count;
@@ -145,7 +147,8 @@ static void drop_busy_margins(const pj_joules *j, pj_rail_result *result, int64_
     memmove(result->windows, result->windows + from, (to - from) * sizeof *result->windows);
 }
 
-static void place(const pj_window *given, size_t count, const pj_timing *timing, pj_window *windows)
+static void energy_rail_place(const pj_window *given, size_t count, const pj_timing *timing,
+                              pj_window *windows)
 {
     for (size_t i = 0; i < count; i++) {
         pj_window *w = &windows[i];
@@ -161,7 +164,7 @@ static void place(const pj_window *given, size_t count, const pj_timing *timing,
 }
 
 /* The interval that windows cover, at least the run; the time around the run becomes leaves. */
-static void set_reach(pj_joules *j, pj_rail_result *result, int64_t period)
+static void set_reach(pj_energies *j, pj_rail_result *result, int64_t period)
 {
     const pj_tree *tree = j->tree;
     uint32_t idle = j->pool_of[tree->idle_class];
@@ -182,7 +185,7 @@ static void set_reach(pj_joules *j, pj_rail_result *result, int64_t period)
 
 /* The prior of a class: from a calibration, or for idle time that it draws the baseline and nothing
  * above it. */
-static pj_class_prior prior_of(pj_joules *j, uint32_t rail, uint32_t pool)
+static pj_class_prior prior_of(pj_energies *j, uint32_t rail, uint32_t pool)
 {
     pj_class_prior prior = {NAN, NAN};
     uint32_t class_ = j->pool_class[pool];
@@ -202,7 +205,7 @@ static pj_class_prior prior_of(pj_joules *j, uint32_t rail, uint32_t pool)
 /* Energy of the time that windows cover, and its uncertainty beyond the windows' own noise: none
  * where they tile it. Of overlapping windows the curve is no second observation: it was resolved
  * from the same noisy readings. */
-static void measure_total(const pj_joules *j, const pj_rail_result *result, bool as_declared,
+static void measure_total(const pj_energies *j, const pj_rail_result *result, bool as_declared,
                           int64_t begin_ns, int64_t end_ns, pj_curve_energy *total)
 {
     double seen_mj = 0, seen_s = 0;
@@ -219,7 +222,7 @@ static void measure_total(const pj_joules *j, const pj_rail_result *result, bool
     *total = (pj_curve_energy){.energy_mj = mj, .bias_sd_mj = 1e3 * fabs(mj) + 1};
 }
 
-static void observe(const pj_joules *j, const pj_rail_result *result)
+static void observe(const pj_energies *j, const pj_rail_result *result)
 {
     const pj_build_options *o = j->options;
     for (uint32_t c = 0; o->observe && c < j->tree->class_count; c++) {
@@ -232,13 +235,13 @@ static void observe(const pj_joules *j, const pj_rail_result *result)
     }
 }
 
-static double usual_spread(const pj_joules *j)
+static double usual_spread(const pj_energies *j)
 {
     if (j->options->trusted) return 0;
     return j->options->class_spread > 0 ? j->options->class_spread : PJ_USUAL_CLASS_SPREAD;
 }
 
-static pj_status fit_rail(pj_joules *j, pj_rail_result *result, bool as_declared, pj_error *err)
+static pj_status fit_rail(pj_energies *j, pj_rail_result *result, bool as_declared, pj_error *err)
 {
     pj_curve_energy total;
     int64_t begin_ns = j->tree->begin_ns, end_ns = j->tree->end_ns;
@@ -287,7 +290,7 @@ static pj_status fit_rail(pj_joules *j, pj_rail_result *result, bool as_declared
 
 /* ---- blocks -------------------------------------------------------------------------------- */
 
-static pj_status make_blocks(pj_joules *j, pj_rail_result *result, int64_t period, pj_error *err)
+static pj_status make_blocks(pj_energies *j, pj_rail_result *result, int64_t period, pj_error *err)
 {
     for (uint32_t c = 0; c < j->pool_count; c++)
         j->pool_mw[c] = result->has_fit ? result->fit.power_mw[c] : 0;
@@ -312,7 +315,7 @@ static pj_status make_blocks(pj_joules *j, pj_rail_result *result, int64_t perio
 
 /* Number of leaves of similar length per class: a class with a single leaf fits any power and says
  * nothing about how power varies. NULL: out of memory. */
-static double *count_leaves(const pj_joules *j)
+static double *count_leaves(const pj_energies *j)
 {
     double *sums = pj_alloc(2 * (size_t)j->pool_count, sizeof *sums);
     double *squares = sums ? sums + j->pool_count : NULL;
@@ -332,7 +335,8 @@ typedef struct spread_sums {
     double energies; /* squared energies of such leaves, block by block */
 } spread_sums;
 
-static spread_sums sum_leaves(const pj_joules *j, const pj_rail_result *result, const double *count)
+static spread_sums sum_leaves(const pj_energies *j, const pj_rail_result *result,
+                              const double *count)
 {
     const pj_blocks *b = &result->blocks;
     spread_sums sums = {0, 0};
@@ -357,7 +361,7 @@ static spread_sums sum_leaves(const pj_joules *j, const pj_rail_result *result, 
 }
 
 /* Squared residuals of the blocks beyond what class powers predict. */
-static double sum_residuals(const pj_joules *j, const pj_rail_result *result)
+static double sum_residuals(const pj_energies *j, const pj_rail_result *result)
 {
     const pj_blocks *b = &result->blocks;
     double idle_mw = j->d->baseline_mw[result->rail], squares = 0;
@@ -375,7 +379,7 @@ static double sum_residuals(const pj_joules *j, const pj_rail_result *result)
  * contain it. Where a block holds single leaves this is a measurement; where it holds many they
  * average out, and the residuals only bound the assumed value. Those of overlapping windows are
  * shrunk by what the fit found. */
-static double judge_spread(const pj_joules *j, const pj_rail_result *result)
+static double judge_spread(const pj_energies *j, const pj_rail_result *result)
 {
     double *count = count_leaves(j);
     if (!count || !result->has_fit || j->options->trusted) {
@@ -407,7 +411,7 @@ static void keep_sane(pj_blocks *b)
     }
 }
 
-static void share(pj_joules *j, const pj_rail_result *result)
+static void energy_rail_share(pj_energies *j, const pj_rail_result *result)
 {
     for (uint32_t c = 0; c < j->pool_count; c++)
         j->pool_mw[c] = result->has_fit ? result->fit.power_mw[c] : 1;
@@ -417,7 +421,7 @@ static void share(pj_joules *j, const pj_rail_result *result)
                  &shared);
 }
 
-static bool find_blocks(const pj_joules *j, pj_rail_result *result)
+static bool energy_rail_find_blocks(const pj_energies *j, pj_rail_result *result)
 {
     const pj_blocks *b = &result->blocks;
     size_t k = 0;
@@ -434,7 +438,7 @@ static bool find_blocks(const pj_joules *j, pj_rail_result *result)
     return true;
 }
 
-static bool find_bridges(const pj_joules *j, pj_rail_result *result)
+static bool find_bridges(const pj_energies *j, pj_rail_result *result)
 {
     const pj_blocks *b = &result->blocks;
     size_t count = 0, block = 0;
@@ -452,7 +456,7 @@ static bool find_bridges(const pj_joules *j, pj_rail_result *result)
 }
 
 /* Share of the run covered by windows. */
-static double observed_share(const pj_joules *j, const pj_rail_result *result)
+static double observed_share(const pj_energies *j, const pj_rail_result *result)
 {
     const pj_tree *tree = j->tree;
     int64_t seen = 0, until = tree->begin_ns;
@@ -466,7 +470,7 @@ static double observed_share(const pj_joules *j, const pj_rail_result *result)
                                          : 1;
 }
 
-static void add_leaves(pj_joules *j, pj_rail_result *result)
+static void energy_rail_add_leaves(pj_energies *j, pj_rail_result *result)
 {
     const pj_tree *tree = j->tree;
     bool baseline = !isnan(j->d->baseline_mw[result->rail]);
@@ -481,20 +485,20 @@ static void add_leaves(pj_joules *j, pj_rail_result *result)
 
 /* ---- timings ------------------------------------------------------------------------------- */
 
-static pj_status attribute(pj_joules *j, pj_rail_result *result, int64_t period, bool as_declared,
-                           pj_error *err)
+static pj_status energy_rail_attribute(pj_energies *j, pj_rail_result *result, int64_t period,
+                                       bool as_declared, pj_error *err)
 {
     set_reach(j, result, period);
     pj_status status = fit_rail(j, result, as_declared, err);
     if (status == PJ_OK) status = make_blocks(j, result, period, err);
     if (status != PJ_OK) return status;
     keep_sane(&result->blocks);
-    share(j, result);
+    energy_rail_share(j, result);
     return PJ_OK;
 }
 
 /* The energy of every leaf under an alternative timing. */
-static pj_status try_timing(pj_joules *j, pj_rail_result *result, const pj_window *given,
+static pj_status try_timing(pj_energies *j, pj_rail_result *result, const pj_window *given,
                             size_t count, int64_t period, const pj_timing *timing, pj_error *err)
 {
     uint32_t leaves = j->tree->leaf_count;
@@ -507,12 +511,12 @@ static pj_status try_timing(pj_joules *j, pj_rail_result *result, const pj_windo
     pj_status status = PJ_OK;
     if (!mj || !other.windows) status = pj_fail_memory(err, "the windows of a sensor");
     if (status == PJ_OK) {
-        place(given, count, timing, other.windows);
-        status = attribute(j, &other, period, false, err);
+        energy_rail_place(given, count, timing, other.windows);
+        status = energy_rail_attribute(j, &other, period, false, err);
     }
     for (uint32_t i = 0; status == PJ_OK && i < leaves; i++)
         mj[i] = (float)pj_mj_of_nj(j->rail_gross[i + 1]);
-    pj_joules_rail_fini(&other);
+    pj_energy_rail_fini(&other);
     if (status != PJ_OK) {
         pj_free(mj);
         return status;
@@ -522,12 +526,12 @@ static pj_status try_timing(pj_joules *j, pj_rail_result *result, const pj_windo
     return PJ_OK;
 }
 
-static pj_status try_timings(pj_joules *j, pj_rail_result *result, int64_t period, pj_error *err)
+static pj_status try_timings(pj_energies *j, pj_rail_result *result, int64_t period, pj_error *err)
 {
     pj_timing timings[PJ_MAX_TIMINGS];
     set_reach(j, result, period);
     double against;
-    uint32_t count = pj_joules_timings(j, result, result->windows, result->window_count, period,
+    uint32_t count = pj_energy_timings(j, result, result->windows, result->window_count, period,
                                        timings, &result->settled, &against);
     pj_window *given = NULL;
     pj_status status = PJ_OK;
@@ -538,14 +542,15 @@ static pj_status try_timings(pj_joules *j, pj_rail_result *result, int64_t perio
     }
     for (uint32_t i = 1; i < count && status == PJ_OK; i++)
         status = try_timing(j, result, given, result->window_count, period, &timings[i], err);
-    if (given) place(given, result->window_count, &timings[0], result->windows);
+    if (given) energy_rail_place(given, result->window_count, &timings[0], result->windows);
     pj_free(given);
     if (status != PJ_OK) return status;
-    return attribute(j, result, period, !timings[0].shift_ns && !timings[0].window_ns, err);
+    return energy_rail_attribute(j, result, period, !timings[0].shift_ns && !timings[0].window_ns,
+                                 err);
 }
 
 /* Rails of one kind share their gain error: CPU sockets, or cards with one driver. */
-static uint32_t gain_group(const pj_joules *j, uint32_t rail)
+static uint32_t gain_group(const pj_energies *j, uint32_t rail)
 {
     const pj_rail *own = &j->d->rails[rail];
     uint32_t group = 0;
@@ -557,7 +562,7 @@ static uint32_t gain_group(const pj_joules *j, uint32_t rail)
     return group;
 }
 
-static void swap_curves(pj_joules *j, uint32_t rail)
+static void swap_curves(pj_energies *j, uint32_t rail)
 {
     pj_curve *curve = j->curves[rail];
     j->curves[rail] = j->steps[rail];
@@ -566,7 +571,7 @@ static void swap_curves(pj_joules *j, uint32_t rail)
 
 /* A slow counter's steps are the energies of its periods, as declared, unless the readings refute
  * that: then they are readings of power, whose delay and window are inferred. */
-static pj_status choose_curve(pj_joules *j, uint32_t rail, pj_error *err)
+static pj_status choose_curve(pj_energies *j, uint32_t rail, pj_error *err)
 {
     if (!j->steps[rail]) return PJ_OK;
     pj_rail_result probe = {.rail = rail, .idle_sd_mw = j->d->baseline_sd_mw[rail]};
@@ -579,18 +584,18 @@ static pj_status choose_curve(pj_joules *j, uint32_t rail, pj_error *err)
         int64_t period = period_of(j, &probe);
         drop_busy_margins(j, &probe, period);
         set_reach(j, &probe, period);
-        pj_joules_timings(j, &probe, probe.windows, probe.window_count, period, timings, &settled,
+        pj_energy_timings(j, &probe, probe.windows, probe.window_count, period, timings, &settled,
                           &against);
         if (against < REFUTED)
             swap_curves(j, rail);
         else /* what the checks of the rails found holds for the steps, too */
             pj_curve_doubt_gain(j->curves[rail], pj_curve_rail(j->steps[rail])->gain_sd);
     }
-    pj_joules_rail_fini(&probe);
+    pj_energy_rail_fini(&probe);
     return status;
 }
 
-pj_status pj_joules_rail(pj_joules *j, uint32_t rail, pj_error *err)
+pj_status pj_energy_rail(pj_energies *j, uint32_t rail, pj_error *err)
 {
     pj_status chosen = choose_curve(j, rail, err);
     if (chosen != PJ_OK) return chosen;
@@ -612,12 +617,12 @@ pj_status pj_joules_rail(pj_joules *j, uint32_t rail, pj_error *err)
     if (status != PJ_OK) return status;
     j->by_time |= !result->has_fit;
     result->observed = observed_share(j, result);
-    if (!find_blocks(j, result) || !find_bridges(j, result))
+    if (!energy_rail_find_blocks(j, result) || !find_bridges(j, result))
         return pj_fail_memory(err, "the energies of a run");
     result->class_spread = judge_spread(j, result);
-    status = pj_joules_scale(j, result, err);
+    status = pj_energy_scale(j, result, err);
     if (status != PJ_OK) return status;
-    add_leaves(j, result);
+    energy_rail_add_leaves(j, result);
     result->weight_mj = isnan(result->whole_mj) ? 0 : result->whole_mj;
     return PJ_OK;
 }

@@ -1,5 +1,5 @@
-/* The lock, the queues and the thread of a gauge. */
-#include "record/gauge.h"
+/* The lock, the queues and the thread of a reading hub. */
+#include "record/reading_hub.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -14,7 +14,7 @@ enum { READINGS_QUEUE = 1 << 14, EVENTS_QUEUE = 64, BATCH = 256 };
 #define LATENESS_NS   PJ_NS_PER_S       /* allowed delay of a sampler on a busy machine */
 #define SIMULATED_MW  20000.0           /* simulated load above idle, for each of several runs */
 
-struct pj_gauge {
+struct pj_reading_hub {
     pj_meter *meter;
     pj_share_rule rule;
     const pj_rail *rails;
@@ -22,7 +22,7 @@ struct pj_gauge {
     int64_t first_wait_ns; /* maximum wait for a first value of every rail */
     pthread_mutex_t mutex; /* guards what follows, and the meter */
     pj_division *division; /* NULL: nobody uses the sensors */
-    pj_tap *taps;
+    pj_subscriber *subscribers;
     uint32_t users, windows, members, open_runs;
     double shared_ns; /* integral of 1 / number of runs over time */
     int64_t shared_at_ns;
@@ -45,9 +45,9 @@ static int64_t first_wait(const pj_rail *rails, uint32_t count)
     return wait_ns < PJ_NS_PER_S ? wait_ns : PJ_NS_PER_S;
 }
 
-pj_gauge *pj_gauge_new(pj_meter *meter, pj_share_rule rule)
+pj_reading_hub *pj_reading_hub_new(pj_meter *meter, pj_share_rule rule)
 {
-    pj_gauge *g = pj_alloc(1, sizeof *g);
+    pj_reading_hub *g = pj_alloc(1, sizeof *g);
     if (!g) return NULL;
     g->meter = meter;
     g->rule = rule;
@@ -58,7 +58,7 @@ pj_gauge *pj_gauge_new(pj_meter *meter, pj_share_rule rule)
     return g;
 }
 
-void pj_gauge_free(pj_gauge *g)
+void pj_reading_hub_free(pj_reading_hub *g)
 {
     if (!g) return;
     pthread_mutex_lock(&g->mutex);
@@ -72,7 +72,7 @@ void pj_gauge_free(pj_gauge *g)
     pj_free(g);
 }
 
-bool pj_gauge_is_used(pj_gauge *g)
+bool pj_reading_hub_is_used(pj_reading_hub *g)
 {
     pthread_mutex_lock(&g->mutex);
     bool used = g->users > 0;
@@ -82,7 +82,7 @@ bool pj_gauge_is_used(pj_gauge *g)
 
 /* ---- distributing (the lock is held) -------------------------------------------------------- */
 
-static void distribute(pj_gauge *g)
+static void distribute(pj_reading_hub *g)
 {
     size_t count;
     pj_meter_event event;
@@ -92,13 +92,16 @@ static void distribute(pj_gauge *g)
             if (r->rail < PJ_MAX_RAILS && !isnan(r->value)) g->seen[r->rail] = true;
             g->has_lost |= r->status == PJ_READING_LOST;
             if (g->division) pj_division_read(g->division, r, NULL);
-            for (pj_tap *tap = g->taps; tap; tap = tap->next) pj_ring_write(&tap->readings, r);
+            for (pj_subscriber *subscriber = g->subscribers; subscriber;
+                 subscriber = subscriber->next)
+                pj_ring_write(&subscriber->readings, r);
         }
     while (pj_meter_next_event(g->meter, &event))
-        for (pj_tap *tap = g->taps; tap; tap = tap->next) pj_ring_write(&tap->events, &event);
+        for (pj_subscriber *subscriber = g->subscribers; subscriber; subscriber = subscriber->next)
+            pj_ring_write(&subscriber->events, &event);
 }
 
-static void pull(pj_gauge *g, int64_t force_ns)
+static void pull(pj_reading_hub *g, int64_t force_ns)
 {
     int64_t now_ns = pj_clock_ns(), silent_ns = pj_meter_settle_ns(g->meter) + PATIENCE_NS;
     distribute(g);
@@ -106,7 +109,7 @@ static void pull(pj_gauge *g, int64_t force_ns)
     if (g->division) pj_division_settle(g->division, now_ns, force_ns);
 }
 
-void pj_gauge_pull(pj_gauge *g)
+void pj_reading_hub_pull(pj_reading_hub *g)
 {
     pthread_mutex_lock(&g->mutex);
     pull(g, 0);
@@ -114,7 +117,7 @@ void pj_gauge_pull(pj_gauge *g)
 }
 
 /* Forgets the division when there are no users and no shares left to deliver. */
-static void drop_division(pj_gauge *g)
+static void drop_division(pj_reading_hub *g)
 {
     if (g->users > 0 || g->members > 0) return;
     pj_division_free(g->division);
@@ -122,7 +125,7 @@ static void drop_division(pj_gauge *g)
 }
 
 /* The first user starts the sensors. */
-static pj_status use(pj_gauge *g, pj_error *err)
+static pj_status use(pj_reading_hub *g, pj_error *err)
 {
     if (g->users > 0) {
         g->users++;
@@ -142,7 +145,7 @@ static pj_status use(pj_gauge *g, pj_error *err)
 }
 
 /* The last user stops them; readings held back by coarsening are distributed. */
-static void leave(pj_gauge *g, int64_t force_ns)
+static void leave(pj_reading_hub *g, int64_t force_ns)
 {
     pull(g, force_ns);
     if (--g->users > 0) return;
@@ -152,25 +155,25 @@ static void leave(pj_gauge *g, int64_t force_ns)
 
 /* ---- runs ----------------------------------------------------------------------------------- */
 
-pj_status pj_gauge_join(pj_gauge *g, pj_tap *tap, pj_error *err)
+pj_status pj_reading_hub_join(pj_reading_hub *g, pj_subscriber *subscriber, pj_error *err)
 {
-    pj_status status = pj_ring_init(&tap->readings, READINGS_QUEUE, sizeof(pj_reading), err);
+    pj_status status = pj_ring_init(&subscriber->readings, READINGS_QUEUE, sizeof(pj_reading), err);
     if (status == PJ_OK)
-        status = pj_ring_init(&tap->events, EVENTS_QUEUE, sizeof(pj_meter_event), err);
+        status = pj_ring_init(&subscriber->events, EVENTS_QUEUE, sizeof(pj_meter_event), err);
     if (status != PJ_OK) return status;
     pthread_mutex_lock(&g->mutex);
     status = use(g, err);
     if (status == PJ_OK) {
-        tap->joined = true;
-        tap->next = g->taps;
-        g->taps = tap;
+        subscriber->joined = true;
+        subscriber->next = g->subscribers;
+        g->subscribers = subscriber;
     }
     pthread_mutex_unlock(&g->mutex);
     return status;
 }
 
 /* One sampler serves all open runs: each counts an equal part of its time. */
-static void advance_shared_time(pj_gauge *g, int64_t at_ns)
+static void advance_shared_time(pj_reading_hub *g, int64_t at_ns)
 {
     if (g->open_runs) g->shared_ns += (double)(at_ns - g->shared_at_ns) / g->open_runs;
     g->shared_at_ns = at_ns;
@@ -178,7 +181,7 @@ static void advance_shared_time(pj_gauge *g, int64_t at_ns)
 
 /* With several runs, simulated sensors are not driven by spans: their live readings are the
  * truth. */
-static void show_activity(pj_gauge *g, int change)
+static void reading_hub_show_activity(pj_reading_hub *g, int change)
 {
     bool was_shared = g->open_runs > 1;
     g->open_runs = (uint32_t)((int)g->open_runs + change);
@@ -186,37 +189,38 @@ static void show_activity(pj_gauge *g, int change)
         pj_meter_set_activity(g->meter, SIMULATED_MW * g->open_runs);
 }
 
-int64_t pj_gauge_begin(pj_gauge *g, pj_tap *tap, double weight)
+int64_t pj_reading_hub_begin(pj_reading_hub *g, pj_subscriber *subscriber, double weight)
 {
     pthread_mutex_lock(&g->mutex);
     int64_t at_ns = pj_clock_ns();
-    tap->member = pj_division_enter(g->division, &at_ns, weight);
-    if (tap->member) {
+    subscriber->member = pj_division_enter(g->division, &at_ns, weight);
+    if (subscriber->member) {
         g->members++;
         advance_shared_time(g, at_ns);
-        tap->sampled_ns = -g->shared_ns;
-        show_activity(g, 1);
+        subscriber->sampled_ns = -g->shared_ns;
+        reading_hub_show_activity(g, 1);
     }
     pthread_mutex_unlock(&g->mutex);
-    return tap->member ? at_ns : 0;
+    return subscriber->member ? at_ns : 0;
 }
 
-void pj_gauge_weigh(pj_gauge *g, pj_tap *tap, double weight)
+void pj_reading_hub_weigh(pj_reading_hub *g, pj_subscriber *subscriber, double weight)
 {
     pthread_mutex_lock(&g->mutex);
-    if (tap->member) pj_division_weigh(g->division, tap->member, pj_clock_ns(), weight);
+    if (subscriber->member)
+        pj_division_weigh(g->division, subscriber->member, pj_clock_ns(), weight);
     pthread_mutex_unlock(&g->mutex);
 }
 
-int64_t pj_gauge_end(pj_gauge *g, pj_tap *tap)
+int64_t pj_reading_hub_end(pj_reading_hub *g, pj_subscriber *subscriber)
 {
     pthread_mutex_lock(&g->mutex);
     int64_t at_ns = pj_clock_ns();
-    if (tap->member) {
-        pj_division_leave(g->division, tap->member, &at_ns);
+    if (subscriber->member) {
+        pj_division_leave(g->division, subscriber->member, &at_ns);
         advance_shared_time(g, at_ns);
-        tap->sampled_ns += g->shared_ns;
-        show_activity(g, -1);
+        subscriber->sampled_ns += g->shared_ns;
+        reading_hub_show_activity(g, -1);
     }
     pthread_mutex_unlock(&g->mutex);
     return at_ns;
@@ -224,7 +228,7 @@ int64_t pj_gauge_end(pj_gauge *g, pj_tap *tap)
 
 /* The last readings before a time may be late on a busy machine. A rail that has not given any is
  * not waited for. The lock is not held. */
-static void wait_until_known(pj_gauge *g, int64_t at_ns)
+static void wait_until_known(pj_reading_hub *g, int64_t at_ns)
 {
     int64_t until_ns = at_ns + pj_meter_settle_ns(g->meter) + LATENESS_NS;
     for (bool known = false; !known && pj_clock_ns() < until_ns;) {
@@ -236,59 +240,59 @@ static void wait_until_known(pj_gauge *g, int64_t at_ns)
     }
 }
 
-void pj_gauge_part(pj_gauge *g, pj_tap *tap, int64_t end_ns)
+void pj_reading_hub_part(pj_reading_hub *g, pj_subscriber *subscriber, int64_t end_ns)
 {
-    if (tap->joined) wait_until_known(g, end_ns);
+    if (subscriber->joined) wait_until_known(g, end_ns);
     pthread_mutex_lock(&g->mutex);
-    if (tap->joined) {
-        tap->joined = false;
+    if (subscriber->joined) {
+        subscriber->joined = false;
         leave(g, end_ns);
-        for (pj_tap **at = &g->taps; *at; at = &(*at)->next)
-            if (*at == tap) {
-                *at = tap->next;
+        for (pj_subscriber **at = &g->subscribers; *at; at = &(*at)->next)
+            if (*at == subscriber) {
+                *at = subscriber->next;
                 break;
             }
     }
     pthread_mutex_unlock(&g->mutex);
 }
 
-void pj_tap_fini(pj_gauge *g, pj_tap *tap)
+void pj_subscriber_fini(pj_reading_hub *g, pj_subscriber *subscriber)
 {
-    if (tap->joined) pj_gauge_part(g, tap, pj_gauge_end(g, tap));
-    if (tap->member) {
+    if (subscriber->joined) pj_reading_hub_part(g, subscriber, pj_reading_hub_end(g, subscriber));
+    if (subscriber->member) {
         pthread_mutex_lock(&g->mutex);
-        pj_division_drop(g->division, tap->member);
-        tap->member = NULL;
+        pj_division_drop(g->division, subscriber->member);
+        subscriber->member = NULL;
         g->members--;
         drop_division(g);
         pthread_mutex_unlock(&g->mutex);
     }
-    pj_ring_fini(&tap->readings);
-    pj_ring_fini(&tap->events);
+    pj_ring_fini(&subscriber->readings);
+    pj_ring_fini(&subscriber->events);
 }
 
-size_t pj_tap_read(pj_tap *tap, pj_reading *readings, size_t max)
+size_t pj_subscriber_read(pj_subscriber *subscriber, pj_reading *readings, size_t max)
 {
-    return pj_ring_read(&tap->readings, readings, max);
+    return pj_ring_read(&subscriber->readings, readings, max);
 }
 
-bool pj_tap_next_event(pj_tap *tap, pj_meter_event *event)
+bool pj_subscriber_next_event(pj_subscriber *subscriber, pj_meter_event *event)
 {
-    return pj_ring_read(&tap->events, event, 1) == 1;
+    return pj_ring_read(&subscriber->events, event, 1) == 1;
 }
 
-uint64_t pj_tap_lost(const pj_tap *tap)
+uint64_t pj_subscriber_lost(const pj_subscriber *subscriber)
 {
-    return pj_ring_lost(&tap->readings);
+    return pj_ring_lost(&subscriber->readings);
 }
 
-bool pj_gauge_next_share(pj_gauge *g, pj_tap *tap, pj_buffer *payload)
+bool pj_reading_hub_next_share(pj_reading_hub *g, pj_subscriber *subscriber, pj_buffer *payload)
 {
     pj_share_record record;
     const pj_share_energy *energies;
-    if (!tap->member) return false;
+    if (!subscriber->member) return false;
     pthread_mutex_lock(&g->mutex);
-    bool found = pj_division_next(tap->member, &record, &energies);
+    bool found = pj_division_next(subscriber->member, &record, &energies);
     if (found) {
         pj_buffer_clear(payload);
         pj_buffer_append(payload, &record, sizeof record);
@@ -298,11 +302,11 @@ bool pj_gauge_next_share(pj_gauge *g, pj_tap *tap, pj_buffer *payload)
     return found;
 }
 
-bool pj_gauge_is_shared(pj_gauge *g, const pj_tap *tap)
+bool pj_reading_hub_is_shared(pj_reading_hub *g, const pj_subscriber *subscriber)
 {
-    if (!tap->member) return false;
+    if (!subscriber->member) return false;
     pthread_mutex_lock(&g->mutex);
-    bool shared = pj_division_is_shared(tap->member);
+    bool shared = pj_division_is_shared(subscriber->member);
     pthread_mutex_unlock(&g->mutex);
     return shared;
 }
@@ -311,7 +315,7 @@ bool pj_gauge_is_shared(pj_gauge *g, const pj_tap *tap)
 
 static void *pull_for_windows(void *context)
 {
-    pj_gauge *g = context;
+    pj_reading_hub *g = context;
     pthread_mutex_lock(&g->mutex);
     while (!g->closing) {
         if (g->windows == 0) {
@@ -327,7 +331,7 @@ static void *pull_for_windows(void *context)
     return NULL;
 }
 
-static bool all_seen(const pj_gauge *g)
+static bool all_seen(const pj_reading_hub *g)
 {
     for (uint32_t r = 0; r < g->rail_count; r++)
         if (!g->seen[r]) return false;
@@ -335,7 +339,7 @@ static bool all_seen(const pj_gauge *g)
 }
 
 /* So that the curves cover the window from its begin. */
-static void wait_for_first_values(pj_gauge *g)
+static void wait_for_first_values(pj_reading_hub *g)
 {
     int64_t until_ns = pj_clock_ns() + g->first_wait_ns;
     for (bool seen = false; !seen && pj_clock_ns() < until_ns;) {
@@ -347,8 +351,8 @@ static void wait_for_first_values(pj_gauge *g)
     }
 }
 
-/* The thread stays until the gauge is freed, and sleeps while there are no windows. */
-static pj_status add_window(pj_gauge *g, pj_error *err)
+/* The thread stays until the reading hub is freed, and sleeps while there are no windows. */
+static pj_status reading_hub_add_window(pj_reading_hub *g, pj_error *err)
 {
     pj_status status = use(g, err);
     if (status != PJ_OK) return status;
@@ -364,10 +368,10 @@ static pj_status add_window(pj_gauge *g, pj_error *err)
     return status;
 }
 
-pj_status pj_gauge_window_begin(pj_gauge *g, pj_gauge_window *w, pj_error *err)
+pj_status pj_reading_hub_window_begin(pj_reading_hub *g, pj_reading_window *w, pj_error *err)
 {
     pthread_mutex_lock(&g->mutex);
-    pj_status status = add_window(g, err);
+    pj_status status = reading_hub_add_window(g, err);
     pthread_mutex_unlock(&g->mutex);
     if (status != PJ_OK) return status;
     wait_for_first_values(g);
@@ -376,13 +380,13 @@ pj_status pj_gauge_window_begin(pj_gauge *g, pj_gauge_window *w, pj_error *err)
     w->window = pj_division_window_open(g->division, w->begin_ns);
     pthread_mutex_unlock(&g->mutex);
     if (w->window) return PJ_OK;
-    pj_gauge_window_drop(g, w);
+    pj_reading_hub_window_drop(g, w);
     return pj_fail_memory(err, "a window");
 }
 
 /* Forces the energy before a window's end to be final only after waiting for it, because runs
  * divide the same time. */
-static void close_window(pj_gauge *g, pj_gauge_window *w, pj_curve_energy *energies)
+static void close_window(pj_reading_hub *g, pj_reading_window *w, pj_curve_energy *energies)
 {
     int64_t force_ns = energies ? w->end_ns : 0;
     pthread_mutex_lock(&g->mutex);
@@ -397,7 +401,8 @@ static void close_window(pj_gauge *g, pj_gauge_window *w, pj_curve_energy *energ
     pthread_mutex_unlock(&g->mutex);
 }
 
-void pj_gauge_window_end(pj_gauge *g, pj_gauge_window *w, pj_curve_energy energies[PJ_MAX_RAILS])
+void pj_reading_hub_window_end(pj_reading_hub *g, pj_reading_window *w,
+                               pj_curve_energy energies[PJ_MAX_RAILS])
 {
     pthread_mutex_lock(&g->mutex);
     w->end_ns = pj_clock_ns();
@@ -408,7 +413,7 @@ void pj_gauge_window_end(pj_gauge *g, pj_gauge_window *w, pj_curve_energy energi
     close_window(g, w, energies);
 }
 
-void pj_gauge_window_drop(pj_gauge *g, pj_gauge_window *w)
+void pj_reading_hub_window_drop(pj_reading_hub *g, pj_reading_window *w)
 {
     w->end_ns = pj_clock_ns();
     close_window(g, w, NULL);

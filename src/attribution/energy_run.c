@@ -1,12 +1,12 @@
 /* Figures of the run as a whole: classes of work, rails, totals, pJ per FLOP and byte. */
-#include "attribution/joules.h"
+#include "attribution/energies.h"
 
 #include "base/memory.h"
 
 #include <math.h>
 #include <string.h>
 
-static const pj_rail_result *main_rail(const pj_joules *j)
+static const pj_rail_result *main_rail(const pj_energies *j)
 {
     const pj_rail_result *best = NULL;
     for (uint32_t i = 0; i < j->result_count; i++)
@@ -45,7 +45,7 @@ static void grouped_fini(grouped *g)
 
 /* ---- classes ------------------------------------------------------------------------------- */
 
-static pj_status start_class(pj_joules *j, uint32_t c, pj_class_row *row, pj_error *err)
+static pj_status start_class(pj_energies *j, uint32_t c, pj_class_row *row, pj_error *err)
 {
     const pj_rail_result *leading = main_rail(j);
     const pj_tree_class *class_ = &j->tree->classes[c];
@@ -76,22 +76,22 @@ static pj_status start_class(pj_joules *j, uint32_t c, pj_class_row *row, pj_err
     return PJ_OK;
 }
 
-static void add_known(int64_t nj, double *sum_mj)
+static void energy_run_add_known(int64_t nj, double *sum_mj)
 {
     if (nj != PJ_NJ_UNKNOWN) *sum_mj = (isnan(*sum_mj) ? 0 : *sum_mj) + pj_mj_of_nj(nj);
 }
 
-static pj_status sum_class(pj_joules *j, pj_class_row *row, const uint32_t *leaves, size_t count,
+static pj_status sum_class(pj_energies *j, pj_class_row *row, const uint32_t *leaves, size_t count,
                            pj_error *err)
 {
     for (size_t i = 0; i < count; i++) {
         const pj_leaf *leaf = &j->tree->leaves[leaves[i]];
         row->time_ms += (double)(leaf->end_ns - leaf->begin_ns) * 1e-6;
-        add_known(j->gross[leaves[i]], &row->energy_mj);
-        add_known(j->net[leaves[i]], &row->net_energy_mj);
+        energy_run_add_known(j->gross[leaves[i]], &row->energy_mj);
+        energy_run_add_known(j->net[leaves[i]], &row->net_energy_mj);
     }
     if (isnan(row->energy_mj)) return PJ_OK;
-    pj_status status = pj_joules_judge_leaves(j, leaves, count, PJ_ALL_RAILS, &row->energy_sd,
+    pj_status status = pj_energy_check_leaves(j, leaves, count, PJ_ALL_RAILS, &row->energy_sd,
                                               &row->net_energy_sd, err);
     row->energy_sd_mj = pj_sd_total(&row->energy_sd);
     if (j->options->shares && row->time_ms > 0) { /* the fit's powers are those of all runs */
@@ -102,7 +102,7 @@ static pj_status sum_class(pj_joules *j, pj_class_row *row, const uint32_t *leav
     return status;
 }
 
-static pj_status fill_classes(pj_joules *j, pj_error *err)
+static pj_status fill_classes(pj_energies *j, pj_error *err)
 {
     const pj_tree *tree = j->tree;
     pj_run_data *d = j->d;
@@ -133,14 +133,14 @@ static double add_if_known(double sum, double value)
     return isnan(value) ? sum : (isnan(sum) ? 0 : sum) + value;
 }
 
-static double mean_share(const pj_joules *j, const pj_node *node)
+static double mean_share(const pj_energies *j, const pj_node *node)
 {
     const pj_shares *shares = j->options->shares;
     return shares ? pj_shares_mean(shares, node->begin_ns, node->end_ns) : 1;
 }
 
 /* The run's share of a rail over an interval, from its curve. */
-static void query_share(const pj_joules *j, uint32_t rail, int64_t begin_ns, int64_t end_ns,
+static void query_share(const pj_energies *j, uint32_t rail, int64_t begin_ns, int64_t end_ns,
                         pj_curve_energy *e)
 {
     const pj_shares *shares = j->options->shares;
@@ -161,7 +161,7 @@ static void query_share(const pj_joules *j, uint32_t rail, int64_t begin_ns, int
 }
 
 /* For a rail that was not shared among leaves: from its curve, interval by interval. */
-static void integrate_rail(const pj_joules *j, uint32_t rail, pj_rail_energy *row, double *ms)
+static void integrate_rail(const pj_energies *j, uint32_t rail, pj_rail_energy *row, double *ms)
 {
     const pj_tree *tree = j->tree;
     bool whole = row->phase == PJ_PHASE_COUNT; /* the whole run is one interval: the root node */
@@ -187,7 +187,7 @@ static void integrate_rail(const pj_joules *j, uint32_t rail, pj_rail_energy *ro
 
 /* For a rail that was shared among leaves: the sum of the rows. `ms` is the time for which the run
  * is charged idle power: its share of the duration where it ran beside others. */
-static pj_status sum_rail(pj_joules *j, uint32_t result, const grouped *by_phase,
+static pj_status sum_rail(pj_energies *j, uint32_t result, const grouped *by_phase,
                           pj_rail_energy *row, double *ms, pj_error *err)
 {
     bool whole = row->phase == PJ_PHASE_COUNT;
@@ -197,18 +197,18 @@ static pj_status sum_rail(pj_joules *j, uint32_t result, const grouped *by_phase
     for (uint32_t i = from; i < to; i++) {
         const pj_leaf *leaf = &j->tree->leaves[by_phase->leaves[i]];
         *ms += (double)(leaf->end_ns - leaf->begin_ns) * 1e-6 *
-               pj_joules_share_of(j, by_phase->leaves[i]);
+               pj_energy_share_of(j, by_phase->leaves[i]);
     }
     if (whole && !j->tree->overlaps)
         *ms = (double)(j->tree->end_ns - j->tree->begin_ns) * 1e-6 *
               mean_share(j, &j->tree->nodes[0]);
     if (j->below_resolution) row->gross_mj = NAN;
     if (isnan(row->gross_mj)) return PJ_OK;
-    return pj_joules_judge_leaves(j, by_phase->leaves + from, to - from, (int)result, &row->sd,
+    return pj_energy_check_leaves(j, by_phase->leaves + from, to - from, (int)result, &row->sd,
                                   &row->net_sd, err);
 }
 
-static pj_status rail_energy(pj_joules *j, uint32_t rail, uint8_t phase, const grouped *by_phase,
+static pj_status rail_energy(pj_energies *j, uint32_t rail, uint8_t phase, const grouped *by_phase,
                              pj_rail_energy *row, pj_error *err)
 {
     *row = (pj_rail_energy){phase, (uint16_t)rail, NAN,          NAN, NAN, NAN,
@@ -229,7 +229,7 @@ static pj_status rail_energy(pj_joules *j, uint32_t rail, uint8_t phase, const g
     return status;
 }
 
-static pj_status fill_rail_energy(pj_joules *j, pj_error *err)
+static pj_status fill_rail_energy(pj_energies *j, pj_error *err)
 {
     pj_run_data *d = j->d;
     const pj_tree *tree = j->tree;
@@ -258,7 +258,7 @@ static pj_status fill_rail_energy(pj_joules *j, pj_error *err)
 /* The interval expected after `calibrate`: two seconds of one class are 2 s / period readings, each
  * with the estimated noise (at least 0.2 %). Never wider than the present interval; NAN where power
  * is modelled, since a model cannot be calibrated. */
-static double calibrated_interval(const pj_joules *j, const pj_rail_result *leading, double now)
+static double calibrated_interval(const pj_energies *j, const pj_rail_result *leading, double now)
 {
     const pj_rail *rail = &j->d->rails[leading->rail];
     if (strcmp(rail->source, "estimate") == 0) return NAN;
@@ -272,7 +272,7 @@ static double calibrated_interval(const pj_joules *j, const pj_rail_result *lead
 
 /* Over the classes inside tokens only: model loading may dominate a short run's energy but says
  * nothing about how well components are separated. */
-static double interval_now(const pj_joules *j, const pj_fit *fit)
+static double interval_now(const pj_energies *j, const pj_fit *fit)
 {
     bool *counted = pj_alloc(j->pool_count, sizeof *counted);
     for (uint32_t c = 0; counted && c < j->tree->class_count; c++) {
@@ -287,7 +287,7 @@ static double interval_now(const pj_joules *j, const pj_fit *fit)
 
 /* Relative difference between the run's energy and the calibration's prediction, over calibrated
  * classes only: the power of other classes is free and would absorb any difference. */
-static double calibration_gap(const pj_joules *j, const pj_rail_result *leading)
+static double calibration_gap(const pj_energies *j, const pj_rail_result *leading)
 {
     double seen = 0, expected = 0, mw, sd_mw;
     for (uint32_t c = 0; j->options->prior && c < j->tree->class_count; c++) {
@@ -302,7 +302,7 @@ static double calibration_gap(const pj_joules *j, const pj_rail_result *leading)
 }
 
 /* pJ per FLOP and per byte, where the run identifies them. */
-static void fill_unit_costs(const pj_joules *j, const pj_rail_result *leading, pj_run_info *info)
+static void fill_unit_costs(const pj_energies *j, const pj_rail_result *leading, pj_run_info *info)
 {
     double *flops = pj_alloc(j->pool_count, sizeof *flops);
     double *bytes = pj_alloc(j->pool_count, sizeof *bytes);
@@ -323,7 +323,7 @@ static void fill_unit_costs(const pj_joules *j, const pj_rail_result *leading, p
     pj_free(bytes);
 }
 
-static void fill_attribution(pj_joules *j, pj_run_info *info)
+static void fill_attribution(pj_energies *j, pj_run_info *info)
 {
     const pj_rail_result *leading = main_rail(j);
     info->condition_number = info->pj_per_flop = info->pj_per_flop_sd = NAN;
@@ -349,7 +349,7 @@ static void fill_attribution(pj_joules *j, pj_run_info *info)
     if (j->replayed) info->calibration_gap = calibration_gap(j, leading);
 }
 
-static void fill_info(pj_joules *j)
+static void energy_run_fill_info(pj_energies *j)
 {
     pj_run_info *info = &j->d->info;
     const pj_energy *run = &j->run;
@@ -379,10 +379,10 @@ static void fill_info(pj_joules *j)
     fill_attribution(j, info);
 }
 
-pj_status pj_joules_run(pj_joules *j, pj_error *err)
+pj_status pj_energy_of_run(pj_energies *j, pj_error *err)
 {
     pj_status status = fill_classes(j, err);
     if (status == PJ_OK) status = fill_rail_energy(j, err);
-    if (status == PJ_OK) fill_info(j);
+    if (status == PJ_OK) energy_run_fill_info(j);
     return status;
 }

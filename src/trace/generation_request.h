@@ -2,12 +2,12 @@
  * A request to generate, in the one form that the command line, the HTTP API, the queue and the
  * experiments share. One table lists its fields with their names, defaults and bounds; the parser
  * and the writer of JSON, the copy and the options of `perjoule run` are made from it. A new field
- * is a member here, a line in the table (generate_ask.c), and what it does in
+ * is a member here, a line in the table (generation_request.c), and what it does in
  * generate/generate_options.c; tests compare the table with openapi.json, docs/api.md and the
  * dashboard's types.
  */
-#ifndef PJ_TRACE_GENERATE_ASK_H
-#define PJ_TRACE_GENERATE_ASK_H
+#ifndef PJ_TRACE_GENERATION_REQUEST_H
+#define PJ_TRACE_GENERATION_REQUEST_H
 
 #include "base/json.h"
 #include "base/memory.h"
@@ -19,7 +19,7 @@
 
 /* Texts are borrowed. Texts that were not given are NULL, integers negative (batch: 0) and numbers
  * NAN, unless the table has a default. */
-typedef struct pj_generate_ask {
+typedef struct pj_generation_request {
     const char *model;  /* NULL: the default model; in the queue: as pj_engine_options.model */
     const char *prompt; /* NULL when there are ids */
     size_t prompt_bytes;
@@ -33,9 +33,9 @@ typedef struct pj_generate_ask {
     pj_text_list logit_bias; /* "ID=BIAS" */
     bool chat, ignore_eos;
     bool wait; /* the client blocks until the result is there */
-} pj_generate_ask;
+} pj_generation_request;
 
-typedef enum pj_ask_kind {
+typedef enum pj_request_kind {
     PJ_ASK_TEXT,   /* const char * */
     PJ_ASK_CHOICE, /* const char *, one of `choices` */
     PJ_ASK_INT,    /* int64_t */
@@ -45,12 +45,12 @@ typedef enum pj_ask_kind {
     PJ_ASK_MAP,    /* pj_text_list of "KEY=NUMBER"; in JSON an object of numbers */
     PJ_ASK_PROMPT, /* prompt and prompt_bytes */
     PJ_ASK_IDS     /* prompt_ids and prompt_id_count */
-} pj_ask_kind;
+} pj_request_kind;
 
-typedef struct pj_ask_field {
+typedef struct pj_request_field {
     const char *name; /* in JSON */
-    pj_ask_kind kind;
-    size_t offset;             /* in pj_generate_ask */
+    pj_request_kind kind;
+    size_t offset;             /* in pj_generation_request */
     double least, most;        /* of numbers; most of texts: bytes */
     double standard;           /* the default of a number or flag; NAN or negative: none */
     const char *standard_text; /* the default of a choice */
@@ -59,19 +59,21 @@ typedef struct pj_ask_field {
     const char *option;
     char letter;
     const char *value_name, *help;
-} pj_ask_field;
+} pj_request_field;
 
-extern const pj_ask_field pj_ask_fields[];               /* ends with a field without a name */
-const pj_ask_field *pj_ask_field_find(const char *name); /* NULL: none */
+extern const pj_request_field pj_request_fields[]; /* ends with a field without a name */
+const pj_request_field *pj_request_field_find(const char *name); /* NULL: none */
 
-void pj_generate_ask_init(pj_generate_ask *ask); /* sets every default */
+void pj_generation_request_init(pj_generation_request *request); /* sets every default */
 /* Untrusted JSON in, a checked request out; texts go into the arena. PJ_E_INVALID with *syntax
  * true: not JSON; false: JSON with invalid content. The error names the field. */
-pj_status pj_generate_ask_parse(const char *text, size_t bytes, pj_generate_ask *ask,
-                                pj_arena *arena, bool *syntax, pj_error *err);
-/* An object that pj_generate_ask_parse reads back as the same request. */
-void pj_generate_ask_write(const pj_generate_ask *ask, pj_json *json);
+pj_status pj_generation_request_parse(const char *text, size_t bytes,
+                                      pj_generation_request *request, pj_arena *arena, bool *syntax,
+                                      pj_error *err);
+/* An object that pj_generation_request_parse reads back as the same request. */
+void pj_generation_request_write(const pj_generation_request *request, pj_json *json);
 /* With all texts copied into the arena; false: out of memory. */
-bool pj_generate_ask_copy(pj_generate_ask *copy, const pj_generate_ask *ask, pj_arena *arena);
+bool pj_generation_request_copy(pj_generation_request *copy, const pj_generation_request *request,
+                                pj_arena *arena);
 
 #endif

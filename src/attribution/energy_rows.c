@@ -1,5 +1,5 @@
 /* Fills in what rows have besides their node's energy. */
-#include "attribution/joules.h"
+#include "attribution/energies.h"
 
 #include "attribution/batch.h"
 #include "base/memory.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Mean power of the step, on each of its token rows; batch.c splits the energy. */
-static void fill_power(pj_joules *j, const pj_node *node)
+static void fill_power(pj_energies *j, const pj_node *node)
 {
     pj_run_data *d = j->d;
     pj_token_row *row = &d->tokens[node->row];
@@ -19,7 +19,7 @@ static void fill_power(pj_joules *j, const pj_node *node)
     for (uint32_t i = node->row; i < end; i++) d->tokens[i].power_mw = mw;
 }
 
-static void fill_rows(pj_joules *j)
+static void energy_rows_fill_rows(pj_energies *j)
 {
     const pj_tree *tree = j->tree;
     pj_run_data *d = j->d;
@@ -49,7 +49,7 @@ static uint32_t idle_end(const pj_tree *tree, uint32_t begin)
     return end;
 }
 
-static pj_status fill_idle_row(pj_joules *j, uint32_t begin, uint32_t end, pj_phase_row *row,
+static pj_status fill_idle_row(pj_energies *j, uint32_t begin, uint32_t end, pj_phase_row *row,
                                pj_error *err)
 {
     const pj_tree *tree = j->tree;
@@ -65,23 +65,23 @@ static pj_status fill_idle_row(pj_joules *j, uint32_t begin, uint32_t end, pj_ph
         leaves[i - begin] = i;
         pj_nj_add(&row->energy.gross_nj, j->gross[i]);
         pj_nj_add(&row->energy.net_nj, j->net[i]);
-        if (has_planted) row->energy.planted_nj += pj_joules_planted(j, &tree->leaves[i]);
+        if (has_planted) row->energy.planted_nj += pj_energy_planted(j, &tree->leaves[i]);
     }
     row->energy.self_nj = row->energy.gross_nj;
     pj_status status = PJ_OK;
     if (row->energy.gross_nj != PJ_NJ_UNKNOWN) {
-        status = pj_joules_judge_leaves(j, leaves, end - begin, PJ_ALL_RAILS, &row->energy.sd,
+        status = pj_energy_check_leaves(j, leaves, end - begin, PJ_ALL_RAILS, &row->energy.sd,
                                         &row->energy.net_sd, err);
         row->energy.sd_mj = (float)pj_sd_total(&row->energy.sd);
         row->energy.net_sd_mj = (float)pj_sd_total(&row->energy.net_sd);
-        row->energy.method = (uint8_t)pj_joules_method(j, PJ_SPAN_PHASE, to_ns - from_ns);
+        row->energy.method = (uint8_t)pj_energy_method(j, PJ_SPAN_PHASE, to_ns - from_ns);
     }
     pj_free(leaves);
     return status;
 }
 
 /* Time outside phases becomes rows of phase `idle`, so that the phases add up to the run. */
-static pj_status fill_idle(pj_joules *j, pj_error *err)
+static pj_status fill_idle(pj_energies *j, pj_error *err)
 {
     const pj_tree *tree = j->tree;
     pj_run_data *d = j->d;
@@ -102,9 +102,9 @@ static pj_status fill_idle(pj_joules *j, pj_error *err)
     return PJ_OK;
 }
 
-pj_status pj_joules_rows(pj_joules *j, pj_error *err)
+pj_status pj_energy_rows(pj_energies *j, pj_error *err)
 {
-    fill_rows(j);
+    energy_rows_fill_rows(j);
     double idle_mw = j->sim_mw ? j->options->sim->idle_mw : NAN;
     pj_status status = pj_batch_share(j->d, idle_mw, err);
     return status == PJ_OK ? fill_idle(j, err) : status;

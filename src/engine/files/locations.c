@@ -1,6 +1,6 @@
 /* Walks the places where models are stored. Every walk has a fixed depth, so cyclic links are
  * harmless; files are recognised by name only. */
-#include "engine/files/places.h"
+#include "engine/files/locations.h"
 
 #include "base/file.h"
 #include "base/json_scan.h"
@@ -19,24 +19,24 @@ enum { FOLDER_DEPTH = 3, MAX_MANIFEST_BYTES = 1 << 20 };
 typedef struct walk {
     pj_model_visit *visit;
     void *context;
-    const char *place;
+    const char *location;
     bool gguf_only; /* folders are searched, but are not models themselves */
 } walk;
 
-static bool ends_with(const char *text, const char *end)
+static bool locations_ends_with(const char *text, const char *end)
 {
     size_t length = strlen(text), tail = strlen(end);
     return length >= tail && strcmp(text + length - tail, end) == 0;
 }
 
-static bool starts_with(const char *text, const char *start)
+static bool locations_starts_with(const char *text, const char *start)
 {
     return strncmp(text, start, strlen(start)) == 0;
 }
 
-static bool report(const walk *w, const char *name, const char *path, const char *problem)
+static bool locations_report(const walk *w, const char *name, const char *path, const char *problem)
 {
-    pj_model_spot spot = {name, path, w->place, problem};
+    pj_model_spot spot = {name, path, w->location, problem};
     return w->visit(w->context, &spot);
 }
 
@@ -45,8 +45,8 @@ static bool report(const walk *w, const char *name, const char *path, const char
 /* A GGUF file that is a model: for a split set the first part; not a multimodal projector. */
 static bool is_gguf_model(const char *path)
 {
-    return ends_with(path, ".gguf") && !pj_gguf_is_later_part(path) &&
-           !starts_with(pj_path_name(path), "mmproj");
+    return locations_ends_with(path, ".gguf") && !pj_gguf_is_later_part(path) &&
+           !locations_starts_with(pj_path_name(path), "mmproj");
 }
 
 /* A folder with a config or weights; a GGUF file (the first of a split set). */
@@ -56,7 +56,8 @@ static bool looks_like_model(const char *path)
     bool found = false;
     DIR *dir = opendir(path);
     for (struct dirent *e; dir && !found && (e = readdir(dir));)
-        found = strcmp(e->d_name, "config.json") == 0 || ends_with(e->d_name, ".safetensors");
+        found =
+            strcmp(e->d_name, "config.json") == 0 || locations_ends_with(e->d_name, ".safetensors");
     if (dir) closedir(dir);
     return found;
 }
@@ -78,7 +79,7 @@ static bool walk_folder(const walk *w, const char *folder, const char *prefix, i
         if (snprintf(name, sizeof name, "%s%s", prefix, e->d_name) >= (int)sizeof name - 1)
             continue;
         if (is_model(w, path)) {
-            go_on = report(w, name, path, NULL);
+            go_on = locations_report(w, name, path, NULL);
         } else if (depth > 1 && pj_dir_exists(path)) {
             strcat(name, "/");
             go_on = walk_folder(w, path, name, depth - 1);
@@ -148,7 +149,7 @@ static unsigned count_files(const char *folder, const char *end)
 {
     unsigned count = 0;
     DIR *dir = opendir(folder);
-    for (struct dirent *e; dir && (e = readdir(dir));) count += ends_with(e->d_name, end);
+    for (struct dirent *e; dir && (e = readdir(dir));) count += locations_ends_with(e->d_name, end);
     if (dir) closedir(dir);
     return count;
 }
@@ -161,7 +162,7 @@ static bool has_weights(const char *snapshot)
     DIR *dir = opendir(snapshot);
     for (struct dirent *e; dir && (e = readdir(dir));) {
         const char *of = strstr(e->d_name, "-of-");
-        if (!ends_with(e->d_name, ".safetensors")) continue;
+        if (!locations_ends_with(e->d_name, ".safetensors")) continue;
         if (of) parts = (unsigned)strtoul(of + 4, NULL, 10);
         count++;
     }
@@ -179,7 +180,7 @@ static bool has_texts_alone(const char *snapshot)
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
         bool text = false;
         for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-            text |= ends_with(e->d_name, texts[i]);
+            text |= locations_ends_with(e->d_name, texts[i]);
         count++;
         known += text;
     }
@@ -227,10 +228,10 @@ static bool walk_repository(const walk *w, const char *cache, const char *folder
     bool has_snapshot = snapshot_of(repository, snapshot);
     if (hub_problem(repository, has_snapshot ? snapshot : NULL, name, problem, sizeof problem) &&
         !(has_snapshot && count_files(snapshot, ".gguf") > 0))
-        return report(w, name, repository, problem);
+        return locations_report(w, name, repository, problem);
     if (!has_snapshot) return true;
     if (looks_like_model(snapshot)) {
-        if (!report(w, name, snapshot, NULL)) return false;
+        if (!locations_report(w, name, snapshot, NULL)) return false;
     }
     strcat(name, "/"); /* GGUF files, each of which is a model */
     walk files = *w;
@@ -241,10 +242,11 @@ static bool walk_repository(const walk *w, const char *cache, const char *folder
 static bool walk_hub(walk *w, const char *cache)
 {
     bool go_on = true;
-    w->place = "the Hugging Face cache";
+    w->location = "the Hugging Face cache";
     DIR *dir = opendir(cache);
     for (struct dirent *e; dir && go_on && (e = readdir(dir));)
-        if (starts_with(e->d_name, hub_prefix)) go_on = walk_repository(w, cache, e->d_name);
+        if (locations_starts_with(e->d_name, hub_prefix))
+            go_on = walk_repository(w, cache, e->d_name);
     if (dir) closedir(dir);
     return go_on;
 }
@@ -257,12 +259,12 @@ typedef struct manifest {
     bool adapter, tensors;
 } manifest;
 
-static void copy_text(pj_json_text text, char *out, size_t bytes)
+static void locations_copy_text(pj_json_text text, char *out, size_t bytes)
 {
     snprintf(out, bytes, "%.*s", (int)(text.bytes < bytes ? text.bytes : bytes - 1), text.text);
 }
 
-static void read_layer(pj_json_scan *scan, manifest *m)
+static void locations_read_layer(pj_json_scan *scan, manifest *m)
 {
     char type[96] = "", digest[sizeof m->digest] = "";
     pj_json_scan_enter(scan, '{');
@@ -275,11 +277,11 @@ static void read_layer(pj_json_scan *scan, manifest *m)
             continue;
         }
         if (!pj_json_scan_string(scan, &value)) return;
-        copy_text(value, is_type ? type : digest, is_type ? sizeof type : sizeof digest);
+        locations_copy_text(value, is_type ? type : digest, is_type ? sizeof type : sizeof digest);
     }
-    if (ends_with(type, "image.model") && !m->digest[0]) strcpy(m->digest, digest);
-    m->adapter |= ends_with(type, "image.adapter");
-    m->tensors |= ends_with(type, "image.tensor");
+    if (locations_ends_with(type, "image.model") && !m->digest[0]) strcpy(m->digest, digest);
+    m->adapter |= locations_ends_with(type, "image.adapter");
+    m->tensors |= locations_ends_with(type, "image.tensor");
 }
 
 static bool read_manifest(const char *path, manifest *m)
@@ -298,7 +300,7 @@ static bool read_manifest(const char *path, manifest *m)
             continue;
         }
         pj_json_scan_enter(&scan, '[');
-        while (pj_json_scan_next(&scan, '[')) read_layer(&scan, m);
+        while (pj_json_scan_next(&scan, '[')) locations_read_layer(&scan, m);
     }
     bool good = !pj_json_scan_failed(&scan);
     pj_json_scan_fini(&scan);
@@ -310,7 +312,7 @@ static bool read_manifest(const char *path, manifest *m)
 static bool is_digest(const char *digest)
 {
     size_t length = strlen(digest);
-    if (!starts_with(digest, "sha256:") || length != 7 + 64) return false;
+    if (!locations_starts_with(digest, "sha256:") || length != 7 + 64) return false;
     for (const char *at = digest + 7; *at; at++)
         if (!isxdigit((unsigned char)*at)) return false;
     return true;
@@ -333,9 +335,9 @@ static void ollama_name(const char *manifest_name, char *out, size_t bytes)
 {
     static const char library[] = "registry.ollama.ai/library/", registry[] = "registry.ollama.ai/";
     const char *name = manifest_name;
-    if (starts_with(name, library))
+    if (locations_starts_with(name, library))
         name += sizeof library - 1;
-    else if (starts_with(name, registry))
+    else if (locations_starts_with(name, registry))
         name += sizeof registry - 1;
     snprintf(out, bytes, "ollama:%s", name);
     char *tag = strrchr(out, '/');
@@ -364,7 +366,7 @@ static bool visit_manifest(const walk *w, const char *store, const char *path, c
     else if (!blob_path(store, m.digest, blob))
         snprintf(problem, sizeof problem, "its weights are not there; ollama pull %s fetches them",
                  shown + strlen("ollama:"));
-    return report(w, shown, problem[0] ? path : blob, problem[0] ? problem : NULL);
+    return locations_report(w, shown, problem[0] ? path : blob, problem[0] ? problem : NULL);
 }
 
 /* Folders of manifests, four levels deep to the tags. */
@@ -392,7 +394,7 @@ static bool walk_manifests(const walk *w, const char *store, const char *folder,
 static bool walk_ollama(walk *w, const char *store)
 {
     char manifests[PATH_MAX];
-    w->place = "Ollama's store";
+    w->location = "Ollama's store";
     if (!pj_path_join(manifests, sizeof manifests, store, "manifests")) return true;
     return walk_manifests(w, store, manifests, "", 4);
 }
@@ -411,7 +413,7 @@ static bool walk_ollama_stores(walk *w)
 static bool walk_lm_studio(walk *w)
 {
     char folder[PATH_MAX];
-    w->place = "LM Studio's folder";
+    w->location = "LM Studio's folder";
     if (under("HOME", "/.lmstudio/models", folder) && !walk_folder(w, folder, "", FOLDER_DEPTH))
         return false;
     return !under("HOME", "/.cache/lm-studio/models", folder) ||
@@ -422,7 +424,7 @@ static bool walk_lm_studio(walk *w)
 static bool walk_llama_cpp(walk *w)
 {
     char folder[PATH_MAX];
-    w->place = "llama.cpp's cache";
+    w->location = "llama.cpp's cache";
     bool named = under("LLAMA_CACHE", "", folder) ||
 #if defined(__APPLE__)
                  under("HOME", "/Library/Caches/llama.cpp", folder);
@@ -433,12 +435,12 @@ static bool walk_llama_cpp(walk *w)
     return !named || walk_folder(w, folder, "", 1);
 }
 
-bool pj_model_places_each(const char *folder, bool with_caches, pj_model_visit *visit,
-                          void *context)
+bool pj_model_locations_each(const char *folder, bool with_caches, pj_model_visit *visit,
+                             void *context)
 {
     char cache[PATH_MAX];
-    walk w = {.visit = visit, .context = context, .place = "the models folder"};
-    bool go_on = looks_like_model(folder) ? report(&w, pj_path_name(folder), folder, NULL)
+    walk w = {.visit = visit, .context = context, .location = "the models folder"};
+    bool go_on = looks_like_model(folder) ? locations_report(&w, pj_path_name(folder), folder, NULL)
                                           : walk_folder(&w, folder, "", FOLDER_DEPTH);
     if (!go_on || !with_caches) return go_on;
     if (hub_cache(cache) && !walk_hub(&w, cache)) return false;
@@ -498,7 +500,8 @@ static bool name_of_blob(const char *path, char *name, size_t bytes)
     char store[PATH_MAX];
     const char *file = pj_path_name(path);
     size_t folder = (size_t)(file - path);
-    if (!starts_with(file, "sha256") || folder < 7 || strncmp(file - 7, "/blobs/", 7) != 0)
+    if (!locations_starts_with(file, "sha256") || folder < 7 ||
+        strncmp(file - 7, "/blobs/", 7) != 0)
         return false;
     snprintf(store, sizeof store, "%.*s", (int)(folder - 7), path);
     blob_search search = {path, name, bytes};

@@ -2,7 +2,7 @@
  * the table of fields with openapi.json, the documents and the dashboard's types. */
 #include "../assertions.h"
 #include "base/file.h"
-#include "trace/generate_ask.h"
+#include "trace/generation_request.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -13,55 +13,55 @@
 
 #include <cmocka.h>
 
-static pj_status parse(const char *text, pj_generate_ask *ask, pj_arena *arena, bool *syntax,
-                       pj_error *err)
+static pj_status parse(const char *text, pj_generation_request *request, pj_arena *arena,
+                       bool *syntax, pj_error *err)
 {
     pj_arena_init(arena, 16 << 20);
-    return pj_generate_ask_parse(text, strlen(text), ask, arena, syntax, err);
+    return pj_generation_request_parse(text, strlen(text), request, arena, syntax, err);
 }
 
 static void a_body_becomes_a_request(void **state)
 {
-    pj_generate_ask ask;
+    pj_generation_request request;
     pj_arena arena;
     bool syntax;
     assert_int_equal(parse("{\"prompt\":\"h\\u00e9\",\"tags\":[\"a\",\"b\"],\"max_length\":7.0,"
                            "\"profiling_depth\":\"deep\",\"top_p\":0.5,\"wait\":false,"
                            "\"seed\":null,\"dtype\":\"q4_0\",\"experiment_name\":null}",
-                           &ask, &arena, &syntax, NULL),
+                           &request, &arena, &syntax, NULL),
                      PJ_OK);
-    assert_string_equal(ask.prompt, "h\xc3\xa9");
-    assert_int_equal(ask.prompt_bytes, 3);
-    assert_int_equal(ask.tags.count, 2);
-    assert_string_equal(ask.tags.items[1], "b");
-    assert_null(ask.tags.items[2]);
-    assert_int_equal(ask.max_tokens, 7);
-    assert_string_equal(ask.depth, "deep");
-    assert_that(ask.top_p, ==, 0.5);
-    assert_true(isnan(ask.temperature));
-    assert_that(ask.seed, <, 0);
-    assert_false(ask.wait);
-    assert_string_equal(ask.dtype, "q4_0");
-    assert_null(ask.experiment);
+    assert_string_equal(request.prompt, "h\xc3\xa9");
+    assert_int_equal(request.prompt_bytes, 3);
+    assert_int_equal(request.tags.count, 2);
+    assert_string_equal(request.tags.items[1], "b");
+    assert_null(request.tags.items[2]);
+    assert_int_equal(request.max_tokens, 7);
+    assert_string_equal(request.depth, "deep");
+    assert_that(request.top_p, ==, 0.5);
+    assert_true(isnan(request.temperature));
+    assert_that(request.seed, <, 0);
+    assert_false(request.wait);
+    assert_string_equal(request.dtype, "q4_0");
+    assert_null(request.experiment);
     pj_arena_fini(&arena);
 }
 
 static void what_is_absent_has_its_default(void **state)
 {
-    pj_generate_ask ask, clear;
+    pj_generation_request request, clear;
     pj_arena arena;
     bool syntax;
-    pj_generate_ask_init(&clear);
-    assert_int_equal(
-        parse("{\"prompt\":\"a\",\"max_length\":null,\"wait\":null}", &ask, &arena, &syntax, NULL),
-        PJ_OK);
-    assert_that(ask.max_tokens, ==, 100);
+    pj_generation_request_init(&clear);
+    assert_int_equal(parse("{\"prompt\":\"a\",\"max_length\":null,\"wait\":null}", &request, &arena,
+                           &syntax, NULL),
+                     PJ_OK);
+    assert_that(request.max_tokens, ==, 100);
     assert_that(clear.max_tokens, ==, 100);
-    assert_true(ask.wait && clear.wait && !ask.chat);
-    assert_string_equal(ask.depth, "module");
-    assert_that(ask.batch, ==, 0);
-    assert_that(ask.top_k, <, 0);
-    assert_true(isnan(ask.min_p));
+    assert_true(request.wait && clear.wait && !request.chat);
+    assert_string_equal(request.depth, "module");
+    assert_that(request.batch, ==, 0);
+    assert_that(request.top_k, <, 0);
+    assert_true(isnan(request.min_p));
     pj_arena_fini(&arena);
 }
 
@@ -93,11 +93,11 @@ static void a_bad_body_names_its_field(void **state)
                {"{\"prompt\":\"a\",\"stop\":[\"\"]}", "stop", false},
                {"{\"prompt\":\"a\",\"seed\":9007199254740994}", "seed", false}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        pj_generate_ask ask;
+        pj_generation_request request;
         pj_arena arena;
         pj_error err = {0};
         bool syntax;
-        assert_int_equal(parse(bad[i].text, &ask, &arena, &syntax, &err), PJ_E_INVALID);
+        assert_int_equal(parse(bad[i].text, &request, &arena, &syntax, &err), PJ_E_INVALID);
         assert_non_null(strstr(err.text, bad[i].names));
         assert_int_equal(syntax, bad[i].syntax);
         pj_arena_fini(&arena);
@@ -105,13 +105,13 @@ static void a_bad_body_names_its_field(void **state)
 }
 
 /* Every field at a value that is not its default. */
-static pj_generate_ask unusual(void)
+static pj_generation_request unusual(void)
 {
     static const int32_t ids[] = {3, 1, 2};
-    pj_generate_ask ask;
-    pj_generate_ask_init(&ask);
-    for (const pj_ask_field *f = pj_ask_fields; f->name; f++) {
-        void *at = (char *)&ask + f->offset;
+    pj_generation_request request;
+    pj_generation_request_init(&request);
+    for (const pj_request_field *f = pj_request_fields; f->name; f++) {
+        void *at = (char *)&request + f->offset;
         if (f->kind == PJ_ASK_TEXT) *(const char **)at = f->name;
         if (f->kind == PJ_ASK_CHOICE) *(const char **)at = strrchr(f->choices, ' ') + 1;
         if (f->kind == PJ_ASK_INT) *(int64_t *)at = (int64_t)f->most - 1;
@@ -120,30 +120,30 @@ static pj_generate_ask unusual(void)
         if (f->kind == PJ_ASK_LIST) *(pj_text_list *)at = (pj_text_list){{f->name, "b"}, 2};
         if (f->kind == PJ_ASK_MAP) *(pj_text_list *)at = (pj_text_list){{"7=-1.5", "12=100"}, 2};
     }
-    ask.prompt_ids = ids;
-    ask.prompt_id_count = 3;
-    return ask;
+    request.prompt_ids = ids;
+    request.prompt_id_count = 3;
+    return request;
 }
 
-static char *written(const pj_generate_ask *ask)
+static char *written(const pj_generation_request *request)
 {
     pj_buffer buffer;
     pj_json json;
     pj_buffer_init(&buffer, 1 << 20);
     pj_json_init(&json, &buffer);
-    pj_generate_ask_write(ask, &json);
+    pj_generation_request_write(request, &json);
     assert_true(pj_json_finish(&json));
     return pj_buffer_take(&buffer);
 }
 
 static void a_request_is_read_back_as_written(void **state)
 {
-    pj_generate_ask texts, ask = unusual(), none, again;
-    pj_generate_ask_init(&none);
+    pj_generation_request texts, request = unusual(), none, again;
+    pj_generation_request_init(&none);
     texts = none;
     texts.prompt = "a \"quoted\"\nprompt";
     texts.prompt_bytes = strlen(texts.prompt);
-    const pj_generate_ask *all[] = {&ask, &texts};
+    const pj_generation_request *all[] = {&request, &texts};
     for (int i = 0; i < 2; i++) {
         pj_arena arena;
         bool syntax;
@@ -151,7 +151,7 @@ static void a_request_is_read_back_as_written(void **state)
         assert_int_equal(parse(text, &again, &arena, &syntax, NULL), PJ_OK);
         char *second = written(&again);
         assert_string_equal(text, second);
-        for (const pj_ask_field *f = pj_ask_fields; f->name && i == 0; f++) {
+        for (const pj_request_field *f = pj_request_fields; f->name && i == 0; f++) {
             char key[64];
             snprintf(key, sizeof key, "\"%s\":", f->name);
             assert_true(f->kind == PJ_ASK_PROMPT || strstr(text, key));
@@ -164,27 +164,27 @@ static void a_request_is_read_back_as_written(void **state)
 
 static void a_copy_shares_nothing(void **state)
 {
-    pj_generate_ask ask = unusual(), copy;
+    pj_generation_request request = unusual(), copy;
     pj_arena arena;
     pj_arena_init(&arena, 0);
-    assert_true(pj_generate_ask_copy(&copy, &ask, &arena));
-    assert_true(copy.prompt_ids != ask.prompt_ids);
-    for (const pj_ask_field *f = pj_ask_fields; f->name; f++) {
+    assert_true(pj_generation_request_copy(&copy, &request, &arena));
+    assert_true(copy.prompt_ids != request.prompt_ids);
+    for (const pj_request_field *f = pj_request_fields; f->name; f++) {
         const char **mine = (const char **)((char *)&copy + f->offset);
-        const char **its = (const char **)((char *)&ask + f->offset);
+        const char **its = (const char **)((char *)&request + f->offset);
         if (f->kind != PJ_ASK_TEXT && f->kind != PJ_ASK_CHOICE && f->kind != PJ_ASK_LIST &&
             f->kind != PJ_ASK_MAP)
             continue;
         assert_ptr_not_equal(*mine, *its);
         assert_string_equal(*mine, *its);
     }
-    char *a = written(&ask), *b = written(&copy);
+    char *a = written(&request), *b = written(&copy);
     assert_string_equal(a, b);
     pj_free(a);
     pj_free(b);
     pj_arena_fini(&arena);
     pj_arena_init(&arena, 64);
-    assert_false(pj_generate_ask_copy(&copy, &ask, &arena));
+    assert_false(pj_generation_request_copy(&copy, &request, &arena));
     pj_arena_fini(&arena);
 }
 
@@ -199,7 +199,7 @@ static char *source_file(const char *name)
     return text;
 }
 
-static bool bounds_agree(const pj_ask_field *f, const json_t *schema)
+static bool bounds_agree(const pj_request_field *f, const json_t *schema)
 {
     const json_t *least = json_object_get(schema, "minimum"),
                  *most = json_object_get(schema, "maximum"),
@@ -210,7 +210,7 @@ static bool bounds_agree(const pj_ask_field *f, const json_t *schema)
 }
 
 /* "a b", and the schema's list has exactly these and null. */
-static bool choices_agree(const pj_ask_field *f, const json_t *schema)
+static bool choices_agree(const pj_request_field *f, const json_t *schema)
 {
     const json_t *list = json_object_get(schema, "enum");
     size_t words = 1;
@@ -231,7 +231,7 @@ static void openapi_describes_every_field(void **state)
         json_object_get(json_object_get(root, "components"), "schemas"), "GenerateRequest");
     const json_t *properties = json_object_get(schema, "properties");
     size_t count = 0;
-    for (const pj_ask_field *f = pj_ask_fields; f->name; f++, count++) {
+    for (const pj_request_field *f = pj_request_fields; f->name; f++, count++) {
         const json_t *property = json_object_get(properties, f->name);
         if (!property || !bounds_agree(f, property) || !choices_agree(f, property))
             fail_msg("openapi.json: GenerateRequest.%s differs from the table", f->name);
@@ -247,7 +247,7 @@ static void documents_and_dashboard_know_every_field(void **state)
     char *section = strstr(types, "export interface GenerateRequest {");
     assert_non_null(section);
     *strchr(section, '}') = 0;
-    for (const pj_ask_field *f = pj_ask_fields; f->name; f++) {
+    for (const pj_request_field *f = pj_request_fields; f->name; f++) {
         snprintf(name, sizeof name, "`%s`", f->name);
         if (!strstr(api, name)) fail_msg("docs/api.md lacks %s", f->name);
         snprintf(name, sizeof name, "  %s", f->name);

@@ -1,18 +1,18 @@
 /*
  * The working state of attribution, private to its files:
- *   joules.c              rails, bottom-up sums, and the order of steps
- *   joules_checks.c       consistency checks between rails
- *   joules_truth.c        ground truth and readings of simulated rails
- *   joules_classes.c      pooling of small classes for the fit
- *   joules_rail.c         one rail: fit, blocks, energy of every leaf
- *   joules_timing.c       delay and window of power sensors, inferred from the run's own edges
- *   joules_uncertainty.c  uncertainty propagation
- *   joules_rows.c         energies into rows
- *   joules_run.c          figures of classes, rails and the run
- *   joules_share.c        scaling to the share of a run among others
+ *   energies.c              rails, bottom-up sums, and the order of steps
+ *   energy_checks.c       consistency checks between rails
+ *   energy_truth.c        ground truth and readings of simulated rails
+ *   energy_classes.c      pooling of small classes for the fit
+ *   energy_rail.c         one rail: fit, blocks, energy of every leaf
+ *   energy_timing.c       delay and window of power sensors, inferred from the run's own edges
+ *   energy_uncertainty.c  uncertainty propagation
+ *   energy_rows.c         energies into rows
+ *   energy_run.c          figures of classes, rails and the run
+ *   energy_share.c        scaling to the share of a run among others
  */
-#ifndef PJ_ATTRIBUTION_JOULES_H
-#define PJ_ATTRIBUTION_JOULES_H
+#ifndef PJ_ATTRIBUTION_ENERGIES_H
+#define PJ_ATTRIBUTION_ENERGIES_H
 
 #include "attribution/build.h"
 #include "energy/attribute.h"
@@ -62,7 +62,7 @@ typedef struct pj_rail_result {
     double *part_factor, *part_sd;
 } pj_rail_result;
 
-struct pj_joules {
+struct pj_energies {
     const pj_tree *tree;
     const pj_build_options *options;
     pj_run_data *d;
@@ -102,7 +102,7 @@ static inline void pj_nj_add(int64_t *sum, int64_t value)
 
 /* The energy of a node, stored in its row. A batch's step has several rows; until it is split, the
  * first one holds all of it. */
-static inline pj_energy *pj_joules_of(pj_joules *j, uint32_t index)
+static inline pj_energy *pj_energy_of(pj_energies *j, uint32_t index)
 {
     const pj_node *node = &j->tree->nodes[index];
     switch (node->kind) {
@@ -118,45 +118,45 @@ static inline pj_energy *pj_joules_of(pj_joules *j, uint32_t index)
 
 /* Checks rails against each other and raises the uncertainty of rails with findings. Touches only
  * rails and curves. */
-pj_status pj_joules_check(pj_joules *j, pj_error *err);
+pj_status pj_energy_check(pj_energies *j, pj_error *err);
 /* Adds the findings to the run's warnings, and names the rails of the total. */
-pj_status pj_joules_tell(pj_joules *j, pj_error *err);
+pj_status pj_energy_report(pj_energies *j, pj_error *err);
 
 /* Ground truth of simulated rails, and curves of every rail. */
-pj_status pj_joules_curves(pj_joules *j, const pj_readings *readings, pj_error *err);
+pj_status pj_energy_curves(pj_energies *j, const pj_readings *readings, pj_error *err);
 /* Simulated energy of a leaf, summed over all rails of the simulation. */
-int64_t pj_joules_planted(const pj_joules *j, const pj_leaf *leaf);
+int64_t pj_energy_planted(const pj_energies *j, const pj_leaf *leaf);
 
 /* Pools classes and creates the leaves for the fit. */
-pj_status pj_joules_pool(pj_joules *j, pj_error *err);
+pj_status pj_energy_pool(pj_energies *j, pj_error *err);
 
 /* Gross and net energy of every leaf on one rail, into rail_gross and rail_net and added to the
  * sums. */
-pj_status pj_joules_rail(pj_joules *j, uint32_t rail, pj_error *err);
-void pj_joules_rail_fini(pj_rail_result *result);
+pj_status pj_energy_rail(pj_energies *j, uint32_t rail, pj_error *err);
+void pj_energy_rail_fini(pj_rail_result *result);
 /* Scales rail_gross and rail_net of the leaves to the run's share. */
-pj_status pj_joules_scale(pj_joules *j, pj_rail_result *result, pj_error *err);
+pj_status pj_energy_scale(pj_energies *j, pj_rail_result *result, pj_error *err);
 /* Of the time of a leaf; 1: the run was alone. */
-double pj_joules_share_of(const pj_joules *j, uint32_t leaf);
+double pj_energy_share_of(const pj_energies *j, uint32_t leaf);
 
 /* Timing hypotheses for a rail's windows, likeliest first; returns how many. `log_against` is by
  * how much the likeliest explains the readings better than the declared timing. */
-uint32_t pj_joules_timings(pj_joules *j, const pj_rail_result *result, const pj_window *windows,
+uint32_t pj_energy_timings(pj_energies *j, const pj_rail_result *result, const pj_window *windows,
                            size_t count, int64_t period_ns, pj_timing timings[PJ_MAX_TIMINGS],
                            bool *settled, double *log_against);
 
 /* Uncertainties of all nodes of the tree; below, of any other set of leaves. */
-pj_status pj_joules_judge(pj_joules *j, pj_error *err);
+pj_status pj_energy_check_total(pj_energies *j, pj_error *err);
 /* For the given leaves, on one rail (index of its result) or summed over all (PJ_ALL_RAILS). */
 enum { PJ_ALL_RAILS = -1 };
-pj_status pj_joules_judge_leaves(pj_joules *j, const uint32_t *leaves, size_t count, int result,
+pj_status pj_energy_check_leaves(pj_energies *j, const uint32_t *leaves, size_t count, int result,
                                  pj_sd *gross, pj_sd *net, pj_error *err);
 /* Attribution method for a node of that duration. */
-pj_method pj_joules_method(const pj_joules *j, uint8_t kind, int64_t ns);
+pj_method pj_energy_method(const pj_energies *j, uint8_t kind, int64_t ns);
 
 /* What rows have besides their node's energy: classes, shares of a batch, idle time. */
-pj_status pj_joules_rows(pj_joules *j, pj_error *err);
+pj_status pj_energy_rows(pj_energies *j, pj_error *err);
 /* Classes, rail energies, and the figures of the run. */
-pj_status pj_joules_run(pj_joules *j, pj_error *err);
+pj_status pj_energy_of_run(pj_energies *j, pj_error *err);
 
 #endif

@@ -1,17 +1,17 @@
 /* Names, ends of spans, statistics. Which thread adds which part of an output may vary between
  * runs, so statistics of equal outputs are equal only up to rounding of double sums. */
-#include "engine/forward/seam.h"
+#include "engine/forward/instrument.h"
 
 #include "base/memory.h"
-#include "engine/kernels/look.h"
+#include "engine/kernels/stats_timer.h"
 
 #include <string.h>
 
 /* Below this many values one thread is faster than a dispatch. */
 enum { TEAM_VALUES = 32768 };
 
-pj_status pj_seam_init(pj_seam *r, pj_run *run, const pj_kernels *kernels, pj_team *team,
-                       pj_statistics_rows rows, pj_error *err)
+pj_status pj_instrument_init(pj_instrument *r, pj_run *run, const pj_kernels *kernels,
+                             pj_team *team, pj_statistics_rows rows, pj_error *err)
 {
     memset(r, 0, sizeof *r);
     r->kernels = kernels;
@@ -22,33 +22,34 @@ pj_status pj_seam_init(pj_seam *r, pj_run *run, const pj_kernels *kernels, pj_te
     r->module = pj_run_depth(run) >= PJ_DEPTH_MODULE;
     r->deep = pj_run_depth(run) >= PJ_DEPTH_DEEP;
     for (uint32_t i = 1; i < PJ_N_COUNT; i++) {
-        r->names[i] = pj_run_name(run, pj_seam_text((pj_seam_name)i));
+        r->names[i] = pj_run_name(run, pj_instrument_text((pj_instrument_name)i));
         if (r->names[i] == 0) return pj_fail_memory(err, "the names of spans");
     }
     r->statistics = r->module && rows != PJ_STATISTICS_OFF;
     r->all_rows = rows == PJ_STATISTICS_ALL || (rows == PJ_STATISTICS_BY_DEPTH && r->deep);
-    r->sums = pj_alloc_aligned(64, (size_t)PJ_SEAM_JOBS * pj_team_threads(team), sizeof *r->sums);
-    if (r->statistics) pj_look_start();
+    r->sums =
+        pj_alloc_aligned(64, (size_t)PJ_INSTRUMENT_JOBS * pj_team_threads(team), sizeof *r->sums);
+    if (r->statistics) pj_stats_timer_start();
     return r->sums ? PJ_OK : pj_fail_memory(err, "the statistics");
 }
 
-void pj_seam_fini(pj_seam *r)
+void pj_instrument_fini(pj_instrument *r)
 {
     /* The rest of the team does an equal share in the meantime, or spins. */
     if (r->statistics)
-        pj_statistics_time(r->lane, pj_look_stop() * (int64_t)pj_team_threads(r->team));
+        pj_statistics_time(r->lane, pj_stats_timer_stop() * (int64_t)pj_team_threads(r->team));
     pj_free(r->sums);
     r->sums = NULL;
     r->lane = NULL;
     r->module = r->deep = r->statistics = false;
 }
 
-void pj_seam_look(const pj_seam *r, const pj_done *of, size_t begin, size_t end,
-                  pj_value_sums *sums)
+void pj_instrument_sample(const pj_instrument *r, const pj_done *of, size_t begin, size_t end,
+                          pj_value_sums *sums)
 {
-    size_t step = pj_seam_step(r, of->rows);
+    size_t step = pj_instrument_step(r, of->rows);
     const float *x = of->x + begin * of->stride;
-    int64_t look = pj_look_begin();
+    int64_t look = pj_stats_timer_begin();
     if (step == 1) {
         r->kernels->value_sums(x, end - begin, of->cols, of->stride, PJ_SPARSITY_TAU, sums);
     } else {
@@ -61,11 +62,11 @@ void pj_seam_look(const pj_seam *r, const pj_done *of, size_t begin, size_t end,
         r->kernels->value_bounds(x, end - begin, of->cols, of->stride, &sampled);
         pj_value_sums_add(sums, &sampled);
     }
-    pj_look_end(look);
+    pj_stats_timer_end(look);
 }
 
 typedef struct sums_task {
-    pj_seam *r;
+    pj_instrument *r;
     const pj_done *done;
 } sums_task;
 
@@ -74,12 +75,13 @@ static void sum_share(void *context, unsigned thread)
     const sums_task *t = context;
     size_t begin, end;
     pj_team_share(t->r->team, thread, t->done->rows, 1, &begin, &end);
-    if (begin < end) pj_seam_look(t->r, t->done, begin, end, pj_seam_sums(t->r, thread));
+    if (begin < end)
+        pj_instrument_sample(t->r, t->done, begin, end, pj_instrument_sums(t->r, thread));
 }
 
-void pj_seam_take_sums(pj_seam *r, size_t job, pj_value_sums *sums)
+void pj_instrument_take_sums(pj_instrument *r, size_t job, pj_value_sums *sums)
 {
-    pj_thread_sums *parts = pj_seam_job_sums(r, job);
+    pj_thread_sums *parts = pj_instrument_job_sums(r, job);
     *sums = parts[0].sums;
     memset(&parts[0].sums, 0, sizeof parts[0].sums);
     for (unsigned t = 1; t < pj_team_threads(r->team); t++) {
@@ -103,66 +105,67 @@ pj_stats pj_stats_of_sums(const pj_value_sums *s)
                       .inf_count = (uint32_t)s->inf};
 }
 
-void pj_seam_begin_component(pj_seam *r, pj_seam_name name, int64_t now_ns)
+void pj_instrument_begin_component(pj_instrument *r, pj_instrument_name name, int64_t now_ns)
 {
-    for (uint32_t i = 0; i < PJ_SEAM_KEPT; i++) r->kept[i].x = NULL;
+    for (uint32_t i = 0; i < PJ_INSTRUMENT_KEPT; i++) r->kept[i].x = NULL;
     if (now_ns) r->ended_ns = now_ns;
     if (!r->ended_ns) r->ended_ns = pj_clock_ns();
     pj_span_begin_at(r->lane, PJ_SPAN_COMPONENT, r->names[name], r->ended_ns);
 }
 
-static pj_kept_stats *find_kept(pj_seam *r, const float *x)
+static pj_kept_stats *find_kept(pj_instrument *r, const float *x)
 {
-    for (uint32_t i = 0; i < PJ_SEAM_KEPT; i++)
+    for (uint32_t i = 0; i < PJ_INSTRUMENT_KEPT; i++)
         if (r->kept[i].x == x) return &r->kept[i];
     return NULL;
 }
 
-void pj_seam_keep(pj_seam *r, const pj_done *done, const pj_value_sums *sums)
+void pj_instrument_keep(pj_instrument *r, const pj_done *done, const pj_value_sums *sums)
 {
     pj_kept_stats *slot = find_kept(r, done->x);
-    if (!slot) slot = &r->kept[r->kept_next++ % PJ_SEAM_KEPT];
+    if (!slot) slot = &r->kept[r->kept_next++ % PJ_INSTRUMENT_KEPT];
     size_t looked = done->cols ? sums->count / done->cols : 0;
     if (looked == done->rows) looked = 0;
     *slot = (pj_kept_stats){done->x, done->rows, done->cols, looked, true, pj_stats_of_sums(sums)};
 }
 
-void pj_seam_keep_output(pj_seam *r, const pj_done *done)
+void pj_instrument_keep_output(pj_instrument *r, const pj_done *done)
 {
     pj_value_sums sums = {0};
     if (done->rows * done->cols < TEAM_VALUES || done->rows == 1) {
-        pj_seam_look(r, done, 0, done->rows, &sums);
+        pj_instrument_sample(r, done, 0, done->rows, &sums);
     } else {
         pj_team_run(r->team, sum_share, &(sums_task){r, done});
-        pj_seam_take_sums(r, 0, &sums);
+        pj_instrument_take_sums(r, 0, &sums);
     }
-    pj_seam_keep(r, done, &sums);
+    pj_instrument_keep(r, done, &sums);
 }
 
 /* Statistics of a span's output: those kept when the buffer was last written in this component,
  * else computed now. If they cover only some rows, an extra says how many. */
-static const pj_stats *stats_of(pj_seam *r, const pj_done *done)
+static const pj_stats *stats_of(pj_instrument *r, const pj_done *done)
 {
     pj_kept_stats *slot = find_kept(r, done->x);
     bool same = slot && slot->rows == done->rows && slot->cols == done->cols;
     if (!same || (r->operation_open && !slot->fresh)) {
-        pj_seam_keep_output(r, done);
+        pj_instrument_keep_output(r, done);
         slot = find_kept(r, done->x);
     }
     slot->fresh = false;
     if (slot->looked)
-        pj_seam_extra(r, PJ_N_X_STATISTICS_ROWS, PJ_EXTRA_SCALAR, (double)slot->looked);
+        pj_instrument_extra(r, PJ_N_X_STATISTICS_ROWS, PJ_EXTRA_SCALAR, (double)slot->looked);
     return &slot->stats;
 }
 
-void pj_seam_end_done(pj_seam *r, double flops, double bytes, const pj_done *done, int64_t now_ns)
+void pj_instrument_end_done(pj_instrument *r, double flops, double bytes, const pj_done *done,
+                            int64_t now_ns)
 {
     pj_work work = {.flops = flops, .bytes = bytes};
     if (r->statistics && done->x && done->rows > 0) work.stats = stats_of(r, done);
-    pj_seam_end_work(r, &work, now_ns);
+    pj_instrument_end_work(r, &work, now_ns);
 }
 
-void pj_seam_end_work(pj_seam *r, pj_work *work, int64_t now_ns)
+void pj_instrument_end_work(pj_instrument *r, pj_work *work, int64_t now_ns)
 {
     work->extras = r->extras;
     work->extra_count = r->extra_count;

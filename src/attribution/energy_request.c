@@ -1,6 +1,6 @@
 /* The request's energy within a run (trace/request.h), and its standard deviations: those of the
  * leaves that remain without model loading and idle gaps, and those of loading the model. */
-#include "attribution/joules.h"
+#include "attribution/energies.h"
 
 #include "base/memory.h"
 #include "trace/request.h"
@@ -33,13 +33,13 @@ static uint32_t list_leaves(const pj_tree *tree, leaf_use use, uint32_t *leaves)
     return count;
 }
 
-static pj_status judge_request(pj_joules *j, uint32_t *leaves, pj_error *err)
+static pj_status judge_request(pj_energies *j, uint32_t *leaves, pj_error *err)
 {
     pj_run_info *info = &j->d->info;
     uint32_t count = list_leaves(j->tree, IN_REQUEST, leaves);
     pj_sd gross, net;
     if (count == j->tree->leaf_count) return PJ_OK; /* all of the run */
-    pj_status status = pj_joules_judge_leaves(j, leaves, count, PJ_ALL_RAILS, &gross, &net, err);
+    pj_status status = pj_energy_check_leaves(j, leaves, count, PJ_ALL_RAILS, &gross, &net, err);
     if (status != PJ_OK) return status;
     info->request_sd = gross;
     info->request_sd_mj = pj_sd_total(&gross);
@@ -49,19 +49,19 @@ static pj_status judge_request(pj_joules *j, uint32_t *leaves, pj_error *err)
     return PJ_OK;
 }
 
-static pj_status judge_model_load(pj_joules *j, uint32_t *leaves, pj_error *err)
+static pj_status judge_model_load(pj_energies *j, uint32_t *leaves, pj_error *err)
 {
     pj_run_info *info = &j->d->info;
     pj_sd net;
     if (isnan(info->model_load_mj)) return PJ_OK;
     uint32_t count = list_leaves(j->tree, LOADS_MODEL, leaves);
     pj_status status =
-        pj_joules_judge_leaves(j, leaves, count, PJ_ALL_RAILS, &info->model_load_sd, &net, err);
+        pj_energy_check_leaves(j, leaves, count, PJ_ALL_RAILS, &info->model_load_sd, &net, err);
     if (status == PJ_OK) info->model_load_sd_mj = pj_sd_total(&info->model_load_sd);
     return status;
 }
 
-pj_status pj_joules_request(pj_joules *j, pj_error *err)
+pj_status pj_energy_request(pj_energies *j, pj_error *err)
 {
     pj_status status = pj_request_figures(j->d, err);
     if (status != PJ_OK || isnan(j->d->info.request_mj)) return status;

@@ -1,7 +1,7 @@
 /* The stated cost of statistics: neither the clock's own cost nor other programs count as looks. */
 #include "../assertions.h"
 #include "base/memory.h"
-#include "engine/kernels/look.h"
+#include "engine/kernels/stats_timer.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -33,14 +33,14 @@ static double stated_share(where work)
     memset(values, 0, BLOCK * sizeof *values);
     sum += touch(values);
     int64_t begun = pj_clock_thread_cpu_ns();
-    pj_look_start();
+    pj_stats_timer_start();
     for (int i = 0; i < ROUNDS; i++) {
         if (work == OUTSIDE) sum += touch(values);
-        int64_t look = pj_look_begin();
+        int64_t look = pj_stats_timer_begin();
         for (int again = 0; work == INSIDE && again < 4; again++) sum += touch(values);
-        pj_look_end(look);
+        pj_stats_timer_end(look);
     }
-    int64_t stated = pj_look_stop(), total = pj_clock_thread_cpu_ns() - begun;
+    int64_t stated = pj_stats_timer_stop(), total = pj_clock_thread_cpu_ns() - begun;
     pj_free(values);
     print_message("sum %llu: ", (unsigned long long)sum); /* keeps the compiler from removing it */
     return (double)stated / (double)total;

@@ -1,5 +1,5 @@
 /* Ground truth and readings of simulated rails, and the energy curves of every rail. */
-#include "attribution/joules.h"
+#include "attribution/energies.h"
 
 #include "base/memory.h"
 #include "power/coarsen.h"
@@ -10,12 +10,12 @@
 
 enum { SLOW_NS = 5000000 };
 
-static bool is_simulated(const pj_joules *j, uint32_t rail)
+static bool is_simulated(const pj_energies *j, uint32_t rail)
 {
     return j->options->sim && strcmp(j->d->rails[rail].source, "sim") == 0;
 }
 
-static bool plant_powers(pj_joules *j)
+static bool plant_powers(pj_energies *j)
 {
     const pj_tree *tree = j->tree;
     j->sim_mw = pj_alloc(tree->class_count, sizeof *j->sim_mw);
@@ -28,7 +28,7 @@ static bool plant_powers(pj_joules *j)
 }
 
 /* True net power of a leaf of the tree. */
-static double leaf_mw(const pj_joules *j, const pj_leaf *leaf)
+static double leaf_mw(const pj_energies *j, const pj_leaf *leaf)
 {
     const pj_tree *tree = j->tree;
     double middle = (double)(leaf->begin_ns - tree->begin_ns + (leaf->end_ns - leaf->begin_ns) / 2);
@@ -41,7 +41,7 @@ typedef struct edge {
     double change_mw;
 } edge;
 
-static int by_time(const void *a, const void *b)
+static int energy_truth_by_time(const void *a, const void *b)
 {
     int64_t x = ((const edge *)a)->at_ns, y = ((const edge *)b)->at_ns;
     return x < y ? -1 : x > y;
@@ -49,7 +49,7 @@ static int by_time(const void *a, const void *b)
 
 /* Net power over time: the sum of the active leaves. Leaves of one thread do not overlap and give
  * one segment each; those of several threads need a sweep. */
-static pj_sim_segment *make_truth(const pj_joules *j, size_t *count)
+static pj_sim_segment *make_truth(const pj_energies *j, size_t *count)
 {
     const pj_tree *tree = j->tree;
     size_t n = tree->leaf_count, used = 0;
@@ -71,7 +71,7 @@ static pj_sim_segment *make_truth(const pj_joules *j, size_t *count)
         pj_free(segments);
         return NULL;
     }
-    qsort(edges, used, sizeof *edges, by_time);
+    qsort(edges, used, sizeof *edges, energy_truth_by_time);
     double mw = 0;
     for (size_t i = 0; i + 1 < used; i++) {
         mw += edges[i].change_mw;
@@ -83,8 +83,8 @@ static pj_sim_segment *make_truth(const pj_joules *j, size_t *count)
     return segments;
 }
 
-static pj_status feed(const pj_joules *j, uint32_t rail, const pj_reading *readings, size_t count,
-                      pj_error *err)
+static pj_status energy_truth_feed(const pj_energies *j, uint32_t rail, const pj_reading *readings,
+                                   size_t count, pj_error *err)
 {
     pj_status status = PJ_OK;
     for (size_t i = 0; i < count && status == PJ_OK; i++) {
@@ -98,22 +98,23 @@ static pj_status feed(const pj_joules *j, uint32_t rail, const pj_reading *readi
 /* Coarsens simulated readings to `--interval`, which made the rail's period longer than the
  * sensor's.
  */
-static pj_status feed_coarsened(const pj_joules *j, uint32_t rail, const pj_rail *sensor,
+static pj_status feed_coarsened(const pj_energies *j, uint32_t rail, const pj_rail *sensor,
                                 const pj_reading *readings, size_t count, pj_error *err)
 {
     pj_coarsen coarsen;
     pj_reading out[PJ_COARSEN_MOST];
     pj_status status = PJ_OK;
     pj_coarsen_init(&coarsen, sensor, true, j->d->rails[rail].period_ns);
-    if (!coarsen.active) return feed(j, rail, readings, count, err);
+    if (!coarsen.active) return energy_truth_feed(j, rail, readings, count, err);
     for (size_t i = 0; i < count && status == PJ_OK; i++)
-        status = feed(j, rail, out, (size_t)pj_coarsen_take(&coarsen, &readings[i], out), err);
+        status = energy_truth_feed(j, rail, out,
+                                   (size_t)pj_coarsen_take(&coarsen, &readings[i], out), err);
     if (status != PJ_OK || count == 0) return status;
     int64_t seen_ns = readings[count - 1].fresh_ns;
-    return feed(j, rail, out, (size_t)pj_coarsen_flush(&coarsen, seen_ns, out), err);
+    return energy_truth_feed(j, rail, out, (size_t)pj_coarsen_flush(&coarsen, seen_ns, out), err);
 }
 
-static pj_status feed_simulated(pj_joules *j, uint32_t rail, uint32_t sim_rail,
+static pj_status feed_simulated(pj_energies *j, uint32_t rail, uint32_t sim_rail,
                                 const pj_sim_segment *truth, size_t count, pj_error *err)
 {
     const pj_rail *r = &j->d->rails[rail];
@@ -136,13 +137,13 @@ static pj_status feed_simulated(pj_joules *j, uint32_t rail, uint32_t sim_rail,
 
 /* Whether a counter's steps may have to be shifted: one that declares that it sees all of each
  * period, which is so long that a delay would show. */
-static bool may_be_late(const pj_joules *j, const pj_rail *rail)
+static bool may_be_late(const pj_energies *j, const pj_rail *rail)
 {
     return rail->kind == PJ_RAIL_COUNTER && rail->window_ns > 0 && !pj_rail_steps_are_power(rail) &&
            rail->period_ns >= SLOW_NS && !j->options->trusted;
 }
 
-pj_status pj_joules_curves(pj_joules *j, const pj_readings *readings, pj_error *err)
+pj_status pj_energy_curves(pj_energies *j, const pj_readings *readings, pj_error *err)
 {
     pj_run_data *d = j->d;
     pj_sim_segment *truth = NULL;
@@ -160,8 +161,8 @@ pj_status pj_joules_curves(pj_joules *j, const pj_readings *readings, pj_error *
                 status = pj_fail_memory(err, "the simulated truth");
             if (status == PJ_OK) status = feed_simulated(j, r, sim_rail++, truth, truth_count, err);
         } else if (status == PJ_OK) {
-            status = feed(j, r, readings->items + readings->begin[r],
-                          readings->begin[r + 1] - readings->begin[r], err);
+            status = energy_truth_feed(j, r, readings->items + readings->begin[r],
+                                       readings->begin[r + 1] - readings->begin[r], err);
         }
         if (status == PJ_OK) status = pj_curve_finish(j->curves[r], err);
         if (status == PJ_OK && slow) status = pj_curve_finish(j->steps[r], err);
@@ -171,7 +172,7 @@ pj_status pj_joules_curves(pj_joules *j, const pj_readings *readings, pj_error *
 }
 
 /* Simulated energy of a leaf, summed over all rails of the simulation. mW x ns = pJ. */
-int64_t pj_joules_planted(const pj_joules *j, const pj_leaf *leaf)
+int64_t pj_energy_planted(const pj_energies *j, const pj_leaf *leaf)
 {
     double ns = (double)(leaf->end_ns - leaf->begin_ns);
     return llround((leaf_mw(j, leaf) + j->options->sim->idle_mw) * ns * 1e-3);

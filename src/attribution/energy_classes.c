@@ -2,7 +2,7 @@
  * classes, those with less than a thousandth of the time share one power per phase, as do all
  * beyond the largest MOST_CLASSES. Runs of up to FEW_CLASSES keep them all: an exact counter can
  * separate even small classes, and one pooled power would be wrong for each of them. */
-#include "attribution/joules.h"
+#include "attribution/energies.h"
 
 #include "base/memory.h"
 
@@ -24,7 +24,7 @@ static int longest_first(const void *a, const void *b)
     return x->class_ < y->class_ ? -1 : 1;
 }
 
-static sized_class *measure_classes(const pj_joules *j, double *whole_ns)
+static sized_class *measure_classes(const pj_energies *j, double *whole_ns)
 {
     const pj_tree *tree = j->tree;
     sized_class *sizes = pj_alloc(tree->class_count, sizeof *sizes);
@@ -40,13 +40,13 @@ static sized_class *measure_classes(const pj_joules *j, double *whole_ns)
 }
 
 /* Whether a class gets a power of its own; idle time always does. */
-static bool stands_alone(const pj_joules *j, const sized_class *c, double whole_ns)
+static bool stands_alone(const pj_energies *j, const sized_class *c, double whole_ns)
 {
     return j->tree->class_count <= FEW_CLASSES || c->class_ == j->tree->idle_class ||
            c->time_ns >= LEAST_SHARE * whole_ns;
 }
 
-static void assign(pj_joules *j, const sized_class *sizes, double whole_ns)
+static void energy_classes_assign(pj_energies *j, const sized_class *sizes, double whole_ns)
 {
     const pj_tree *tree = j->tree;
     uint32_t pooled[PJ_PHASE_COUNT + 1];
@@ -72,7 +72,7 @@ static void assign(pj_joules *j, const sized_class *sizes, double whole_ns)
     }
 }
 
-pj_status pj_joules_pool(pj_joules *j, pj_error *err)
+pj_status pj_energy_pool(pj_energies *j, pj_error *err)
 {
     const pj_tree *tree = j->tree;
     double whole_ns;
@@ -84,7 +84,7 @@ pj_status pj_joules_pool(pj_joules *j, pj_error *err)
     j->leaves = pj_alloc((size_t)tree->leaf_count + 2, sizeof *j->leaves);
     bool ok = sizes && j->pool_of && j->pool_class && j->pool_phase && j->pool_mw && j->leaves;
     if (ok) {
-        assign(j, sizes, whole_ns);
+        energy_classes_assign(j, sizes, whole_ns);
         for (uint32_t i = 0; i < tree->leaf_count; i++) {
             j->leaves[i + 1] = tree->leaves[i];
             j->leaves[i + 1].class_ = j->pool_of[tree->leaves[i].class_];

@@ -1,0 +1,72 @@
+/*
+ * One meter for several users: each open run gets every reading in a queue of its own, windows get
+ * the energy between two moments, and the energy of concurrent runs is divided
+ * (attribution/division.h). The sensors run while there is any user.
+ *
+ * Any user may drain the meter's rings, under a lock, which copies their content to every queue.
+ * Collectors do so every 16 ms; while only windows are open, a thread of the reading hub does.
+ *
+ * Threads: any, but each tap from one at a time.
+ */
+#ifndef PJ_RECORD_READING_HUB_H
+#define PJ_RECORD_READING_HUB_H
+
+#include "attribution/division.h"
+#include "base/buffer.h"
+#include "base/ring.h"
+#include "power/meter.h"
+
+#include <pthread.h>
+
+typedef struct pj_reading_hub pj_reading_hub;
+
+/* One run's queue of readings and events. Zeroed before the first use. */
+typedef struct pj_subscriber {
+    struct pj_subscriber *next;
+    pj_ring readings, events; /* of pj_reading, pj_meter_event */
+    pj_division_member *member;
+    double sampled_ns; /* set when the run has ended: its share of the sampling time */
+    bool joined;
+} pj_subscriber;
+
+/* NULL when out of memory. While there are users, only the reading hub may use the meter. */
+pj_reading_hub *pj_reading_hub_new(pj_meter *meter, pj_share_rule rule);
+void pj_reading_hub_free(pj_reading_hub *hub); /* NULL is allowed */
+bool pj_reading_hub_is_used(pj_reading_hub *hub);
+
+/* Starts the sensors if they do not run yet. */
+pj_status pj_reading_hub_join(pj_reading_hub *hub, pj_subscriber *subscriber, pj_error *err);
+/* Mark the begin and end of the run's time, and return it. Begin returns 0 when out of memory. */
+int64_t pj_reading_hub_begin(pj_reading_hub *hub, pj_subscriber *subscriber, double weight);
+void pj_reading_hub_weigh(pj_reading_hub *hub, pj_subscriber *subscriber, double weight);
+int64_t pj_reading_hub_end(pj_reading_hub *hub, pj_subscriber *subscriber);
+/* Ends the delivery of readings; queues and shares can still be read. The last user stops the
+ * sensors. */
+void pj_reading_hub_part(pj_reading_hub *hub, pj_subscriber *subscriber, int64_t end_ns);
+void pj_subscriber_fini(pj_reading_hub *hub,
+                        pj_subscriber *subscriber); /* leaves first if necessary; may run twice */
+
+void pj_reading_hub_pull(pj_reading_hub *hub);
+size_t pj_subscriber_read(pj_subscriber *subscriber, pj_reading *readings, size_t max);
+bool pj_subscriber_next_event(pj_subscriber *subscriber, pj_meter_event *event);
+uint64_t pj_subscriber_lost(const pj_subscriber *subscriber);
+/* The payload of the next PJ_RECORD_SHARE for the run's spool; false: there is none now. */
+bool pj_reading_hub_next_share(pj_reading_hub *hub, pj_subscriber *subscriber, pj_buffer *payload);
+bool pj_reading_hub_is_shared(pj_reading_hub *hub, const pj_subscriber *subscriber);
+
+/* ---- windows -------------------------------------------------------------------------------- */
+
+typedef struct pj_reading_window {
+    pj_division_window *window;
+    int64_t begin_ns, end_ns;
+} pj_reading_window;
+
+pj_status pj_reading_hub_window_begin(pj_reading_hub *hub, pj_reading_window *window,
+                                      pj_error *err);
+/* Waits until the sensors have covered the end, returns energies by rail, and frees the window. */
+void pj_reading_hub_window_end(pj_reading_hub *hub, pj_reading_window *window,
+                               pj_curve_energy energies[PJ_MAX_RAILS]);
+void pj_reading_hub_window_drop(pj_reading_hub *hub,
+                                pj_reading_window *window); /* frees the window without a result */
+
+#endif
