@@ -28,13 +28,6 @@ static pj_status compare(pj_store *store, const compare_args *a, char **ids, int
     return pj_compared_groups(store, &query, c, err);
 }
 
-static pj_status compare_write_json(const pj_compared *c, const pj_cost_rates *rates, pj_error *err)
-{
-    pj_json_out out;
-    pj_compared_write(c, rates, pj_json_out_begin(&out));
-    return pj_json_out_end(&out, PJ_OK, err);
-}
-
 static int run_compare(const pj_command *command, int argc, char **argv)
 {
     compare_args a = {.prices = PJ_PRICES_NONE};
@@ -71,13 +64,16 @@ static int run_compare(const pj_command *command, int argc, char **argv)
     pj_cost_rates rates;
     pj_error err = {0};
     pj_compared *c = NULL;
+    pj_json_out out;
     pj_status status = pj_prices_get(&a.prices, &rates, &err);
     if (status == PJ_OK) status = pj_stored_open(a.db, &store, &err);
     if (status == PJ_OK) status = compare(store, &a, argv + 1, positional, &c, &err);
-    if (status == PJ_OK && a.json)
-        status = compare_write_json(c, &rates, &err);
-    else if (status == PJ_OK)
+    if (c && a.json) {
+        pj_compared_write(c, &rates, pj_json_out_begin(&out));
+        status = pj_json_out_end(&out, status, &err);
+    } else if (c) {
         pj_compare_print(c);
+    }
     pj_compared_free(c);
     pj_store_close(store);
     return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);

@@ -1,23 +1,12 @@
 /* Statistics of repeated runs: mean, standard deviation and 95 % interval of the mean, for figures
  * of the run, its phases and its components. */
+#include "analysis/compare.h"
 #include "cli/run_parts.h"
 #include "cli/run_report.h"
 #include "trace/summary.h"
 
 #include <math.h>
 #include <string.h>
-
-/* Quantile 0.975 of Student's t with that many degrees of freedom. */
-static double student_t975(uint32_t degrees)
-{
-    static const double exact[] = {NAN,   12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365,
-                                   2.306, 2.262,  2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
-                                   2.120, 2.110,  2.101, 2.093, 2.086, 2.080, 2.074, 2.069,
-                                   2.064, 2.060,  2.056, 2.052, 2.048, 2.045, 2.042};
-    if (degrees < sizeof exact / sizeof *exact) return exact[degrees];
-    double z = 1.959964, n = degrees; /* Cornish-Fisher expansion; four digits from 31 on */
-    return z + (z * z * z + z) / (4 * n) + (5 * pow(z, 5) + 16 * z * z * z + 3 * z) / (96 * n * n);
-}
 
 static pj_series_figure *run_series_figure_of(pj_series *series, pj_series_group group,
                                               const char *part, const char *name, const char *unit)
@@ -105,7 +94,7 @@ void pj_series_finish(pj_series *series)
         double n = f->count;
         if (f->count == 0) f->mean = NAN;
         f->sd = n > 1 ? sqrt(f->squares / (n - 1)) : NAN;
-        double half = n > 1 ? student_t975(f->count - 1) * f->sd / sqrt(n) : NAN;
+        double half = n > 1 ? pj_student_quantile(0.975, f->count - 1) * f->sd / sqrt(n) : NAN;
         f->low = f->mean - half;
         f->high = f->mean + half;
     }

@@ -1,110 +1,88 @@
 /* Conditions of a run over time: temperature, clocks, utilisation, power limit and throttling of
  * each device, in columns. A device that never reported a figure has null in place of its column.
  */
-#include "store/view.h"
-#include "trace/conditions.h"
+#include "store/rows.h"
+#include "store/views.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
-enum { FIGURES = 5 };
+static const struct {
+    const char *name;
+    size_t offset;
+} figures[] = {{"t_ms", offsetof(pj_condition_row, t_ms)},
+               {"temperature_c", offsetof(pj_condition_row, temperature_c)},
+               {"clock_mhz", offsetof(pj_condition_row, clock_mhz)},
+               {"memory_clock_mhz", offsetof(pj_condition_row, memory_clock_mhz)},
+               {"utilisation", offsetof(pj_condition_row, utilisation)},
+               {"power_limit_mw", offsetof(pj_condition_row, power_limit_mw)}};
 
-static const char *const names[FIGURES] = {"temperature_c", "clock_mhz", "memory_clock_mhz",
-                                           "utilisation", "power_limit_mw"};
-static const char columns[] =
-    "t_ms, temperature_c, clock_mhz, memory_clock_mhz, utilisation, power_limit_mw, throttle";
-
-static pj_sql *select_device(pj_run_view *view, const char *device, pj_error *err)
+/* The device's next row from `row` on; NULL: there is none. */
+static const pj_condition_row *next_row(const pj_run_data *run, const pj_condition_row *row,
+                                        const char *device)
 {
-    pj_sql *sql = pj_view_select(view, PJ_TABLE_CONDITIONS, columns,
-                                 "AND device = ?3 ORDER BY t_ms, id", err);
-    pj_sql_text(sql, 3, device);
-    return sql;
+    const pj_condition_row *end = run->conditions + run->condition_count;
+    while (row < end && (!row->device || strcmp(row->device, device) != 0)) row++;
+    return row < end ? row : NULL;
 }
 
-/* One column; false: nothing but NULL in it, nothing was written. */
-static pj_status views_conditions_write_column(pj_run_view *view, const char *device, int column,
-                                               const char *name, pj_error *err)
+static double figure_of(const pj_condition_row *row, size_t offset)
 {
-    bool any = column == 0;
-    pj_sql *sql = select_device(view, device, err);
-    while (!any && pj_sql_step(sql)) any = pj_sql_get_type(sql, column) != PJ_VALUE_NULL;
-    pj_status status = pj_sql_end(sql, err);
-    if (status != PJ_OK) return status;
-    pj_json_key(view->json, name);
+    double value;
+    memcpy(&value, (const char *)row + offset, sizeof value);
+    return value;
+}
+
+static void views_conditions_write_column(const pj_run_data *run, const char *device, int figure, pj_json *json)
+{
+    size_t offset = figures[figure].offset;
+    bool any = false;
+    const pj_condition_row *row;
+    for (row = run->conditions; (row = next_row(run, row, device)); row++)
+        any |= !isnan(figure_of(row, offset));
     if (!any) {
-        pj_json_null(view->json);
-        return PJ_OK;
+        pj_json_kv_null(json, figures[figure].name);
+        return;
     }
-    sql = select_device(view, device, err);
-    pj_json_array_begin(view->json);
-    while (pj_sql_step(sql)) pj_json_double(view->json, pj_sql_get_double(sql, column));
-    pj_json_array_end(view->json);
-    return pj_sql_end(sql, err);
+    pj_json_kv_array_begin(json, figures[figure].name);
+    for (row = run->conditions; (row = next_row(run, row, device)); row++)
+        pj_json_double(json, figure_of(row, offset));
+    pj_json_array_end(json);
 }
 
-static pj_status write_throttle(pj_run_view *view, const char *device, pj_error *err)
+static void views_conditions_write_device(const pj_run_data *run, const char *device, pj_json *json)
 {
-    pj_sql *sql = select_device(view, device, err);
-    pj_json_kv_array_begin(view->json, "throttle");
-    while (pj_sql_step(sql)) pj_json_string(view->json, pj_sql_get_text(sql, 6, NULL));
-    pj_json_array_end(view->json);
-    return pj_sql_end(sql, err);
-}
-
-static pj_status write_device(pj_run_view *view, const char *device, pj_error *err)
-{
-    pj_json_object_begin(view->json);
-    pj_json_kv_string(view->json, "device", device);
-    pj_status status = views_conditions_write_column(view, device, 0, "t_ms", err);
-    for (int i = 0; i < FIGURES && status == PJ_OK; i++)
-        status = views_conditions_write_column(view, device, i + 1, names[i], err);
-    if (status == PJ_OK) status = write_throttle(view, device, err);
-    pj_json_object_end(view->json);
-    return status;
-}
-
-static pj_status read_devices(pj_run_view *view, pj_arena *arena, const char **devices,
-                              uint32_t *count, pj_error *err)
-{
-    pj_sql *sql = pj_view_select(view, PJ_TABLE_CONDITIONS, "device",
-                                 "GROUP BY device ORDER BY min(id)", err);
-    *count = 0;
-    while (*count < PJ_CONDITION_DEVICES && pj_sql_step(sql)) {
-        const char *name = pj_sql_get_text(sql, 0, NULL);
-        if (name && !(devices[*count] = pj_arena_strndup(arena, name, strlen(name)))) {
-            pj_sql_end(sql, err);
-            return pj_fail_memory(err, "the devices of a run");
-        }
-        *count += name != NULL;
-    }
-    return pj_sql_end(sql, err);
-}
-
-static pj_status views_conditions_write_conditions(pj_run_view *view, pj_arena *arena,
-                                                   pj_error *err)
-{
-    const char *devices[PJ_CONDITION_DEVICES];
-    uint32_t count;
-    pj_status status = read_devices(view, arena, devices, &count, err);
-    pj_json_object_begin(view->json);
-    pj_json_kv_string(view->json, "run_id", view->info->id);
-    pj_json_kv_array_begin(view->json, "devices");
-    for (uint32_t i = 0; i < count && status == PJ_OK; i++)
-        status = write_device(view, devices[i], err);
-    pj_json_array_end(view->json);
-    pj_json_object_end(view->json);
-    return status;
+    const pj_condition_row *row;
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "device", device);
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
+        views_conditions_write_column(run, device, (int)i, json);
+    pj_json_kv_array_begin(json, "throttle");
+    for (row = run->conditions; (row = next_row(run, row, device)); row++)
+        pj_json_string(json, row->throttle);
+    pj_json_array_end(json);
+    pj_json_object_end(json);
 }
 
 pj_status pj_view_conditions(pj_store *store, const char *id, pj_json *json, pj_error *err)
 {
-    pj_run_view view;
-    pj_arena arena;
-    pj_arena_init(&arena, 0);
-    pj_status status = pj_view_open(&view, store, id, json, err);
-    if (status == PJ_OK) status = views_conditions_write_conditions(&view, &arena, err);
-    pj_view_close(&view);
-    pj_arena_fini(&arena);
-    return status;
+    char full[PJ_UUID_BYTES];
+    pj_run_data run = {0};
+    pj_status status = pj_store_resolve(store, id, full, err);
+    if (status == PJ_OK)
+        status = pj_store_load_tables(store, full, 1 << PJ_TABLE_CONDITIONS, UINT32_MAX, &run, err);
+    if (status != PJ_OK) return status;
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "run_id", full);
+    pj_json_kv_array_begin(json, "devices");
+    for (uint32_t i = 0; i < run.condition_count; i++) {
+        const char *device = run.conditions[i].device;
+        if (device && next_row(&run, run.conditions, device) == &run.conditions[i])
+            views_conditions_write_device(&run, device, json);
+    }
+    pj_json_array_end(json);
+    pj_json_object_end(json);
+    pj_run_data_fini(&run);
+    return PJ_OK;
 }
