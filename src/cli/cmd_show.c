@@ -78,7 +78,7 @@ static pj_status show_write_json(const showing *s, part what, pj_error *err)
 /* ---- text ----------------------------------------------------------------------------------- */
 
 enum {
-    PHASE_ROWS = 1 << PJ_TABLE_PHASES | 1 << PJ_TABLE_SECTIONS,
+    PHASE_ROWS = 1 << PJ_TABLE_PHASES,
     TOKEN_ROWS = 1 << PJ_TABLE_PHASES | 1 << PJ_TABLE_TOKENS,
     OVERVIEW_ROWS = PHASE_ROWS | 1 << PJ_TABLE_WARNINGS,
     MOST_TOKENS = 10000 /* of a sparkline */
@@ -136,6 +136,9 @@ static pj_status print_tables(const showing *s, part what, pj_show_run *run, pj_
     pj_arena *arena = &run->data.arena;
     pj_status status =
         pj_store_load_tables(s->store, s->id, rows[what], UINT32_MAX, &run->data, err);
+    if (status == PJ_OK && (what == PHASES || what == ALL))
+        status =
+            pj_view_section_sums(s->store, s->id, arena, &run->sections, &run->section_count, err);
     if (status == PJ_OK && what == LAYERS)
         status = pj_view_layer_sums(s->store, s->id, arena, &run->layers, &run->layer_count, err);
     if (status == PJ_OK && (what == COMPONENTS || what == ALL))
@@ -145,7 +148,7 @@ static pj_status print_tables(const showing *s, part what, pj_show_run *run, pj_
         status = pj_run_insight_get(s->store, &run->data.info, arena, &run->insight, err);
     if (status != PJ_OK) return status;
     if (what == ALL) pj_show_overview(run, &s->rates);
-    if (what == PHASES) pj_show_phases(&run->data);
+    if (what == PHASES) pj_show_phases(run);
     if (what == LAYERS) print_hidden(pj_show_layers(run, limit));
     if (what == COMPONENTS) print_hidden(pj_show_components(run, limit));
     if (what == TOKENS) print_hidden(pj_show_tokens(&run->data, limit));

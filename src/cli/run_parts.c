@@ -61,27 +61,19 @@ void pj_run_parts_components(pj_run_parts *parts, const pj_run_data *run)
     }
 }
 
-void pj_run_draft_get(const pj_run_data *run, pj_run_draft *d)
+void pj_run_draft_get(const pj_run_data *run, double ms, double mj, pj_run_draft *d)
 {
     pj_model_figures model;
-    double passes_mj = 0, all_mj = 0;
-    bool any = false;
+    double all_mj = 0;
     pj_model_figures_read(run->info.model_json, &model);
-    *d = (pj_run_draft){.proposed = model.draft_proposed, .accepted = model.draft_accepted};
+    *d = (pj_run_draft){
+        .proposed = model.draft_proposed, .accepted = model.draft_accepted, .ms = ms, .mj = mj};
     memcpy(d->name, model.draft_name, sizeof d->name);
-    for (uint32_t i = 0; i < run->section_count; i++) {
-        const pj_section_row *row = &run->sections[i];
-        if (!row->name || strcmp(row->name, "draft") != 0) continue;
-        d->ms += row->duration_ms;
-        passes_mj += pj_mj_of_nj(row->energy.gross_nj);
-        any = true;
-    }
     for (uint32_t i = 0; i < run->phase_count; i++) {
         const pj_phase_row *row = &run->phases[i];
         if (row->phase == PJ_PHASE_PREFILL || row->phase == PJ_PHASE_DECODE)
             all_mj += pj_mj_of_nj(row->energy.gross_nj);
     }
-    d->mj = any ? passes_mj : NAN;
     d->target_mj = all_mj - d->mj;
 }
 

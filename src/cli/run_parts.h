@@ -26,7 +26,8 @@ typedef struct pj_run_draft {
     double ms, mj, target_mj;  /* target_mj: of prefill and decode without the draft's passes */
 } pj_run_draft;
 
-void pj_run_draft_get(const pj_run_data *run, pj_run_draft *draft);
+/* `ms` and `mj` of the draft's passes. */
+void pj_run_draft_get(const pj_run_data *run, double ms, double mj, pj_run_draft *draft);
 /* "demo: 5 of 8 proposed tokens accepted (62 %); it took 1.2 ms, 3 mJ, and the model 9 mJ" */
 void pj_run_draft_text(const pj_run_draft *draft, char *text, size_t bytes);
 

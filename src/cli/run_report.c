@@ -152,12 +152,24 @@ static void print_rates(FILE *out, const pj_run_info *info)
     print_disturbed(out, info);
 }
 
+static pj_run_draft draft_of(const pj_run_data *d)
+{
+    pj_run_draft draft;
+    double ms = 0, mj = 0;
+    for (uint32_t i = 0; i < d->section_count; i++) {
+        if (strcmp(d->sections[i].name, "draft") != 0) continue;
+        ms += d->sections[i].duration_ms;
+        mj += pj_mj_of_nj(d->sections[i].energy.gross_nj);
+    }
+    pj_run_draft_get(d, ms, ms > 0 ? mj : NAN, &draft);
+    return draft;
+}
+
 /* Acceptance rate and cost of speculative decoding's draft model. */
 static void print_draft(FILE *out, const pj_run_data *d)
 {
     char text[400];
-    pj_run_draft draft;
-    pj_run_draft_get(d, &draft);
+    pj_run_draft draft = draft_of(d);
     if (!draft.name[0]) return;
     pj_run_draft_text(&draft, text, sizeof text);
     fprintf(out, "  draft model %s\n", text);
@@ -165,8 +177,7 @@ static void print_draft(FILE *out, const pj_run_data *d)
 
 void pj_run_report_write_draft(pj_json *json, const pj_run_data *d)
 {
-    pj_run_draft draft;
-    pj_run_draft_get(d, &draft);
+    pj_run_draft draft = draft_of(d);
     pj_json_key(json, "draft");
     if (draft.ms <= 0) {
         pj_json_null(json);

@@ -195,11 +195,17 @@ static void show_context(const pj_context_use *c)
     putchar('\n');
 }
 
-static void show_draft(const pj_run_data *run)
+static void show_draft(const pj_show_run *run)
 {
     char text[400];
     pj_run_draft draft;
-    pj_run_draft_get(run, &draft);
+    double ms = 0, mj = 0;
+    for (uint32_t i = 0; i < run->section_count; i++) {
+        if (strcmp(run->sections[i].name, "draft") != 0) continue;
+        ms += run->sections[i].duration_ms;
+        mj += run->sections[i].energy_mj;
+    }
+    pj_run_draft_get(&run->data, ms, ms > 0 ? mj : NAN, &draft);
     if (!draft.name[0]) return;
     pj_run_draft_text(&draft, text, sizeof text);
     show_print_line("draft", text);
@@ -269,7 +275,7 @@ void pj_show_overview(const pj_show_run *run, const pj_cost_rates *rates)
     show_print_figure("speed", ratios.tokens_per_second, "tokens/s");
     show_per_token(info, &ratios);
     show_context(&run->insight.use.context);
-    show_draft(&run->data);
+    show_draft(run);
     show_experts(&run->insight.use, &ratios);
     show_predicted(run->insight.outlook.predicted);
     show_published(&run->insight.outlook);
@@ -278,38 +284,12 @@ void pj_show_overview(const pj_show_run *run, const pj_cost_rates *rates)
     show_conditions(info);
     show_print_warnings(&run->data);
     print_anomalies(&run->insight);
-    pj_show_phases(&run->data);
+    pj_show_phases(run);
     if (run->component_count) pj_show_components(run, UINT32_MAX);
 }
 
 /* ---- tables -----------------------------------------------------------------------------------
  */
-
-enum { SECTIONS_MAX = 64 };
-
-typedef struct section_sum {
-    const char *name;
-    uint32_t count;
-    double ms, mj;
-} section_sum;
-
-/* The sections of a phase by name, in order of first appearance. */
-static uint32_t sum_sections(const pj_run_data *run, uint32_t phase, section_sum sums[SECTIONS_MAX])
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < run->section_count; i++) {
-        const pj_section_row *row = &run->sections[i];
-        uint32_t at = 0;
-        if (row->phase != phase || !row->name) continue;
-        while (at < count && strcmp(sums[at].name, row->name) != 0) at++;
-        if (at == SECTIONS_MAX) continue;
-        if (at == count) sums[count++] = (section_sum){.name = row->name};
-        sums[at].count++;
-        sums[at].ms += row->duration_ms;
-        sums[at].mj += pj_mj_of_nj(row->energy.gross_nj);
-    }
-    return count;
-}
 
 static void print_phase(const char *name, double ms, double mj, double sd, uint8_t method)
 {
@@ -319,27 +299,32 @@ static void print_phase(const char *name, double ms, double mj, double sd, uint8
     printf("  %s\n", pj_method_name(method));
 }
 
-static void print_sections(const section_sum *sums, uint32_t count)
+/* Returns how many sections the phase has. */
+static uint32_t print_sections(const pj_show_run *run, uint32_t phase, bool print)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        printf("%-16s %-20s %5u", "", sums[i].name, sums[i].count);
-        print_duration(sums[i].ms);
-        print_interval(sums[i].mj, NAN);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < run->section_count; i++) {
+        const pj_section_sum *sum = &run->sections[i];
+        if (sum->phase != phase) continue;
+        count++;
+        if (!print) continue;
+        printf("%-16s %-20s %5u", "", sum->name, sum->count);
+        print_duration(sum->duration_ms);
+        print_interval(sum->energy_mj, NAN);
         putchar('\n');
     }
+    return count;
 }
 
-void pj_show_phases(const pj_run_data *run)
+void pj_show_phases(const pj_show_run *run)
 {
     double idle_ms = 0, idle_mj = 0, variance = 0;
     const pj_phase_row *idle = NULL;
     show_print_head("phase            section              count   duration               energy");
-    for (uint32_t i = 0; i < run->phase_count; i++) {
-        section_sum sums[SECTIONS_MAX];
-        const pj_phase_row *p = &run->phases[i];
-        uint32_t count = sum_sections(run, i, sums);
+    for (uint32_t i = 0; i < run->data.phase_count; i++) {
+        const pj_phase_row *p = &run->data.phases[i];
         double mj = pj_mj_of_nj(p->energy.gross_nj), sd = (double)p->energy.sd_mj;
-        if (p->phase == PJ_PHASE_IDLE && !count) {
+        if (p->phase == PJ_PHASE_IDLE && !print_sections(run, i, false)) {
             /* Idle time between phases comes in many pieces: one line for all of them, last. */
             if (!idle) idle = p;
             idle_ms += p->duration_ms;
@@ -348,7 +333,7 @@ void pj_show_phases(const pj_run_data *run)
             continue;
         }
         print_phase(pj_phase_name(p->phase), p->duration_ms, mj, sd, p->energy.method);
-        print_sections(sums, count);
+        print_sections(run, i, true);
     }
     if (idle) print_phase("idle", idle_ms, idle_mj, sqrt(variance), idle->energy.method);
 }

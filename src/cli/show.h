@@ -7,16 +7,17 @@
 
 /* A run with what is shown of it; an overview shows everything but the layers. */
 typedef struct pj_show_run {
-    pj_run_data data; /* phases with their sections, warnings, or tokens */
+    pj_run_data data; /* phases, warnings, or tokens */
+    pj_section_sum *sections;
     pj_run_insight insight;
     pj_component_sum *components;
     pj_layer_sum *layers;
-    uint32_t component_count, layer_count;
+    uint32_t section_count, component_count, layer_count;
 } pj_show_run;
 
 /* `limit`: of rows. They return how many rows are hidden. */
 void pj_show_overview(const pj_show_run *run, const pj_cost_rates *rates);
-void pj_show_phases(const pj_run_data *run);
+void pj_show_phases(const pj_show_run *run);
 uint32_t pj_show_layers(const pj_show_run *run, uint32_t limit);
 uint32_t pj_show_components(const pj_show_run *run, uint32_t limit);
 uint32_t pj_show_tokens(const pj_run_data *run, uint32_t limit);

@@ -147,6 +147,17 @@ typedef struct pj_component_sum {
 pj_status pj_view_component_sums(pj_store *store, const char *id, pj_arena *arena,
                                  pj_component_sum **sums, uint32_t *count, pj_error *err);
 
+/* Sections of a run by phase and name, in order. */
+typedef struct pj_section_sum {
+    uint32_t phase; /* index of the phase row */
+    uint32_t count;
+    const char *name;
+    double duration_ms, energy_mj;
+} pj_section_sum;
+
+pj_status pj_view_section_sums(pj_store *store, const char *id, pj_arena *arena,
+                               pj_section_sum **sums, uint32_t *count, pj_error *err);
+
 /* Sums per layer over a whole run, by index. */
 typedef struct pj_layer_sum {
     double time_ms, attention_ms, mlp_ms;

@@ -13,27 +13,60 @@ static void write_power_of(pj_json *json, double mj, double ms)
     pj_json_kv_double(json, "power_mw", ms > 0 ? mj * 1000 / ms : NAN);
 }
 
-static pj_status write_section_totals(pj_run_view *view, int64_t phase_id, uint64_t *count,
-                                      pj_error *err)
+enum { SECTION_SUMS_MAX = 4096 };
+
+static pj_status read_section_sums(pj_run_view *view, pj_arena *arena, pj_section_sum **sums,
+                                   uint32_t *count, pj_error *err)
 {
-    pj_sql *sql = pj_view_select(
-        view, PJ_TABLE_SECTIONS, "section_name, count(*), sum(duration_ms), sum(energy_mj)",
-        "AND phase_id = ?3 GROUP BY section_name ORDER BY min(start_ms)", err);
-    pj_sql_int(sql, 3, phase_id);
+    pj_row_range phases = view->ranges[PJ_TABLE_PHASES];
     *count = 0;
-    pj_json_kv_array_begin(view->json, "section_totals");
-    while (pj_sql_step(sql)) {
-        pj_json_object_begin(view->json);
-        pj_json_kv_string(view->json, "section_name", pj_sql_get_text(sql, 0, NULL));
-        pj_json_kv_int(view->json, "count", pj_sql_get_int(sql, 1));
-        pj_json_kv_double(view->json, "duration_ms", pj_sql_get_double(sql, 2));
-        pj_json_kv_double(view->json, "energy_mj", pj_sql_get_double(sql, 3));
-        pj_json_object_end(view->json);
-        *count += (uint64_t)pj_sql_get_int(sql, 1);
+    *sums = pj_arena_alloc(arena, SECTION_SUMS_MAX, sizeof **sums);
+    if (!*sums) return pj_fail_memory(err, "the sections of a run");
+    pj_sql *sql =
+        pj_view_select(view, PJ_TABLE_SECTIONS,
+                       "phase_id, section_name, count(*), sum(duration_ms), sum(energy_mj)",
+                       "GROUP BY phase_id, section_name ORDER BY phase_id, min(start_ms)", err);
+    while (*count < SECTION_SUMS_MAX && pj_sql_step(sql)) {
+        size_t bytes;
+        const char *name = pj_sql_get_text(sql, 1, &bytes);
+        pj_section_sum *sum = &(*sums)[*count];
+        *sum = (pj_section_sum){.phase = (uint32_t)(pj_sql_get_int(sql, 0) - phases.first),
+                                .count = (uint32_t)pj_sql_get_int(sql, 2),
+                                .name = name ? pj_arena_strndup(arena, name, bytes) : NULL,
+                                .duration_ms = pj_sql_get_double(sql, 3),
+                                .energy_mj = pj_sql_get_double(sql, 4)};
+        *count += sum->name != NULL;
     }
-    pj_json_array_end(view->json);
-    pj_json_kv_uint(view->json, "section_count", *count);
     return pj_sql_end(sql, err);
+}
+
+pj_status pj_view_section_sums(pj_store *store, const char *id, pj_arena *arena,
+                               pj_section_sum **sums, uint32_t *count, pj_error *err)
+{
+    pj_run_view view;
+    pj_status status = pj_view_open(&view, store, id, NULL, err);
+    if (status == PJ_OK) status = read_section_sums(&view, arena, sums, count, err);
+    pj_view_close(&view);
+    return status;
+}
+
+static void write_section_sums(pj_json *json, const pj_section_sum *sums, uint32_t count,
+                               uint32_t phase)
+{
+    uint64_t sections = 0;
+    pj_json_kv_array_begin(json, "section_totals");
+    for (uint32_t i = 0; i < count; i++) {
+        if (sums[i].phase != phase) continue;
+        pj_json_object_begin(json);
+        pj_json_kv_string(json, "section_name", sums[i].name);
+        pj_json_kv_uint(json, "count", sums[i].count);
+        pj_json_kv_double(json, "duration_ms", sums[i].duration_ms);
+        pj_json_kv_double(json, "energy_mj", sums[i].energy_mj);
+        pj_json_object_end(json);
+        sections += sums[i].count;
+    }
+    pj_json_array_end(json);
+    pj_json_kv_uint(json, "section_count", sections);
 }
 
 /* A reference to a token, or to the first token of a shared step, by index. */
@@ -80,41 +113,46 @@ static pj_status write_sections(pj_run_view *view, int64_t phase_id, const pj_vi
     return pj_sql_end(sql, err);
 }
 
-static pj_status views_time_write_phase(pj_run_view *view, pj_sql *sql,
-                                        const pj_view_window *window, bool sections, uint32_t *left,
-                                        pj_error *err)
+static void views_time_write_phase(pj_run_view *view, pj_sql *sql)
 {
     pj_json *json = view->json;
     double start = pj_sql_get_double(sql, 2), ms = pj_sql_get_double(sql, 3);
-    const char *phase = pj_sql_get_text(sql, 1, NULL);
-    uint64_t count;
-    bool wanted = !window->phase || (phase && strcmp(phase, window->phase) == 0);
-    pj_json_object_begin(json);
-    pj_json_kv_string(json, "phase", phase);
+    pj_json_kv_string(json, "phase", pj_sql_get_text(sql, 1, NULL));
     pj_json_kv_double(json, "start_ms", start);
     pj_json_kv_double(json, "end_ms", start + ms);
     pj_json_kv_double(json, "duration_ms", ms);
     pj_json_kv_energies(json, sql, 4);
     write_power_of(json, pj_sql_get_double(sql, 4), ms);
-    pj_status status = write_section_totals(view, pj_sql_get_int(sql, 0), &count, err);
-    if (status == PJ_OK && sections && wanted)
-        status = write_sections(view, pj_sql_get_int(sql, 0), window, left, err);
-    pj_json_object_end(json);
-    return status;
+}
+
+static bool is_wanted(const pj_view_window *window, pj_sql *sql)
+{
+    const char *phase = pj_sql_get_text(sql, 1, NULL);
+    return !window->phase || (phase && strcmp(phase, window->phase) == 0);
 }
 
 void pj_view_write_phases(pj_run_view *view, const pj_view_window *window, bool sections,
                           pj_error *err, pj_status *status)
 {
-    uint32_t left = window->limit ? window->limit : 500;
+    pj_section_sum *sums;
+    uint32_t count, left = window->limit ? window->limit : 500;
     if (left > 20000) left = 20000;
+    *status = read_section_sums(view, &view->one.arena, &sums, &count, err);
+    if (*status != PJ_OK) return;
     pj_sql *sql =
         pj_view_select(view, PJ_TABLE_PHASES,
                        "id, phase, start_ms, duration_ms, " PJ_ENERGY_COLUMNS, "ORDER BY id", err);
     pj_json_kv_array_begin(view->json, "phases");
-    *status = PJ_OK;
-    while (*status == PJ_OK && pj_sql_step(sql))
-        *status = views_time_write_phase(view, sql, window, sections, &left, err);
+    while (*status == PJ_OK && pj_sql_step(sql)) {
+        int64_t id = pj_sql_get_int(sql, 0);
+        pj_json_object_begin(view->json);
+        views_time_write_phase(view, sql);
+        write_section_sums(view->json, sums, count,
+                           (uint32_t)(id - view->ranges[PJ_TABLE_PHASES].first));
+        if (sections && is_wanted(window, sql))
+            *status = write_sections(view, id, window, &left, err);
+        pj_json_object_end(view->json);
+    }
     pj_json_array_end(view->json);
     pj_status ended = pj_sql_end(sql, *status == PJ_OK ? err : NULL);
     if (*status == PJ_OK) *status = ended;
