@@ -34,7 +34,8 @@ static double figure_of(const pj_condition_row *row, size_t offset)
     return value;
 }
 
-static void views_conditions_write_column(const pj_run_data *run, const char *device, int figure, pj_json *json)
+static void views_conditions_write_column(const pj_run_data *run, const char *device, int figure,
+                                          pj_json *json)
 {
     size_t offset = figures[figure].offset;
     bool any = false;
