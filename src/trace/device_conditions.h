@@ -9,11 +9,12 @@
 
 enum { PJ_DEVICES_MAX = 96 };
 
-#define PJ_CONDITION_NUMBERS(X)                                                       \
-    X(temperature_c)                                                                  \
-    X(temperature_max_c)                                                              \
-    X(clock_mhz) X(clock_min_mhz) X(clock_max_mhz) X(memory_clock_mhz) X(utilisation) \
-        X(power_limit_mw) X(throttled_share) X(tdp_mw) X(tdp_share)
+/* clang-format off */
+#define PJ_CONDITION_NUMBERS(X) \
+    X(temperature_c) X(temperature_max_c) X(clock_mhz) X(clock_min_mhz) X(clock_max_mhz) \
+    X(memory_clock_mhz) X(utilisation) X(power_limit_mw) X(throttled_share) X(tdp_mw) \
+    X(tdp_share)
+/* clang-format on */
 
 /* NAN: not reported. tdp_share: mean power / thermal design power. */
 typedef struct pj_device_conditions {

@@ -3,12 +3,13 @@
 #ifndef PJ_TRACE_MODEL_FIGURES_H
 #define PJ_TRACE_MODEL_FIGURES_H
 
-#define PJ_MODEL_NUMBERS(X)                                                              \
-    X(parameters)                                                                        \
-    X(active_parameters)                                                                 \
-    X(layers) X(hidden_size) X(intermediate_size) X(heads) X(head_dim) X(experts)        \
-        X(experts_per_token) X(context) X(window) X(weight_bytes) X(decode_weight_bytes) \
-            X(flops_per_token) X(kv_bytes_per_token) X(kv_window_bytes_per_token)
+/* clang-format off */
+#define PJ_MODEL_NUMBERS(X) \
+    X(parameters) X(active_parameters) X(layers) X(hidden_size) X(intermediate_size) \
+    X(heads) X(head_dim) X(experts) X(experts_per_token) X(context) X(window) \
+    X(weight_bytes) X(decode_weight_bytes) X(flops_per_token) X(kv_bytes_per_token) \
+    X(kv_window_bytes_per_token)
+/* clang-format on */
 
 /* NAN, "": unknown. */
 typedef struct pj_model_figures {
