@@ -9,7 +9,7 @@ import { SignIn } from './parts/sign_in';
 import { Mark, Switches } from './parts/top';
 import { Waiting } from './parts/waiting';
 import { startKeys } from './state/keys';
-import { at, go, href, type View } from './state/selection';
+import { at, follow, href, type View } from './state/selection';
 import { Views } from './views/views';
 
 const NAV: [View, string][] = [
@@ -84,11 +84,4 @@ export function App() {
       <SignIn />
     </>
   );
-}
-
-/** Handles plain clicks; clicks for a new tab or window are left to the browser. */
-export function follow(e: MouseEvent, view: View, change = {}): void {
-  if (e.metaKey || e.ctrlKey || e.shiftKey || e.button !== 0) return;
-  e.preventDefault();
-  go({ view, ...change });
 }

@@ -405,6 +405,13 @@ export function go(change: Partial<Selection>): void {
   window.scrollTo(0, 0);
 }
 
+/** Handles plain clicks; clicks for a new tab or window are left to the browser. */
+export function follow(e: MouseEvent, view: View, change = {}): void {
+  if (e.metaKey || e.ctrlKey || e.shiftKey || e.button !== 0) return;
+  e.preventDefault();
+  go({ view, ...change });
+}
+
 /** The URL to which `go` would navigate, for links that open in a new tab. */
 export const href = (change: Partial<Selection>): string =>
   write({ ...selection.value, ...NOTHING_SELECTED, ...change });

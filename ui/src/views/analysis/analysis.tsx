@@ -4,7 +4,6 @@ import { useEffect, useMemo } from 'preact/hooks';
 import { api } from '../../api/client';
 import { isStored } from '../../api/early';
 import { REPORT } from '../../api/inlined';
-import { follow } from '../../app';
 import { Trouble } from '../../charts/panel';
 import { programs } from '../../charts/theme';
 import { isProgram } from '../../core/run_energy';
@@ -13,6 +12,7 @@ import { finished } from '../../state/live';
 import { stateOf, useResource } from '../../state/resource';
 import {
   at,
+  follow,
   href,
   PANES,
   type Pane,

@@ -3,7 +3,6 @@
 import { api } from '../../api/client';
 import { REPORT } from '../../api/inlined';
 import type { Summary } from '../../api/types';
-import { follow } from '../../app';
 import { Panel } from '../../charts/panel';
 import {
   clip,
@@ -36,7 +35,15 @@ import { Rates } from '../../parts/rates';
 import { Remarks } from '../../parts/remarks';
 import { finished } from '../../state/live';
 import { stateOf, useResource } from '../../state/resource';
-import { COMPARED, go, href, type Selection, select, selection } from '../../state/selection';
+import {
+  COMPARED,
+  follow,
+  go,
+  href,
+  type Selection,
+  select,
+  selection,
+} from '../../state/selection';
 import { unit } from '../../state/settings';
 import type { RunData } from './data';
 import { peak } from './power';

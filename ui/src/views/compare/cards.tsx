@@ -1,11 +1,10 @@
 // One card per compared run: its settings and the actions on it.
 import { REPORT } from '../../api/inlined';
 import type { RunSummary } from '../../api/types';
-import { follow } from '../../app';
 import { clip, dateTime, promptOf, shortId } from '../../core/format';
 import { PartialBadge, SourceBadge, StatusBadge } from '../../parts/badge';
 import { Icon } from '../../parts/icon';
-import { at, href, select } from '../../state/selection';
+import { at, follow, href, select } from '../../state/selection';
 import { LETTERS, Letter } from './letters';
 
 export function Cards({ runs }: { runs: RunSummary[] }) {

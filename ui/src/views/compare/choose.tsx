@@ -1,12 +1,11 @@
 // The choice of runs, while fewer than two are selected: offers the newest ones; all others are in History.
 import { api } from '../../api/client';
 import type { RunSummary } from '../../api/types';
-import { follow } from '../../app';
 import { clip, dateTime, promptOf } from '../../core/format';
 import { energyPerToken } from '../../core/run_energy';
 import { SourceBadge } from '../../parts/badge';
 import { useResource } from '../../state/resource';
-import { at, href, select } from '../../state/selection';
+import { at, follow, href, select } from '../../state/selection';
 import { unit } from '../../state/settings';
 import { Letter } from './letters';
 

@@ -2,12 +2,11 @@
 import { useEffect } from 'preact/hooks';
 import { api } from '../../api/client';
 import { REPORT } from '../../api/inlined';
-import { follow } from '../../app';
 import { Trouble } from '../../charts/panel';
 import { phaseLabel, programs } from '../../charts/theme';
 import { isProgram } from '../../core/run_energy';
 import { stateOf, useResource } from '../../state/resource';
-import { at, COMPARED, href, select, selection } from '../../state/selection';
+import { at, COMPARED, follow, href, select, selection } from '../../state/selection';
 import { Cards } from './cards';
 import { ChooseRuns } from './choose';
 import { TestsPanel } from './differences';

@@ -2,13 +2,12 @@
 import { useSignal } from '@preact/signals';
 import { REPORT } from '../../api/inlined';
 import type { Experiment, ExperimentCell } from '../../api/types';
-import { follow } from '../../app';
 import { Panel } from '../../charts/panel';
 import { energy, known, pair, percent, plain, power, shortId, time } from '../../core/format';
 import type { Term } from '../../core/glossary';
 import { Explain } from '../../parts/explain';
 import { Icon } from '../../parts/icon';
-import { go, href } from '../../state/selection';
+import { follow, go, href } from '../../state/selection';
 import { unit } from '../../state/settings';
 import { tableOf } from './charts';
 import { against, halfWidth, isActive } from './grid';

@@ -1,7 +1,6 @@
 // Details of one run beside the list: its prompt, output, machine and cost.
 import { api } from '../../api/client';
 import type { RunDetail, RunSummary } from '../../api/types';
-import { follow } from '../../app';
 import { Trouble } from '../../charts/panel';
 import {
   count,
@@ -32,7 +31,7 @@ import { Icon } from '../../parts/icon';
 import { Rates } from '../../parts/rates';
 import { Remarks } from '../../parts/remarks';
 import { stateOf, useResource } from '../../state/resource';
-import { href, rates, select } from '../../state/selection';
+import { follow, href, rates, select } from '../../state/selection';
 import { unit } from '../../state/settings';
 
 export function RunDetailPanel({

@@ -1,12 +1,11 @@
 // One run as a row of the history, and the columns that rows have.
 import type { RunSummary } from '../../api/types';
-import { follow } from '../../app';
 import { clip, dateTime, energy, known, plain, promptOf, time } from '../../core/format';
 import type { Term } from '../../core/glossary';
 import { energyPerToken, energyPerTokenHelp, runEnergy } from '../../core/run_energy';
 import { OriginBadges, PartialBadge, SourceBadge, StatusBadge } from '../../parts/badge';
 import { Icon } from '../../parts/icon';
-import { at, CHOSEN, hrefNow, select } from '../../state/selection';
+import { at, CHOSEN, follow, hrefNow, select } from '../../state/selection';
 import { unit } from '../../state/settings';
 
 /** Maximum number of tags shown in a row; the rest is counted. */

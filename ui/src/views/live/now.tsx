@@ -3,7 +3,6 @@
 import { signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import type { EnergySource } from '../../api/types';
-import { follow } from '../../app';
 import { phaseLabel } from '../../charts/theme';
 import { capital, clip, count, plain, time } from '../../core/format';
 import { isKnown, type Quantity, quantity, text } from '../../core/quantity';
@@ -12,7 +11,7 @@ import { Figure, PartialBadge, SourceBadge } from '../../parts/badge';
 import { Icon } from '../../parts/icon';
 import { Notice, Sentence } from '../../parts/notice';
 import * as live from '../../state/live';
-import { href } from '../../state/selection';
+import { follow, href } from '../../state/selection';
 import { unit } from '../../state/settings';
 
 /** Updated five times per second during a run, because messages may be seconds apart. */

@@ -5,13 +5,12 @@ import { useEffect } from 'preact/hooks';
 import { api } from '../../api/client';
 import { LiveSocket } from '../../api/socket';
 import type { EnergySource, Machine } from '../../api/types';
-import { follow } from '../../app';
 import { ago, count, DASH, energy, known, power } from '../../core/format';
 import { SourceBadge } from '../../parts/badge';
 import { Explain, type Explanation } from '../../parts/explain';
 import { Notice, Sentence } from '../../parts/notice';
 import { link } from '../../state/live';
-import { at, EMPTY, href, select, selection } from '../../state/selection';
+import { at, EMPTY, follow, href, select, selection } from '../../state/selection';
 import { unit } from '../../state/settings';
 
 const EVERY_MS = 10_000;
