@@ -99,7 +99,7 @@ static int fail(const pj_error *err)
     return 1;
 }
 
-static void print_energy(const char *name, const pj_energy_mj *energy)
+static void print_energy(const char *name, const pj_joules_mj *energy)
 {
     if (energy->mj != energy->mj) { /* NAN */
         printf("%-16s unavailable\n", name);

@@ -160,14 +160,14 @@ PJ_API pj_status pj_run_describe(pj_run *run, const pj_run_facts *facts, pj_erro
 /* ---- the result of a run ---------------------------------------------------------------- */
 
 /* An energy with its 95 % interval. NAN: unavailable, or no interval is known. */
-typedef struct pj_energy_mj {
+typedef struct pj_joules_mj {
     double mj, lo_mj, hi_mj;
-} pj_energy_mj;
+} pj_joules_mj;
 
 typedef struct pj_phase_result {
     pj_phase phase;
     double duration_ms;
-    pj_energy_mj gross, net;
+    pj_joules_mj gross, net;
 } pj_phase_result;
 
 #define PJ_RESULT_PHASES 8
@@ -180,8 +180,8 @@ typedef struct pj_result {
     pj_source_quality energy_source; /* measured, modelled or unavailable */
     bool is_partial;                 /* a rail that belongs in the total was missing */
     bool is_stored;                  /* stored in the database */
-    pj_energy_mj total;              /* gross: what the machine drew, idle power included */
-    pj_energy_mj net;                /* above the idle machine */
+    pj_joules_mj total;              /* gross: what the machine drew, idle power included */
+    pj_joules_mj net;                /* above the idle machine */
     double total_upper_mj;           /* an upper bound of an unavailable total, if known */
     double joules_per_token;         /* gross, per output token; NAN: unavailable */
     uint64_t input_tokens, output_tokens;
@@ -208,7 +208,7 @@ typedef struct pj_open_window pj_open_window;
 
 typedef struct pj_window_rail {
     char name[32]; /* "cpu", "gpu0", "dram" */
-    pj_energy_mj gross;
+    pj_joules_mj gross;
 } pj_window_rail;
 
 #define PJ_WINDOW_RAILS 64
@@ -218,8 +218,8 @@ typedef struct pj_window_result {
     double duration_ms;
     pj_source_quality energy_source; /* measured, modelled or unavailable */
     bool is_partial;                 /* a rail that belongs in the total was missing */
-    pj_energy_mj total;              /* gross: what the machine drew, idle power included */
-    pj_energy_mj net;                /* above the idle machine; NAN without a baseline */
+    pj_joules_mj total;              /* gross: what the machine drew, idle power included */
+    pj_joules_mj net;                /* above the idle machine; NAN without a baseline */
     double total_upper_mj;           /* an upper bound of an unavailable total, if known */
     uint32_t rail_count;
     pj_window_rail rails[PJ_WINDOW_RAILS]; /* every sensor's; some may contain others */

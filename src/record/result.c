@@ -21,9 +21,9 @@ pj_status pj_result_check(const pj_result *result, pj_error *err)
                    result->size);
 }
 
-static pj_energy_mj result_with_interval(double mj, double sd_mj)
+static pj_joules_mj result_with_interval(double mj, double sd_mj)
 {
-    return (pj_energy_mj){mj, mj - NORMAL_95 * sd_mj, mj + NORMAL_95 * sd_mj};
+    return (pj_joules_mj){mj, mj - NORMAL_95 * sd_mj, mj + NORMAL_95 * sd_mj};
 }
 
 /* Rows of one phase share their systematic errors, so their standard deviations add linearly. */
@@ -47,7 +47,7 @@ static bool sum_phase(const pj_run_data *data, pj_phase phase, pj_phase_result *
     return found;
 }
 
-static void result_write_figure(pj_json *json, const char *name, const pj_energy_mj *figure)
+static void result_write_figure(pj_json *json, const char *name, const pj_joules_mj *figure)
 {
     pj_json_key(json, name);
     pj_json_object_begin(json);
@@ -65,7 +65,7 @@ static void result_write_rails(pj_json *json, const pj_run_data *data)
     for (uint32_t i = 0; i < data->rail_energy_count; i++) {
         const pj_rail_energy *e = &data->rail_energy[i];
         if (e->phase != PJ_PHASE_COUNT || e->rail >= data->rail_count) continue;
-        pj_energy_mj gross = result_with_interval(e->gross_mj, e->sd_mj);
+        pj_joules_mj gross = result_with_interval(e->gross_mj, e->sd_mj);
         pj_json_object_begin(json);
         pj_json_kv_string(json, "name", data->rails[e->rail].name);
         pj_json_kv_string(json, "source", data->rails[e->rail].source);
@@ -130,7 +130,7 @@ _Static_assert(sizeof(((pj_result *)0)->run_id) >= PJ_UUID_BYTES, "ids fit");
 
 void pj_result_fill(pj_result *result, const pj_run_data *data, bool stored)
 {
-    static const pj_energy_mj unknown = {NAN, NAN, NAN};
+    static const pj_joules_mj unknown = {NAN, NAN, NAN};
     pj_result all = {.total = unknown,
                      .net = unknown,
                      .duration_ms = NAN,

@@ -72,11 +72,11 @@ pj_status pj_window_begin(pj_session *session, pj_open_window **out, pj_error *e
 
 /* ---- figures -------------------------------------------------------------------------------- */
 
-static const pj_energy_mj unknown = {NAN, NAN, NAN};
+static const pj_joules_mj unknown = {NAN, NAN, NAN};
 
-static pj_energy_mj window_with_interval(double mj, double sd_mj)
+static pj_joules_mj window_with_interval(double mj, double sd_mj)
 {
-    return (pj_energy_mj){mj, mj - NORMAL_95 * sd_mj, mj + NORMAL_95 * sd_mj};
+    return (pj_joules_mj){mj, mj - NORMAL_95 * sd_mj, mj + NORMAL_95 * sd_mj};
 }
 
 static bool is_seen(const pj_rail *rail, const pj_curve_energy *e, int64_t ns)
