@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #if defined(__SANITIZE_THREAD__)
@@ -30,6 +31,8 @@ int __real_pthread_cond_broadcast(pthread_cond_t *cond);
 int __real_pthread_mutex_lock(pthread_mutex_t *mutex);
 int __real_pthread_mutex_unlock(pthread_mutex_t *mutex);
 
+int __real_clock_gettime(clockid_t id, struct timespec *t);
+int __wrap_clock_gettime(clockid_t id, struct timespec *t);
 int64_t __wrap_pj_clock_ns(void);
 int64_t __wrap_pj_clock_wall_ns(void);
 void __wrap_pj_clock_sleep_until(int64_t monotonic_ns);
@@ -176,6 +179,19 @@ int64_t __wrap_pj_clock_ns(void)
 int64_t __wrap_pj_clock_wall_ns(void)
 {
     return in_use ? atomic_load(&time_ns) + wall_offset_ns : __real_pj_clock_wall_ns();
+}
+
+/* The machine is never suspended: while time stands still here, the boot clock does, too. */
+int __wrap_clock_gettime(clockid_t id, struct timespec *t)
+{
+#ifdef CLOCK_BOOTTIME
+    if (in_use && id == CLOCK_BOOTTIME) {
+        int64_t now = atomic_load(&time_ns);
+        *t = (struct timespec){(time_t)(now / PJ_NS_PER_S), (long)(now % PJ_NS_PER_S)};
+        return 0;
+    }
+#endif
+    return __real_clock_gettime(id, t);
 }
 
 /* ---- conditions and mutexes -------------------------------------------------------------------

@@ -22,7 +22,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -135,7 +134,7 @@ static pj_power_env env_here(void)
 }
 
 /* Listens for `ms` with all that is needed before and after, as a run does. */
-static machine listen_once(const char *sources, int64_t interval_ns, int64_t ms)
+static machine listen_to(const char *sources, int64_t interval_ns, int64_t ms)
 {
     machine m = {0};
     pj_error err;
@@ -166,15 +165,8 @@ static machine listen_once(const char *sources, int64_t interval_ns, int64_t ms)
     for (uint32_t i = 0; i < m.count; i++) pj_curve_free(curves[i]);
     m.span_ns = end - begin;
     pj_meter_event event;
-    uint64_t late = 0; /* rails, a bit each */
     while (pj_meter_next_event(m.meter, &event)) {
         char text[1024];
-        /* Where polls come late a counter seems to update more rarely: that is not what these tests
-         * are about, nor is its repetition. */
-        if (event.kind == PJ_METER_PERIOD_CHANGED) late |= UINT64_C(1) << event.rail % PJ_MAX_RAILS;
-        if (event.kind == PJ_METER_PERIOD_CHANGED ||
-            (event.kind == PJ_METER_REPEATED && late >> event.rail % PJ_MAX_RAILS & 1))
-            continue;
         pj_meter_event_text(m.meter, &event, text, sizeof text);
         size_t used = strlen(m.events);
         snprintf(m.events + used, sizeof m.events - used, "%s\n", text);
@@ -185,25 +177,6 @@ static machine listen_once(const char *sources, int64_t interval_ns, int64_t ms)
 static double column(const machine *m, pj_rail_class c)
 {
     return pj_rail_column_sum(m->rails, m->count, m->mw, c);
-}
-
-static bool all_known(const machine *m)
-{
-    for (uint32_t i = 0; i < m->count; i++)
-        if (isnan(m->mw[i])) return false;
-    return true;
-}
-
-/* Listens again where a rail is unknown: on a busy machine polls may come so late that too much of
- * such a short time is. */
-static machine listen_to(const char *sources, int64_t interval_ns, int64_t ms)
-{
-    machine m = listen_once(sources, interval_ns, ms);
-    for (int i = 0; i < 5 && !all_known(&m); i++) {
-        pj_meter_close(m.meter);
-        m = listen_once(sources, interval_ns, ms);
-    }
-    return m;
 }
 
 static int rail_named(const machine *m, const char *name)
@@ -329,7 +302,7 @@ static void silent_gpu(void **state)
         file_with("sys/class/hwmon/hwmon3/power1_average", "");
         if (i == BESIDE_ANOTHER) amdgpu("hwmon4", "60", NULL);
         if (i == IN_AN_APU) file_with("sys/class/hwmon/hwmon3/in1_label", "vddnb\n");
-        machine m = listen_once("auto", 0, 300);
+        machine m = listen_to("auto", 0, 300);
         assert_string_equal(m.events, "");
         assert_string_equal(pj_meter_unread(m.meter), i == ALONE ? "gpu" : "");
         near(column(&m, PJ_RAIL_CPU), 100);
@@ -441,7 +414,7 @@ static void unreadable_socket(void **state)
     file_with("sys/class/powercap/intel-rapl:1/name", "package-1\n");
     snprintf(path, sizeof path, "%s/sys/class/powercap/intel-rapl:1/energy_uj", folder);
     assert_int_equal(mkdir(path, 0700), 0); /* not even root can read a folder as a file */
-    machine m = listen_once("rapl", 0, 300);
+    machine m = listen_to("rapl", 0, 300);
     assert_int_equal(m.count, 2);
     near(m.mw[rail_named(&m, "cpu0")], 120);
     assert_true(isnan(m.mw[rail_named(&m, "cpu1")]));
@@ -883,7 +856,6 @@ static void conditions(void **state)
 int main(void)
 {
     virtual_clock_use();
-    setpriority(PRIO_PROCESS, 0, -19); /* polls on time on a busy machine, where it is allowed */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(idle_gpu),
         cmocka_unit_test(apu),

@@ -8,9 +8,11 @@ Usage: fake_powermetrics.py MODE [COUNT [INTERVAL_MS]]
   dies       two samples, then exit           cut      dies in the middle of the second
   zero       elapsed_ns 0 in every other      negative a cpu_energy below 0 in the second
   crlf       CRLF line ends                   bomb     entities that would expand
-  timed      apple, at 0.77 W over the time that really passed: a busy machine wakes it late
+  timed      apple, at 0.77 W over the time that really passed: a busy machine wakes it late; a byte of the file
+             FAKE_POWERMETRICS_SAMPLES says that a sample was written
 Values: cpu 54 mJ, gpu 20 mJ, ane 3 mJ, dram 11 mJ per sample of 100 ms.
 """
+import os
 import sys
 import time
 
@@ -70,6 +72,9 @@ def main():
             return
         sys.stdout.buffer.write(data + b"\0")
         sys.stdout.buffer.flush()
+        if samples := os.environ.get("FAKE_POWERMETRICS_SAMPLES"):
+            with open(samples, "ab") as file:
+                file.write(b".")
         time.sleep(interval)
 
 
