@@ -28,6 +28,14 @@ def stored(server, run_id):
     return answer.json() if answer.status == 200 and answer.json()["status"] not in ("queued", "running") else None
 
 
+def contention():
+    """How many times as long as alone a computation takes now, since others use the processor, too."""
+    wall, cpu = time.monotonic(), time.thread_time()
+    while time.thread_time() - cpu < 0.05:
+        pass
+    return max(1, (time.monotonic() - wall) / 0.05)
+
+
 class Durable(unittest.TestCase):
     def ask(self, server, body):
         answer = server.ask("POST", "/api/profiling/generate", body)
@@ -151,11 +159,12 @@ class Durable(unittest.TestCase):
         return seconds
 
     def test_every_signal_stops_within_a_second(self):
-        attempts = 4  # a busy machine may keep any one of them from the processor for longer
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
             for model in ("synthetic:smollm2-135m,layers=2", "synthetic:llama-3.2-1b"):
                 with self.subTest(number=number, model=model):
-                    self.assertTrue(any(self.seconds_to_stop(number, model) < 1.3 * SLOW for _ in range(attempts)))
+                    before = contention()
+                    seconds = self.seconds_to_stop(number, model)
+                    self.assertLess(seconds, 1.3 * SLOW * max(before, contention()))
 
 
 if __name__ == "__main__":
