@@ -43,8 +43,8 @@ export function RatiosPanel({ d }: { d: Compare }) {
   const reach = Math.max(1.25, ...all.map((v) => Math.max(v, 1 / v))) * 1.08;
   const x = (v: number) => 50 + (50 * Math.log(v)) / Math.log(reach);
   const c = colours();
-  // Within a factor of 2 the only logarithmic tick would be ×1.
-  const isNarrow = reach < 2;
+  // Up to a little over a factor of 2 the only logarithmic tick with room for its label would be ×1.
+  const isNarrow = reach < 2.2;
   const end = reach > 1.65 ? 1.5 : 1.2;
   const marks = isNarrow ? [1 / end, 1, end] : labelled(logTicks(1 / reach, reach), x);
   return (
