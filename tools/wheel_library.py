@@ -16,7 +16,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 WHOLE = ("pj_base", "pj_trace", "pj_record")  # linked whole, as in meson.build; the others only as needed
-PARTS = ("pj_attribution", "pj_store", "pj_analysis", "pj_power", "pj_energy")
+PARTS = ("pj_http", "pj_attribution", "pj_store", "pj_analysis", "pj_power", "pj_energy")
 MACHINE = ("-I/usr", "-fdiagnostics", "-Winvalid-pch", "-g", "-Werror", "-DPJ_HAS_POSTGRES", "-O")  # not for the target
 
 
