@@ -141,7 +141,7 @@ typedef struct kept_header {
     uint32_t item_bytes;
 } kept_header;
 
-static const char kept_magic[4] = "PJK1";
+static const char kept_magic[] = "PJK1";
 
 static bool read_kept(pj_store *store, const char *id, const pj_view_chart *chart, pj_arena *arena,
                       void **items, uint32_t *count)
@@ -196,7 +196,7 @@ pj_status pj_view_kept(pj_store *store, const char *id, const pj_view_chart *cha
     kept_header header = {.item_bytes = (uint32_t)chart->item_bytes};
     pj_buffer made;
     if (read_kept(store, id, chart, arena, items, count)) return PJ_OK;
-    memcpy(header.magic, kept_magic, sizeof kept_magic);
+    memcpy(header.magic, kept_magic, sizeof header.magic);
     pj_buffer_init(&made, 64 << 20);
     pj_buffer_append(&made, &header, sizeof header);
     pj_status status = chart->make(context, &made, err);
