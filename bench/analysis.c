@@ -76,11 +76,11 @@ static double spread_for(double difference, double repeats)
 static void bench_comparison(pj_bench_truth *b)
 {
     pj_bench_truth_say(b, "alike_called_different_3", share_different(b, 3, 1, 0.02), "%",
-                       "of pairs that are alike, 3 runs a side; at most 5");
+                       "of pairs without a difference, 3 runs per side; at most 5");
     pj_bench_truth_say(b, "alike_called_different_10", share_different(b, 10, 1, 0.02), "%",
-                       "the same, 10 runs a side");
+                       "the same, 10 runs per side");
     double spread = spread_for(0.03, 10);
-    pj_bench_truth_say(b, "stated_power", 100 * PJ_POWER, "%", "for 3 % with 10 repeats a side");
+    pj_bench_truth_say(b, "stated_power", 100 * PJ_POWER, "%", "for 3 % with 10 repeats per side");
     pj_bench_truth_say(b, "difference_of_3_percent_found", share_different(b, 10, 1.03, spread),
                        "%", "of pairs with that difference");
 }
@@ -145,7 +145,7 @@ static void bench_advice(pj_bench_truth *b)
     pj_bench_truth_say(b, "advice_found", 100 * found / runs, "%", "of planted cases");
     pj_bench_truth_say(b, "advice_alone", 100 * alone / runs, "%", "of them without other advice");
     pj_bench_truth_say(b, "advice_silent", 100 * silent / runs, "%",
-                       "of runs that leave nothing to advise");
+                       "of runs without anything to recommend");
 }
 
 /* ---- ablation ------------------------------------------------------------------------------- */
@@ -226,7 +226,7 @@ static void bench_prediction(pj_bench_truth *b)
     pj_bench_truth_say(b, "prediction_coverage", 100 * held / n, "%",
                        "of 95 % intervals; 90 to 98");
     pj_bench_truth_say(b, "prediction_refused", 100 * refused / (MACHINES * KNOWN), "%",
-                       "as outside of what was seen");
+                       "as outside the range of the runs");
 }
 
 /* ---- the command ---------------------------------------------------------------------------- */
@@ -266,7 +266,7 @@ static int run_bench_analysis(const pj_command *command, int argc, char **argv)
         {"runs", 0, PJ_OPTION_INT, &a.runs, "N",
          "runs of the database over which each analysis is timed (10,000); 0: none", 0, 1e6},
         {"fixtures", 0, PJ_OPTION_TEXT, &a.fixtures, "DIR",
-         "recordings to judge, too: nvml/traces and llm-energy/dos-group in this folder"},
+         "also evaluate the recordings nvml/traces and llm-energy/dos-group in this folder"},
         {"folder", 0, PJ_OPTION_TEXT, &a.folder, "DIR",
          "where databases are made (default $TMPDIR or /tmp)"},
         {"json", 0, PJ_OPTION_FLAG, &as_json, NULL, "one object"},
@@ -299,13 +299,14 @@ const pj_command pj_bench_analysis = {
     .summary = "the analysis of stored runs on planted truth, and its speed",
     .run = run_bench_analysis,
     .usage = "[options]",
-    .text = "Makes random data whose answer is known and prints how often the analysis is right: "
-            "pairs of runs that are alike or differ by 3 %, tokens with planted anomalies, runs "
-            "with a planted reason for advice, requests on machines with planted costs, parts left "
-            "out of real runs on simulated sensors, and power traces whose phases were removed. "
-            "With --fixtures, recorded traces and runs, too. Then the time of each analysis over a "
-            "database of 10,000 runs. The same seed gives the same figures, but for the real runs "
-            "and the times.",
+    .text =
+        "Generates random data with known answers and prints how often the analysis is right: "
+        "pairs of runs without a difference or with one of 3 %, tokens with planted anomalies, runs "
+        "with a planted reason for advice, requests on machines with planted costs, parts left "
+        "out of real runs on simulated sensors, and power traces whose phases were removed. "
+        "With --fixtures, recorded traces and runs, too. Then the time of each analysis over a "
+        "database of 10,000 runs. The same seed gives the same figures, except for the real runs "
+        "and the times.",
     .examples = "perjoule bench analysis\nperjoule bench analysis --rounds 10000 --seed 2 --json\n"
                 "perjoule bench analysis --runs 0\n",
 };

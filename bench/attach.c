@@ -522,7 +522,7 @@ static int run_bench_attach(const pj_command *command, int argc, char **argv)
 
 const pj_command pj_bench_attach = {
     .name = "bench attach",
-    .summary = "what the proxy adds to a request and to a chunk",
+    .summary = "latency that the proxy adds to requests and chunks",
     .run = run_bench_attach,
     .usage = "[options]",
     .text = "A server and a client in this process talk to each other directly and through the "

@@ -46,7 +46,7 @@ pj_status pj_bench_folder_open(const char *base, pj_error *err)
     snprintf(folder, sizeof folder, "%.150s/perjoule-bench-XXXXXX", base);
     if (!mkdtemp(folder)) {
         folder[0] = 0;
-        return pj_fail_errno(err, errno, "can't make a folder for the bench in %s", base);
+        return pj_fail_errno(err, errno, "cannot create a folder for the benchmark in %s", base);
     }
     watch_signals();
     return PJ_OK;

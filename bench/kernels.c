@@ -234,7 +234,7 @@ static int run_set(bench *b, const pj_command *command, const pj_kernels *k)
     char word[32], count[32];
     while (kernels_next_word(&types, word, sizeof word)) {
         int type = pj_dtype_parse(word);
-        if (type < 0) return pj_command_usage(command, "there is no weight type %s", word);
+        if (type < 0) return pj_command_usage(command, "unknown weight type %s", word);
         pj_form few = pj_linear_form(k, (pj_dtype)type, 1);
         pj_form many = pj_linear_form(k, (pj_dtype)type, SIZE_MAX);
         double few_peak = peak_of(b, k, few),
@@ -244,7 +244,7 @@ static int run_set(bench *b, const pj_command *command, const pj_kernels *k)
             const char *tokens = b->s->tokens;
             while (kernels_next_word(&tokens, count, sizeof count)) {
                 long n = strtol(count, NULL, 10);
-                if (n < 1 || n > 512) return pj_command_usage(command, "tokens are 1 to 512");
+                if (n < 1 || n > 512) return pj_command_usage(command, "tokens must be 1 to 512");
                 bool is_few = pj_linear_form(k, (pj_dtype)type, (size_t)n) == few;
                 add_product(b, k, (pj_dtype)type, shapes[s], (size_t)n,
                             is_few ? few_peak : many_peak);
@@ -270,7 +270,7 @@ static int run_sets(bench *b, const pj_command *command)
     }
     while (kernels_next_word(&list, word, sizeof word)) {
         const pj_kernels *k = pj_kernels_find(word);
-        if (!k) return pj_command_usage(command, "there is no kernel set %s", word);
+        if (!k) return pj_command_usage(command, "unknown kernel set %s", word);
         int code = run_set(b, command, k);
         if (code) return code;
     }
@@ -345,7 +345,7 @@ static pj_status bench_open(bench *b, const settings *s, pj_error *err)
     b->packed = pj_alloc_aligned(64, 1, pj_linear_pack_bytes(512, 8192));
     b->rows = pj_alloc(MAX_ROWS, sizeof *b->rows);
     if (!b->weights || !b->x || !b->y || !b->packed || !b->rows)
-        return pj_fail_memory(err, "the benchmark's matrices (--size asks for less)");
+        return pj_fail_memory(err, "the benchmark's matrices (reduce --size)");
     kernels_fill(b);
     for (unsigned streams = 1; streams <= 8; streams *= 2)
         for (int i = 0; i < 3; i++)

@@ -59,7 +59,7 @@ static int main_run_bench(const pj_command *command, int argc, char **argv)
     for (int i = 0; i < BENCH_COUNT; i++)
         pj_nearest_offer(&nearest, short_name(benches[i]), strlen(short_name(benches[i])));
     pj_nearest_write(&nearest, "", hint, sizeof hint);
-    return pj_command_usage(command, "there is no benchmark %s%s", argv[1], hint);
+    return pj_command_usage(command, "unknown benchmark %s%s", argv[1], hint);
 }
 
 static const pj_command bench_command = {

@@ -189,7 +189,7 @@ static pj_status bench_recorded_repeats(pj_bench_truth *b, const char *fixtures,
                            "of 2,000 pairs of them that are alike; at most 5");
         pj_bench_truth_say(b, "recorded_alike_called_different_10",
                            100 * pj_recorded_repeats_different(r, 10, 1), "%",
-                           "the same, 10 runs a side");
+                           "the same, 10 runs per side");
         pj_bench_truth_say(b, "recorded_difference_planted", 100 * difference, "%",
                            "that 10 repeats find with the stated power");
         pj_bench_truth_say(b, "recorded_difference_found",

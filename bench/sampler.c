@@ -201,7 +201,7 @@ static int run_bench_sampler(const pj_command *command, int argc, char **argv)
     enum { ROWS = sizeof rows / sizeof *rows };
     char folder[] = "/tmp/perjoule-bench-XXXXXX";
     pj_error err = {0};
-    if (!mkdtemp(folder)) return pj_command_usage(command, "cannot make a folder in /tmp");
+    if (!mkdtemp(folder)) return pj_command_usage(command, "cannot create a folder in /tmp");
     pj_status status = make_stand_in(folder, &err);
     if (status == PJ_OK && !json)
         printf("%-36s  %8s  %10s  %9s  %9s  %9s  %7s\n", "", "ticks/s", "of a core", "us/read",

@@ -236,7 +236,7 @@ static pj_status server_run_once(server_bench *b, pj_error *err)
     pj_profile_result_fini(&result);
     if (status == PJ_OK && b->stages < 3)
         return pj_fail(err, PJ_E_INVALID,
-                       "a run of %lld tokens ends before anything can be compared; ask for more "
+                       "a run of %lld tokens is too short to compare; ask for more "
                        "with --tokens",
                        (long long)b->tokens);
     return status;
@@ -454,7 +454,7 @@ const pj_command pj_bench_server = {
     .run = run_server,
     .usage = "[options]",
     .text =
-        "Runs a model on one core, in turn with nothing beside it, with WebSocket readers that are "
+        "Runs a model on one core, alternately with nothing else running, with WebSocket readers that are "
         "served from another core, and with that core busy in its registers; prints the ratios of "
         "times with their 95 % intervals, whether every reader got every message, and the CPU time "
         "per million messages.",

@@ -59,7 +59,7 @@ static pj_status start_spawn(const settings *s, char *path, pid_t *pid, int *out
     }
     words[count++] = s->ids ? "--ids" : "--prompt";
     words[count++] = s->ids ? s->ids : s->prompt;
-    if (pipe(ends) != 0) return pj_fail_errno(err, errno, "cannot make a pipe");
+    if (pipe(ends) != 0) return pj_fail_errno(err, errno, "cannot create a pipe");
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
@@ -123,7 +123,7 @@ static pj_status read_report(const char *text, size_t bytes, int64_t spawned_ns,
     ms[PART_TOTAL] = ms[PART_BEGIN] + first;
     ms[PART_OTHER] = first - ms[PART_MODEL] - ms[PART_TOKENIZER] - ms[PART_PREFILL];
     if (isnan(ms[PART_TOTAL] + ms[PART_OTHER]))
-        return pj_fail(err, PJ_E_STATE, "the run that was started did not say how it began");
+        return pj_fail(err, PJ_E_STATE, "the child run printed no start times");
     for (int p = 0; p < PARTS; p++) m->ms[p][index] = ms[p];
     return PJ_OK;
 }
@@ -151,7 +151,7 @@ static pj_status start_once(const settings *s, char *path, int64_t index, measur
     close(output);
     while (waitpid(pid, &code, 0) < 0 && errno == EINTR) continue;
     if (status == PJ_OK && code != 0)
-        status = pj_fail(err, status_of_child(code), "the run that was started failed");
+        status = pj_fail(err, status_of_child(code), "the child run failed");
     if (status == PJ_OK) status = read_report(text, bytes, spawned_ns, index, m, err);
     pj_free(text);
     return status;

@@ -358,10 +358,11 @@ static pj_status open_server(bench *b, pj_error *err)
     bool is_empty = list.total == 0;
     pj_run_list_fini(&list);
     if (status != PJ_OK || is_empty) return status;
-    return pj_fail(err, PJ_E_STATE,
-                   "the benchmark fills a database with synthetic runs, and %s holds runs already: "
-                   "create an empty one for it",
-                   b->server);
+    return pj_fail(
+        err, PJ_E_STATE,
+        "the benchmark fills a database with synthetic runs, but %s already contains runs: "
+        "create an empty one for it",
+        b->server);
 }
 
 static pj_status store_measure(bench *b, pj_error *err)
@@ -389,7 +390,7 @@ static pj_status store_measure(bench *b, pj_error *err)
                  "runs, a tenth of them replaced once");
     store_report(b, "writers_failed", (double)writers.failed, "",
                  "refused, locked out or deadlocked");
-    store_report(b, "writers_lost", (double)writers.lost, "", "saved, and not there afterwards");
+    store_report(b, "writers_lost", (double)writers.lost, "", "saved, but missing afterwards");
     store_report(b, "writers_slowest_ms", writers.slowest_ms, "ms", "the longest save");
     return PJ_OK;
 }
@@ -425,7 +426,7 @@ static int run_bench_store(const pj_command *command, int argc, char **argv)
         {"folder", 0, PJ_OPTION_TEXT, &folder_option, "DIR",
          "where the database is made (default "
          "$TMPDIR or /tmp)"},
-        {"keep", 0, PJ_OPTION_FLAG, &keep, NULL, "leave the database there and print its path"},
+        {"keep", 0, PJ_OPTION_FLAG, &keep, NULL, "keep the database and print its path"},
         {"json", 0, PJ_OPTION_FLAG, &as_json, NULL, "one object"},
         {0}};
     int positional;
@@ -448,7 +449,7 @@ static int run_bench_store(const pj_command *command, int argc, char **argv)
 
 const pj_command pj_bench_store = {
     .name = "bench store",
-    .summary = "keeping a large run, its charts, and lists of many runs",
+    .summary = "storing a large run, its charts, and lists of many runs",
     .run = run_bench_store,
     .usage = "[options]",
     .text = "Makes a database in a temporary folder. Runs a model of 32 layers for 1000 tokens at "

@@ -21,23 +21,23 @@ static void advice_machine_disturbed(const pj_advice_facts *f, pj_advice *a)
                        "of the request's energy is in disturbed tokens");
     a->speaks = a->limits = true;
     SAY(a,
-        "%.0f %% of the request's energy went into tokens that something else on the machine held "
-        "up: these figures are not the model's. Measure again when it is quiet.",
+        "%.0f %% of the request's energy went into tokens slowed down by other load on the "
+        "machine: these figures do not describe the model. Measure again on an idle machine.",
         100 * f->disturbed_share);
     pj_advice_run(f, a, "");
 }
 
 static void advice_machine_throttled(const pj_advice_facts *f, pj_advice *a)
 {
-    if (lacks(a, !isnan(f->throttled_share), "no device reports whether it throttles")) return;
+    if (lacks(a, !isnan(f->throttled_share), "no device reports throttling")) return;
     if (lacks(a, f->throttled_share > 0.05, "clocks were throttled for less than 5 % of the run"))
         return;
     pj_advice_evidence(a, "throttled_share", "share", f->throttled_share,
-                       "of the run with clocks held down");
+                       "of the run was throttled");
     a->speaks = a->limits = true;
     SAY(a,
-        "Clocks were held down for %.0f %% of the run: cool the machine, or set its power limit to "
-        "what it can keep, so that runs compare.",
+        "Clocks were throttled for %.0f %% of the run: cool the machine, or set its power limit to "
+        "what it can sustain, so that runs are comparable.",
         100 * f->throttled_share);
     pj_advice_run(f, a, "");
 }
@@ -47,8 +47,7 @@ static void advice_machine_power_limit(const pj_advice_facts *f, pj_advice *a)
     if (lacks(a, f->has_energy && f->power_limit_mw > 0, "no power limit is reported")) return;
     double near = f->power_mw / f->power_limit_mw;
     if (lacks(a, near > 0.9, "power stayed below 90 % of the limit")) return;
-    if (lacks(a, pj_advice_is_bytes_bound(f), "decode is not limited by the bytes it reads"))
-        return;
+    if (lacks(a, pj_advice_is_bytes_bound(f), "decode is not memory-bound")) return;
     double decode = f->decode_mj / f->request_mj;
     pj_advice_evidence(a, "limit_share", "share", near, "of the power limit is drawn");
     pj_advice_evidence(a, "decode_share", "share", decode, "of the request is decode");
@@ -78,8 +77,8 @@ static void advice_machine_calibrate(const pj_advice_facts *f, pj_advice *a)
                            "the same, expected after calibrating");
     a->speaks = a->limits = true;
     SAY(a,
-        "The sensor is too slow to tell components apart: their energies are known to ±%.0f %%. "
-        "Calibrating once (about a minute) measures each alone.",
+        "The sensor is too slow to separate components: their energies are known to ±%.0f %%. "
+        "Calibrating once (about a minute) measures each on its own.",
         100 * f->interval);
     snprintf(a->test, sizeof a->test, "perjoule calibrate %s", f->model);
 }
@@ -87,7 +86,7 @@ static void advice_machine_calibrate(const pj_advice_facts *f, pj_advice *a)
 static void advice_machine_idle(const pj_advice_facts *f, pj_advice *a)
 {
     if (lacks(a, f->window_prompts >= 10 && f->window_ms > 60e3,
-              "fewer than ten prompts in the hour before: no server's window"))
+              "fewer than ten prompts in the hour before: not a server's load"))
         return;
     if (lacks(a, f->idle_mw > 0, "idle power is not known")) return;
     double idle_ms = f->window_ms - f->window_busy_ms, share = idle_ms / f->window_ms;
@@ -97,7 +96,7 @@ static void advice_machine_idle(const pj_advice_facts *f, pj_advice *a)
     pj_advice_evidence(a, "idle_share", "share", share, "of the window between runs");
     pj_advice_evidence(a, "idle_power_mw", "mW", f->idle_mw, "idle");
     pj_advice_evidence(a, "window_runs", "", f->window_runs, "runs in the window");
-    a->latency = "waking up, or waiting for the shared machine";
+    a->latency = "wake-up time, or waiting for the shared machine";
     pj_advice_saves(f, a, "window", all, 0.3 * idle_mj / all, 0.7 * idle_mj / all, idle_mj / all,
                     "predicted");
     if (!a->speaks) return;
@@ -111,9 +110,9 @@ static void advice_machine_idle(const pj_advice_facts *f, pj_advice *a)
 
 static void advice_machine_region(const pj_advice_facts *f, pj_advice *a)
 {
-    if (lacks(a, f->has_energy && f->g_per_kwh > 0, "no carbon intensity was asked for")) return;
+    if (lacks(a, f->has_energy && f->g_per_kwh > 0, "no carbon intensity was given")) return;
     if (lacks(a, f->lowest_region && f->lowest_g_per_kwh < 0.5 * f->g_per_kwh,
-              "the region asked for is among the lowest already"))
+              "the given region is already among the lowest"))
         return;
     double grams = f->request_mj / 3.6e9 * f->g_per_kwh;
     double share = 1 - f->lowest_g_per_kwh / f->g_per_kwh;
@@ -128,8 +127,8 @@ static void advice_machine_region(const pj_advice_facts *f, pj_advice *a)
     a->speaks = true;
     a->latency = "the distance";
     SAY(a,
-        "No joules, but grams: in %s a kilowatt-hour emits %.0f g instead of %.0f g. Work that can "
-        "wait may also wait for an hour of much wind or sun.",
+        "Saves CO2, not energy: in %s a kilowatt-hour emits %.0f g instead of %.0f g. Work that can "
+        "wait may also wait for windy or sunny hours.",
         f->lowest_region, f->lowest_g_per_kwh, f->g_per_kwh);
     snprintf(a->test, sizeof a->test, "perjoule show %s --g-per-kwh %.0f", f->run_id,
              f->lowest_g_per_kwh);
@@ -140,7 +139,7 @@ const pj_advice_rule pj_advice_machine_rules[] = {
     {"throttled", "Keep the clocks steady", advice_machine_throttled},
     {"power-limit", "Lower the power limit", advice_machine_power_limit},
     {"calibrate", "Calibrate the attribution", advice_machine_calibrate},
-    {"idle", "Share or put to sleep what idles", advice_machine_idle},
+    {"idle", "Consolidate idle machines, or let them sleep", advice_machine_idle},
     {"region", "Run where the grid is cleaner", advice_machine_region},
     {0},
 };

@@ -27,8 +27,7 @@ void pj_advice_saves(const pj_advice_facts *f, pj_advice *a, const char *of, dou
     a->hi = hi > 1 ? 1 : hi; /* nothing saves more than there is */
     a->basis = basis;
     a->speaks = f->request_mj > 0 && lo * mj > PJ_ADVICE_LEAST * f->request_mj;
-    if (!a->speaks)
-        pj_advice_silent(a, "it would save too little to be sure of: less than 2 % of the request");
+    if (!a->speaks) pj_advice_silent(a, "its saving is not reliably above 2 % of the request");
 }
 
 bool pj_advice_is_bytes_bound(const pj_advice_facts *f)

@@ -17,7 +17,7 @@ static bool lacks_energy(const pj_advice_facts *f, pj_advice *a)
 static bool advice_run_is_foreign(const pj_advice_facts *f, pj_advice *a)
 {
     if (f->own_engine) return false;
-    pj_advice_silent(a, "the run's engine does not show what this rule rests on");
+    pj_advice_silent(a, "the run's engine does not report what this rule needs");
     return true;
 }
 
@@ -47,7 +47,8 @@ static void advice_run_keep_resident(const pj_advice_facts *f, pj_advice *a)
     if (advice_run_lacks(a, f->same_model_last_hour > 0,
                          "the model did not run in the hour before"))
         return;
-    pj_advice_evidence(a, "load_share", "share", share, "of the run's energy loaded the model");
+    pj_advice_evidence(a, "load_share", "share", share,
+                       "of the run's energy went into loading the model");
     pj_advice_evidence(a, "runs_last_hour", "", f->same_model_last_hour,
                        "runs of this model in the hour before");
     a->memory = "the weights stay in memory";
@@ -75,13 +76,12 @@ static void batch_up(const pj_advice_facts *f, pj_advice *a)
 {
     if (lacks_energy(f, a) || advice_run_is_foreign(f, a)) return;
     if (advice_run_lacks(a, f->matrix_mj > 0 && f->decode_mj > 0,
-                         "what decode read is not known (depth off, or no decoding)"))
+                         "the bytes read by decode are unknown (depth off, or no decoding)"))
         return;
-    if (advice_run_lacks(a, pj_advice_is_bytes_bound(f),
-                         "decode is not limited by the bytes it reads"))
-        return;
+    if (advice_run_lacks(a, pj_advice_is_bytes_bound(f), "decode is not memory-bound")) return;
     uint32_t next = 2 * (f->batch ? f->batch : 1);
-    if (advice_run_lacks(a, has_room_for(f, next), "there is no memory for a larger batch")) return;
+    if (advice_run_lacks(a, has_room_for(f, next), "there is not enough memory for a larger batch"))
+        return;
     const pj_advice_neighbour *n = pj_advice_neighbour_of(f, 0, next, NULL);
     double share = 0.5 * f->matrix_mj /
                    f->request_mj; /* each read of the weights serves twice as many sequences */
@@ -99,7 +99,7 @@ static void batch_up(const pj_advice_facts *f, pj_advice *a)
                         "predicted");
     if (!a->speaks) return;
     SAY(a,
-        "Decode waits for memory: reading the weights took %.0f %% of the request. Decoding %u "
+        "Decode is memory-bound: reading the weights took %.0f %% of the request. Decoding %u "
         "sequences at once reads them once for all.",
         100 * f->matrix_mj / f->request_mj, next);
     snprintf(settings, sizeof settings, "--batches %u,%u,%u", f->batch ? f->batch : 1, next,
@@ -110,7 +110,7 @@ static void batch_up(const pj_advice_facts *f, pj_advice *a)
 static void advice_run_batch_down(const pj_advice_facts *f, pj_advice *a)
 {
     if (lacks_energy(f, a)) return;
-    if (advice_run_lacks(a, f->batch > 1, "the batch is one sequence already")) return;
+    if (advice_run_lacks(a, f->batch > 1, "the batch is already one sequence")) return;
     const pj_advice_neighbour *best = NULL;
     for (uint32_t b = f->batch / 2; b >= 1; b /= 2) {
         const pj_advice_neighbour *n = pj_advice_neighbour_of(f, 0, b, NULL);
@@ -119,7 +119,7 @@ static void advice_run_batch_down(const pj_advice_facts *f, pj_advice *a)
     if (advice_run_lacks(a, best != NULL, "no runs with smaller batches to compare with")) return;
     observed(f, a, best);
     if (!a->speaks) {
-        pj_advice_silent(a, "smaller batches took no less energy per token");
+        pj_advice_silent(a, "smaller batches did not take less energy per token");
         return;
     }
     char settings[64];
@@ -140,7 +140,7 @@ static const struct narrower {
     double ratio;
     const char *quality;
 } narrower[] = {
-    {"f32", "bf16", 0.5, "none to speak of: the loss changes in the third digit"},
+    {"f32", "bf16", 0.5, "negligible: the loss changes in the third digit"},
     {"bf16", "q8_0", 1.0625 / 2, "small: measure the loss with perjoule eval"},
     {"f16", "q8_0", 1.0625 / 2, "small: measure the loss with perjoule eval"},
     {"q8_0", "q4_0", 0.5625 / 1.0625, "noticeable: measure the loss with perjoule eval"},
@@ -158,25 +158,25 @@ static void dtype(const pj_advice_facts *f, pj_advice *a)
     const struct narrower *to = narrower_than(f->dtype);
     char settings[64];
     if (lacks_energy(f, a) || advice_run_is_foreign(f, a)) return;
-    if (advice_run_lacks(a, to != NULL, "the weights are of the smallest type that is advised"))
+    if (advice_run_lacks(a, to != NULL,
+                         "the weights already have the smallest type that is recommended"))
         return;
     if (advice_run_lacks(a, f->decode_bytes > 0 && f->matrix_mj > 0,
-                         "what decode read is not known"))
+                         "the bytes read by decode are unknown"))
         return;
     double weights = f->weight_bytes / f->decode_bytes;
     if (advice_run_lacks(a, weights > 0.6,
                          "weights are less than 60 % of the bytes that decode reads"))
         return;
-    if (advice_run_lacks(a, pj_advice_is_bytes_bound(f),
-                         "decode is not limited by the bytes it reads"))
-        return;
+    if (advice_run_lacks(a, pj_advice_is_bytes_bound(f), "decode is not memory-bound")) return;
     double share = (1 - to->ratio) * f->matrix_mj / f->request_mj;
     const pj_advice_neighbour *n = pj_advice_neighbour_of(f, 0, 0, to->to);
     pj_advice_evidence(a, "weight_byte_share", "share", weights,
                        "of the bytes that decode reads are weights");
     pj_advice_evidence(a, "weights_energy_share", "share", f->matrix_mj / f->request_mj,
                        "of the request reads weights in decode");
-    pj_advice_evidence(a, "bytes_ratio", "", to->ratio, "bytes per weight, to those of now");
+    pj_advice_evidence(a, "bytes_ratio", "", to->ratio,
+                       "bytes per weight, relative to the present type");
     a->quality = to->quality;
     a->memory = "less";
     if (n)
@@ -195,13 +195,13 @@ static void advice_run_head(const pj_advice_facts *f, pj_advice *a)
 {
     const struct narrower *to = narrower_than(f->dtype);
     if (lacks_energy(f, a) || advice_run_is_foreign(f, a)) return;
-    if (advice_run_lacks(a, f->head_mj > 0 && f->decode_mj > 0, "what the head took is not known"))
+    if (advice_run_lacks(a, f->head_mj > 0 && f->decode_mj > 0, "the head's energy is unknown"))
         return;
     double share = f->head_mj / f->decode_mj;
     if (advice_run_lacks(a, share > 0.25, "head and embedding took less than 25 % of decode"))
         return;
     if (advice_run_lacks(a, to && strcmp(f->dtype, "q8_0") != 0,
-                         "the head is stored in 8 bits or less already"))
+                         "the head is already stored in 8 bits or less"))
         return;
     double ratio = strcmp(f->dtype, "f32") == 0 ? 1.0625 / 4 : 1.0625 / 2;
     double saved = (1 - ratio) * f->head_mj / f->request_mj;
@@ -223,19 +223,19 @@ static void advice_run_kv_precision(const pj_advice_facts *f, pj_advice *a)
 {
     if (lacks_energy(f, a) || advice_run_is_foreign(f, a)) return;
     if (advice_run_lacks(a, f->decode_bytes > 0 && f->cache_bytes > 0,
-                         "what decode read is not known"))
+                         "the bytes read by decode are unknown"))
         return;
     double share = f->cache_bytes / f->decode_bytes;
     if (advice_run_lacks(a, share > 0.3,
                          "the cache is less than 30 % of the bytes that decode reads"))
         return;
     if (advice_run_lacks(a, f->kv_type && strcmp(f->kv_type, "f32") == 0,
-                         "keys and values are kept in 16 bits already"))
+                         "keys and values are already stored in 16 bits"))
         return;
     double saved = 0.5 * f->attention_mj / f->request_mj;
     pj_advice_evidence(a, "cache_byte_share", "share", share,
                        "of the bytes that decode reads are cached keys and values");
-    a->quality = "none to speak of";
+    a->quality = "negligible";
     a->memory = "half the cache";
     pj_advice_saves(f, a, "request", f->request_mj, 0.4 * saved, 0.8 * saved, saved, "predicted");
     if (!a->speaks) return;
@@ -260,8 +260,7 @@ static void threads(const pj_advice_facts *f, pj_advice *a)
         bool beyond = n->speed > (double)n->threads / f->threads && n->power < 1;
         if (beyond && (!best || n->ratio < best->ratio)) best = n;
     }
-    if (advice_run_lacks(a, best != NULL, "no runs with fewer threads that show them to suffice"))
-        return;
+    if (advice_run_lacks(a, best != NULL, "no runs show that fewer threads suffice")) return;
     pj_advice_evidence(a, "speed", "ratio", best->speed, "of the speed with fewer threads");
     pj_advice_evidence(a, "power", "ratio", best->power, "of the power with fewer threads");
     observed(f, a, best);
@@ -269,8 +268,8 @@ static void threads(const pj_advice_facts *f, pj_advice *a)
     char settings[64];
     a->latency = best->speed < 0.98 ? "a little slower" : "none";
     SAY(a,
-        "%u threads gave %.0f %% of the speed of %u at %.0f %% of the power: memory is full before "
-        "the cores are.",
+        "%u threads gave %.0f %% of the speed of %u at %.0f %% of the power: memory bandwidth is "
+        "saturated before the cores.",
         best->threads, 100 * best->speed, f->threads, 100 * best->power);
     snprintf(settings, sizeof settings, "--threads %u,%u", best->threads, f->threads);
     pj_advice_experiment(f, a, settings);
@@ -302,10 +301,8 @@ static void prompt(const pj_advice_facts *f, pj_advice *a)
 static void advice_run_speculate(const pj_advice_facts *f, pj_advice *a)
 {
     if (lacks_energy(f, a) || advice_run_is_foreign(f, a)) return;
-    if (advice_run_lacks(a, f->batch <= 1, "a batch shares the reading of weights already")) return;
-    if (advice_run_lacks(a, pj_advice_is_bytes_bound(f),
-                         "decode is not limited by the bytes it reads"))
-        return;
+    if (advice_run_lacks(a, f->batch <= 1, "a batch already shares the reading of weights")) return;
+    if (advice_run_lacks(a, pj_advice_is_bytes_bound(f), "decode is not memory-bound")) return;
     if (advice_run_lacks(a, f->smaller_model && f->smaller_parameters < 0.25 * f->parameters,
                          "no model of the same vocabulary and a quarter of the size is known here"))
         return;
@@ -315,15 +312,15 @@ static void advice_run_speculate(const pj_advice_facts *f, pj_advice *a)
     double few = (1 - pow(0.5, DRAFTS + 1)) / 0.5, many = (1 - pow(0.8, DRAFTS + 1)) / 0.2;
     double weights = f->matrix_mj / f->request_mj;
     pj_advice_evidence(a, "draft_size", "ratio", f->smaller_parameters / f->parameters,
-                       "parameters of the smaller model, to this one's");
+                       "parameters of the smaller model, relative to this one");
     a->quality = "none: every token is checked by this model";
     a->memory = "the smaller model too";
     double lo = weights * (1 - cost / few), hi = weights * (1 - cost / many);
     pj_advice_saves(f, a, "request", f->request_mj, lo, (lo + hi) / 2, hi, "predicted");
     if (!a->speaks) return;
     SAY(a,
-        "One sequence waits for memory, and %s has the same vocabulary at %.0f %% of the size: let "
-        "it draft tokens in a server that can (attach measures it).",
+        "Decode of one sequence is memory-bound, and %s has the same vocabulary at %.0f %% of the size: let "
+        "it draft tokens in a server that supports it (attach measures it).",
         f->smaller_model, 100 * f->smaller_parameters / f->parameters);
     snprintf(a->test, sizeof a->test, "perjoule attach --url http://127.0.0.1:8080/v1 %s",
              f->prompt && !f->prompt_is_ids ? f->prompt : "-f prompt.txt");

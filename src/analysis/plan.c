@@ -30,14 +30,14 @@ static pj_status plan_read_texts(const json_t *tree, const char *name, const cha
     const json_t *list = json_object_get(tree, name);
     size_t n = json_is_array(list) ? json_array_size(list) : 0;
     if (list && !json_is_array(list))
-        return plan_bad(err, "models, dtypes and engines must be lists of texts");
+        return plan_bad(err, "models, dtypes and engines must be arrays of strings");
     if (list && !n) return plan_empty(err, name);
     if (n > PJ_PLAN_VALUES) return plan_bad(err, "lists have at most 64 values");
     out[0] = usual;
     *count = n ? (uint32_t)n : 1;
     for (size_t i = 0; i < n; i++) {
         const char *text = json_string_value(json_array_get(list, i));
-        if (!text) return plan_bad(err, "models, dtypes and engines must be lists of texts");
+        if (!text) return plan_bad(err, "models, dtypes and engines must be arrays of strings");
         out[i] = pj_arena_strndup(arena, text, strlen(text));
         if (!out[i]) return pj_fail_memory(err, "a plan");
     }
@@ -53,12 +53,12 @@ static pj_status read_more(const json_t *tree, const char *name, pj_arena *arena
     out[0] = "";
     *count = 1;
     if (list && !json_is_array(list))
-        return pj_fail(err, PJ_E_INVALID, "the plan's %s must be a list of texts", name);
+        return pj_fail(err, PJ_E_INVALID, "the plan's %s must be an array of strings", name);
     if (n >= PJ_PLAN_VALUES) return plan_bad(err, "lists have at most 64 values");
     for (size_t i = 0; i < n; i++) {
         const char *text = json_string_value(json_array_get(list, i));
         if (!text || !*text)
-            return pj_fail(err, PJ_E_INVALID, "the plan's %s must be a list of texts", name);
+            return pj_fail(err, PJ_E_INVALID, "the plan's %s must be an array of strings", name);
         out[*count] = pj_arena_strndup(arena, text, strlen(text));
         if (!out[(*count)++]) return pj_fail_memory(err, "a plan");
     }
@@ -76,8 +76,7 @@ static pj_status read_engines(const json_t *tree, pj_arena *arena, pj_plan *p, p
             p->engines[i] = "";
         else if (*name && strncmp(name, "attach:", 7) != 0 && strncmp(name, "exec:", 5) != 0)
             return pj_fail(err, PJ_E_INVALID,
-                           "the engine %.100s is none of perjoule, attach:URL and exec:COMMAND",
-                           name);
+                           "unknown engine %.100s: use perjoule, attach:URL or exec:COMMAND", name);
     }
     return status;
 }
@@ -94,11 +93,11 @@ static pj_status check_engines(const pj_plan *p, pj_error *err)
 {
     if (only_ours(p)) return PJ_OK;
     if (p->dtype_count > 1 || p->thread_count > 1 || p->dtypes[0][0] || p->threads[0])
-        return plan_bad(err,
-                        "dtypes and threads are for our engine alone: another engine has its own");
-    if (p->ablate_count > 1) return plan_bad(err, "ablate is for our engine alone");
+        return plan_bad(err, "dtypes and threads apply to the built-in engine only");
+    if (p->ablate_count > 1) return plan_bad(err, "ablate applies to the built-in engine only");
     if (p->eval || p->eval_text)
-        return plan_bad(err, "eval is for our engine alone: leave it out with other engines");
+        return plan_bad(
+            err, "eval applies to the built-in engine only: leave it out with other engines");
     return PJ_OK;
 }
 
@@ -115,12 +114,12 @@ static pj_status read_numbers(const json_t *tree, const char *name, uint32_t usu
         const json_t *value = json_array_get(list, i);
         double number = json_is_number(value) ? json_number_value(value) : NAN;
         if (!(number >= (usual ? 1 : 0) && number <= most && number == floor(number)))
-            return pj_fail(err, PJ_E_INVALID, "the plan's %s must be whole numbers of %d to %.0f",
+            return pj_fail(err, PJ_E_INVALID, "the plan's %s must be integers from %d to %.0f",
                            name, usual ? 1 : 0, most);
         out[i] = (uint32_t)number;
     }
     if (list && !json_is_array(list))
-        return pj_fail(err, PJ_E_INVALID, "the plan's %s must be a list of numbers", name);
+        return pj_fail(err, PJ_E_INVALID, "the plan's %s must be an array of numbers", name);
     return PJ_OK;
 }
 
@@ -163,11 +162,11 @@ static pj_status plan_check_members(json_t *tree, pj_error *err)
         }
         if (is_among(texts, name)) {
             if (json_is_string(value) || json_is_null(value)) continue;
-            return pj_fail(err, PJ_E_INVALID, "the plan's %s must be a text", name);
+            return pj_fail(err, PJ_E_INVALID, "the plan's %s must be a string", name);
         }
         if (!is_among(lists, name))
             return pj_fail(err, PJ_E_INVALID,
-                           "a plan has no %.64s: it has name, models, dtypes, "
+                           "unknown member %.64s in the plan; known: name, models, dtypes, "
                            "batches, inputs, outputs, threads, ablate, engines, repeat, precision, "
                            "cool_down_s, "
                            "max_latency_ms, seed, prompt, eval, eval_text and depth",
@@ -189,18 +188,18 @@ static pj_status read_rest(const json_t *tree, pj_arena *arena, pj_plan *p, pj_e
     p->max_latency_ms = plan_number_of(tree, "max_latency_ms", 0);
     double seed = plan_number_of(tree, "seed", 1), round = plan_number_of(tree, "round", 0);
     if (!(repeat >= 1 && repeat <= 10000 && repeat == floor(repeat)))
-        return plan_bad(err, "repeat must be a whole number of 1 to 10000");
+        return plan_bad(err, "repeat must be an integer from 1 to 10000");
     if (!(p->precision >= 0 && p->precision < 1)) return plan_bad(err, "precision must be 0 to 1");
     if (!(p->cool_down_s >= 0 && p->cool_down_s <= 86400))
         return plan_bad(err, "cool_down_s must be 0 to 86400");
     if (!(p->max_latency_ms >= 0))
         return plan_bad(err, "max_latency_ms must be 0 (no limit) or more");
     if (!(seed >= 0 && seed < 9e15 && seed == floor(seed)))
-        return plan_bad(err, "seed must be a whole number");
+        return plan_bad(err, "seed must be an integer");
     p->repeat = (uint32_t)repeat;
     p->seed = (uint64_t)seed;
     if (!(round >= 0 && round < 1e6 && round == floor(round)))
-        return plan_bad(err, "round must be a whole number");
+        return plan_bad(err, "round must be an integer");
     if (p->name && !*p->name) return plan_bad(err, "name is empty");
     p->round = (uint32_t)round;
     return PJ_OK;
@@ -361,7 +360,7 @@ void pj_plan_cell_name(const pj_plan *p, uint32_t index, char *text, size_t byte
                  NULL, c.threads);
     if (p->engine_count > 1) plan_add(text, bytes, "%.60s", c.engine[0] ? c.engine : "perjoule", 0);
     if (strncmp(c.ablate, "layers=", 7) == 0)
-        plan_add(text, bytes, "first %.8s layers alone", c.ablate + 7, 0);
+        plan_add(text, bytes, "first %.8s layers only", c.ablate + 7, 0);
     else if (c.ablate[0])
         plan_add(text, bytes, "without %.16s", c.ablate, 0);
     if (!text[0]) snprintf(text, bytes, p->ablate_count > 1 ? "the whole model" : "the cell");

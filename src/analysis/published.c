@@ -51,8 +51,7 @@ static void note_differences(const pj_published_query *request, pj_published_bes
     enum { SIZE = PJ_PUBLISHED_CAVEAT_BYTES };
     if (strcmp(request->scope, PJ_PUBLISHED_SCOPE) != 0)
         snprintf(next_caveat(b), SIZE,
-                 "another scope: the figure is of the GPUs alone, this run's of %.60s",
-                 request->scope);
+                 "another scope: the figure covers the GPUs only, this run %.60s", request->scope);
     if (request->is_modelled)
         snprintf(next_caveat(b), SIZE, "this run's energy is modelled, the figure was measured");
     snprintf(next_caveat(b), SIZE, "other hardware and engine: %.60s", f->hardware);

@@ -325,7 +325,7 @@ static void exchange_judge(pj_exchange *x, const char *why)
     } else if (x->must_be_read && (x->encoded || x->answer.events <= x->answer.malformed)) {
         x->outcome = PJ_EXCHANGE_FAILED;
         snprintf(x->failure, sizeof x->failure, "the server answered %d with %s", x->status,
-                 x->encoded         ? "compressed data, which were not asked for"
+                 x->encoded         ? "compressed data that was not requested"
                  : x->answer.events ? "something that is not JSON: is this the address of its API?"
                                     : "nothing");
     }

@@ -309,7 +309,7 @@ static void proxy_take_request(proxy *x, pj_pair *p)
     if (verdict == PJ_HEAD_BAD) proxy_refuse(x, p, fault.status, fault.detail);
     if (verdict != PJ_HEAD_COMPLETE || !admit(x, p)) return;
     if (p->request.upgrades || strcmp(p->request.method, "CONNECT") == 0) {
-        proxy_refuse(x, p, 501, "the proxy speaks plain HTTP requests alone");
+        proxy_refuse(x, p, 501, "the proxy accepts plain HTTP requests only");
         return;
     }
     if (!set_target(x, p)) {
@@ -393,7 +393,7 @@ static void take_answer(proxy *x, pj_pair *p, const char *bytes, size_t count, i
         count = 0;
         pj_head_verdict verdict = pj_head_parse(pj_buffer_get(&p->head), p->head.length, false,
                                                 PJ_HEAD_MAX_BYTES, &p->answer, &fault);
-        if (verdict == PJ_HEAD_BAD) server_failed(x, p, "no answer of HTTP from", 0);
+        if (verdict == PJ_HEAD_BAD) server_failed(x, p, "no HTTP response from", 0);
         if (verdict != PJ_HEAD_COMPLETE) return;
         size_t head = p->answer.bytes;
         if (p->answer.status < 200) { /* 100 Continue: the final response follows */

@@ -425,7 +425,7 @@ static void warn_about_damage(const pj_spool_reader *reader, pj_run_data *data)
     char text[160];
     if (!reader->damaged_bytes) return;
     snprintf(text, sizeof text,
-             "%llu bytes of the run's spool were damaged; what they recorded is missing",
+             "%llu bytes of the run's spool were damaged; their records are missing",
              (unsigned long long)reader->damaged_bytes);
     pj_warning_row *row = &data->warnings[data->warning_count];
     *row = (pj_warning_row){.t_ms = 0, .code = "spool_damaged"};

@@ -223,7 +223,7 @@ bool pj_json_scan_uint(pj_json_scan *scan, uint64_t *value)
     *value = 0;
     pj_json_scan_peek(scan);
     if (scan->problem || !is_digit(scan, scan->at))
-        return pj_json_scan_fail(scan, "a whole number of zero or more is missing");
+        return pj_json_scan_fail(scan, "a non-negative integer is missing");
     const char *first = scan->at;
     for (; is_digit(scan, scan->at); scan->at++)
         if (__builtin_mul_overflow(*value, 10, value) ||
@@ -231,7 +231,7 @@ bool pj_json_scan_uint(pj_json_scan *scan, uint64_t *value)
             return pj_json_scan_fail(scan, "a number beyond 64 bits");
     bool padded = *first == '0' && scan->at - first > 1;
     bool real = scan->at < scan->end && (*scan->at == '.' || (*scan->at | 0x20) == 'e');
-    if (padded || real) return pj_json_scan_fail(scan, "a number that is not a whole one");
+    if (padded || real) return pj_json_scan_fail(scan, "a number that is not an integer");
     return true;
 }
 

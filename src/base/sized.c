@@ -18,8 +18,8 @@ pj_status pj_sized_read(void *ours, size_t our_size, size_t first_size, const vo
     for (size_t i = our_size; i < size; i++)
         if (((const unsigned char *)theirs)[i])
             return pj_fail(err, PJ_E_UNSUPPORTED,
-                           "%s has members that libperjoule %d.%d.%d does not know: update it",
-                           name, PJ_VERSION_MAJOR, PJ_VERSION_MINOR, PJ_VERSION_PATCH);
+                           "%s has members unknown to libperjoule %d.%d.%d: update it", name,
+                           PJ_VERSION_MAJOR, PJ_VERSION_MINOR, PJ_VERSION_PATCH);
     memcpy(ours, theirs, size < our_size ? size : our_size);
     memcpy(ours, &our_size, sizeof our_size);
     return PJ_OK;

@@ -60,7 +60,7 @@ static pj_status attach_client_split_prompts(attached *s, size_t bytes, pj_error
         line += length + 1;
     }
     if (!s->prompt_count)
-        return pj_fail(err, PJ_E_INVALID, "there is no prompt in %s", s->args->prompts_file);
+        return pj_fail(err, PJ_E_INVALID, "%s contains no prompt", s->args->prompts_file);
     return PJ_OK;
 }
 

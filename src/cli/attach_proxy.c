@@ -35,7 +35,7 @@ static int admit(void *context, const char *host, const char *origin, const char
 {
     const proxying *x = context;
     if (!host || !pj_gate_host(&x->gate, host)) {
-        *detail = "this name is none of the proxy's (--allow-host lets one in)";
+        *detail = "the Host header does not name the proxy (--allow-host allows another name)";
         return 421;
     }
     if (origin && !pj_gate_origin(&x->gate, origin, host)) {
@@ -154,7 +154,7 @@ static pj_status open_gate(proxying *x, pj_error *err)
                         .extra_hosts = a->hosts.count ? a->hosts.items : NULL};
     if (!x->gate.loopback && !(a->token && *a->token))
         return pj_fail(err, PJ_E_INVALID,
-                       "listening at %s lets others in: give a --token that they must send",
+                       "%s is reachable from other machines: give a --token that clients must send",
                        x->address.host);
     return pj_listen(&x->address, &x->listener, err);
 }
@@ -184,7 +184,7 @@ static void say_ready(const proxying *x)
         pj_say("perjoule attach: energy is unavailable: %s", x->args->no_power);
     else if (pj_requests_quality(x->requests) == PJ_UNAVAILABLE && x->session->meter)
         pj_say("perjoule attach: energy is unavailable: %s", pj_meter_remedy(x->session->meter));
-    printf("listening at http://%s, in front of %s (%s)\n", authority, x->args->url,
+    printf("listening on http://%s, forwarding to %s (%s)\n", authority, x->args->url,
            x->server.engine);
     fflush(stdout);
 }
@@ -225,7 +225,8 @@ static void print_end(const proxying *x)
     pj_format_time((double)unknown_ns / 1e6, silent, sizeof silent);
     printf("%u requests, %u failed, %s%s while any was in flight", x->count, x->failed,
            isnan(mj) ? "energy unavailable" : joules, quality == PJ_MODELLED ? " (modelled)" : "");
-    if (unknown_ns && !isnan(mj)) printf(", without %s in which a sensor was silent", silent);
+    if (unknown_ns && !isnan(mj))
+        printf(", excluding %s in which a sensor gave no reading", silent);
     if (x->partial[0]) printf("\npartial: %s", x->partial);
     putchar('\n');
 }

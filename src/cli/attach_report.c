@@ -278,7 +278,7 @@ static void print_window(const pj_load_window *w)
     if (!isnan(w->input)) printf("%.0f input and ", w->input);
     printf("%.0f output tokens, %.2f output tokens/s\n", w->output, w->output / seconds);
     if (isnan(w->machine.energy_mj)) {
-        if (w->quality) printf("  machine: energy unavailable, a sensor was silent\n");
+        if (w->quality) printf("  machine: energy unavailable, a sensor gave no reading\n");
         return;
     }
     printf("  machine %s (%s%s)", energy, power, w->quality == PJ_MODELLED ? ", modelled" : "");
@@ -299,7 +299,7 @@ static void attach_report_print_energy(const pj_load *load, double total_mj)
     else
         printf("energy %s%s", total, load->quality == PJ_MODELLED ? " (modelled)" : "");
     if (load->quality != PJ_UNAVAILABLE && load->unknown)
-        printf(" of %u request%s; that of %u is unavailable", known, known == 1 ? "" : "s",
+        printf(" for %u request%s; unavailable for %u", known, known == 1 ? "" : "s",
                load->unknown);
     if (load->unknown) printf(":\n%s", load->why_unknown);
     if (load->partial[0]) printf("\npartial: %s", load->partial);

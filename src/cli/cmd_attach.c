@@ -111,12 +111,13 @@ static int check_words(const pj_command *command, const pj_attach_args *a, int p
     if (!a->url)
         return pj_command_usage(command, "give the server's address: --url http://HOST:PORT");
     for (int i = 0; i < a->tags.count; i++)
-        if (!*a->tags.items[i]) return pj_command_usage(command, "a tag can't be empty");
+        if (!*a->tags.items[i]) return pj_command_usage(command, "a tag must not be empty");
     if (a->listen && sources)
         return pj_command_usage(command, "--listen takes prompts from its clients");
     if (!a->listen && sources != 1)
-        return pj_command_usage(command, "give one of: a prompt, -f, --prompts, --input-len with "
-                                         "--output-len, or --listen");
+        return pj_command_usage(command,
+                                "give exactly one of: a prompt, -f, --prompts, --input-len with "
+                                "--output-len, or --listen");
     return PJ_EXIT_OK;
 }
 
@@ -139,7 +140,7 @@ static int run_attach(const pj_command *command, int argc, char **argv)
     pj_attach_args a = {.concurrency = 1, .temperature = NAN};
     const pj_option options[] = {
         {"url", 'u', PJ_OPTION_TEXT, &a.url, "URL",
-         "the server: http://HOST:PORT, with /v1 where its API lies there"},
+         "the server: http://HOST:PORT, with /v1 if its API is there"},
         {"model", 'm', PJ_OPTION_TEXT, &a.model, "MODEL",
          "model to request (default: the first that the server lists)"},
         {"file", 'f', PJ_OPTION_TEXT, &a.file, "FILE",
@@ -157,7 +158,8 @@ static int run_attach(const pj_command *command, int argc, char **argv)
          "N output tokens for each, ignoring end tokens if the server supports that", 1, 1000000},
         {"temp", 0, PJ_OPTION_DOUBLE, &a.temperature, "T", "temperature (default: the server's)", 0,
          100},
-        {"seed", 0, PJ_OPTION_INT, &a.seed, "N", "seed of made-up prompts", 0, (double)(1LL << 53)},
+        {"seed", 0, PJ_OPTION_INT, &a.seed, "N", "seed of synthetic prompts", 0,
+         (double)(1LL << 53)},
         {"api", 0, PJ_OPTION_CHOICE, &a.api, "API",
          "chat (a message to answer; default) or completions (a text to continue)",
          .choices = "chat completions"},
@@ -170,7 +172,7 @@ static int run_attach(const pj_command *command, int argc, char **argv)
          "token that clients of the proxy must send (X-Perjoule-Token, or as a bearer token); "
          "required except on loopback"},
         {"allow-host", 0, PJ_OPTION_LIST, &a.hosts, "NAME",
-         "a name that clients of the proxy may use for it, besides the one it listens on"},
+         "an additional host name that clients may use for the proxy"},
         {"headers-only", 0, PJ_OPTION_FLAG, &a.headers_only, NULL,
          "do not change bodies of answers: energy in headers only"},
         {"rule", 0, PJ_OPTION_CHOICE, &a.rule, "RULE",
@@ -195,7 +197,7 @@ static int run_attach(const pj_command *command, int argc, char **argv)
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
     if (positional > 1)
-        return pj_command_usage(command, "put the prompt in quotes: it came as %d words",
+        return pj_command_usage(command, "put the prompt in quotes: it was split into %d arguments",
                                 positional);
     code = check_words(command, &a, positional);
     return code != PJ_EXIT_OK ? code : attach_execute(command, &a, positional ? argv[1] : NULL);

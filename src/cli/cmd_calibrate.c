@@ -133,7 +133,7 @@ static int run_calibrate(const pj_command *command, int argc, char **argv)
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
     if (positional == 1 && !o.model) o.model = argv[1], positional = 0;
-    if (positional > 0) return pj_command_usage(command, "one model at a time");
+    if (positional > 0) return pj_command_usage(command, "give one model");
     if (!o.model) return pj_command_usage(command, "name the model");
     signal(SIGINT, calibrate_on_signal);
     signal(SIGTERM, calibrate_on_signal);
@@ -142,7 +142,7 @@ static int run_calibrate(const pj_command *command, int argc, char **argv)
 
 const pj_command pj_command_calibrate = {
     .name = "calibrate",
-    .summary = "measure each component alone, so that runs can separate them",
+    .summary = "measure each component on its own, so that runs can separate them",
     .run = run_calibrate,
     .usage = "[options] MODEL",
     .text =

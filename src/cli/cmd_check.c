@@ -19,8 +19,8 @@ static const char *check_describe(const pj_spool_entry *entry)
 {
     switch (entry->state) {
     case PJ_SPOOL_RUNNING: return "belongs to a run that is in progress";
-    case PJ_SPOOL_LEFT: return "is still to be recovered";
-    case PJ_SPOOL_DAMAGED: return "is damaged; what could be read of it is stored";
+    case PJ_SPOOL_LEFT: return "has not been recovered yet";
+    case PJ_SPOOL_DAMAGED: return "is damaged; its readable part is stored";
     default: return entry->reason.text;
     }
 }
@@ -62,7 +62,7 @@ static uint64_t findings(const pj_store_check_result *r, int kind)
 static void check_print_text(const check *c, const char *path)
 {
     static const char *const good[PJ_FINDING_KINDS] = {
-        "the file is sound", "every row belongs to a run", "parts add up to their wholes"};
+        "the file is intact", "every row belongs to a run", "parts add up to their wholes"};
     const pj_store_check_result *r = &c->result;
     printf("%s: %" PRIu64 " run%s\n", path, r->runs, r->runs == 1 ? "" : "s");
     for (int k = 0; k < PJ_FINDING_KINDS; k++) {
@@ -139,7 +139,7 @@ static int run_check(const pj_command *command, int argc, char **argv)
     int positional;
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
-    if (positional > 1) return pj_command_usage(command, "name one run, or none");
+    if (positional > 1) return pj_command_usage(command, "give at most one run");
     static check c;
     pj_store *store = NULL;
     pj_error err = {0};

@@ -79,7 +79,7 @@ static int run_compact(const pj_command *command, int argc, char **argv)
     if (code != PJ_PARSE_GO_ON) return code;
     int64_t age_ns = a.older_than ? pj_age_parse(a.older_than) : 0;
     if (positional > 0 || (!a.older_than && a.keep < 0))
-        return pj_command_usage(command, "choose the runs: --older-than AGE, --keep N, or both");
+        return pj_command_usage(command, "select runs with --older-than AGE, --keep N, or both");
     if (age_ns < 0)
         return pj_command_usage(command,
                                 "--older-than takes an age such as 12h, 30d, 4w or 1y, not %.40s",

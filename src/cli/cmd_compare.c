@@ -38,16 +38,16 @@ static int run_compare(const pj_command *command, int argc, char **argv)
          "prompt, power, energy_source, settings.NAME or model.NAME",
          .choices = "model dtype batch engine machine tag experiment threads isa depth "
                     "input_tokens output_tokens prompt power energy_source"},
-        {"experiment", 0, PJ_OPTION_TEXT, &a.experiment, "NAME", "of them those of an experiment"},
-        {"tag", 0, PJ_OPTION_LIST, &a.tags, "TAG", "of them those with a tag; may be repeated"},
-        {"model", 0, PJ_OPTION_TEXT, &a.model, "NAME", "of them those of a model"},
-        {"dtype", 0, PJ_OPTION_TEXT, &a.dtype, "TYPE", "of them those of a weight type"},
-        {"engine", 0, PJ_OPTION_TEXT, &a.engine, "NAME", "of them those of an engine"},
-        {"from", 0, PJ_OPTION_TEXT, &a.from, "TIME", "of them those created at or after a time"},
-        {"to", 0, PJ_OPTION_TEXT, &a.to, "TIME", "of them those created before a time"},
+        {"experiment", 0, PJ_OPTION_TEXT, &a.experiment, "NAME", "only runs of an experiment"},
+        {"tag", 0, PJ_OPTION_LIST, &a.tags, "TAG", "only runs with a tag; may be repeated"},
+        {"model", 0, PJ_OPTION_TEXT, &a.model, "NAME", "only runs of a model"},
+        {"dtype", 0, PJ_OPTION_TEXT, &a.dtype, "TYPE", "only runs with weights of a type"},
+        {"engine", 0, PJ_OPTION_TEXT, &a.engine, "NAME", "only runs of an engine"},
+        {"from", 0, PJ_OPTION_TEXT, &a.from, "TIME", "only runs created at or after a time"},
+        {"to", 0, PJ_OPTION_TEXT, &a.to, "TIME", "only runs created before a time"},
         {"with-disturbed", 0, PJ_OPTION_FLAG, &a.with_disturbed, NULL,
          "include disturbed and throttled runs"},
-        {"json", 0, PJ_OPTION_FLAG, &a.json, NULL, "everything as one object"},
+        {"json", 0, PJ_OPTION_FLAG, &a.json, NULL, "print one JSON object"},
         PJ_OPTIONS_PRICES(&a.prices),
         PJ_OPTION_DB(&a.db),
         {0}};
@@ -55,11 +55,10 @@ static int run_compare(const pj_command *command, int argc, char **argv)
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
     bool filters = a.experiment || a.tags.count || a.model || a.dtype || a.engine || a.from || a.to;
-    if (a.by && positional)
-        return pj_command_usage(command, "name runs, or say --by FIELD, not both");
+    if (a.by && positional) return pj_command_usage(command, "give runs or --by FIELD, not both");
     if (!a.by && filters) return pj_command_usage(command, "--by FIELD is required to form groups");
     if (!a.by && (positional < 2 || positional > PJ_COMPARE_MAX))
-        return pj_command_usage(command, "name 2 to %d runs, or say --by FIELD", PJ_COMPARE_MAX);
+        return pj_command_usage(command, "give 2 to %d runs, or --by FIELD", PJ_COMPARE_MAX);
     pj_store *store = NULL;
     pj_cost_rates rates;
     pj_error err = {0};

@@ -159,7 +159,7 @@ static int run_eval(const pj_command *command, int argc, char **argv)
     int positional;
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
-    if (!e.model) return pj_command_usage(command, "give a model with -m");
+    if (!e.model) return pj_command_usage(command, "-m MODEL is required");
     if (!e.file == !e.ids) return pj_command_usage(command, "give either -f FILE or --ids");
     pj_kv_type kv = PJ_KV_AUTO;
     if (e.kv && strcmp(e.kv, "f32") == 0)
@@ -167,7 +167,7 @@ static int run_eval(const pj_command *command, int argc, char **argv)
     else if (e.kv && strcmp(e.kv, "f16") == 0)
         kv = PJ_KV_F16;
     else if (e.kv)
-        return pj_command_usage(command, "--kv is f32 or f16, not %s", e.kv);
+        return pj_command_usage(command, "--kv must be f32 or f16, not %s", e.kv);
     pj_error err = {0};
     pj_engine *engine = NULL;
     char path[4096];

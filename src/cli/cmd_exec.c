@@ -315,7 +315,7 @@ static int run_exec(const pj_command *command, int argc, char **argv)
         {"experiment", 0, PJ_OPTION_TEXT, &a.experiment, "NAME", "the experiment it belongs to"},
         PJ_OPTION_DB(&a.database),
         {"llama", 0, PJ_OPTION_FLAG, &a.llama, NULL,
-         "also record llama.cpp programs that the program starts (if it is a script, for example)"},
+         "also record llama.cpp programs started by the program (a script, for example)"},
         {"no-store", 0, PJ_OPTION_FLAG, &a.no_store, NULL, "keep nothing"},
         {"json", 0, PJ_OPTION_FLAG, &a.json, NULL, "one JSON object on standard output, at the end",
          0, 0},
@@ -328,7 +328,8 @@ static int run_exec(const pj_command *command, int argc, char **argv)
     if (code != PJ_PARSE_GO_ON) return code;
     if (positional)
         return pj_command_usage(command, "put -- before the program: perjoule exec -- %s", argv[1]);
-    if (separator + 1 >= argc) return pj_command_usage(command, "which program? give it after --");
+    if (separator + 1 >= argc)
+        return pj_command_usage(command, "no program given: put it after --");
     e.r.child.words = argv + separator + 1;
     e.r.request =
         (pj_exec_request){.engine = a.engine,
@@ -365,7 +366,7 @@ const pj_command pj_command_exec = {
         "such as \"begin phase prefill\", \"begin section load\", \"begin token 3\" and \"end\" to "
         "the "
         "descriptor whose number is in PERJOULE_MARKERS. docs/formats.md has the whole grammar.\n\n"
-        "Of a program that is linked with llama.cpp's shared library, the prompt, generated "
+        "For a program linked with llama.cpp's shared library, the prompt, generated "
         "tokens, "
         "layers and their parts are recorded without changing it; with --depth deep every "
         "operation, with --depth off nothing below a token, which does not slow it down.",

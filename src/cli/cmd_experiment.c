@@ -289,9 +289,9 @@ static int run_experiment(const pj_command *command, int argc, char **argv)
         {"cool-down", 0, PJ_OPTION_SECONDS, &a.cool_down_ns, "S",
          "before each run wait until power is back at idle, at most this long (0)", 0, 1e15},
         {"seed", 0, PJ_OPTION_INT, &a.seed, "N", "seed of the order within blocks (1)", 0, 9e15},
-        {"eval", 0, PJ_OPTION_TEXT, &a.eval, "FILE", "a text whose loss is measured too"},
+        {"eval", 0, PJ_OPTION_TEXT, &a.eval, "FILE", "a text whose loss is also measured"},
         {"max-latency", 0, PJ_OPTION_DOUBLE, &a.max_latency_ms, "MS",
-         "per token, for the choice of the optimum", 0, 1e9},
+         "limit per token for the optimum", 0, 1e9},
         {"prompt", 'p', PJ_OPTION_TEXT, &a.prompt, "TEXT", "this prompt instead of --inputs"},
         {"depth", 0, PJ_OPTION_CHOICE, &a.depth, "DEPTH", "module (default) or deep",
          .choices = "module deep"},
@@ -299,7 +299,7 @@ static int run_experiment(const pj_command *command, int argc, char **argv)
          "name of the experiment; an interrupted one is resumed"},
         {"again", 0, PJ_OPTION_FLAG, &a.again, NULL,
          "run the plan once more and compare with the previous result"},
-        {"result", 0, PJ_OPTION_FLAG, &a.result, NULL, "run nothing, show the stored result"},
+        {"result", 0, PJ_OPTION_FLAG, &a.result, NULL, "do not run; show the stored result"},
         {"json", 0, PJ_OPTION_FLAG, &a.json, NULL, "the result as one object"},
         {"interval", 0, PJ_OPTION_DURATION, &a.interval_ns, "TIME", "between power samples"},
         PJ_OPTION_POWER(&a.power),
@@ -316,7 +316,7 @@ static int run_experiment(const pj_command *command, int argc, char **argv)
                                          "--name of an experiment to resume");
     if (a.precision &&
         !(experiment_share_of(a.precision) > 0 && experiment_share_of(a.precision) < 1))
-        return pj_command_usage(command, "--precision is a share such as 1%% or 0.01");
+        return pj_command_usage(command, "--precision must be a fraction such as 1%% or 0.01");
     return experiment_execute(command, &a, positional ? argv[1] : NULL);
 }
 
@@ -327,7 +327,7 @@ const pj_command pj_command_experiment = {
     .usage = "[options] PLAN.json | --dtypes A,B --batches 1,2 ...",
     .text =
         "Every combination of the lists is a cell. Each block runs every cell once in random "
-        "order, so that heat and other load affect all of them alike; loading and warming the "
+        "order, so that heat and other load affect all of them equally; loading and warming the "
         "model is not counted. Plan and runs are stored: run again with the same --name, an "
         "interrupted experiment resumes where it stopped. It ends in a table of cells with 95 % "
         "intervals, the knee over batches, and the cell with the least energy per token. The JSON "

@@ -79,7 +79,7 @@ static int run_export(const pj_command *command, int argc, char **argv)
     }
     if (status == PJ_OK && strcmp(output, "-") != 0) printf("%s\n", output);
     if (status == PJ_OK && fflush(stdout) != 0)
-        status = pj_fail_errno(&err, errno, "can't write to standard output");
+        status = pj_fail_errno(&err, errno, "cannot write to standard output");
     pj_store_close(store);
     return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
 }

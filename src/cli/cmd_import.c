@@ -83,7 +83,7 @@ static pj_status import_read_power(const char *path, pj_trace *power, pj_error *
     status = pj_trace_read_csv((const char *)file.data, file.size, path, power, err);
     if (status == PJ_OK && isnan(power->origin_unix_ms)) {
         status = pj_fail(err, PJ_E_INVALID,
-                         "%s does not say when it was recorded: it needs a column unix_ms, as "
+                         "%s has no recording time: it needs a column unix_ms, as "
                          "perjoule top --record writes it",
                          path);
         pj_trace_fini(power);
@@ -117,7 +117,7 @@ static int run_import(const pj_command *command, int argc, char **argv)
         {"torch-trace", 0, PJ_OPTION_TEXT, &torch, "FILE.json",
          "a trace of PyTorch's profiler, to be joined with --power"},
         {"power", 0, PJ_OPTION_TEXT, &power, "FILE.csv",
-         "the power recorded meanwhile: by perjoule top --record, or a log of nvidia-smi"},
+         "the power recorded at the same time: by perjoule top --record, or an nvidia-smi log"},
         {"replace", 0, PJ_OPTION_FLAG, &replace, NULL, "replace a run of the same id"},
         {"detect-phases", 0, PJ_OPTION_FLAG, &detect, NULL,
          "the files are power traces (CSV) without phases: find them"},
@@ -127,8 +127,8 @@ static int run_import(const pj_command *command, int argc, char **argv)
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
     if (!torch != !power)
-        return pj_command_usage(command, "--torch-trace and --power belong together");
-    if (positional < 1 && !torch) return pj_command_usage(command, "name at least one file");
+        return pj_command_usage(command, "--torch-trace and --power must be given together");
+    if (positional < 1 && !torch) return pj_command_usage(command, "give at least one file");
     pj_store *store = NULL;
     pj_error err = {0};
     pj_status status =

@@ -24,17 +24,17 @@ static pj_status make_query(const ls_args *args, pj_run_query *query, pj_error *
     int sort = args->sort ? pj_run_sort_parse(args->sort) : PJ_SORT_DATE;
     if (sort < 0)
         return pj_fail(err, PJ_E_INVALID,
-                       "runs can't be sorted by %.40s (date, duration, energy, "
+                       "cannot sort runs by %.40s (use date, duration, energy, "
                        "tokens_per_second, joules_per_token)",
                        args->sort);
     if (args->status && pj_run_status_parse(args->status) < 0)
         return pj_fail(err, PJ_E_INVALID,
-                       "there is no status %.40s (completed, failed, cancelled, "
+                       "unknown status %.40s (use completed, failed, cancelled, "
                        "interrupted, running)",
                        args->status);
     if (args->source && pj_quality_parse(args->source) < 0)
         return pj_fail(err, PJ_E_INVALID,
-                       "there is no energy source %.40s (measured, modelled, unavailable)",
+                       "unknown energy source %.40s (use measured, modelled or unavailable)",
                        args->source);
     *query = (pj_run_query){.search = args->search,
                             .model = args->model,
@@ -187,7 +187,7 @@ static int run_ls(const pj_command *command, int argc, char **argv)
         {"search", 's', PJ_OPTION_TEXT, &args.search, "TEXT", "part of the prompt"},
         {"model", 'm', PJ_OPTION_TEXT, &args.model, "NAME", "runs of this model"},
         {"tag", 0, PJ_OPTION_LIST, &args.tags, "TAG",
-         "runs with this tag; given several times, with all of them", .old_letter = 't'},
+         "runs with this tag; if repeated, with all of them", .old_letter = 't'},
         {"experiment", 0, PJ_OPTION_TEXT, &args.experiment, "NAME", "runs of this experiment"},
         {"status", 0, PJ_OPTION_CHOICE, &args.status, "STATUS",
          "completed, failed, cancelled, interrupted or running",
@@ -196,21 +196,20 @@ static int run_ls(const pj_command *command, int argc, char **argv)
          "measured, modelled or unavailable", .choices = "measured modelled unavailable"},
         {"from", 0, PJ_OPTION_TEXT, &args.from, "TIME", "created at or after (ISO 8601, UTC)"},
         {"to", 0, PJ_OPTION_TEXT, &args.to, "TIME", "created before"},
-        {"min-joules", 0, PJ_OPTION_DOUBLE, &args.min_joules, "J", "energy of the run at least"},
-        {"max-joules", 0, PJ_OPTION_DOUBLE, &args.max_joules, "J", "energy of the run at most"},
+        {"min-joules", 0, PJ_OPTION_DOUBLE, &args.min_joules, "J", "minimum energy of the run"},
+        {"max-joules", 0, PJ_OPTION_DOUBLE, &args.max_joules, "J", "maximum energy of the run"},
         {"engine", 0, PJ_OPTION_TEXT, &args.engine, "NAME", "runs of this engine"},
         {"scope", 0, PJ_OPTION_CHOICE, &args.scope, "SCOPE",
-         "what the energy is of: machine, process or request",
-         .choices = "machine process request"},
+         "scope of the energy: machine, process or request", .choices = "machine process request"},
         {"level", 0, PJ_OPTION_CHOICE, &args.level, "LEVEL",
-         "how closely an attached engine was looked at: coarse or fine", .choices = "coarse fine"},
+         "level of detail recorded from another engine: coarse or fine", .choices = "coarse fine"},
         {"dtype", 0, PJ_OPTION_TEXT, &args.dtype, "TYPE", "runs with weights of this type"},
         {"machine", 0, PJ_OPTION_TEXT, &args.machine, "TEXT",
          "part of the machine's name (CPU model and host)"},
         {"min-joules-per-token", 0, PJ_OPTION_DOUBLE, &args.min_joules_per_token, "J",
-         "energy of the request per output token at least"},
+         "minimum energy of the request per output token"},
         {"max-joules-per-token", 0, PJ_OPTION_DOUBLE, &args.max_joules_per_token, "J",
-         "energy of the request per output token at most"},
+         "maximum energy of the request per output token"},
         {"sort", 0, PJ_OPTION_CHOICE, &args.sort, "BY",
          "date, duration, energy, tokens_per_second or joules_per_token",
          .choices = "date duration energy tokens_per_second joules_per_token"},
@@ -219,7 +218,7 @@ static int run_ls(const pj_command *command, int argc, char **argv)
         {"limit", 0, PJ_OPTION_INT, &args.limit, "N", "maximum number of runs (default 50)", 1,
          PJ_QUERY_MAX, .old_letter = 'n'},
         {"offset", 0, PJ_OPTION_INT, &args.offset, "N", "skip the first N", 0, 1e15},
-        {"json", 0, PJ_OPTION_FLAG, &args.json, NULL, "an array of run summaries"},
+        {"json", 0, PJ_OPTION_FLAG, &args.json, NULL, "print an array of run summaries"},
         PJ_OPTIONS_PRICES(&args.prices),
         PJ_OPTION_DB(&args.db),
         {0}};

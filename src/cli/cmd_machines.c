@@ -62,7 +62,7 @@ static void machines_print_table(const pj_machine_row *machines, uint32_t count)
         runs_only |= is_of_runs(&machines[i]);
         modelled |= is_modelled(&machines[i]);
     }
-    if (runs_only) printf("* of its runs: no perjoule serve counts there all the time\n");
+    if (runs_only) printf("* of its runs only: no perjoule serve is running there\n");
     if (modelled) printf("~ modelled, not measured\n");
 }
 
@@ -100,7 +100,9 @@ static int run_machines(const pj_command *command, int argc, char **argv)
     const char *db = NULL;
     bool json = false;
     const pj_option options[] = {
-        {"json", 0, PJ_OPTION_FLAG, &json, NULL, "an array of machines"}, PJ_OPTION_DB(&db), {0}};
+        {"json", 0, PJ_OPTION_FLAG, &json, NULL, "print an array of machines"},
+        PJ_OPTION_DB(&db),
+        {0}};
     int positional;
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;

@@ -33,8 +33,8 @@ static void print_usable(const pj_model_entry *entry)
 static void models_print_list(const pj_model_list *list, const char *folder)
 {
     if (list->count == 0) {
-        printf("No models in %s, nor in what Hugging Face, Ollama, LM Studio and llama.cpp keep. "
-               "Put a model's folder there, name another place with --models, or use -m "
+        printf("No models in %s or in the caches of Hugging Face, Ollama, LM Studio and llama.cpp. "
+               "Put a model's folder there, name another folder with --models, or use -m "
                "synthetic:llama-3.2-1b.\n",
                folder);
         return;
@@ -100,8 +100,8 @@ const pj_command pj_command_models = {
     .usage = "[options]",
     .text =
         "A model is a folder as Hugging Face publishes it, or a GGUF file. Besides --models, the "
-        "Hugging Face cache, Ollama's store, LM Studio's folder and llama.cpp's cache are looked "
-        "into; -m takes every name that is listed. Bytes per token are the "
+        "Hugging Face cache, Ollama's store, LM Studio's folder and llama.cpp's cache are "
+        "searched; -m accepts every listed name. Bytes per token are the "
         "weights that decoding one token of one sequence reads; FLOPs per token are those of its "
         "matrices.\n\n"
         "Models that cannot be used are listed with the reason.",

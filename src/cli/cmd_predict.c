@@ -27,7 +27,7 @@ static void print_map(const pj_length_map *map)
         printf("\nleast: %.3g J per output token at input %u and output %u\n", map->least,
                map->least_input, map->least_output);
     else
-        printf("\nnone of these lengths can be predicted\n");
+        printf("\nno prediction is possible for these lengths\n");
 }
 
 static void print_nearest(const pj_request_prediction *p)
@@ -125,17 +125,18 @@ static int run_predict(const pj_command *command, int argc, char **argv)
         {"output", 0, PJ_OPTION_INT, &output, "N", "tokens to generate", 1, 1e7},
         {"batch", 0, PJ_OPTION_INT, &batch, "N", "sequences at once (1)", 1, 65536},
         {"map", 0, PJ_OPTION_FLAG, &map, NULL,
-         "also energy per token over the range of input and output lengths in the runs"},
+         "also print energy per token over the runs' range of input and output lengths"},
         {"laws", 0, PJ_OPTION_FLAG, &laws, NULL,
-         "instead: how energy per token follows size, shape, batch and length in the runs"},
+         "instead: how energy per token scales with size, shape, batch and length"},
         {"json", 0, PJ_OPTION_FLAG, &as_json, NULL, "print one JSON object"},
         PJ_OPTION_DB(&db),
         {0}};
     int positional;
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
-    if (positional) return pj_command_usage(command, "give the model with -m");
-    if (!laws && (!input || !output)) return pj_command_usage(command, "give --input and --output");
+    if (positional) return pj_command_usage(command, "-m MODEL is required");
+    if (!laws && (!input || !output))
+        return pj_command_usage(command, "--input and --output are required");
     pj_predict_query request = {.model = model,
                                 .dtype = dtype,
                                 .input = (uint32_t)input,

@@ -35,7 +35,7 @@ static int push(const pj_command *command, const char *server, bool json)
     if (status == PJ_OK) status = pj_outbox_push(server, say_id, &json, &result, &err);
     if (status != PJ_OK) return pj_command_failed(command, &err);
     if (json) push_print_json(&result, path);
-    if (!json && !result.left && !result.handed_over) printf("nothing is waiting for the server\n");
+    if (!json && !result.left && !result.handed_over) printf("nothing to transfer\n");
     if (!result.left) return PJ_EXIT_OK;
     pj_error_prefix(&result.reason, "%" PRIu64 " run%s still kept in %s", result.left,
                     result.left == 1 ? " is" : "s are", path);
@@ -53,10 +53,10 @@ static int run_push(const pj_command *command, int argc, char **argv)
     int positional;
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
-    if (positional) return pj_command_usage(command, "give the server with --db");
+    if (positional) return pj_command_usage(command, "--db URL is required");
     if (!db) db = getenv("PERJOULE_DB");
     if (!db || !pj_store_is_server(db))
-        return pj_command_usage(command, "name the server: --db postgresql://HOST/DATABASE");
+        return pj_command_usage(command, "--db must be a server: postgresql://HOST/DATABASE");
     return push(command, db, json);
 }
 

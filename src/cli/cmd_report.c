@@ -28,7 +28,8 @@ static int run_report(const pj_command *command, int argc, char **argv)
 {
     const char *db = NULL, *experiment = NULL, *path = NULL, *format = NULL;
     const pj_option options[] = {
-        {"experiment", 0, PJ_OPTION_TEXT, &experiment, "NAME", "of an experiment instead of runs"},
+        {"experiment", 0, PJ_OPTION_TEXT, &experiment, "NAME",
+         "report an experiment instead of runs"},
         {"output", 'o', PJ_OPTION_TEXT, &path, "FILE",
          "write to a file; its ending (.html, .md) is the format (default: standard output)"},
         {"format", 0, PJ_OPTION_CHOICE, &format, "FORMAT", "html (default) or md",
@@ -39,9 +40,9 @@ static int run_report(const pj_command *command, int argc, char **argv)
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
     if (experiment ? positional > 0 : positional > 4)
-        return pj_command_usage(command, "name 1 to 4 runs, or say --experiment NAME");
+        return pj_command_usage(command, "give 1 to 4 runs, or --experiment NAME");
     if (path && !format && !report_ends_with(path, ".html") && !report_ends_with(path, ".md"))
-        return pj_command_usage(command, "the file ends in .html or .md, or say --format");
+        return pj_command_usage(command, "the file must end in .html or .md, or give --format");
     char last[] = "last";
     const char *ids[4] = {last};
     for (int i = 0; i < positional; i++) ids[i] = argv[1 + i];

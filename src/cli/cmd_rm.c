@@ -114,8 +114,8 @@ static int rm_prune(const pj_command *command, const rm_args *a)
 static int remove_named(const pj_command *command, const rm_args *a, char **names, int count)
 {
     static char ids[MAX_RUNS][PJ_UUID_BYTES];
-    if (count < 1) return pj_command_usage(command, "name at least one run");
-    if (count > MAX_RUNS) return pj_command_usage(command, "name at most %d runs", MAX_RUNS);
+    if (count < 1) return pj_command_usage(command, "give at least one run");
+    if (count > MAX_RUNS) return pj_command_usage(command, "give at most %d runs", MAX_RUNS);
     pj_store *store = NULL;
     pj_error err = {0};
     pj_status status = pj_store_open(&(pj_store_options){.path = a->db}, &store, &err);
@@ -177,8 +177,9 @@ static int run_rm(const pj_command *command, int argc, char **argv)
     if (code != PJ_PARSE_GO_ON) return code;
     bool by_rule = a.older_than || a.keep >= 0;
     if (by_rule && positional > 0)
-        return pj_command_usage(command, "name runs, or give --older-than or --keep, not both");
-    if (a.shrink && a.dry_run) return pj_command_usage(command, "--shrink goes without --dry-run");
+        return pj_command_usage(command, "give runs, or --older-than or --keep, not both");
+    if (a.shrink && a.dry_run)
+        return pj_command_usage(command, "--shrink and --dry-run exclude each other");
     if (!by_rule && (a.dry_run || a.tagged))
         return pj_command_usage(command, "--dry-run and --tagged need --older-than or --keep");
     if (by_rule)

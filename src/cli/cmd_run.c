@@ -92,8 +92,7 @@ static pj_status run_split_prompts(run_state *s, size_t bytes, pj_error *err)
         if (length) s->prompts[count++] = (pj_prompt){.text = line, .bytes = length};
         line += length + 1;
     }
-    if (!count)
-        return pj_fail(err, PJ_E_INVALID, "there is no prompt in %s", s->args->prompts_file);
+    if (!count) return pj_fail(err, PJ_E_INVALID, "%s contains no prompt", s->args->prompts_file);
     s->prompt_count = count;
     return PJ_OK;
 }
@@ -405,7 +404,7 @@ static int run_execute(const pj_command *command, const run_args *a, const char 
     int sources = !!a->request.prompt + !!positional + !!a->file + !!a->prompts_file +
                   !!a->messages + !!a->ids;
     for (int i = 0; i < a->request.tags.count; i++)
-        if (!*a->request.tags.items[i]) return pj_command_usage(command, "a tag can't be empty");
+        if (!*a->request.tags.items[i]) return pj_command_usage(command, "a tag must not be empty");
     if (sources != 1)
         return pj_command_usage(command,
                                 "give one prompt: TEXT, -f, --prompts, --messages or --ids");
@@ -489,7 +488,7 @@ static int run_run(const pj_command *command, int argc, char **argv)
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
     if (positional > 1)
-        return pj_command_usage(command, "put the prompt in quotes: it was given as %d words",
+        return pj_command_usage(command, "put the prompt in quotes: it was split into %d arguments",
                                 positional);
     return run_execute(command, &a, positional ? argv[1] : NULL);
 }

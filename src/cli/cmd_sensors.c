@@ -93,7 +93,7 @@ static int run_sensors(const pj_command *command, int argc, char **argv)
 
 const pj_command pj_command_sensors = {
     .name = "sensors",
-    .summary = "list power sources: state, rails, reading, what is missing",
+    .summary = "list power sources: state, rails, reading, remedy",
     .run = run_sensors,
     .usage = "[options]",
     .text = "Lists every power source with its state: ready; denied (it is here, but permission is "

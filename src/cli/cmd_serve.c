@@ -81,7 +81,7 @@ static pj_status serve_catch_signals(pj_error *err)
     struct sigaction action = {.sa_handler = serve_on_signal, .sa_flags = SA_RESTART};
     pthread_t stopper;
     if (pipe(stop_pipe) != 0 || pipe(go_pipe) != 0)
-        return pj_fail_errno(err, errno, "cannot make a pipe");
+        return pj_fail_errno(err, errno, "cannot create a pipe");
     pj_status status = pj_thread_start(&stopper, "pj-stop", stop_in_time, NULL, err);
     if (status != PJ_OK) return status;
     pthread_detach(stopper);
@@ -116,10 +116,10 @@ static bool is_on_path(const char *command)
 /* Why no browser can be started, or NULL. */
 static const char *no_browser(const char *command)
 {
-    if (!is_on_path(command)) return "this machine has no browser to open";
+    if (!is_on_path(command)) return "no browser was found on this machine";
 #ifndef __APPLE__
     const char *x11 = getenv("DISPLAY"), *wayland = getenv("WAYLAND_DISPLAY");
-    if (!(x11 && *x11) && !(wayland && *wayland)) return "there is no display for a browser";
+    if (!(x11 && *x11) && !(wayland && *wayland)) return "no display is available for a browser";
 #endif
     return NULL;
 }
@@ -352,7 +352,7 @@ static int run_serve(const pj_command *command, int argc, char **argv)
         {"private", 0, PJ_OPTION_FLAG, &a.is_private, NULL,
          "store a hash, length and simple features of prompts and outputs, not the texts"},
         {"join", 0, PJ_OPTION_TEXT, &a.join, "URL",
-         "let this machine's live stream be watched through that server"},
+         "allow watching this machine's live stream through that server"},
         {"join-token", 0, PJ_OPTION_TEXT, &a.join_token, "SECRET",
          "token of that server ($PERJOULE_JOIN_TOKEN, else --token)"},
         {"otlp", 0, PJ_OPTION_TEXT, &a.otlp, "URL",
@@ -384,13 +384,13 @@ const pj_command pj_command_serve = {
         "Listens on 127.0.0.1:8000: the dashboard at /, the API under /api, live messages at "
         "/ws/profiling, Prometheus metrics at /metrics. Requested runs are queued; a run in "
         "progress when the server stops is cancelled and stored.\n\n"
-        "Only this machine can reach it, unless --host says otherwise; then every request needs "
-        "the token. There is no TLS: across a network, use an SSH tunnel or a proxy that has it "
+        "Only this machine can reach it unless --host is given; then every request needs "
+        "the token. There is no TLS: across a network, use an SSH tunnel or a TLS proxy "
         "(with --allow-host for the proxy's name).\n\n"
         "On a server of a fleet, --db names the PostgreSQL database that all machines write to; "
         "each "
         "machine runs its own perjoule serve --db ... --join with the address of that server, and "
-        "can then be watched there. A machine that nobody watches has one idle connection.",
+        "can then be watched there. An unwatched machine keeps one idle connection.",
     .examples = "perjoule serve --open\n"
                 "perjoule serve --port 0 --power sim --db /tmp/try.db\n"
                 "PERJOULE_TOKEN=secret perjoule serve --host 0.0.0.0\n"

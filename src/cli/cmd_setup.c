@@ -196,9 +196,9 @@ static int setup_postgres(const pj_command *command, const setup_options *o)
     pj_buffer out;
     const pj_store_driver *driver = NULL;
     if (pj_store_driver_find("postgresql:", &driver, NULL) != PJ_OK || !driver->setup)
-        return pj_command_usage(command, "this build has no PostgreSQL engine");
+        return pj_command_usage(command, "this build does not support PostgreSQL");
     if (!*o->schema || o->schema[strspn(o->schema, "abcdefghijklmnopqrstuvwxyz0123456789_")])
-        return pj_command_usage(command, "a schema's name has a-z, 0-9 and _");
+        return pj_command_usage(command, "a schema name may contain a-z, 0-9 and _ only");
     pj_buffer_init(&out, 1 << 20);
     driver->setup(&out, o->schema, o->citus);
     fputs(pj_buffer_get(&out), stdout);
@@ -242,16 +242,16 @@ static int run_setup(const pj_command *command, int argc, char **argv)
     int positional;
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
-    if (o.citus && !o.postgres) return pj_command_usage(command, "--citus goes with --postgres");
+    if (o.citus && !o.postgres) return pj_command_usage(command, "--citus requires --postgres");
     if (o.postgres && positional == 0) return setup_postgres(command, &o);
     if (o.gain && positional == 0) return setup_gain(command, o.gain);
     if (positional != 1)
-        return pj_command_usage(command, "name what to set up: rapl or powermetrics");
+        return pj_command_usage(command, "give what to set up: rapl or powermetrics");
     if (strcmp(argv[1], "rapl") == 0) return setup_rapl(command, &o);
     if (strcmp(argv[1], "powermetrics") == 0) return setup_powermetrics(command, &o);
     char hint[80];
     pj_nearest_hint(argv[1], "rapl powermetrics", hint, sizeof hint);
-    return pj_command_usage(command, "there is no setup for %s (rapl, powermetrics)%s", argv[1],
+    return pj_command_usage(command, "unknown setup %s (use rapl or powermetrics)%s", argv[1],
                             hint);
 }
 
@@ -262,8 +262,8 @@ const pj_command pj_command_setup = {
     .usage = "[options] rapl|powermetrics, --gain SOURCE=GAIN, or --postgres [--citus]",
     .text =
         "Prints (or with --write installs) the configuration that lets a normal user read power. "
-        "For powermetrics (macOS) that is a sudoers entry which allows exactly the arguments "
-        "perjoule uses; for rapl (Linux) a udev rule which makes the energy counters readable to "
+        "For powermetrics (macOS) that is a sudoers entry that allows exactly the arguments "
+        "perjoule uses; for rapl (Linux) a udev rule that makes the energy counters readable to "
         "a group. Reading RAPL lets a local program guess secrets of others (PLATYPUS): use it on "
         "machines of your own.\n\n"
         "--gain stores the result of calibrating a source against a reference meter: its readings "

@@ -99,7 +99,7 @@ static pj_status print_parts(const showing *s, bool operations, pj_error *err)
     if (status != PJ_OK) return status;
     const char *kind = operations ? "operations" : "components";
     if (!parts.count && some)
-        printf("\nthe run has no %s there\n", kind);
+        printf("\nthe run has no %s for this selection\n", kind);
     else if (!parts.count)
         printf("\nno %s: only runs of depth %sdeep record them\n", kind,
                operations ? "" : "module and ");

@@ -85,7 +85,7 @@ static pj_status check_exist(const pj_tokenizer *tokenizer, const int32_t *ids, 
 {
     for (uint32_t i = 0; i < count; i++)
         if (!pj_tokenizer_token(tokenizer, ids[i]))
-            return pj_fail(err, PJ_E_INVALID, "the tokenizer has no token with the id %d", ids[i]);
+            return pj_fail(err, PJ_E_INVALID, "the tokenizer has no token with id %d", ids[i]);
     return PJ_OK;
 }
 
@@ -125,7 +125,8 @@ static int run(const pj_command *command, int argc, char **argv)
     const pj_option options[] = {
         {"model", 'm', PJ_OPTION_TEXT, &r.model, "MODEL",
          "name of a model, its folder, a tokenizer.json, or a GGUF file"},
-        {"file", 'f', PJ_OPTION_TEXT, &r.file, "FILE", "the text is in FILE; - is standard input"},
+        {"file", 'f', PJ_OPTION_TEXT, &r.file, "FILE",
+         "read the text from FILE; - is standard input"},
         {"decode", 0, PJ_OPTION_TEXT, &r.decode, "IDS", "ids to text: 1,2,3"},
         {"special", 0, PJ_OPTION_FLAG, &r.special, NULL,
          "add the model's special tokens (default; --no-special: do not)"},
@@ -137,8 +138,8 @@ static int run(const pj_command *command, int argc, char **argv)
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
     r.text = positional > 0 ? argv[1] : NULL;
-    if (!r.model) return pj_command_usage(command, "no model; give -m MODEL");
-    if (positional > 1) return pj_command_usage(command, "give one text, in quotes");
+    if (!r.model) return pj_command_usage(command, "-m MODEL is required");
+    if (positional > 1) return pj_command_usage(command, "give one text in quotes");
     if ((r.text != NULL) + (r.file != NULL) + (r.decode != NULL) != 1)
         return pj_command_usage(command, "give one of TEXT, -f FILE and --decode IDS");
     pj_tokenizer *tokenizer = NULL;

@@ -386,7 +386,8 @@ static int run_top(const pj_command *command, int argc, char **argv)
     int code = pj_options_parse(command, options, argc, argv, &positional);
     if (code != PJ_PARSE_GO_ON) return code;
     if (positional) return pj_command_usage(command, "takes no arguments");
-    if (interval_ns < PJ_NS_PER_MS) return pj_command_usage(command, "--interval is below 1 ms");
+    if (interval_ns < PJ_NS_PER_MS)
+        return pj_command_usage(command, "--interval must be at least 1ms");
     pj_error err = {0};
     t = (top){.command = command, .json = json, .row_ns = interval_ns};
     t.live = !json && pj_terminal_is(stdout);

@@ -98,7 +98,7 @@ static void print_metrics(const pj_sides *s)
     for (uint32_t i = 1; i < sides; i++) printf("  %9.9s", s->sides[i].name);
     printf("%s\n", pj_style_off(stdout));
     for (uint32_t f = 0; f < pj_figure_count; f++) print_metric(s, f, sides, width);
-    if (s->count > COLUMNS_MAX) printf("the first %d groups; all: --json\n", COLUMNS_MAX);
+    if (s->count > COLUMNS_MAX) printf("the first %d groups; --json prints all\n", COLUMNS_MAX);
 }
 
 /* ---- tests ---------------------------------------------------------------------------------- */
@@ -165,7 +165,7 @@ static void print_bests(const pj_sides *s)
     for (uint32_t i = 0; i < s->best_count; i++) {
         const pj_side_best *b = &s->bests[i];
         printf("%-15s %s", b->title, s->sides[b->side].name);
-        print_standing(s, b, PJ_STANDING_TIED, ", not told apart from ");
+        print_standing(s, b, PJ_STANDING_TIED, ", not distinguishable from ");
         print_standing(s, b, PJ_STANDING_UNTESTED, ", not tested against ");
         putchar('\n');
     }

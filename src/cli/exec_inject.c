@@ -90,10 +90,11 @@ static void choose_llama(pj_injection *i, pj_run *run, const char *program, pj_d
     const char *theirs = getenv("LD_PRELOAD");
     kinship kin = is_llama ? LLAMA_SHARED : kinship_of(program);
     if (kin == LLAMA_STATIC)
-        pj_run_warn(run, "llama_static",
-                    "llama.cpp is linked into %s statically, out of reach: its steps and layers "
-                    "are not recorded (build it with -DBUILD_SHARED_LIBS=ON)",
-                    pj_path_name(program));
+        pj_run_warn(
+            run, "llama_static",
+            "llama.cpp is linked into %s statically and cannot be intercepted: its steps and layers "
+            "are not recorded (build it with -DBUILD_SHARED_LIBS=ON)",
+            pj_path_name(program));
     if (kin != LLAMA_SHARED || !find_library("libperjoule-llama.so", path, sizeof path)) return;
     bool others = theirs && *theirs;
     snprintf(i->preload, sizeof i->preload, "LD_PRELOAD=%s%s%s", path, others ? ":" : "",

@@ -113,8 +113,8 @@ static void read_the_rest(pj_exec_run *e)
     bool is_whole = pj_nvtx_memory_read(&e->nvtx, take_markers, e->markers);
     if (is_whole || !e->child.signal || !pj_markers_count(e->markers).has_times) return;
     pj_run_warn(e->run, "markers_cut",
-                "the program was killed by signal %d: spans that it had recorded and not yet "
-                "written are missing, and how many is not known",
+                "the program was killed by signal %d: spans that it had recorded but not yet "
+                "written are missing; their number is unknown",
                 e->child.signal);
 }
 

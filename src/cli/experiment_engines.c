@@ -153,8 +153,9 @@ static pj_status experiment_engines_record(visit *v, const pj_engines *e, const 
                                    .done = experiment_engines_take_run,
                                    .context = v};
     if (!reads_another_machine(e->session) && !pj_url_is_here(url))
-        options.no_power = "The server runs on another machine, whose sensors are not read here; "
-                           "--power perjoule:http://HOST:PORT reads them.";
+        options.no_power =
+            "The server runs on another machine, whose sensors are not read from here; "
+            "--power perjoule:http://HOST:PORT reads them.";
     pj_status status = pj_requests_open(&options, &v->requests, err);
     if (status == PJ_OK) status = send_one(v, url, e->headers, request, err);
     pj_requests_close(v->requests);
@@ -271,17 +272,17 @@ static pj_status experiment_engines_measure(pj_engines *e, const pj_foreign_cell
     static const char attach[] = "attach:", exec[] = "exec:";
     const char *engine = c->cell.engine, *cell_id = strchr(engine, ':') + 1;
     if (experiment_engines_is_blank(cell_id))
-        return pj_fail(err, PJ_E_INVALID, "--engine %s: say which one: attach:URL, exec:COMMAND",
-                       engine);
+        return pj_fail(err, PJ_E_INVALID,
+                       "--engine %s is incomplete: use attach:URL or exec:COMMAND", engine);
     if (strncmp(engine, attach, sizeof attach - 1) == 0) {
         if (c->cell.batch == 1) return visit_server(e, c, cell_id, joules, err);
         return pj_fail(err, PJ_E_INVALID,
-                       "a server decides its batches itself: leave batches at 1, or put a load on "
+                       "a server chooses its own batches: leave batches at 1, or generate load on "
                        "it with perjoule attach --concurrency");
     }
     if (strncmp(engine, exec, sizeof exec - 1) == 0)
         return experiment_engines_run_program(e, c, cell_id, joules, err);
-    return pj_fail(err, PJ_E_INVALID, "there is no engine %s", engine);
+    return pj_fail(err, PJ_E_INVALID, "unknown engine %s", engine);
 }
 
 pj_status pj_engines_measure(void *context, const pj_foreign_cell *c, double *joules, pj_error *err)

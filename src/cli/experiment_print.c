@@ -134,7 +134,7 @@ static void print_optimum(const pj_experiment_result *r)
     for (uint32_t i = 0; i < r->tie_count && i < TIES_SHOWN; i++)
         printf("%s %s", i ? ";" : "", r->cells[r->ties[i]].name);
     if (r->tie_count > TIES_SHOWN) printf("; and %u more", r->tie_count - TIES_SHOWN);
-    printf(". More blocks would tell.\n");
+    printf(". More blocks may separate them.\n");
 }
 
 void pj_experiment_print(const pj_experiment_result *r)
@@ -148,9 +148,9 @@ void pj_experiment_print(const pj_experiment_result *r)
            pj_style_on(stdout, PJ_STYLE_BOLD), width, "cell", pj_style_off(stdout));
     for (uint32_t i = 0; i < r->count; i++) print_cell(r, i, width);
     print_use(r, width);
-    snprintf(title, sizeof title, "energy per token, times that of %s", r->cells[0].name);
+    snprintf(title, sizeof title, "energy per token relative to %s", r->cells[0].name);
     print_against(r, r->against_first, r->first_count, title, width);
-    print_against(r, r->against_former, r->former_count, "against the former round", width);
+    print_against(r, r->against_former, r->former_count, "against the previous round", width);
     print_ablations(r, width);
     for (uint32_t i = 0; i < r->knee_count; i++) printf("\n%s\n", r->knees[i].text);
     for (uint32_t i = 0; i < r->front_count && r->count > 1; i++) print_front(r, &r->fronts[i]);

@@ -25,7 +25,7 @@ enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 static void print_overview(FILE *out)
 {
     fprintf(out,
-            "perjoule %s: shows where every joule of transformer\ninference goes\n\n"
+            "perjoule %s: energy profiler for transformer inference\n\n"
             "Usage: perjoule COMMAND [options]\n\nCommands:\n",
             pj_version());
     for (int i = 0; i < COMMAND_COUNT; i++)
@@ -51,7 +51,7 @@ static void print_unknown(const char *prefix, const char *name)
         pj_nearest_offer(&nearest, commands[i]->name, strlen(commands[i]->name));
     if (name[0] == '-') pj_nearest_offer_list(&nearest, "--help --version");
     pj_nearest_write(&nearest, "", hint, sizeof hint);
-    pj_say("%s: there is no command %s%s (see: perjoule help)", prefix, name, hint);
+    pj_say("%s: unknown command %s%s (see: perjoule help)", prefix, name, hint);
 }
 
 static int run_help(const pj_command *command, int argc, char **argv)

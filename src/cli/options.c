@@ -308,7 +308,7 @@ static const char *set_value(const pj_option *o, const char *value)
                    ? NULL
                    : "is not a duration such as 100ms or 2s";
     case PJ_OPTION_LIST:
-        if (list->count == PJ_LIST_MAX) return "is one too many";
+        if (list->count == PJ_LIST_MAX) return "is an unexpected argument";
         list->items[list->count++] = value;
         return NULL;
     default: return options_set_number(o, value);

@@ -100,7 +100,7 @@ static void print_hottest(FILE *out, const pj_run_data *d)
 static void print_disturbed(FILE *out, const pj_run_info *info)
 {
     if (info->disturbed_tokens <= 0) return;
-    fprintf(out, "  %sdisturbed:%s %d token%s took over 3 times as long as their neighbours",
+    fprintf(out, "  %sdisturbed:%s %d token%s took more than 3x the time of neighbouring tokens",
             pj_style_on(out, PJ_STYLE_YELLOW), pj_style_off(out), info->disturbed_tokens,
             info->disturbed_tokens == 1 ? "" : "s");
     if (!isnan(info->disturbed_share))
@@ -134,7 +134,7 @@ static void print_rates(FILE *out, const pj_run_info *info)
     energy_text(r.joules_per_token * 1e3, r.joules_per_token_sd * 1e3, figure, sizeof figure);
     fprintf(out, "  %s%s per token%s (gross", pj_style_on(out, PJ_STYLE_GREEN), figure,
             pj_style_off(out));
-    if (!isnan(info->model_load_mj)) fprintf(out, ", without loading the model");
+    if (!isnan(info->model_load_mj)) fprintf(out, ", excluding model load");
     fprintf(out, ")");
     if (!isnan(r.joules_per_token_net)) {
         pj_format_energy(r.joules_per_token_net * 1e3, figure, sizeof figure);
@@ -147,7 +147,7 @@ static void print_rates(FILE *out, const pj_run_info *info)
     }
     if (!isnan(info->model_load_mj)) {
         energy_text(info->model_load_mj, info->model_load_sd_mj, figure, sizeof figure);
-        fprintf(out, "  %s for loading the model, once\n", figure);
+        fprintf(out, "  %s for loading the model\n", figure);
     }
     print_disturbed(out, info);
 }
@@ -203,11 +203,11 @@ static void print_attribution(FILE *out, const pj_run_info *info)
     double now = 100 * info->attribution_interval;
     double then = 100 * info->attribution_interval_calibrated;
     if (info->method == PJ_METHOD_TIME)
-        fprintf(out, "  components: shared by time, the fit of their powers failed\n");
+        fprintf(out, "  components: shared by time, because the fit of their powers failed\n");
     if (isnan(now)) return;
     fprintf(out, "  components: %s, ", pj_method_name(info->method));
     if (now >= 100)
-        fprintf(out, "not told apart by this sensor");
+        fprintf(out, "not separable with this sensor");
     else if (now < 0.01)
         fprintf(out, "half of their net energy within ±0.01 %%");
     else
@@ -232,7 +232,7 @@ static void print_attribution(FILE *out, const pj_run_info *info)
 static void print_overhead(FILE *out, const pj_run_info *info)
 {
     if (isnan(info->overhead_share)) return;
-    fprintf(out, "  profiling cost %.2f ms of processor time (%.2f %%)", info->overhead_ms,
+    fprintf(out, "  profiling overhead: %.2f ms of CPU time (%.2f %%)", info->overhead_ms,
             100 * info->overhead_share);
     if (info->statistics_ms > 0) fprintf(out, ", %.2f ms of it statistics", info->statistics_ms);
     if (info->spans_lost) fprintf(out, "; %llu spans lost", (unsigned long long)info->spans_lost);
@@ -308,7 +308,7 @@ void pj_run_report_speed(FILE *out, const pj_run_data *d, const pj_generate_resu
         double speed = (double)facts->decode_weight_bytes * steps / seconds;
         fprintf(out, "  %.3f ms a step, %.2f GB/s of weights", seconds / steps * 1e3, speed * 1e-9);
         if (isfinite(read_speed))
-            fprintf(out, ", %.0f %% of the %.1f GB/s that reading them gives",
+            fprintf(out, ", %.0f %% of the measured read bandwidth of %.1f GB/s",
                     100 * speed / read_speed, read_speed * 1e-9);
         fprintf(out, "\n");
     }

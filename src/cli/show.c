@@ -111,7 +111,7 @@ static void show_per_token(const pj_run_info *info, const pj_run_ratios *r)
 {
     char a[64], b[64];
     if (!isnan(info->model_load_mj))
-        printf("%-12s %s, without %s for loading the model\n", "request",
+        printf("%-12s %s, excluding %s for loading the model\n", "request",
                interval(info->request_mj, info->request_sd_mj, a),
                interval(info->model_load_mj, info->model_load_sd_mj, b));
     if (!isnan(r->joules_per_token)) {
@@ -487,7 +487,7 @@ void pj_show_heatmap(const pj_heatmap *m, pj_metric metric)
         return;
     }
     if (isnan(m->min)) {
-        printf("\nno heatmap: %s is unavailable there\n", what->name);
+        printf("\nno heatmap: %s is unavailable for this selection\n", what->name);
         return;
     }
     printf("\n%s%s by layer and component%s (%s): %.4g to %.4g %s\n",

@@ -46,7 +46,7 @@ static void show_finding(const pj_advice *a)
 
 void pj_show_advice(const pj_advice_list *list)
 {
-    if (!list->speaking) printf("no advice: no rule has evidence enough\n");
+    if (!list->speaking) printf("no advice: no rule has enough evidence\n");
     for (size_t i = 0; i < list->speaking; i++) show_finding(&list->all[i]);
     printf("\nsilent: %zu rules; why: --advice --json\n", list->count - list->speaking);
 }

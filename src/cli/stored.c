@@ -23,8 +23,8 @@ pj_status pj_prices_get(const pj_price_options *options, pj_cost_rates *rates, p
         rates->co2_g_per_kwh = pj_cost_region_g_per_kwh(options->region);
         if (isnan(rates->co2_g_per_kwh))
             return pj_fail(err, PJ_E_INVALID,
-                           "there are no grams of CO2 for region %.40s: give "
-                           "them with --g-per-kwh",
+                           "no carbon intensity is known for region %.40s: give "
+                           "it with --g-per-kwh",
                            options->region);
     }
     if (!isnan(options->usd_per_kwh)) rates->usd_per_kwh = options->usd_per_kwh;
@@ -106,7 +106,7 @@ pj_status pj_json_out_end(pj_json_out *out, pj_status status, pj_error *err)
     if (status == PJ_OK) status = pj_buffer_status(text, "the answer", err);
     if (status == PJ_OK &&
         (fwrite(text->data, 1, text->length, stdout) != text->length || fflush(stdout) != 0))
-        status = pj_fail(err, PJ_E_IO, "can't write to standard output");
+        status = pj_fail(err, PJ_E_IO, "cannot write to standard output");
     pj_buffer_fini(text);
     return status;
 }

@@ -41,7 +41,7 @@ typedef struct pj_price_options {
          1e6},                                                         \
     {                                                                  \
         "region", 0, PJ_OPTION_TEXT, &(prices)->region, "NAME",        \
-            "take grams of CO2 from the table"                         \
+            "use the carbon intensity of a region"                     \
             ": california, texas, eu, us, or a country's two letters", \
             0, 0                                                       \
     }

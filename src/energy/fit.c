@@ -35,7 +35,7 @@ static pj_status check_input(const pj_fit_input *in, pj_error *err)
     for (size_t i = 0; i < in->leaf_count; i++)
         if (in->leaves[i].class_ >= in->class_count ||
             (i > 0 && in->leaves[i].begin_ns < in->leaves[i - 1].begin_ns))
-            return pj_fail(err, PJ_E_INVALID, "leaf %zu is out of order or of no class", i);
+            return pj_fail(err, PJ_E_INVALID, "leaf %zu is out of order or has no class", i);
     return PJ_OK;
 }
 

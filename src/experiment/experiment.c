@@ -352,7 +352,7 @@ static pj_status check_dtypes(const pj_plan *plan, pj_error *err)
             char hint[80];
             pj_nearest_hint(plan->dtypes[i], PJ_ASK_DTYPES, hint, sizeof hint);
             return pj_fail(err, PJ_E_INVALID,
-                           "dtype %.32s is not known: f32, f16, bf16, q8_0 and q4_0 are%s",
+                           "unknown dtype %.32s: use f32, f16, bf16, q8_0 or q4_0%s",
                            plan->dtypes[i], hint);
         }
     }
@@ -376,17 +376,16 @@ static pj_status check_cells(experiment *e, pj_error *err)
     e->prompts = pj_alloc(e->largest_batch, sizeof *e->prompts);
     if (!e->ids || !e->prompts) return pj_fail_memory(err, "an experiment");
     if (pj_depth_parse(e->plan->depth) < 0)
-        return pj_fail(err, PJ_E_INVALID, "the plan's depth is off, module or deep");
+        return pj_fail(err, PJ_E_INVALID, "the plan's depth must be module or deep");
     if (pj_depth_parse(e->plan->depth) == PJ_DEPTH_OFF)
-        return pj_fail(err, PJ_E_INVALID,
-                       "runs of an experiment are stored: depth is module or deep");
+        return pj_fail(err, PJ_E_INVALID, "the plan's depth must be module or deep");
     pj_status status = check_dtypes(e->plan, err);
     for (uint32_t i = 0; i < e->cell_count && status == PJ_OK; i++) {
         pj_profile_options options;
         if (experiment_is_foreign(e, i)) {
             if (e->o.foreign) continue;
             return pj_fail(err, PJ_E_INVALID,
-                           "engines are for the command line: a plan that is sent to a server "
+                           "engines are allowed on the command line only: a plan sent to a server "
                            "runs no programs and opens no connections");
         }
         status = experiment_set_options(e, i, &options, err);
@@ -516,7 +515,7 @@ pj_status pj_experiment_step(pj_experiment *e, bool *more, pj_error *err)
     *more = find_next(e);
     if (!*more) return measure_missing_losses(e, err);
     if (e->o.cancel && *e->o.cancel)
-        return pj_fail(err, PJ_E_CANCELLED, "stopped; the same command goes on");
+        return pj_fail(err, PJ_E_CANCELLED, "stopped; run the same command to resume");
     pj_status status = run_cell(e, e->block, e->order[e->next], err);
     if (status == PJ_OK) *more = find_next(e);
     return status == PJ_OK && !*more ? measure_missing_losses(e, err) : status;

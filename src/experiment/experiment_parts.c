@@ -137,8 +137,8 @@ static const char *words_of(pj_part_outcome outcome)
     switch (outcome) {
     case PJ_PART_AGREE: return "The difference and attribution agree within their intervals.";
     case PJ_PART_DISAGREE:
-        return "The difference and attribution disagree: leaving the part out changed the rest "
-               "(caches, clocks), or attribution is wrong about it.";
+        return "The difference and attribution disagree: ablation changed the rest "
+               "(caches, clocks), or the attribution is wrong.";
     case PJ_PART_TOO_SHORT:
         return "Too short: the difference of two runs is below what the sensor resolves; "
                "generate more tokens per run.";

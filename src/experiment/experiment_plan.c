@@ -37,9 +37,10 @@ static pj_status check_grid(const json_t *stored, const pj_plan *plan, pj_error 
         json_t *x = json_object_get(stored, grid[i]), *y = json_object_get(wanted, grid[i]);
         bool added = !x && i + TEXTS >= GRID;
         if ((x || y) && !added && !json_equal(x, y))
-            status = pj_fail(err, PJ_E_INVALID,
-                             "the experiment %.200s has other %s; give it another name", plan->name,
-                             grid[i]);
+            status =
+                pj_fail(err, PJ_E_INVALID,
+                        "the experiment %.200s is stored with different %s; choose another name",
+                        plan->name, grid[i]);
     }
     json_decref(wanted);
     return status;
@@ -54,7 +55,7 @@ static pj_status merge(pj_store *store, const pj_plan_request *request, json_t *
     *merged = *stored = NULL;
     pj_status status = pj_store_experiment_get(store, name, arena, &text, &losses, &missing);
     if (status != PJ_OK && request->only_resumes)
-        return pj_fail(err, PJ_E_NOT_FOUND, "there is no experiment %.200s to go on with", name);
+        return pj_fail(err, PJ_E_NOT_FOUND, "there is no experiment %.200s to resume", name);
     if (status == PJ_OK) *stored = json_loads(text, 0, NULL);
     *merged = *stored ? json_copy(*stored) : json_incref(tree);
     if (!*stored) return PJ_OK;
@@ -81,7 +82,7 @@ pj_status pj_plan_join_stored(pj_store *store, const pj_plan_request *request, p
         json_object_set_new(tree, "name", json_string("experiment"));
     pj_status status = PJ_OK;
     if (!json_is_string(json_object_get(tree, "name")))
-        status = pj_fail(err, PJ_E_INVALID, "the plan's name must be a text");
+        status = pj_fail(err, PJ_E_INVALID, "the plan's name must be a string");
     else if (json_string_length(json_object_get(tree, "name")) > MAX_NAME_BYTES)
         status =
             pj_fail(err, PJ_E_INVALID, "the plan's name is longer than %d bytes", MAX_NAME_BYTES);

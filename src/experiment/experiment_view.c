@@ -187,7 +187,7 @@ static void describe_saving(pj_batch_knee *knee, const pj_ratio *step, double do
     else
         snprintf(knee->text, sizeof knee->text,
                  "From %s on, a batch beyond %u saved %.2g %% per doubling in these runs%s: more "
-                 "blocks would tell whether it is worth it.",
+                 "blocks are needed to decide whether it is worth it.",
                  first, knee->batch, 100 * knee->saves, most);
 }
 

@@ -110,10 +110,9 @@ pj_status pj_calibrate(pj_session *session, pj_model_slot *slot, const pj_calibr
     const pj_rail *rail = session->meter ? pj_meter_rails(session->meter, &rails) : NULL;
     for (uint32_t i = 0; i < rails; i++) estimated += strcmp(rail[i].source, "estimate") == 0;
     if (rails > 0 && estimated == rails)
-        return pj_fail(
-            err, PJ_E_UNAVAILABLE,
-            "a calibration needs a power sensor: `estimate` only models power, and would "
-            "be calibrated on itself");
+        return pj_fail(err, PJ_E_UNAVAILABLE,
+                       "a calibration needs a power sensor: `estimate` only models power and would "
+                       "be calibrated on itself");
     if (rails == 0)
         return pj_fail(err, PJ_E_UNAVAILABLE, "a calibration needs a power sensor%s%s",
                        session->meter ? ": " : "; --power none measures nothing",
@@ -130,9 +129,9 @@ pj_status pj_calibrate(pj_session *session, pj_model_slot *slot, const pj_calibr
     for (uint32_t pass = 0; pass < passes && status == PJ_OK; pass++)
         status = run_pass(session, slot, o, pass, c, err);
     if (status == PJ_OK && c->count == 0)
-        status =
-            pj_fail(err, PJ_E_UNAVAILABLE,
-                    "the sensor gave no reading while the components ran; see: perjoule sensors");
+        status = pj_fail(
+            err, PJ_E_UNAVAILABLE,
+            "the sensor returned no reading while the components ran; see: perjoule sensors");
     if (status == PJ_OK)
         *calibration = c;
     else

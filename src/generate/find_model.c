@@ -162,10 +162,11 @@ static pj_status not_found(const search *s, const char *name, const char *folder
     else if (is_repository(name))
         snprintf(hint, sizeof hint, "; hf download %.*s fetches it from Hugging Face",
                  (int)(s->wanted_bytes < 200 ? s->wanted_bytes : 200), name);
-    return pj_fail(err, PJ_E_NOT_FOUND,
-                   "there is no model %.200s: not a path, and not in %s or what Hugging Face, "
-                   "Ollama, LM Studio and llama.cpp keep%s%s",
-                   name, folder, hint, nearest);
+    return pj_fail(
+        err, PJ_E_NOT_FOUND,
+        "there is no model %.200s: not a path, and not in %s or the caches of Hugging Face, "
+        "Ollama, LM Studio and llama.cpp%s%s",
+        name, folder, hint, nearest);
 }
 
 static pj_status take_found(const search *s, const char *name, const char *folder, char *path,
@@ -173,9 +174,8 @@ static pj_status take_found(const search *s, const char *name, const char *folde
 {
     if (s->exact.path[0]) {
         if (s->also.path[0])
-            snprintf(note, note_bytes,
-                     "%s is in %s and in %s; the first is taken, and %s is the other", name,
-                     s->exact.location, s->also.location, s->also.path);
+            snprintf(note, note_bytes, "%s is in %s and in %s; the first is used, the other is %s",
+                     name, s->exact.location, s->also.location, s->also.path);
         return take_path(s->exact.path, path, bytes, err);
     }
     if (s->files == 1) return take_path(s->file.path, path, bytes, err);
@@ -219,7 +219,7 @@ pj_status pj_model_find_noting(const char *name, const char *models, char *path,
     if (!name && (direct || find_installed(wanted, path, bytes))) return PJ_OK;
     if (!name)
         return pj_fail(err, PJ_E_NOT_FOUND,
-                       "no model was given with -m, and the demonstration model is neither in %s "
+                       "no model was given with -m, and the demo model is neither in %s "
                        "nor in " PJ_DATADIR "/models",
                        folder);
     search s = {.wanted = name, .wanted_bytes = strlen(name)};

@@ -305,8 +305,8 @@ static void watch_context(context_watch *w, const pj_generated *token)
     if (w->warned || token->context < PJ_CONTEXT_NEARLY_FULL * token->context_limit) return;
     w->warned = true;
     pj_run_warn(w->run, "context_nearly_full",
-                "%u of the %u tokens of the model's context are used: requests that need more are "
-                "refused. Shorten the prompt, or begin a new conversation.",
+                "%u of the %u tokens of the model's context are used: longer requests will be "
+                "refused. Shorten the prompt or start a new conversation.",
                 token->context, token->context_limit);
 }
 

@@ -51,7 +51,7 @@ static pj_status work_of_ask(const pj_predict_query *request, pj_request_work *w
     if (request->dtype && wanted < 0) {
         char hint[80];
         pj_nearest_hint(request->dtype, PJ_ASK_DTYPES, hint, sizeof hint);
-        return pj_fail(err, PJ_E_INVALID, "there is no dtype %.32s%s", request->dtype, hint);
+        return pj_fail(err, PJ_E_INVALID, "unknown dtype %.32s%s", request->dtype, hint);
     }
     pj_status status = pj_model_find(request->model, request->models, path, bytes, err);
     if (status == PJ_OK) status = read_facts(path, wanted, &facts, err);

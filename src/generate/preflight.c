@@ -82,7 +82,7 @@ static pj_status check_ablation(const char *text, uint32_t layers, pj_error *err
     pj_ablation without;
     pj_status status = pj_ablation_parse(text, &without, err);
     if (status == PJ_OK && layers && without.layers >= layers)
-        return pj_fail(err, PJ_E_INVALID, "%s leaves nothing out: the model has %u layers", text,
+        return pj_fail(err, PJ_E_INVALID, "%s has no effect: the model has %u layers", text,
                        layers);
     return status;
 }

@@ -153,7 +153,7 @@ static void call_take_head(pj_call *c)
     pj_head_verdict verdict = call_parse_head(c, &fault);
     if (verdict == PJ_HEAD_BAD) {
         char text[160];
-        snprintf(text, sizeof text, "no answer of HTTP (%s) from", fault.detail);
+        snprintf(text, sizeof text, "no HTTP response (%s) from", fault.detail);
         pj_call_fail(c, text, 0);
     }
     if (verdict != PJ_HEAD_COMPLETE) return;

@@ -122,7 +122,7 @@ static bool head_take_request_line(const char *line, size_t length, pj_head *hea
         !head_is_token(line, (size_t)(space - line)))
         return head_refuse(fault, 400, "the request line is not METHOD TARGET VERSION");
     if ((size_t)(space - line) >= sizeof head->method)
-        return head_refuse(fault, 501, "there is no method of that name here");
+        return head_refuse(fault, 501, "unknown method");
     memcpy(head->method, line, (size_t)(space - line));
     head->target = space + 1;
     head->target_bytes = (size_t)(version - space) - 1;
@@ -174,7 +174,7 @@ static bool head_take_length(const pj_head_field *field, framing *f, const pj_he
     if (!field->value_bytes) return head_refuse(fault, 400, "Content-Length is not a number");
     if (field->value_bytes > LENGTH_DIGITS) return head_refuse(fault, 413, "the body is too large");
     if (f->has_length && (head->is_request || f->length != length))
-        return head_refuse(fault, 400, "the length of the body is given in more than one way");
+        return head_refuse(fault, 400, "the body length is ambiguous");
     f->has_length = true;
     f->length = length;
     return true;
@@ -182,11 +182,10 @@ static bool head_take_length(const pj_head_field *field, framing *f, const pj_he
 
 static bool head_take_coding(const pj_head_field *field, framing *f, pj_head_fault *fault)
 {
-    if (f->chunked)
-        return head_refuse(fault, 400, "the length of the body is given in more than one way");
+    if (f->chunked) return head_refuse(fault, 400, "the body length is ambiguous");
     f->chunked = field->value_bytes == 7 && strncasecmp(field->value, "chunked", 7) == 0;
     return f->chunked ||
-           head_refuse(fault, 501, "there is no such transfer coding here; send Content-Length");
+           head_refuse(fault, 501, "unsupported transfer coding; send Content-Length");
 }
 
 static bool head_take_once(bool *has, pj_head_fault *fault)
@@ -226,7 +225,7 @@ static bool head_take_field(const pj_head_field *field, framing *f, pj_head *hea
 static pj_head_verdict head_decide_body(const framing *f, pj_head *head, pj_head_fault *fault)
 {
     if (f->chunked && f->has_length)
-        head_refuse(fault, 400, "the length of the body is given in more than one way");
+        head_refuse(fault, 400, "the body length is ambiguous");
     else if (f->chunked && head->minor == 0)
         head_refuse(fault, 400, "HTTP/1.0 has no Transfer-Encoding");
     if (fault->detail) return PJ_HEAD_BAD;
@@ -270,7 +269,7 @@ pj_head_verdict pj_head_parse(const char *bytes, size_t count, bool is_request, 
         size_t length = (size_t)(feed - line); /* with CR */
         at += length + 1;
         if (!length || memchr(line, '\r', length) != feed - 1) {
-            head_refuse(fault, 400, "a line of the head does not end with CR LF");
+            head_refuse(fault, 400, "a header line does not end with CR LF");
             return PJ_HEAD_BAD;
         }
         if (length == 1 && line != bytes + begin) {

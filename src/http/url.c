@@ -46,11 +46,12 @@ static pj_status url_parse_rest(const char *text, pj_url *url, pj_error *err)
 {
     size_t length = strcspn(text, "/?#");
     if (!pj_url_take_authority(text, length, url) || url->port == 0)
-        return pj_fail(err, PJ_E_INVALID, "%.200s is no address of a server: use http://host:port",
+        return pj_fail(err, PJ_E_INVALID, "%.200s is not a server address: use http://host:port",
                        text);
     size_t path = strcspn(text + length, "?#");
     if (text[length + path])
-        return pj_fail(err, PJ_E_INVALID, "%.200s: an address of a server has no query", text);
+        return pj_fail(err, PJ_E_INVALID, "%.200s: a server address must not contain a query",
+                       text);
     while (path && text[length + path - 1] == '/') path--;
     if (path >= sizeof url->prefix)
         return pj_fail(err, PJ_E_INVALID, "%.200s: the path is longer than %d bytes", text,
@@ -58,8 +59,8 @@ static pj_status url_parse_rest(const char *text, pj_url *url, pj_error *err)
     for (size_t i = 0; i < path; i++)
         if ((unsigned char)text[length + i] <= ' ' || (unsigned char)text[length + i] >= 127)
             return pj_fail(err, PJ_E_INVALID,
-                           "the path of the address holds a byte that a URL "
-                           "may not hold; write it as %%XX");
+                           "the path contains a byte that is not allowed in a "
+                           "URL; write it as %%XX");
     memcpy(url->prefix, text + length, path);
     return PJ_OK;
 }
@@ -69,13 +70,13 @@ pj_status pj_url_parse(const char *text, int default_port, pj_url *url, pj_error
     *url = (pj_url){.port = default_port};
     if (strncasecmp(text, "https://", 8) == 0)
         return pj_fail(err, PJ_E_UNSUPPORTED,
-                       "%.200s: perjoule speaks http, not https; an engine whose energy can be "
+                       "%.200s: only http is supported, not https; an engine whose energy can be "
                        "measured runs on this machine, where plain http is enough",
                        text);
     if (strncasecmp(text, "http://", 7) == 0)
         text += 7;
     else if (strstr(text, "://"))
-        return pj_fail(err, PJ_E_INVALID, "%.200s is no address of a server: use http://host:port",
+        return pj_fail(err, PJ_E_INVALID, "%.200s is not a server address: use http://host:port",
                        text);
     return url_parse_rest(text, url, err);
 }
@@ -98,7 +99,7 @@ pj_status pj_url_parse_listen(const char *text, pj_url *url, pj_error *err)
         place = loopback;
     }
     if (pj_url_take_authority(place, strlen(place), url) && url->port >= 0) return PJ_OK;
-    return pj_fail(err, PJ_E_INVALID, "%.200s is no place to listen at: use HOST:PORT", text);
+    return pj_fail(err, PJ_E_INVALID, "%.200s is not an address to listen on: use HOST:PORT", text);
 }
 
 void pj_url_authority(const pj_url *url, char *text, size_t bytes)

@@ -226,11 +226,12 @@ static pj_status kineto_place(reader *r)
 {
     pj_kineto *t = r->trace;
     size_t kept = 0;
-    if (t->count == 0) return kineto_bad(r, "it has no ranges of a known sort");
+    if (t->count == 0) return kineto_bad(r, "it has no ranges of a known kind");
     if (isnan(r->base_ns) && r->first_us < LEAST_UNIX_US)
-        return kineto_bad(r, "its times have no origin (baseTimeNanoseconds is missing)");
+        return kineto_bad(r, "baseTimeNanoseconds is missing");
     double base_ns = isnan(r->base_ns) ? 0 : r->base_ns;
-    if (!(fabs(base_ns) < MOST_UNIX_NS)) return kineto_bad(r, "its origin is no time");
+    if (!(fabs(base_ns) < MOST_UNIX_NS))
+        return kineto_bad(r, "baseTimeNanoseconds is out of range");
     for (size_t i = 0; i < t->count; i++) {
         pj_kineto_event e = t->events[i];
         double end_ns = base_ns + (double)e.end_ns;

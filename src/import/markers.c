@@ -509,11 +509,10 @@ void pj_markers_finish(pj_markers *m, int64_t now_ns)
                     "be read",
                     (unsigned long long)m->counts.lost);
     if (m->counts.malformed)
-        pj_run_warn(
-            m->run, "markers_ignored",
-            "%llu lines of the program's markers were not understood and ignored; the first "
-            "begins: %s",
-            (unsigned long long)m->counts.malformed, m->first_bad);
+        pj_run_warn(m->run, "markers_ignored",
+                    "%llu invalid marker lines of the program were ignored; the first "
+                    "begins with: %s",
+                    (unsigned long long)m->counts.malformed, m->first_bad);
 }
 
 pj_markers_counts pj_markers_count(const pj_markers *m)

@@ -300,13 +300,12 @@ static void put_warnings(torch_run *t)
     char text[300];
     uint64_t lost = t->trace->skipped + t->left_out;
     if (!torch_run_is_covered(t))
-        torch_run_warn(
-            t, "power_partial",
-            "The recording of power does not cover all of the trace: what lies outside it has no "
-            "energy");
+        torch_run_warn(t, "power_partial",
+                       "The power recording does not cover the whole trace: the rest has no "
+                       "energy");
     if (t->without_kernels) {
         snprintf(text, sizeof text,
-                 "%zu ranges of the host are left out: they bound the launch of kernels, not "
+                 "%zu host ranges are left out: they cover the launch of kernels, not "
                  "their work",
                  t->without_kernels);
         torch_run_warn(t, "host_ranges_left_out", text);

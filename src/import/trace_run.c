@@ -304,10 +304,11 @@ pj_status pj_trace_run_make(pj_store *store, const char *path, pj_run_data *data
         pj_phase_trace trace = {d.t_ms, d.mw, d.count, NAN, NULL};
         d.segments = pj_phases_detect(&trace, &d.model, d.phase, d.confidence);
         if (!d.segments)
-            status = pj_fail(err, PJ_E_INVALID,
-                             "%s says nothing about phases: it has fewer than 15 readings, or is "
-                             "flatter than its noise",
-                             path);
+            status =
+                pj_fail(err, PJ_E_INVALID,
+                        "%s cannot be divided into phases: it has fewer than 15 readings, or is "
+                        "flatter than its noise",
+                        path);
     }
     if (status == PJ_OK) status = trace_run_build(&d, path, data, err);
     if (status == PJ_OK) tag_samples(&d, &data->samples);

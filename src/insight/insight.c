@@ -26,8 +26,9 @@ void pj_run_anomaly_reason(const pj_run_anomaly *a, char *reason, size_t bytes)
         snprintf(reason, bytes, "total power %.1f robust deviations %s the median of its phase",
                  a->score, a->value > a->expected ? "above" : "below");
     else if (a->by_forest)
-        snprintf(reason, bytes, "its figures are unusual together; %s by %.1f robust deviations",
-                 a->figure, a->score);
+        snprintf(reason, bytes,
+                 "its combination of figures is unusual; %s by %.1f robust deviations", a->figure,
+                 a->score);
     else
         snprintf(reason, bytes, "%s %.1f robust deviations from the tokens around it", a->figure,
                  a->score);

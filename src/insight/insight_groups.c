@@ -156,7 +156,7 @@ static pj_status compare_groups(pj_compared *c, const pj_group_query *query, pj_
     if (status == PJ_OK) status = pj_store_list(c->sides.store, &runs, &c->list, err);
     if (status == PJ_OK) status = insight_groups_divide(&g, &c->list, query->by, err);
     if (status == PJ_OK && g.count == 0)
-        status = pj_fail(err, PJ_E_NOT_FOUND, "no completed run that matches has a %s", query->by);
+        status = pj_fail(err, PJ_E_NOT_FOUND, "no matching completed run has a %s", query->by);
     if (status == PJ_OK) status = insight_groups_make_sides(&g, query->by, &c->sides, err);
     c->by = query->by;
     c->group_count = g.count;

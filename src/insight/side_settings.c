@@ -125,21 +125,21 @@ static const struct {
     const char *field, *code, *text;
 } of_fields[] = {
     {"prompt", "prompt_differs",
-     "The prompts differ: another text has other tokens and another end."},
+     "The prompts differ: another text has other tokens and ends elsewhere."},
     {"input_tokens", "tokens_differ",
-     "The number of prompt tokens differs: energy per output token holds another share of "
+     "The number of prompt tokens differs: energy per output token contains a different share of "
      "prefill."},
     {"output_tokens", "tokens_differ",
      "The number of generated tokens differs: prefill is spread over more of them on one side."},
     {"machine", "machine_differs",
      "The machines differ: the calibration of both sensors is part of the interval."},
-    {"depth", "depth_differs", "The depths of recording differ, and with them the overhead."},
+    {"depth", "depth_differs", "The recording depths differ, and so does the overhead."},
     {"power", "scope_differs", "The power sources differ: they may not see the same devices."},
     {"scope", "scope_differs",
      "The scopes differ: the energy of a machine, a process and a request are not the same "
      "quantity."},
     {"level", "level_differs",
-     "The levels differ: a fine look slows an engine down, so only shares compare, not totals."},
+     "The levels differ: fine recording slows an engine down, so only shares are comparable, not totals."},
 };
 
 /* Whether a side of perjoule's own engine is compared with an attached engine at level "fine". */
@@ -241,8 +241,8 @@ static void add_kept_disturbed(pj_sides *s)
     }
     if (!listed) return;
     snprintf(text, sizeof text,
-             "The machine was busy during runs of %s, and too few others are there to leave them "
-             "out: measure again when it is quiet.",
+             "The machine was busy during runs of %s, and too few others remain to leave them "
+             "out: measure again on an idle machine.",
              names);
     add_caveat(s, "disturbed_kept", text);
 }
@@ -277,7 +277,7 @@ static void add_caveats(pj_sides *s)
         if (fabs(cold_share(s, &s->sides[i]) - cold_share(s, &s->sides[0])) > 0.25)
             add_caveat(s, "warmth_differs",
                        "Runs of one side loaded the model more often: their first tokens read "
-                       "weights that were not in the caches yet.");
+                       "weights that were not cached yet.");
     }
     add_condition_caveats(s);
     add_disturbed_caveats(s);

@@ -78,7 +78,7 @@ static pj_head_verdict front_judge(const pj_head *head, pj_head_fault *fault)
 {
     *fault = (pj_head_fault){0};
     if (!head->has_host)
-        *fault = (pj_head_fault){400, "a request needs exactly one Host header"};
+        *fault = (pj_head_fault){400, "a request must have exactly one Host header"};
     else if (head->target_bytes > PJ_TARGET_MAX_BYTES)
         *fault = (pj_head_fault){414, "the address is too long"};
     else if (head->length > LENGTH_MAX_BYTES)
@@ -86,7 +86,7 @@ static pj_head_verdict front_judge(const pj_head *head, pj_head_fault *fault)
     else if (head->body == PJ_BODY_CHUNKED)
         *fault = (pj_head_fault){411, "send the body with Content-Length instead of in chunks"};
     else if (head->wrong_expectation)
-        *fault = (pj_head_fault){417, "only Expect: 100-continue is known here"};
+        *fault = (pj_head_fault){417, "only Expect: 100-continue is supported"};
     return fault->status ? PJ_HEAD_BAD : PJ_HEAD_COMPLETE;
 }
 
@@ -160,7 +160,7 @@ static void end_overdue(pj_front *front, int64_t now_ns)
         if (g->refused || g->seen == 0)
             front_drop(front, i);
         else
-            front_refuse(g, 408, "the head of the request did not arrive in time", false);
+            front_refuse(g, 408, "the request header did not arrive in time", false);
     }
 }
 
@@ -231,7 +231,7 @@ pj_status pj_front_open(int listener, pj_front_pass_fn *pass, void *context, pj_
     front->context = context;
     if (pipe(front->wake) != 0) {
         front->wake[0] = front->wake[1] = -1;
-        status = pj_fail_errno(err, errno, "cannot make a pipe");
+        status = pj_fail_errno(err, errno, "cannot create a pipe");
     }
     if (status == PJ_OK)
         status = pj_thread_start(&front->thread, "pj-front", run_front, front, err);

@@ -135,12 +135,12 @@ static enum MHD_Result reply(pj_http *http, const upgrade *what)
         return pj_http_problem(http, 400, "a WebSocket begins with GET");
     if (!version || strcmp(version, "13") != 0) {
         pj_http_add_header(http, "Sec-WebSocket-Version", "13");
-        return pj_http_problem(http, 426, "only version 13 of the WebSocket protocol is spoken");
+        return pj_http_problem(http, 426, "only version 13 of the WebSocket protocol is supported");
     }
     if (!pj_handshake_accept(pj_http_header(http, "Sec-WebSocket-Key"), accept))
         return pj_http_problem(http, 400, "Sec-WebSocket-Key must be 16 bytes in base64");
     if (what->hub && !pj_hub_has_room(what->hub))
-        return pj_http_problem(http, 503, "there are too many live readers already");
+        return pj_http_problem(http, 503, "too many live readers are connected");
     upgrade *u = pj_alloc(1, sizeof *u);
     if (!u) return MHD_NO;
     *u = *what;

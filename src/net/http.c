@@ -118,10 +118,10 @@ enum MHD_Result pj_http_reply_json(pj_http *http, unsigned status, pj_buffer *bu
     if (text) return pj_http_reply(http, status, "application/json", text, bytes);
     if (too_large)
         return pj_http_problem(http, 413,
-                               "the answer would be larger than %d MB: ask for less with limit, "
-                               "points or include, or take the export",
+                               "the response would exceed %d MB: request less with limit, "
+                               "points or include, or use the export",
                                PJ_REPLY_MAX_BYTES >> 20);
-    return pj_http_problem(http, 500, "the server is out of memory for this answer");
+    return pj_http_problem(http, 500, "the server has not enough memory for this response");
 }
 
 enum MHD_Result pj_http_reply_empty(pj_http *http, unsigned status)
@@ -174,7 +174,7 @@ enum MHD_Result pj_http_failure(pj_http *http, unsigned invalid, const pj_error 
     case PJ_E_AGAIN: status = 503; break;
     default: break;
     }
-    return reply_problem(http, status, err->text[0] ? err->text : "it failed without a reason");
+    return reply_problem(http, status, err->text[0] ? err->text : "unknown error");
 }
 
 /* ---- checking the head --------------------------------------------------------------------- */
@@ -206,12 +206,12 @@ static enum MHD_Result check_sender(pj_http *http, const pj_gate *gate, bool *pa
     http->host = http->target.authority ? http->target.authority : pj_http_header(http, "Host");
     if (!pj_gate_host(gate, http->host))
         return pj_http_problem(http, 403,
-                               "the Host header names something that is not this server; open it "
+                               "the Host header does not name this server; open it "
                                "as http://localhost, or allow the name with --allow-host");
     if (origin && (live || changes_something(http->method)) &&
         !pj_gate_origin(gate, origin, http->host))
         return pj_http_problem(http, 403,
-                               "a page of another site may not do this: the Origin header does not "
+                               "cross-site request refused: the Origin header does not "
                                "match the Host header");
     /* The page itself is public: it asks for the token. */
     bool open = strncmp(http->target.path, "/api/", 5) != 0 && !live &&
@@ -234,7 +234,7 @@ bool pj_http_check_head(pj_http *http, const pj_gate *gate, enum MHD_Result *res
     bool passed;
     if (!is_known_method(http->method)) {
         pj_http_add_header(http, "Allow", "GET, HEAD, POST, DELETE");
-        *result = pj_http_problem(http, 405, "there is no method of that name here");
+        *result = pj_http_problem(http, 405, "unknown method");
         return false;
     }
     if (pj_target_parse(http->raw_copy, http->raw_bytes, &http->target, &http->arena, &err)) {

@@ -463,7 +463,7 @@ static void set_defaults(pj_hub_options *o)
 
 static pj_status open_pipe(pj_hub *hub, pj_error *err)
 {
-    if (pipe(hub->wake) != 0) return pj_fail_errno(err, errno, "cannot make a pipe");
+    if (pipe(hub->wake) != 0) return pj_fail_errno(err, errno, "cannot create a pipe");
     for (int i = 0; i < 2; i++) {
         fcntl(hub->wake[i], F_SETFL, O_NONBLOCK);
         fcntl(hub->wake[i], F_SETFD, FD_CLOEXEC);

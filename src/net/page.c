@@ -112,5 +112,5 @@ enum MHD_Result pj_page_reply(pj_http *http)
     const pj_asset *asset = pj_assets_find(path);
     if (asset) return reply_asset(http, asset);
     if (strcmp(path, "/") == 0) return reply_plain_page(http);
-    return pj_http_problem(http, 404, "there is nothing at this address; see /api/openapi.json");
+    return pj_http_problem(http, 404, "not found; see /api/openapi.json");
 }

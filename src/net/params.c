@@ -108,7 +108,7 @@ pj_status pj_target_parse(const char *raw, size_t bytes, pj_target *target, pj_a
     for (size_t i = 0; i < bytes; i++)
         if (raw[i] <= ' ' || raw[i] > '~')
             return pj_fail(err, PJ_E_INVALID,
-                           "the address holds a byte that must be percent-encoded");
+                           "the address contains a byte that must be percent-encoded");
     pj_status status = take_authority(&raw, &bytes, target, arena, err);
     if (status != PJ_OK) return status;
     const char *question = memchr(raw, '?', bytes);
@@ -143,11 +143,10 @@ static pj_status unknown(const char *name, const pj_param_rule *rules, pj_error 
     for (const pj_param_rule *r = rules; r && r->name; r++)
         pj_nearest_offer(&nearest, r->name, strlen(r->name));
     pj_nearest_write(&nearest, "", hint, sizeof hint);
-    if (*hint)
-        return pj_fail(err, PJ_E_INVALID, "there is no query parameter %.60s here%s", name, hint);
+    if (*hint) return pj_fail(err, PJ_E_INVALID, "unknown query parameter %.60s%s", name, hint);
     if (!rules || !rules[0].name)
         return pj_fail(err, PJ_E_INVALID, "%.60s: this address takes no query parameters", name);
-    return pj_fail(err, PJ_E_INVALID, "there is no query parameter %.60s here (%s, ...)", name,
+    return pj_fail(err, PJ_E_INVALID, "unknown query parameter %.60s (known: %s, ...)", name,
                    rules[0].name);
 }
 

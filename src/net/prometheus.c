@@ -103,14 +103,14 @@ static void prometheus_work(const pj_metrics *m, pj_buffer *out)
     single(out, "run_seconds_total", "counter", "Time spent in runs.", m->run_seconds);
     single(out, "queue_length", "gauge", "Queued runs.", m->queued);
     single(out, "queue_limit", "gauge", "Maximum number of queued runs.", m->queue_limit);
-    single(out, "runs_waiting", "gauge", "Runs that the database's server has not got yet.",
+    single(out, "runs_waiting", "gauge", "Runs not yet transferred to the database server.",
            (double)m->waiting);
     single(out, "run_active", "gauge", "1 while a run is in progress.", m->running);
 }
 
 static void sampler(const pj_metrics *m, pj_buffer *out)
 {
-    single(out, "sampler_ticks_total", "counter", "Times that sensors were polled.",
+    single(out, "sampler_ticks_total", "counter", "Number of sensor polls.",
            (double)m->sampler_ticks);
     single(out, "sampler_missed_ticks_total", "counter",
            "Polls skipped because an earlier one took too long.", (double)m->sampler_missed);
@@ -136,7 +136,7 @@ static void hub_figures(const pj_hub *hub, pj_buffer *out)
     single(out, "live_messages_skipped_total", "counter", "Live messages skipped for slow readers.",
            (double)stats.skipped);
     single(out, "live_readers_dropped_total", "counter",
-           "Readers disconnected because they accepted no data.", (double)stats.dropped);
+           "Readers disconnected because they did not read.", (double)stats.dropped);
 }
 
 void pj_prometheus_write(const pj_metrics *m, const pj_hub *hub, pj_buffer *out)

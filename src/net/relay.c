@@ -169,9 +169,10 @@ static void relay_take_text(void *context, const char *text, size_t bytes)
 
 static void say_away(machine *m)
 {
-    static const char text[] = "{\"type\":\"warning\",\"run_id\":null,\"t_ms\":null,\"code\":"
-                               "\"machine_away\",\"text\":\"the machine's stream has ended; it is "
-                               "continued when the machine is back\"}";
+    static const char text[] =
+        "{\"type\":\"warning\",\"run_id\":null,\"t_ms\":null,\"code\":"
+        "\"machine_away\",\"text\":\"the machine's stream was interrupted; it "
+        "resumes when the machine is back\"}";
     pj_hub_publish(
         m->hub, &(pj_publication){.audience = PJ_FOR_ALL, .bytes = text, .count = sizeof text - 1});
 }
@@ -260,7 +261,8 @@ static pj_status begin_stream(machine *m, pj_error *err)
                                   .hello = write_hello,
                                   .context = m};
         if (m->relay->watched == PJ_RELAY_WATCHED)
-            return pj_fail(err, PJ_E_FULL, "%d machines are watched through this server already",
+            return pj_fail(err, PJ_E_FULL,
+                           "%d machines are already being watched through this server",
                            PJ_RELAY_WATCHED);
         status = pj_hub_open(&options, &m->hub, err);
         if (status != PJ_OK) return status;

@@ -416,7 +416,7 @@ static enum MHD_Result answer_login(const pj_routes *routes, const route *r, pj_
     const char *token = pj_buffer_get(&http->body);
     if (!pj_gate_session(gate, &cookie)) return pj_http_reply_empty(http, 204);
     if (!token || !pj_gate_token(gate, NULL, token))
-        return pj_http_problem(http, 401, "this is not the token that the server was started with");
+        return pj_http_problem(http, 401, "wrong token");
     set_session_cookie(http, &cookie, false);
     return pj_http_reply_empty(http, 204);
 }
@@ -521,7 +521,7 @@ static enum MHD_Result answer_experiment(const pj_routes *routes, const route *r
     const char *plan = pj_buffer_get(&http->body);
     bool syntax = false;
     if (!plan || strlen(plan) != http->body.length)
-        return pj_http_problem(http, 400, "the body is not a plan as JSON");
+        return pj_http_problem(http, 400, "the body is not a JSON plan");
     return reply_begun(routes, http, &(pj_experiment_request){.plan = plan, .syntax = &syntax});
 }
 
@@ -681,7 +681,7 @@ static bool method_fits(const route *r, const char *method)
 static enum MHD_Result wrong_method(pj_http *http, const char *allowed)
 {
     pj_http_add_header(http, "Allow", allowed);
-    return pj_http_problem(http, 405, "%s is not possible here, only %s", http->method, allowed);
+    return pj_http_problem(http, 405, "%s is not allowed, only %s", http->method, allowed);
 }
 
 static enum MHD_Result answer_route(const pj_routes *routes, const route *r, pj_http *http,

@@ -134,7 +134,7 @@ pj_status pj_server_open(const pj_server_options *options, pj_server **out, pj_e
     snprintf(place.host, sizeof place.host, "%s", host);
     if (!loopback && !(options->token && options->token[0]))
         return pj_fail(err, PJ_E_INVALID,
-                       "bound to %s this server could be reached from other machines: give --token "
+                       "on %s this server is reachable from other machines: give --token "
                        "SECRET, or leave out --host",
                        host);
     pj_server *server = pj_alloc(1, sizeof *server);
@@ -199,7 +199,7 @@ pj_status pj_server_add(pj_server *server, int fd, pj_error *err)
     if (MHD_add_connection(server->daemon, fd, (struct sockaddr *)&address, sizeof address) ==
         MHD_YES)
         return PJ_OK;
-    return pj_fail(err, PJ_E_FULL, "the server takes no more connections");
+    return pj_fail(err, PJ_E_FULL, "the server accepts no more connections");
 }
 
 void pj_server_poll(pj_server *server)

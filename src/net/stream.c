@@ -167,7 +167,7 @@ enum MHD_Result pj_stream_reply(pj_http *http, const pj_stream_source *source)
     stream *s = new_stream(source);
     if (!s)
         return pj_http_problem(http, 503,
-                               "%d large answers are being sent already; try again in a moment",
+                               "%d large responses are already being sent; try again in a moment",
                                PJ_STREAMS_MAX);
     if (pj_thread_start(&s->thread, "pj-stream", produce, s, &err)) {
         free_stream(s);

@@ -216,7 +216,7 @@ pj_status pj_characterise(pj_power_sampler *sampler, int64_t limit_ns,
         return PJ_OK;
     }
     watch *watches = pj_alloc(PJ_MAX_RAILS, sizeof *watches);
-    if (!watches) return pj_fail_memory(err, "looking at the sensors");
+    if (!watches) return pj_fail_memory(err, "probing the sensors");
     for (uint32_t i = 0; i < sampler->rail_count; i++)
         pj_filter_init(&watches[i].filter, &sampler->rails[i]);
     double call_us = poll_source(sampler, watches, limit_ns < LIMIT_NS ? limit_ns : LIMIT_NS);

@@ -79,7 +79,7 @@ static void check_pair(look *l, uint32_t counter, uint32_t power)
     pj_finding *f = checks_report(l, "sensors_disagree", counter, fabs(x - y) / fmax(x, y));
     snprintf(
         f->text, sizeof f->text,
-        "The energy counter of %s says %.3g W and its power reading %.3g W; the counter is used.",
+        "The energy counter of %s gives %.3g W and its power reading %.3g W; the counter is used.",
         l->rails[counter].name, watts(l, x), watts(l, y));
 }
 
@@ -100,7 +100,8 @@ static void check_twins(look *l, pj_rail_class class_)
     if (!(fabs(first - second) > BETWEEN_SOURCES * fmax(first, second))) return;
     pj_finding *f =
         checks_report(l, "sources_disagree", rail, fabs(first - second) / fmax(first, second));
-    snprintf(f->text, sizeof f->text, "%s says that the %s draws %.3g W, %s %.3g W; %s is used.",
+    snprintf(f->text, sizeof f->text,
+             "%s reports that the %s draws %.3g W, %s reports %.3g W; %s is used.",
              l->rails[rail].source, pj_rail_class_name(class_), watts(l, first),
              l->rails[twin].source, watts(l, second), l->rails[rail].source);
 }
@@ -129,7 +130,7 @@ static void check_duplicate(look *l, uint32_t a, uint32_t b)
         return;
     pj_finding *f = checks_report(l, "rails_duplicate", b, 1);
     snprintf(f->text, sizeof f->text,
-             "%s and %s show the same values all the time: they may be one sensor counted twice.",
+             "%s and %s always show the same values: they may be one sensor counted twice.",
              x->name, y->name);
 }
 

@@ -122,7 +122,7 @@ static pj_status take_argument(estimate_state *s, const char *argument, pj_error
         if (target) *target = strtod(p + 7, &end);
         if (!target || end == p + 7 || (*end && *end != ',') || !(*target >= 0) || *target > 1e5)
             return pj_fail(err, PJ_E_INVALID,
-                           "estimate: %.60s is not understood; give estimate:idle_w=W,full_w=W", p);
+                           "estimate: invalid setting %.60s; use estimate:idle_w=W,full_w=W", p);
         p = *end ? end + 1 : end;
     }
     if (!isnan(full_w)) {
@@ -210,7 +210,7 @@ static void estimate_probe(const pj_power_env *env, const char *argument, pj_sou
     if (estimate_open(&state, env, argument, &err) == PJ_OK) {
         estimate_close(&state);
         pj_source_report_set(report, PJ_SOURCE_OPTIONAL, "--power estimate",
-                             "a model (%s: %.3g W idle, %.3g W full), used only when asked for",
+                             "a model (%s: %.3g W idle, %.3g W full), used only on request",
                              state.model[0] ? state.model : "unknown CPU", state.idle_mw * 1e-3,
                              state.full_mw * 1e-3);
     } else if (err.status == PJ_E_UNAVAILABLE)

@@ -74,7 +74,7 @@ static pj_status write_entries(const gain_entry *entries, int count, pj_error *e
     char path[4096], text[MOST_GAINS * 80] = "";
     size_t used = 0;
     if (!pj_gain_path(path, sizeof path))
-        return pj_fail(err, PJ_E_UNAVAILABLE, "there is no folder for configurations: set HOME");
+        return pj_fail(err, PJ_E_UNAVAILABLE, "no folder for configuration: set HOME");
     for (int i = 0; i < count; i++)
         used += (size_t)snprintf(text + used, sizeof text - used, "%s %.9g %.9g\n",
                                  entries[i].source, entries[i].gain, entries[i].sd);
@@ -88,7 +88,8 @@ pj_status pj_gain_store(const char *assignment, pj_error *err)
     size_t length = equals ? (size_t)(equals - assignment) : 0;
     if (length == 0 || length >= sizeof given.source || strcspn(assignment, " \t\n") < length)
         return pj_fail(err, PJ_E_INVALID,
-                       "%.60s is not of the form SOURCE=GAIN, as rapl=1.02+-0.01", assignment);
+                       "%.60s must have the form SOURCE=GAIN, for example rapl=1.02+-0.01",
+                       assignment);
     memcpy(given.source, assignment, length);
     bool forget = strcmp(equals + 1, "none") == 0;
     if (!forget) {

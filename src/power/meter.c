@@ -175,7 +175,7 @@ static void remember_skipped(pj_meter *m, const pj_power_source *source, const c
 /* All its rails are already provided by earlier sources. */
 static void skip_superfluous(pj_meter *m, const pj_power_source *source)
 {
-    remember_skipped(m, source, "sources named before it give all of its rails", "");
+    remember_skipped(m, source, "sources named before it already provide all of its rails", "");
 }
 
 static pj_status characterise(pj_meter *m, pj_power_sampler *s, pj_error *err)
@@ -316,7 +316,7 @@ static void write_remedy(pj_meter *m)
                  m->skipped[0].text);
     else if (m->list.count > 0)
         snprintf(m->remedy, sizeof m->remedy,
-                 "No power sensor works on this machine; `perjoule sensors` says what each source "
+                 "No power sensor works on this machine; `perjoule sensors` shows what each source "
                  "lacks, and `--power estimate` models the CPU's power from its utilisation.");
     else
         snprintf(m->remedy, sizeof m->remedy,

@@ -110,15 +110,15 @@ void pj_meter_event_text(const pj_meter *meter, const pj_meter_event *event, cha
         break;
     case PJ_METER_SOURCE_LOST:
         snprintf(text, bytes,
-                 "The power source %s was lost; `perjoule sensors` says what it needs.", source);
+                 "The power source %s was lost; `perjoule sensors` shows what it needs.", source);
         break;
     case PJ_METER_RAIL_LOST:
         snprintf(text, bytes, "The rail %s no longer gives values.", rail);
         break;
     case PJ_METER_FROZEN:
         snprintf(text, bytes,
-                 "The sensor of %s has not moved for %.1f s; its energy is unknown "
-                 "until it does.",
+                 "The sensor of %s has not changed for %.1f s; its energy is unknown "
+                 "until it changes.",
                  rail, value * 1e-9);
         break;
     case PJ_METER_THAWED: snprintf(text, bytes, "The sensor of %s changes again.", rail); break;

@@ -128,7 +128,7 @@ static bool nvml_load(nvml_api *a, const pj_power_env *env, pj_source_report *re
     if (status == NVML_OK) return true;
     pj_source_report_set(report, PJ_SOURCE_ABSENT,
                          status == NVML_DRIVER_NOT_LOADED ? "sudo modprobe nvidia"
-                                                          : "run nvidia-smi to see what is wrong",
+                                                          : "run nvidia-smi to find the cause",
                          "NVML cannot be initialised: %s", a->error_string(status));
     a->shutdown = NULL; /* nvmlInit failed */
     unload(a);
@@ -327,7 +327,7 @@ static bool nvml_open_all(nvml *n, const pj_power_env *env, pj_source_report *re
                              env->visible_devices ? "unset CUDA_VISIBLE_DEVICES"
                                                   : "see nvidia-smi -L",
                              env->visible_devices ? "CUDA_VISIBLE_DEVICES=%s hides every GPU"
-                                                  : "NVML finds no GPU%s",
+                                                  : "NVML found no GPU%s",
                              env->visible_devices ? env->visible_devices : "");
     else
         pj_source_report_set(report, PJ_SOURCE_ABSENT,

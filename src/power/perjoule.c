@@ -80,10 +80,10 @@ static pj_status parse_argument(remote *r, const char *argument, pj_error *err)
     if (comma && strncmp(comma, ",token=", 7) == 0)
         token = comma + 7;
     else if (comma)
-        return pj_fail(err, PJ_E_INVALID, "there is no setting %.*s (known: token=)",
+        return pj_fail(err, PJ_E_INVALID, "unknown setting %.*s (known: token=)",
                        (int)strcspn(comma + 1, "=,"), comma + 1);
     if (token && (strlen(token) >= sizeof r->token || strpbrk(token, "\r\n")))
-        return pj_fail(err, PJ_E_INVALID, "this is no token");
+        return pj_fail(err, PJ_E_INVALID, "the token is too long or contains a line break");
     if (token) snprintf(r->token, sizeof r->token, "%s", token);
     return PJ_OK;
 }
@@ -307,7 +307,7 @@ static pj_status open_remote(void *state, const pj_power_env *env, const char *a
     if (status != PJ_OK) return status;
     if (http == 401)
         return pj_fail(err, PJ_E_DENIED,
-                       "the server at %s wants its token: put ,token=... behind it, "
+                       "the server at %s requires a token: append ,token=... "
                        "or set PERJOULE_TOKEN",
                        r->place);
     if (http == 200)
@@ -329,7 +329,7 @@ static void probe_remote(const pj_power_env *env, const char *argument, pj_sourc
     if (!*argument) {
         pj_source_report_set(report, PJ_SOURCE_OPTIONAL,
                              "perjoule ... --power perjoule:http://HOST:PORT",
-                             "rails of another machine, from a perjoule server there");
+                             "rails of another machine, through its perjoule server");
         return;
     }
     r = pj_alloc(1, sizeof *r);

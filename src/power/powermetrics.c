@@ -71,13 +71,13 @@ static pj_status powermetrics_spawn(powermetrics *p, char **words, pj_error *err
 {
     int out[2], errors[2];
     posix_spawn_file_actions_t actions;
-    if (!words[0]) return pj_fail(err, PJ_E_INVALID, "PERJOULE_POWERMETRICS holds no command");
-    if (pipe(out) != 0) return pj_fail_errno(err, errno, "cannot make a pipe for powermetrics");
+    if (!words[0]) return pj_fail(err, PJ_E_INVALID, "PERJOULE_POWERMETRICS contains no command");
+    if (pipe(out) != 0) return pj_fail_errno(err, errno, "cannot create a pipe for powermetrics");
     if (pipe(errors) != 0) {
         int failure = errno;
         close(out[0]);
         close(out[1]);
-        return pj_fail_errno(err, failure, "cannot make a pipe for powermetrics");
+        return pj_fail_errno(err, failure, "cannot create a pipe for powermetrics");
     }
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
@@ -246,10 +246,10 @@ static bool powermetrics_start(powermetrics *p, const pj_power_env *env, size_t 
                 "powermetrics needs root (%s); run: sudo perjoule setup --write powermetrics",
                 p->complaint);
     else if (p->complaint[0])
-        pj_fail(err, PJ_E_UNAVAILABLE, "powermetrics gives no power: %s", p->complaint);
+        pj_fail(err, PJ_E_UNAVAILABLE, "powermetrics reports no power: %s", p->complaint);
     else
         pj_fail(err, PJ_E_UNAVAILABLE,
-                "powermetrics gives no power reading; run it by hand: sudo powermetrics --samplers "
+                "powermetrics reports no power; run it by hand: sudo powermetrics --samplers "
                 "cpu_power -n 1");
     return false;
 }

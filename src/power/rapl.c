@@ -343,10 +343,10 @@ static void rapl_explain(const pj_power_env *env, const trouble *t, pj_source_re
 {
     if (t->error == EACCES || t->error == EPERM)
         pj_source_report_set(report, PJ_SOURCE_DENIED, REMEDY_DENIED,
-                             "RAPL counters are here, but may not be read: %s", strerror(t->error));
+                             "RAPL counters exist, but cannot be read: %s", strerror(t->error));
     else if (t->zones_seen || t->perf_seen)
         pj_source_report_set(report, PJ_SOURCE_ABSENT, "see dmesg | grep -i rapl",
-                             "RAPL counters are listed, but give no reading: %s",
+                             "RAPL counters are listed, but return no reading: %s",
                              t->error ? strerror(t->error) : "unknown reason");
     else if (in_virtual_machine(env))
         pj_source_report_set(report, PJ_SOURCE_ABSENT,

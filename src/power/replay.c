@@ -30,7 +30,8 @@ static pj_status replay_open(void *state, const pj_power_env *env, const char *a
     size_t bytes = 0;
     (void)env;
     if (!argument[0])
-        return pj_fail(err, PJ_E_INVALID, "replay: name the recorded trace, as replay:FILE.csv");
+        return pj_fail(err, PJ_E_INVALID,
+                       "replay: give the recorded trace, for example replay:FILE.csv");
     pj_status status = pj_file_read(argument, PJ_TRACE_MAX_BYTES, &text, &bytes, err);
     if (status != PJ_OK) return status;
     if (looks_like_plist(text, bytes))
@@ -53,7 +54,7 @@ static void replay_probe(const pj_power_env *env, const char *argument, pj_sourc
         pj_source_report_set(report, PJ_SOURCE_OPTIONAL,
                              "record one with perjoule top --record FILE.csv, then --power "
                              "replay:FILE.csv",
-                             "plays a recorded trace, used only when asked for");
+                             "plays a recorded trace, used only on request");
     else
         pj_source_report_set(report, PJ_SOURCE_OPTIONAL, "", "plays %s", argument);
 }

@@ -227,7 +227,7 @@ pj_status pj_sim_read(const pj_sim_spec *spec, uint32_t rail, const pj_sim_segme
     *readings = NULL;
     *reading_count = 0;
     if (rail >= pj_sim_rails(spec, rails, PJ_SIM_MAX_RAILS))
-        return pj_fail(err, PJ_E_INVALID, "sim: there is no rail %u", rail);
+        return pj_fail(err, PJ_E_INVALID, "sim: rail %u does not exist", rail);
     pj_filter_init(&s.filter, &rails[rail]);
     pj_status status = truth_init(&s.truth, spec, rail, segments, count, err);
     int64_t lead = 2 * spec->period_ns + spec->window_ns;

@@ -42,7 +42,7 @@ static void sim_probe(const pj_power_env *env, const char *argument, pj_source_r
         pj_source_report_set(report, PJ_SOURCE_OPTIONAL, "", "%s", err.text);
     else
         pj_source_report_set(report, PJ_SOURCE_OPTIONAL, "--power sim",
-                             "simulated sensors, used only when asked for");
+                             "simulated sensors, used only on request");
 }
 
 static pj_status sim_open(void *state, const pj_power_env *env, const char *argument, pj_error *err)

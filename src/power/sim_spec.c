@@ -240,7 +240,7 @@ static pj_status unknown_key(const char *name, pj_error *err)
         pj_nearest_offer(&nearest, keys[i].name, strlen(keys[i].name));
     pj_nearest_write(&nearest, "", hint, sizeof hint);
     return pj_fail(err, PJ_E_INVALID,
-                   "sim: there is no setting %.40s, nor does the engine have work of that name "
+                   "sim: unknown setting %.40s, and the engine has no work of that name "
                    "(write class/%.40s=mW for another program's)%s",
                    name, name, hint);
 }
@@ -252,7 +252,7 @@ static pj_status sim_spec_add_class(pj_sim_spec *spec, const char *name, const c
     if (!is_class_name(name)) return unknown_key(name, err);
     if (strncmp(name, "class/", 6) == 0) name += 6;
     if (!sim_spec_parse_number(text, &mw) || mw < 0 || mw > 1e7)
-        return bad_value(name, text, "a power in mW (0 to 1e7), nor is it a key of sim", err);
+        return bad_value(name, text, "a power in mW (0 to 1e7), and it is not a key of sim", err);
     if (spec->class_count == PJ_SIM_MAX_CLASSES || strlen(name) >= sizeof spec->classes[0].name)
         return pj_fail(err, PJ_E_INVALID, "sim: too many classes, or the name %.40s is too long",
                        name);
@@ -425,7 +425,7 @@ pj_status pj_sim_parse(const char *text, pj_sim_spec *spec, pj_error *err)
         if (!*piece) continue;
         char *equals = strchr(piece, '=');
         if (!equals || equals == piece)
-            return pj_fail(err, PJ_E_INVALID, "sim: %.60s is not of the form key=value", piece);
+            return pj_fail(err, PJ_E_INVALID, "sim: %.60s must have the form key=value", piece);
         *equals = 0;
         status = set_key(spec, piece, equals + 1, &after, err);
     }

@@ -121,9 +121,8 @@ static pj_status unknown_source(const char *piece, size_t length, pj_error *err)
         pj_nearest_offer(&nearest, (*s)->name, strlen((*s)->name));
     }
     pj_nearest_write(&nearest, "", hint, sizeof hint);
-    return pj_fail(err, PJ_E_INVALID,
-                   "power sources: there is no source %s (known: auto, none, %s)%s", wanted, known,
-                   hint);
+    return pj_fail(err, PJ_E_INVALID, "power sources: unknown source %s (known: auto, none, %s)%s",
+                   wanted, known, hint);
 }
 
 /* One piece between commas. */
@@ -150,7 +149,7 @@ static pj_status sources_take_piece(pj_power_list *list, const char *piece, size
     if (length == 4 && strncmp(piece, "auto", 4) == 0) return list_add_auto(list, err);
     if (length == 4 && strncmp(piece, "none", 4) == 0)
         return pj_fail(err, PJ_E_INVALID,
-                       "power sources: none measures nothing, and stands alone in the list");
+                       "power sources: none cannot be combined with other sources");
     return unknown_source(piece, length, err);
 }
 

@@ -395,9 +395,9 @@ pj_status pj_trace_read_csv(const char *text, size_t bytes, const char *name, pj
     if (status == PJ_OK && r.many)
         status = pj_fail(
             err, PJ_E_UNSUPPORTED,
-            "%s holds rows of several GPUs; replay a log of one of them (nvidia-smi -i)", name);
+            "%s contains rows of several GPUs; replay a log of one of them (nvidia-smi -i)", name);
     if (status == PJ_OK && trace->row_count == 0)
-        status = pj_fail(err, PJ_E_INVALID, "%s holds no row of a power trace", name);
+        status = pj_fail(err, PJ_E_INVALID, "%s contains no row of a power trace", name);
     if (status != PJ_OK) {
         pj_trace_fini(trace);
         return status;

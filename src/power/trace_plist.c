@@ -71,7 +71,7 @@ pj_status pj_trace_read_plist(const char *text, size_t bytes, const char *name, 
     if (samples > 0) describe_rails(t, seen, sum_ms / (double)samples);
     if (t->rail_count == 0) {
         pj_trace_fini(t);
-        return pj_fail(err, PJ_E_INVALID, "%s holds no powermetrics sample with power in it", name);
+        return pj_fail(err, PJ_E_INVALID, "%s contains no powermetrics sample with power", name);
     }
     t->t_ms = pj_alloc(samples, sizeof *t->t_ms);
     t->window_ms = pj_alloc(samples, sizeof *t->window_ms);

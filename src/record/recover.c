@@ -149,7 +149,7 @@ static pj_status recover_open_spool(const char *path, pj_spool_reader *reader, u
     if (fd < 0) return pj_fail_errno(err, errno, "cannot open it");
     pj_status status = PJ_OK;
     if (fstat(fd, &info) != 0)
-        status = pj_fail_errno(err, errno, "cannot look at it");
+        status = pj_fail_errno(err, errno, "cannot inspect it");
     else if (!S_ISREG(info.st_mode) || info.st_uid != geteuid())
         status = pj_fail(err, PJ_E_DENIED, "it is not a file of this user, and is ignored");
     if (status != PJ_OK) {

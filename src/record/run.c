@@ -81,7 +81,7 @@ static void warn_without_total(pj_run *run)
         if (pj_rail_in_column(rails, count, r, PJ_RAIL_TOTAL)) return;
     pj_rail_names(rails, count, UINT64_MAX, names, sizeof names);
     pj_run_warn(run, "power_unavailable",
-                "energy is unavailable: of the rails that are measured (%s) none is known to be a "
+                "energy is unavailable: none of the measured rails (%s) is known to be a "
                 "CPU, a GPU or memory. Timing and statistics are complete",
                 names);
 }
@@ -232,10 +232,12 @@ static pj_status run_check_options(const pj_run_options *from, pj_run_options *o
     enum { SIZE_0_1 = offsetof(pj_run_options, settings_json) + sizeof(const char *) };
     pj_status status = PJ_SIZED_READ(pj_run_options, options, from, SIZE_0_1, err);
     if (status == PJ_OK && (unsigned)options->depth > PJ_DEPTH_DEEP)
-        status = pj_fail(err, PJ_E_INVALID, "%d is no depth: use PJ_DEPTH_OFF, MODULE or DEEP",
+        status = pj_fail(err, PJ_E_INVALID,
+                         "invalid depth %d: use PJ_DEPTH_OFF, PJ_DEPTH_MODULE or PJ_DEPTH_DEEP",
                          (int)options->depth);
     if (status == PJ_OK && !pj_run_is_weight(options->weight))
-        status = pj_fail(err, PJ_E_INVALID, "a weight of %g is not possible", options->weight);
+        status = pj_fail(err, PJ_E_INVALID, "weight must be finite and not negative, not %g",
+                         options->weight);
     return status;
 }
 
@@ -263,9 +265,9 @@ pj_status pj_run_begin(pj_session *session, const pj_run_options *from, pj_run *
     pj_run *run = NULL;
     pj_error no_file = {0};
     pj_run_options checked, *options = &checked;
-    if (!out) return pj_fail(err, PJ_E_INVALID, "pj_run_begin has no place for the run");
+    if (!out) return pj_fail(err, PJ_E_INVALID, "pj_run_begin: run is NULL");
     *out = NULL;
-    if (!session) return pj_fail(err, PJ_E_INVALID, "pj_run_begin needs an open session");
+    if (!session) return pj_fail(err, PJ_E_INVALID, "pj_run_begin: session is NULL or closed");
     pj_status status = run_check_options(from, &checked, err);
     if (status != PJ_OK) return status;
     status = run_new(session, &run, err);
@@ -283,7 +285,8 @@ pj_status pj_run_begin(pj_session *session, const pj_run_options *from, pj_run *
     if (status == PJ_OK) status = pj_spool_flush(&run->spool, err);
     if (status != PJ_OK) goto fail;
     if (no_file.text[0])
-        pj_run_warn(run, "spool_failed", "%s, so a kill would lose this run", no_file.text);
+        pj_run_warn(run, "spool_failed", "%s; this run would be lost if the process were killed",
+                    no_file.text);
     run_warn_about_power(run);
     warn_about_baseline(run);
     pj_recorder_lane(&run->recorder); /* touches the caller's lane before the run's time starts */

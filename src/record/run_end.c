@@ -43,7 +43,7 @@ static void account_overhead(pj_run *run)
         pj_run_warn(run, "spans_lost", "%llu spans were lost: the collector could not keep up",
                     (unsigned long long)counts.lost);
     if (counts.misused)
-        pj_run_warn(run, "spans_misused", "%llu calls broke the rules of nesting and were dropped",
+        pj_run_warn(run, "spans_misused", "%llu spans were not nested correctly and were dropped",
                     (unsigned long long)counts.misused);
 }
 
@@ -149,7 +149,7 @@ static void keep_unstored(pj_run *run, pj_error *err)
                         run->info.id, (unsigned long long)total, (unsigned long long)kept,
                         spool->path);
     else
-        pj_error_prefix(err, "run %s is lost: it could be written nowhere", run->info.id);
+        pj_error_prefix(err, "run %s is lost: it could not be written anywhere", run->info.id);
 }
 
 void pj_run_on_built(pj_run *run, pj_run_built_fn *built, void *context)
@@ -195,7 +195,7 @@ static pj_status end_with_result(pj_run *run, pj_run_status run_status, const ch
     pj_run_data data;
     bool has_store = run && run->session->store;
     pj_status status = PJ_OK;
-    if (!run) return pj_fail(err, PJ_E_INVALID, "there is no run to be ended");
+    if (!run) return pj_fail(err, PJ_E_INVALID, "pj_run_end: run is NULL");
     if (result) status = pj_result_check(result, err);
     if (status != PJ_OK) return status;
     char id[PJ_UUID_BYTES];
@@ -224,6 +224,6 @@ pj_status pj_run_end(pj_run *run, pj_run_status run_status, pj_result *result, p
 pj_status pj_run_fail(pj_run *run, const char *reason, pj_result *result, pj_error *err)
 {
     if (!reason || !*reason)
-        return pj_fail(err, PJ_E_INVALID, "pj_run_fail needs a sentence that says what failed");
+        return pj_fail(err, PJ_E_INVALID, "pj_run_fail: the reason is missing");
     return end_with_result(run, PJ_RUN_FAILED, reason, result, err);
 }

@@ -51,9 +51,9 @@ void pj_run_set_engine(pj_run *run, const char *engine)
 
 pj_status pj_run_set_weight(pj_run *run, double weight, pj_error *err)
 {
-    if (!run) return pj_fail(err, PJ_E_INVALID, "pj_run_set_weight needs an open run");
+    if (!run) return pj_fail(err, PJ_E_INVALID, "pj_run_set_weight: run is NULL");
     if (!pj_run_is_weight(weight))
-        return pj_fail(err, PJ_E_INVALID, "a weight of %g is not possible", weight);
+        return pj_fail(err, PJ_E_INVALID, "weight must be finite and not negative, not %g", weight);
     if (run->metering) pj_reading_hub_weigh(run->session->hub, &run->subscriber, weight);
     return PJ_OK;
 }
@@ -75,7 +75,7 @@ pj_status pj_run_describe(pj_run *run, const pj_run_facts *from, pj_error *err)
     enum { SIZE_0_1 = offsetof(pj_run_facts, repeat_index) + sizeof(uint32_t) };
     bool failed = false;
     pj_run_facts checked, *facts = &checked;
-    if (!run) return pj_fail(err, PJ_E_INVALID, "pj_run_describe needs an open run");
+    if (!run) return pj_fail(err, PJ_E_INVALID, "pj_run_describe: run is NULL");
     pj_status status = PJ_SIZED_READ(pj_run_facts, &checked, from, SIZE_0_1, err);
     if (status != PJ_OK) return status;
     if (facts->model_json && !pj_run_is_json_object(facts->model_json))
@@ -83,13 +83,13 @@ pj_status pj_run_describe(pj_run *run, const pj_run_facts *from, pj_error *err)
     if (facts->settings_json && !pj_run_is_json_object(facts->settings_json))
         return pj_fail(err, PJ_E_INVALID, "settings_json is not a JSON object");
     if (facts->batch_rule && pj_batch_rule_parse(facts->batch_rule) < 0)
-        return pj_fail(err, PJ_E_INVALID, "batch_rule is bytes, tokens or equal, not %.40s",
+        return pj_fail(err, PJ_E_INVALID, "batch_rule must be bytes, tokens or equal, not %.40s",
                        facts->batch_rule);
     if (!run_facts_is_one_of(facts->scope, "machine", "process", "request"))
-        return pj_fail(err, PJ_E_INVALID, "scope is machine, process or request, not %.40s",
+        return pj_fail(err, PJ_E_INVALID, "scope must be machine, process or request, not %.40s",
                        facts->scope);
     if (!run_facts_is_one_of(facts->level, "coarse", "fine", "fine"))
-        return pj_fail(err, PJ_E_INVALID, "level is coarse or fine, not %.40s", facts->level);
+        return pj_fail(err, PJ_E_INVALID, "level must be coarse or fine, not %.40s", facts->level);
     pj_run_info *info = &run->info;
     const struct {
         const char *from, **to;

@@ -62,9 +62,10 @@ static void choose_spool_dir(pj_session *session, const pj_session_options *opti
     if (made && dirs.path[1][0] && strcmp(dir, dirs.path[1]) != 0)
         session->other_dir = pj_strdup(dirs.path[1]);
     if (!session->spool_dir)
-        snprintf(session->warning, sizeof session->warning,
-                 "runs are kept in memory until they end, and a kill would lose them: %.400s",
-                 err.text);
+        snprintf(
+            session->warning, sizeof session->warning,
+            "runs are kept in memory until they end and would be lost if the process were killed: %.400s",
+            err.text);
 }
 
 static pj_status session_open_store(pj_session *session, const pj_session_options *options,
@@ -104,10 +105,10 @@ static pj_status session_check_options(const pj_session_options *from, pj_sessio
         status = pj_fail(err, PJ_E_INVALID, "the sampling interval is negative: %lld ns",
                          (long long)options->interval_ns);
     if (status == PJ_OK && !(options->baseline_seconds < MAX_BASELINE_SECONDS))
-        status = pj_fail(err, PJ_E_INVALID, "a baseline of %g seconds is not a time",
+        status = pj_fail(err, PJ_E_INVALID, "baseline_seconds is out of range: %g",
                          options->baseline_seconds);
     if (status == PJ_OK && options->share_rule && pj_share_rule_parse(options->share_rule) < 0)
-        status = pj_fail(err, PJ_E_INVALID, "share_rule is equal or weight, not %.40s",
+        status = pj_fail(err, PJ_E_INVALID, "share_rule must be equal or weight, not %.40s",
                          options->share_rule);
     return status;
 }
@@ -126,7 +127,7 @@ pj_status pj_session_open(const pj_session_options *from, pj_session **out, pj_e
 {
     uint32_t rail_count = 0;
     pj_session_options checked, *options = &checked;
-    if (!out) return pj_fail(err, PJ_E_INVALID, "pj_session_open has no place for the session");
+    if (!out) return pj_fail(err, PJ_E_INVALID, "pj_session_open: session is NULL");
     *out = NULL;
     pj_status checking = session_check_options(from, &checked, err);
     if (checking != PJ_OK) return checking;

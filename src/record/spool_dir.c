@@ -79,7 +79,7 @@ pj_status pj_spool_dir_check(const char *dir, pj_error *err)
 {
     struct stat info;
     if (lstat(dir, &info) != 0)
-        return pj_fail_errno(err, errno, "cannot look at the spool folder %s", dir);
+        return pj_fail_errno(err, errno, "cannot inspect the spool folder %s", dir);
     if (!S_ISDIR(info.st_mode)) return pj_fail(err, PJ_E_INVALID, "%s is not a folder", dir);
     if (info.st_uid != geteuid())
         return pj_fail(err, PJ_E_DENIED, "the spool folder %s belongs to another user", dir);

@@ -45,9 +45,9 @@ static void window_drop(pj_open_window *w)
 
 pj_status pj_window_begin(pj_session *session, pj_open_window **out, pj_error *err)
 {
-    if (!out) return pj_fail(err, PJ_E_INVALID, "pj_window_begin has no place for the window");
+    if (!out) return pj_fail(err, PJ_E_INVALID, "pj_window_begin: window is NULL");
     *out = NULL;
-    if (!session) return pj_fail(err, PJ_E_INVALID, "pj_window_begin needs an open session");
+    if (!session) return pj_fail(err, PJ_E_INVALID, "pj_window_begin: session is NULL or closed");
     pj_open_window *w = pj_alloc(1, sizeof *w);
     if (!w) return pj_fail_memory(err, "a window");
     w->session = session;
@@ -158,7 +158,7 @@ enum { SIZE_FIRST = sizeof(pj_window_result) };
 pj_status pj_window_end(pj_open_window *w, pj_window_result *result, pj_error *err)
 {
     pj_curve_energy energies[PJ_MAX_RAILS];
-    if (!w) return pj_fail(err, PJ_E_INVALID, "there is no window to be ended");
+    if (!w) return pj_fail(err, PJ_E_INVALID, "pj_window_end: window is NULL");
     if (!result) {
         window_drop(w);
         return PJ_OK;

@@ -48,7 +48,7 @@ pj_status pj_report_make(pj_store *store, const pj_report_request *request, pj_b
     pj_report_subject s = {.ids = ids, .experiment = request->experiment};
     pj_status status = PJ_OK;
     if (!request->experiment && (request->count < 1 || request->count > PJ_COMPARE_MAX))
-        return pj_fail(err, PJ_E_INVALID, "a report is of 1 to %d runs or an experiment",
+        return pj_fail(err, PJ_E_INVALID, "a report covers 1 to %d runs or an experiment",
                        PJ_COMPARE_MAX);
     for (s.count = 0; !s.experiment && s.count < request->count && status == PJ_OK; s.count++) {
         status = pj_store_resolve(store, request->ids[s.count], texts[s.count], err);

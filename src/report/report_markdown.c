@@ -356,7 +356,7 @@ static void markdown_experiment(pj_buffer *out, const json_t *view)
                            ? "On the Pareto front of energy against loss"
                            : "On the Pareto front of energy against speed");
     markdown_ratios(out, view, "comparisons", "b", "Against the first cell");
-    markdown_ratios(out, view, "against_former", "cell", "Against the round before");
+    markdown_ratios(out, view, "against_former", "cell", "Against the previous round");
     json_array_foreach(json_object_get(view, "ablations"), i, item) PARAGRAPH(
         "%s: %s", markdown_name(view, json_object_get(item, "cell")), pj_member_text(item, "text"));
 }

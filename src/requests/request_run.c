@@ -462,21 +462,22 @@ static pj_status request_run_write_warnings(const pj_request_parts *p, const pj_
     if (status == PJ_OK && counts.approximate)
         status = write_warning(spool, t->end_ns, "tokens_approximate",
                                counts.contradictory
-                                   ? "the server's count of tokens cannot be right: its chunks "
+                                   ? "the server's token count is implausible: its chunks "
                                      "were counted as tokens"
-                                   : "the server gave neither usage nor ids of tokens: its chunks "
+                                   : "the server reported neither usage nor token ids: its chunks "
                                      "were counted as tokens",
                                err);
     if (status == PJ_OK && counts.contradictory)
         status = write_warning(spool, t->end_ns, "usage_contradicts",
-                               "the server's figures of usage contradict its answer or each "
-                               "other: what could be counted is shown",
+                               "the server's usage figures contradict its answer or each "
+                               "other: countable figures are shown",
                                err);
     if (status == PJ_OK && t->is_one)
-        status = write_warning(spool, t->end_ns, "phases_unknown",
-                               "the answer came in one piece and the server told no times: prefill "
-                               "and decode cannot be told apart, and decode holds both",
-                               err);
+        status =
+            write_warning(spool, t->end_ns, "phases_unknown",
+                          "the answer was not streamed and the server reported no times: prefill "
+                          "and decode cannot be separated, and decode contains both",
+                          err);
     if (status == PJ_OK && a->malformed) {
         snprintf(text, sizeof text, "%llu events of the answer could not be read",
                  (unsigned long long)a->malformed);

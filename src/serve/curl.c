@@ -144,7 +144,7 @@ pj_status pj_curl_post(const pj_curl_request *r, long *http_status, pj_error *er
     *http_status = 0;
     public_url(r->url, shown, sizeof shown);
     void *handle = curl.init(), *headers = list_of(r->headers);
-    if (!handle) return pj_fail(err, PJ_E_NO_MEMORY, "libcurl has no memory for a request");
+    if (!handle) return pj_fail(err, PJ_E_NO_MEMORY, "libcurl is out of memory");
     curl.setopt(handle, OPTION_URL, r->url);
     curl.setopt(handle, OPTION_POSTFIELDS, r->body);
     curl.setopt(handle, OPTION_POSTFIELDSIZE, (long)r->body_bytes);
@@ -161,7 +161,7 @@ pj_status pj_curl_post(const pj_curl_request *r, long *http_status, pj_error *er
         return pj_fail(err, PJ_E_UNAVAILABLE, "%s cannot be reached: %s", shown,
                        curl.strerror(code));
     if (*http_status / 100 == 2) return PJ_OK;
-    return pj_fail(err, PJ_E_STATE, "%s answers with status %ld", shown, *http_status);
+    return pj_fail(err, PJ_E_STATE, "%s responded with status %ld", shown, *http_status);
 }
 
 /* ---- tunnels -------------------------------------------------------------------------------- */
@@ -309,7 +309,7 @@ pj_status pj_tunnel_open(const char *url, int timeout_ms, pj_tunnel **tunnel, in
     pj_status status = pj_curl_load(err);
     if (status != PJ_OK) return status;
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0)
-        return pj_fail_errno(err, errno, "cannot make a pair of sockets");
+        return pj_fail_errno(err, errno, "cannot create a pair of sockets");
     for (int i = 0; i < 2; i++) {
         fcntl(pair[i], F_SETFL, O_NONBLOCK);
         fcntl(pair[i], F_SETFD, FD_CLOEXEC);

@@ -124,7 +124,7 @@ static pj_status check_name(const char *name, pj_error *err)
         fits = fits && name[i] > ' ' && name[i] < 127 && name[i] != '/';
     return fits ? PJ_OK
                 : pj_fail(err, PJ_E_INVALID,
-                          "name must have 1 to 63 printable ASCII characters without space and /");
+                          "name must be 1 to 63 printable ASCII characters without spaces and /");
 }
 
 /* A database that several machines share holds the experiments of all of them. */
@@ -139,8 +139,10 @@ static pj_status enqueue(pj_experiments *x, entry *e, pj_experiment_ticket *tick
     uint32_t limit = x->options.limit ? x->options.limit : USUAL_LIMIT;
     if (x->stop) return pj_fail(err, PJ_E_UNAVAILABLE, "the server is shutting down");
     if (find(x, e->plan.name))
-        return pj_fail(err, PJ_E_STATE, "the experiment %s waits or runs already", e->plan.name);
-    if (x->count >= limit) return pj_fail(err, PJ_E_FULL, "%u experiments wait already", x->count);
+        return pj_fail(err, PJ_E_STATE, "the experiment %s is already queued or running",
+                       e->plan.name);
+    if (x->count >= limit)
+        return pj_fail(err, PJ_E_FULL, "%u experiments are already queued", x->count);
     pj_status status = pj_experiment_store(x->store, &e->plan, err);
     if (status == PJ_OK)
         status = pj_store_experiment_queue(x->store, e->plan.name, machine_of(x), err);
@@ -158,7 +160,7 @@ static pj_status enqueue(pj_experiments *x, entry *e, pj_experiment_ticket *tick
 static pj_status queue_plan(pj_experiments *x, const pj_plan_request *request,
                             pj_experiment_ticket *ticket, pj_error *err)
 {
-    if (!x->store) return pj_fail(err, PJ_E_UNAVAILABLE, "this server stores no runs");
+    if (!x->store) return pj_fail(err, PJ_E_UNAVAILABLE, "this server does not store runs");
     entry *e = entry_new(x);
     if (!e) return pj_fail_memory(err, "an experiment");
     pthread_mutex_lock(&x->mutex);
@@ -182,14 +184,15 @@ pj_status pj_experiments_add(pj_experiments *x, const char *plan_json, bool *syn
 {
     json_t *tree = json_loads(plan_json, JSON_REJECT_DUPLICATES, NULL);
     *syntax = !tree;
-    if (!tree) return pj_fail(err, PJ_E_INVALID, "the body is not a plan as JSON");
+    if (!tree) return pj_fail(err, PJ_E_INVALID, "the body is not a JSON plan");
     bool has_file = json_object_get(tree, "eval") != NULL;
     bool has_round = json_object_get(tree, "round") != NULL;
     json_decref(tree);
     if (has_file)
-        return pj_fail(err, PJ_E_INVALID,
-                       "eval names a file, which a request must not; send the text as eval_text");
-    if (has_round) return pj_fail(err, PJ_E_INVALID, "round is counted by resume?again=true");
+        return pj_fail(
+            err, PJ_E_INVALID,
+            "eval names a file, which is not allowed in a request; send the text as eval_text");
+    if (has_round) return pj_fail(err, PJ_E_INVALID, "round cannot be set; use resume?again=true");
     return queue_plan(x, &(pj_plan_request){.json = plan_json}, ticket, err);
 }
 
@@ -214,7 +217,8 @@ pj_status pj_experiments_cancel(pj_experiments *x, const char *name, bool *was_w
     entry *e = find(x, name);
     *was_waiting = e && strcmp(e->live.state, "queued") == 0;
     if (!e)
-        status = pj_fail(err, PJ_E_STATE, "the experiment %.200s neither waits nor runs", name);
+        status =
+            pj_fail(err, PJ_E_STATE, "the experiment %.200s is neither queued nor running", name);
     else if (*was_waiting)
         experiments_end_entry(x, e, "cancelled", NULL);
     else

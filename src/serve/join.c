@@ -85,11 +85,12 @@ static pj_status request_upgrade(pj_join *j, pj_call *call, pj_error *err)
     int http = call->head.status;
     if (call->state == PJ_CALL_DONE && http == 101) return PJ_OK;
     if (call->state == PJ_CALL_FAILED) return pj_fail(err, PJ_E_UNAVAILABLE, "%s", call->failure);
-    if (!http) return pj_fail(err, PJ_E_UNAVAILABLE, "%s does not answer", j->options.url);
+    if (!http) return pj_fail(err, PJ_E_UNAVAILABLE, "%s does not respond", j->options.url);
     if (http == 401)
-        return pj_fail(err, PJ_E_DENIED, "%s refuses the token (--join-token)", j->options.url);
-    return pj_fail(err, PJ_E_STATE, "%s is no perjoule server that machines can join (status %d)",
-                   j->options.url, http);
+        return pj_fail(err, PJ_E_DENIED, "%s rejected the token (--join-token)", j->options.url);
+    return pj_fail(err, PJ_E_STATE,
+                   "%s is not a perjoule server that machines can join (status %d)", j->options.url,
+                   http);
 }
 
 /* ---- connections ------------------------------------------------------------------------------
@@ -121,7 +122,7 @@ static pj_status dial_tls(pj_join *j, pj_call *call, pj_error *err)
     char url[PJ_URL_AUTHORITY_BYTES + 16];
     pj_error failure = {0};
     pj_tunnel **slot = join_find_slot(j);
-    if (!slot) return pj_fail(err, PJ_E_FULL, "too many watch through %s at once", j->options.url);
+    if (!slot) return pj_fail(err, PJ_E_FULL, "too many readers watch through %s", j->options.url);
     tunnel_url(j, url, sizeof url);
     pj_status status = pj_tunnel_open(url, DIAL_MS, slot, &call->fd, err);
     if (status != PJ_OK) return status;
@@ -178,7 +179,7 @@ static void join_report(pj_join *j, const pj_error *err)
     j->has_failed = failed;
     char text[PJ_ERROR_TEXT_BYTES + 64];
     if (failed)
-        snprintf(text, sizeof text, "%s; this is tried again", err->text);
+        snprintf(text, sizeof text, "%s; retrying", err->text);
     else
         snprintf(text, sizeof text, "joined %s", j->options.url);
     j->options.say(text);
@@ -214,9 +215,9 @@ pj_status pj_join_open(const pj_join_options *options, pj_join **join, pj_error 
     pj_status status = pj_url_parse_tls(options->url, &j->url, &j->is_tls, err);
     if (status == PJ_OK && j->is_tls) status = pj_curl_load(err);
     if (status == PJ_OK && options->token && strpbrk(options->token, "\r\n"))
-        status = pj_fail(err, PJ_E_INVALID, "--join-token has a line break in it");
+        status = pj_fail(err, PJ_E_INVALID, "--join-token contains a line break");
     if (status == PJ_OK && pipe(j->stop) != 0)
-        status = pj_fail_errno(err, errno, "cannot make a pipe");
+        status = pj_fail_errno(err, errno, "cannot create a pipe");
     if (status == PJ_OK) {
         status = pj_thread_start(&j->thread, "pj-join", join_always, j, err);
         if (status != PJ_OK) {

@@ -143,8 +143,8 @@ pj_status pj_serve_find_model(const char *folder, const char *name, const char *
     free_models(&all);
     if (status != PJ_OK || found) return status;
     return pj_fail(err, PJ_E_INVALID,
-                   "there is no model %.100s here; /api/profiling/models lists those that are, and "
-                   "synthetic:SHAPE makes one",
+                   "unknown model %.100s; /api/profiling/models lists the available ones, and "
+                   "synthetic:SHAPE creates one",
                    name);
 }
 

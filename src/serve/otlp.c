@@ -143,10 +143,10 @@ static void otlp_report(pj_otlp *o, pj_status status, const pj_error *err)
     if (failed == o->has_failed || !o->options.say) return;
     o->has_failed = failed;
     if (failed)
-        snprintf(text, sizeof text, "telemetry is not sent, and will be tried again: %s",
+        snprintf(text, sizeof text, "telemetry could not be sent and will be retried: %s",
                  err->text);
     else
-        snprintf(text, sizeof text, "telemetry is sent again; %llu spans were lost",
+        snprintf(text, sizeof text, "telemetry resumed; %llu spans were lost",
                  (unsigned long long)o->dropped);
     o->options.say(text);
 }
@@ -240,7 +240,7 @@ static pj_status check_url(const char *url, pj_error *err)
         strlen(url) < URL_BYTES)
         return PJ_OK;
     return pj_fail(err, PJ_E_INVALID,
-                   "--otlp takes the address of a collector, like "
+                   "--otlp must be the address of a collector, such as "
                    "http://localhost:4318");
 }
 

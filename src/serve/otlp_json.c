@@ -32,11 +32,12 @@ pj_status pj_otlp_names_check(const pj_otlp_names *names, pj_error *err)
         for (int i = 0; known[i]; i++)
             found |= strlen(known[i]) == length && strncmp(known[i], *rename, length) == 0;
         if (!found || !(*rename)[length] || !(*rename)[length + 1])
-            return pj_fail(err, PJ_E_INVALID,
-                           "--otlp-name %s: say OLD=NEW, where OLD is one of hw.energy, hw.power, "
-                           "hw.host.energy, hw.host.power, perjoule.run.energy, perjoule.tokens, "
-                           "perjoule.runs, gen_ai.infrastructure.energy",
-                           *rename);
+            return pj_fail(
+                err, PJ_E_INVALID,
+                "--otlp-name %s must be OLD=NEW, where OLD is one of hw.energy, hw.power, "
+                "hw.host.energy, hw.host.power, perjoule.run.energy, perjoule.tokens, "
+                "perjoule.runs, gen_ai.infrastructure.energy",
+                *rename);
     }
     return PJ_OK;
 }
@@ -221,16 +222,16 @@ static void otlp_json_write_rails(const pj_otlp_resource *r, const pj_metrics *m
 static void write_host(const pj_otlp_resource *r, const pj_otlp_moment *m, pj_json *out)
 {
     if (!isnan(m->host_mj)) {
-        begin_metric(r, "hw.host.energy", "J", "Energy of the machine, as far as rails see it",
-                     true, out);
+        begin_metric(r, "hw.host.energy", "J",
+                     "Energy of the machine, as far as its rails cover it", true, out);
         begin_point(m, true, m->host_mj / 1e3, out);
         attribute_text(out, "hw.id", r->host);
         end_point(out);
         end_metric(out);
     }
     if (!isnan(m->host_mw)) {
-        begin_metric(r, "hw.host.power", "W", "Power of the machine, as far as rails see it", false,
-                     out);
+        begin_metric(r, "hw.host.power", "W", "Power of the machine, as far as its rails cover it",
+                     false, out);
         begin_point(m, false, m->host_mw / 1e3, out);
         attribute_text(out, "hw.id", r->host);
         end_point(out);

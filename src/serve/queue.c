@@ -385,7 +385,7 @@ static pj_status queue_append(pj_run_queue *queue, job *j, uint32_t *position, p
     if (queue->stop) return pj_fail(err, PJ_E_UNAVAILABLE, "the server is shutting down");
     if (queue->waiting >= queue->options.limit)
         return pj_fail(err, PJ_E_FULL,
-                       "%u runs wait already, and no more may (--queue); try again when one has "
+                       "the queue is full with %u runs (--queue); try again when one has "
                        "ended",
                        queue->waiting);
     job **at = &queue->jobs;
@@ -431,7 +431,7 @@ pj_status pj_run_queue_wait(pj_run_queue *queue, const char *id, pj_buffer *obje
     while (j && j->state != JOB_ENDED) pthread_cond_wait(&queue->moved, &queue->mutex);
     if (j) unlink_job(queue, j);
     pthread_mutex_unlock(&queue->mutex);
-    if (!j) return pj_fail(err, PJ_E_NOT_FOUND, "run %s is not awaited", id);
+    if (!j) return pj_fail(err, PJ_E_NOT_FOUND, "run %s is not being waited for", id);
     pj_status status = j->status;
     if (status != PJ_OK)
         *err = j->err;
@@ -480,7 +480,7 @@ pj_status pj_run_queue_cancel(pj_run_queue *queue, const char *id, bool *was_wai
         drop_waiting(queue, j);
         *was_waiting = true;
     } else
-        status = pj_fail(err, PJ_E_NOT_FOUND, "run %s neither waits nor runs", id);
+        status = pj_fail(err, PJ_E_NOT_FOUND, "run %s is neither queued nor running", id);
     pthread_mutex_unlock(&queue->mutex);
     if (*was_waiting) pj_queue_rows_remove(queue->rows, id);
     return status;

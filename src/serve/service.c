@@ -80,7 +80,7 @@ static pj_status resolve(void *context, const char *text, char id[PJ_UUID_BYTES]
     give_store(serve, store);
     if (status == PJ_E_NOT_FOUND && awaited)
         return pj_fail(err, PJ_E_AGAIN,
-                       "run %s was interrupted and is being recovered; it can be read soon", text);
+                       "run %s was interrupted and is being recovered; try again shortly", text);
     return status;
 }
 
@@ -118,10 +118,11 @@ static bool view_unfinished(pj_serve *serve, const pj_view_request *r, const pj_
     if (found && (r->view == PJ_VIEW_RUN || r->view == PJ_VIEW_SUMMARY))
         pj_summary_write(out, &info, rates);
     else if (found)
-        *status = pj_fail(err, PJ_E_STATE,
-                          "run %s has not ended yet: its rows are stored at its end; what is known "
-                          "now comes over /ws/profiling and from /api/profiling/run/%s/live",
-                          r->id, r->id);
+        *status =
+            pj_fail(err, PJ_E_STATE,
+                    "run %s has not ended yet, and its rows are stored at its end; live figures "
+                    "are at /ws/profiling and /api/profiling/run/%s/live",
+                    r->id, r->id);
     pj_arena_fini(&arena);
     return found;
 }
@@ -245,8 +246,8 @@ static pj_status service_read_ids(const pj_params *params, uint32_t least, id_li
         p += length + (p[length] == ',');
     }
     if (list->count < least)
-        return pj_fail(err, PJ_E_INVALID, "ids must name %u to %d runs, with commas between them",
-                       least, PJ_COMPARE_MAX);
+        return pj_fail(err, PJ_E_INVALID, "ids must be %u to %d run ids separated by commas", least,
+                       PJ_COMPARE_MAX);
     return PJ_OK;
 }
 
@@ -281,7 +282,7 @@ static pj_status view_predict(const pj_serve *serve, pj_store *store, const pj_p
                                 .batch = (uint32_t)pj_params_int(p, "batch", 1),
                                 .map = map && strcmp(map, "true") == 0};
     if (!request.input || !request.output)
-        return pj_fail(err, PJ_E_INVALID, "input and output must say how many tokens");
+        return pj_fail(err, PJ_E_INVALID, "input and output must be numbers of tokens");
     pj_status status = pj_serve_find_model(serve->models, pj_params_text(p, "model"), request.dtype,
                                            path, sizeof path, err);
     return status == PJ_OK ? pj_insight_predict(store, &request, out, err) : status;
@@ -465,8 +466,7 @@ static pj_status retag(void *context, const char *id, const pj_params *params, p
     pj_tag_change changes[PJ_PARAMS_MAX];
     uint32_t count = tag_changes(params, changes);
     pj_store *store;
-    if (count == 0)
-        return pj_fail(err, PJ_E_INVALID, "say which tags: add=TAG, remove=TAG, or both");
+    if (count == 0) return pj_fail(err, PJ_E_INVALID, "give add=TAG, remove=TAG, or both");
     pj_status status = take_store(serve, &store, err);
     if (status != PJ_OK) return status;
     pj_json_object_begin(out);
@@ -509,7 +509,7 @@ static pj_status prune(void *context, const pj_params *params, bool operations, 
     pruned p = {.out = out};
     pj_store *store;
     if (!before && !rule.keep)
-        return pj_fail(err, PJ_E_INVALID, "say which runs: before=TIME, keep=N, or both");
+        return pj_fail(err, PJ_E_INVALID, "give before=TIME, keep=N, or both");
     if (before && !pj_clock_parse_iso(before, &rule.before_ns))
         return pj_fail(err, PJ_E_INVALID, "before is not an ISO 8601 time");
     pj_status status = take_store(serve, &store, err);
@@ -575,7 +575,7 @@ static pj_status cancel(void *context, const char *id, bool *was_waiting, pj_err
 {
     pj_serve *serve = context;
     if (pj_run_queue_cancel(serve->queue, id, was_waiting, err) == PJ_OK) return PJ_OK;
-    return pj_fail(err, PJ_E_STATE, "run %s has ended already",
+    return pj_fail(err, PJ_E_STATE, "run %s has already ended",
                    id); /* the id was resolved, so the run is stored */
 }
 

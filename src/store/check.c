@@ -37,7 +37,7 @@ static pj_status check_counts(pj_store *store, const char *table, int64_t expect
     snprintf(text, sizeof text, "SELECT count(*) FROM \"%.60s\"", table);
     pj_status status = pj_sql_get_one_int(store, text, NULL, 0, &present, err);
     if (status != PJ_OK || present == expected) return status;
-    snprintf(text, sizeof text, "%.60s has %lld rows, and the runs account for %lld", table,
+    snprintf(text, sizeof text, "%.60s has %lld rows, but the runs account for %lld", table,
              (long long)present, (long long)expected);
     check_find(result, PJ_FINDING_ORPHAN, &result->orphans, text);
     return PJ_OK;
@@ -68,7 +68,7 @@ static void check_weigh(pj_sql *sql, pj_store_check_result *result)
     if (relative > result->worst_relative && apart > absolute_tolerance_mj)
         result->worst_relative = relative;
     if (apart <= absolute_tolerance_mj + relative_tolerance * fabs(whole)) return;
-    snprintf(text, sizeof text, "%.20s %lld holds %.6g mJ, and its parts %.6g mJ",
+    snprintf(text, sizeof text, "%.20s %lld has %.6g mJ, but its parts sum to %.6g mJ",
              level ? level : "?", (long long)pj_sql_get_int(sql, 1), whole, parts);
     check_find(result, PJ_FINDING_BALANCE, &result->unbalanced, text);
 }

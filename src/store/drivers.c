@@ -44,7 +44,7 @@ pj_status pj_store_driver_find(const char *address, const pj_store_driver **driv
     }
     if (*driver && !pj_store_is_server(address)) return PJ_OK;
     return pj_fail(err, PJ_E_UNSUPPORTED,
-                   "this build stores in SQLite only: give --db a file instead of a server");
+                   "this build supports SQLite only: --db must be a file, not a server");
 }
 
 bool pj_store_is_database(const char *path)

@@ -37,7 +37,7 @@ static pj_status export_as(pj_run_view *view, pj_export_format format, const pj_
     case PJ_EXPORT_CSV: return pj_export_csv(view, out, err);
     case PJ_EXPORT_COUNT: break;
     }
-    return pj_fail(err, PJ_E_INVALID, "this export format does not exist");
+    return pj_fail(err, PJ_E_INVALID, "unknown export format");
 }
 
 pj_status pj_store_export(pj_store *store, const char *id, pj_export_format format,

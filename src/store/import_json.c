@@ -211,7 +211,7 @@ static pj_status check_range(importing *im, const pj_row_table *table, const pj_
     if (!isfinite(number))
         return pj_fail(im->err, PJ_E_INVALID, "%s.%s is not a number", table->name, column->name);
     if (is_whole(column) && number != floor(number))
-        return pj_fail(im->err, PJ_E_INVALID, "%s.%s is %.16g, not a whole number (at byte %zu)",
+        return pj_fail(im->err, PJ_E_INVALID, "%s.%s is %.16g, not an integer (at byte %zu)",
                        table->name, column->name, number, import_position(im));
     if (!allowed || (number >= allowed->least && number <= allowed->most)) return PJ_OK;
     return pj_fail(im->err, PJ_E_INVALID,
@@ -356,7 +356,7 @@ static pj_status read_table(importing *im, pj_table_id id)
 {
     pj_status status = PJ_OK;
     if (pj_json_scan_peek(&im->scan) != '[') return import_json_bad(im, "a table is not an array");
-    if (pj_table_rows(im->data, id)) return import_json_bad(im, "a table comes twice");
+    if (pj_table_rows(im->data, id)) return import_json_bad(im, "a table occurs twice");
     pj_json_scan_enter(&im->scan, '[');
     while (status == PJ_OK && pj_json_scan_next(&im->scan, '[')) {
         json_t *row = import_take_tree(im);
@@ -392,13 +392,13 @@ static pj_status import_json_read_tags(importing *im, const json_t *list)
     pj_run_info *info = &im->data->info;
     size_t count = json_array_size(list);
     if (list && !json_is_null(list) && !json_is_array(list))
-        return pj_fail(im->err, PJ_E_INVALID, "profiling_run.tags is not an array of texts");
+        return pj_fail(im->err, PJ_E_INVALID, "profiling_run.tags must be an array of strings");
     if (count > MAX_TAGS) return import_json_bad(im, "there are too many tags");
     const char **tags = pj_arena_alloc(&im->data->arena, count + 1, sizeof *tags);
     if (!tags) return pj_fail_memory(im->err, "the imported run");
     for (size_t i = 0; i < count; i++)
         if (!(tags[i] = import_json_copy_text(im, json_array_get(list, i))))
-            return import_json_bad(im, "a tag is no text");
+            return import_json_bad(im, "tags must be strings");
     info->tags = tags;
     info->tag_count = (uint32_t)count;
     return PJ_OK;
@@ -443,7 +443,7 @@ static pj_status import_json_read_run(importing *im)
         const json_t *output = json_object_get(object, "output_text");
         info->output_text = import_json_copy_text(im, output);
         if (output && !json_is_null(output) && !info->output_text)
-            status = pj_fail(im->err, PJ_E_INVALID, "profiling_run.output_text is not a text");
+            status = pj_fail(im->err, PJ_E_INVALID, "profiling_run.output_text must be a string");
         if (dump) info->machine_json = pj_arena_strndup(&im->data->arena, dump, strlen(dump));
         pj_free(dump);
     }
@@ -454,11 +454,11 @@ static pj_status import_json_read_run(importing *im)
 static pj_status import_json_check_version(importing *im, const json_t *value)
 {
     im->has_version = json_is_integer(value);
-    if (!im->has_version) return import_json_bad(im, "its version is not a whole number");
+    if (!im->has_version) return import_json_bad(im, "its version must be an integer");
     if (json_integer_value(value) == 1) return PJ_OK;
     return pj_fail(
         im->err, PJ_E_UNSUPPORTED,
-        "the run was exported in version %lld of the format, this perjoule reads version "
+        "the run was exported in version %lld of the format, but this perjoule reads version "
         "1: update it",
         (long long)json_integer_value(value));
 }
@@ -477,7 +477,7 @@ static pj_status read_other(importing *im, const char *key)
     else if (strcmp(key, "generator") != 0)
         status = unknown_member(im, "", key);
     else if (!text)
-        status = import_json_bad(im, "its generator is not a text");
+        status = import_json_bad(im, "its generator must be a string");
     json_decref(value);
     return status;
 }

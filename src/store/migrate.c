@@ -26,8 +26,8 @@ static pj_status fail_old_schema(const pj_store *store, pj_error *err)
 static pj_status fail_not_owner(const pj_store *store, pj_error *err)
 {
     return pj_fail(err, PJ_E_DENIED,
-                   "database %s is of an earlier version, which only its owner can bring up to "
-                   "date: by opening it once with this version (perjoule ls)",
+                   "database %s has an older schema: its owner has to migrate it "
+                   "by opening it once with this version (perjoule ls)",
                    store->address);
 }
 

@@ -77,7 +77,7 @@ static pj_status list_ids(pj_store *box, pj_buffer *ids, pj_error *err)
         if (id && bytes == PJ_UUID_BYTES - 1) pj_buffer_append(ids, id, PJ_UUID_BYTES);
     }
     pj_status status = pj_sql_end(sql, err);
-    return status == PJ_OK ? pj_buffer_status(ids, "the runs to hand over", err) : status;
+    return status == PJ_OK ? pj_buffer_status(ids, "the runs to transfer", err) : status;
 }
 
 /* `saved`: the run as it was just saved in the outbox, which need not be read back; or NULL. */

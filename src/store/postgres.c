@@ -66,14 +66,14 @@ static pj_status postgres_status_of(const char *state)
 static const char *remedy_of(const char *state)
 {
     if (is_state(state, "42501"))
-        return ": the role lacks a right; its owner grants it with what perjoule setup --postgres "
+        return ": the role lacks a privilege; the owner can grant it with what perjoule setup --postgres "
                "prints";
-    if (is_state(state, "25006")) return ": the server or the role may only be read";
+    if (is_state(state, "25006")) return ": the server or the role is read-only";
     if (is_state(state, "53100")) return ": the server's disk is full";
-    if (is_state(state, "57014")) return ": it took too long, or somebody stopped it; try again";
+    if (is_state(state, "57014")) return ": it timed out or was cancelled; try again";
     if (is_state(state, "55P03") || is_state(state, "40")) return ": try again";
     if (is_state(state, "42P01") || is_state(state, "42703") || is_state(state, "42883"))
-        return ": the tables are not as perjoule made them";
+        return ": the tables were changed by another program";
     return "";
 }
 
@@ -164,7 +164,7 @@ static pj_status refuse_password(const char *address, pj_error *err)
     if (!options) {
         pj_pq.PQfreemem(why); /* its message would quote the address */
         return pj_fail(err, PJ_E_INVALID,
-                       "the database's address is not one of PostgreSQL (say "
+                       "the database address is not a PostgreSQL address (use "
                        "postgresql://user@host/name)");
     }
     for (const PQconninfoOption *o = options; o->keyword; o++)
@@ -172,7 +172,7 @@ static pj_status refuse_password(const char *address, pj_error *err)
     pj_pq.PQconninfoFree(options);
     if (!has_password) return PJ_OK;
     return pj_fail(err, PJ_E_INVALID,
-                   "a password in the database's address can be seen by others: put it into "
+                   "a password in the database address is visible to other users: put it into "
                    "~/.pgpass (or the file that PGPASSFILE names) and leave it out here");
 }
 
@@ -193,7 +193,7 @@ static pj_status connect(pj_postgres *pg, pj_error *err)
     int version = pj_pq.PQserverVersion(pg->connection);
     if (version < PJ_PG_MIN_VERSION)
         return pj_fail(err, PJ_E_UNSUPPORTED,
-                       "the server of %s is PostgreSQL %d, and perjoule needs %d or newer",
+                       "the server of %s is PostgreSQL %d, but perjoule needs %d or newer",
                        pg->address, version / 10000, PJ_PG_MIN_VERSION / 10000);
     return PJ_OK;
 }
@@ -219,7 +219,7 @@ static pj_status set_up(pj_postgres *pg, pj_error *err)
     const char *encoding = pj_pq.PQparameterStatus(pg->connection, "server_encoding");
     if (encoding && strcmp(encoding, "UTF8") == 0) return PJ_OK;
     return pj_fail(err, PJ_E_UNSUPPORTED,
-                   "database %s is encoded as %s, and perjoule needs UTF8: create it with ENCODING "
+                   "database %s is encoded as %s, but perjoule needs UTF8: create it with ENCODING "
                    "'UTF8' TEMPLATE template0",
                    pg->address, encoding ? encoding : "something unknown");
 }

@@ -45,13 +45,14 @@ static pj_status get_version(void *db, pj_db_owner *owner, int64_t *version, pj_
     if (status != PJ_OK) return status;
     *owner = found == 2 ? PJ_DB_OURS : found == 1 ? PJ_DB_FOREIGN : PJ_DB_NEW;
     if (found == 3)
-        return pj_fail(err, PJ_E_INVALID,
-                       "database %s has no schema for this role: its search_path names none that "
-                       "exists",
-                       pg->address);
+        return pj_fail(
+            err, PJ_E_INVALID,
+            "database %s has no schema for this role: its search_path names no schema that "
+            "exists",
+            pg->address);
     if (found == 0 && pg->read_only)
         return pj_fail(err, PJ_E_NOT_FOUND,
-                       "there are no runs in %s yet: record one there first, or create the tables "
+                       "%s contains no runs yet: record one first, or create the tables "
                        "with perjoule setup --postgres",
                        pg->address);
     if (found != 2) return PJ_OK;
@@ -280,8 +281,7 @@ static pj_status check_table(pj_postgres *pg, const char *table, pj_defect_fn *t
              table);
     pj_status status = postgres_driver_ask_int(pg, text, &count, err);
     if (status != PJ_OK || count == 0) return status;
-    snprintf(text, sizeof text, "%lld rows of %s belong to a run that is not there",
-             (long long)count, table);
+    snprintf(text, sizeof text, "%lld rows of %s belong to a missing run", (long long)count, table);
     take(context, PJ_DEFECT_REFERENCE, text);
     return PJ_OK;
 }

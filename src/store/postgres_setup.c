@@ -24,8 +24,9 @@ static void put_statements(pj_buffer *out, const char *text)
 static void put_roles(pj_buffer *out, const char *schema)
 {
     static const char *const roles[] = {"perjoule_owner", "perjoule_writer", "perjoule_reader"};
-    pj_buffer_text(out, "-- The owner changes the schema, writers are the machines that measure, "
-                        "readers look.\n");
+    pj_buffer_text(out,
+                   "-- The owner may change the schema, writers are the machines that measure, "
+                   "readers only read.\n");
     for (int i = 0; i < 3; i++)
         pj_buffer_printf(out,
                          "DO $$BEGIN IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = '%s') "
@@ -97,7 +98,7 @@ static void put_distribution(pj_buffer *out)
 
 void pj_pg_setup(pj_buffer *out, const char *schema, bool is_distributed)
 {
-    pj_buffer_text(out, "-- For psql, once, as somebody who may create roles, in a database with "
+    pj_buffer_text(out, "-- For psql, once, by a role that may create roles, in a database with "
                         "encoding UTF8.\n\\set ON_ERROR_STOP on\nBEGIN;\n");
     put_roles(out, schema);
     put_tables(out);

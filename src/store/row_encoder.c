@@ -191,7 +191,7 @@ pj_status pj_row_encoder_init(pj_row_encoder *e, const pj_saving *saving, pj_tab
     for (uint32_t c = 0; c < e->column_count && !too_many; c++) ours += e->plan[c].column != NULL;
     if (!too_many && ours == e->table->column_count) return PJ_OK;
     return pj_fail(err, PJ_E_INVALID,
-                   "table %s of database %s is not as perjoule made it: columns are %s",
+                   "table %s of database %s was changed by another program: its columns are %s",
                    e->table->name, pj_store_path(saving->store), too_many ? "too many" : "missing");
 }
 

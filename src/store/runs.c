@@ -119,12 +119,12 @@ static pj_status prepare_bounds(const pj_run_query *q, bounds *b, pj_error *err)
 {
     if (q->from && !pj_clock_parse_iso(q->from, &b->from_ns))
         return pj_fail(err, PJ_E_INVALID,
-                       "%s is neither a date nor a time (say 2026-01-31 or "
+                       "%s is neither a date nor a time (use 2026-01-31 or "
                        "2026-01-31T12:00:00)",
                        q->from);
     if (q->to && !pj_clock_parse_iso(q->to, &b->to_ns))
         return pj_fail(err, PJ_E_INVALID,
-                       "%s is neither a date nor a time (say 2026-01-31 or "
+                       "%s is neither a date nor a time (use 2026-01-31 or "
                        "2026-01-31T12:00:00)",
                        q->to);
     if (!q->search) return PJ_OK;
@@ -243,7 +243,7 @@ pj_status pj_store_list(pj_store *store, const pj_run_query *query, pj_run_list 
     bounds b = {0};
     pj_buffer_init(&b.pattern, 1 << 20);
     if (query->sort < 0 || query->sort >= PJ_SORT_COUNT)
-        return pj_fail(err, PJ_E_INVALID, "runs can't be sorted that way");
+        return pj_fail(err, PJ_E_INVALID, "cannot sort runs by this field");
     pj_status status = prepare_bounds(query, &b, err);
     if (status == PJ_OK) status = select_runs(store, query, &b, list, err);
     if (status == PJ_OK && list->total == 0 && (list->count || query->offset))
@@ -310,11 +310,11 @@ static pj_status resolve_last(pj_store *store, int64_t back, char id[PJ_UUID_BYT
     if (status != PJ_OK || id[0]) return status;
     if (back)
         return pj_fail(err, PJ_E_NOT_FOUND,
-                       "database %s holds no more than %lld runs, so there is "
+                       "database %s contains only %lld runs, so there is "
                        "no last~%lld (see: perjoule ls)",
                        pj_store_path(store), (long long)back, (long long)back);
     return pj_fail(err, PJ_E_NOT_FOUND,
-                   "database %s holds no runs yet: record one with "
+                   "database %s contains no runs yet: record one with "
                    "perjoule run",
                    pj_store_path(store));
 }
@@ -332,7 +332,7 @@ pj_status pj_store_resolve(pj_store *store, const char *text, char id[PJ_UUID_BY
     }
     if (!good)
         return pj_fail(err, PJ_E_INVALID,
-                       "%.40s is not the id of a run: give at least 4 characters "
+                       "%.40s is not a run id: give at least 4 characters "
                        "of one (see: perjoule ls), \"last\" or \"last~1\"",
                        text);
     high[length] = 'g'; /* sorts after every hexadecimal digit */
@@ -343,10 +343,10 @@ pj_status pj_store_resolve(pj_store *store, const char *text, char id[PJ_UUID_BY
     pj_sql_text(sql, 2, high);
     pj_status status = first_id(sql, id, &more, err);
     if (status == PJ_OK && !id[0])
-        return pj_fail(err, PJ_E_NOT_FOUND, "there is no run %s in %s (see: perjoule ls)", text,
+        return pj_fail(err, PJ_E_NOT_FOUND, "run %s is not in %s (see: perjoule ls)", text,
                        pj_store_path(store));
     if (status == PJ_OK && more)
-        return pj_fail(err, PJ_E_INVALID, "several runs begin with %s: give more of the id", text);
+        return pj_fail(err, PJ_E_INVALID, "the id %s is ambiguous: give more characters", text);
     return status;
 }
 

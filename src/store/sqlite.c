@@ -53,8 +53,8 @@ pj_status pj_sqlite_fail(void *context, int code, pj_error *err)
     case SQLITE_NOMEM: return pj_fail_memory(err, "the database");
     case SQLITE_FULL:
         return pj_fail(err, status,
-                       "no space is left for database %s: free some, or choose "
-                       "another place with --db",
+                       "no space left for database %s: free some, or choose "
+                       "another location with --db",
                        path);
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
@@ -66,13 +66,13 @@ pj_status pj_sqlite_fail(void *context, int code, pj_error *err)
     case SQLITE_AUTH:
     case SQLITE_READONLY:
         return pj_fail(err, status,
-                       "database %s can't be written: check the permissions of the "
-                       "file and its folder, or choose another place with --db",
+                       "cannot write database %s: check the permissions of the "
+                       "file and its folder, or choose another location with --db",
                        path);
     case SQLITE_CANTOPEN:
         return pj_fail(err, status,
-                       "can't open database %s: check that its folder exists and may "
-                       "be written, or choose another place with --db",
+                       "cannot open database %s: check that its folder exists and can "
+                       "be written, or choose another location with --db",
                        path);
     case SQLITE_NOTADB:
         return pj_fail(err, status,
@@ -82,7 +82,7 @@ pj_status pj_sqlite_fail(void *context, int code, pj_error *err)
     case SQLITE_CORRUPT:
         return pj_fail(err, status,
                        "database %s is damaged: move it away to start a new one, or "
-                       "save what is left with: sqlite3 FILE .recover",
+                       "recover what is left with: sqlite3 FILE .recover",
                        path);
     default: return pj_fail(err, status, "database %s: %s", path, sqlite3_errmsg(sqlite->db));
     }
@@ -187,7 +187,7 @@ static pj_status open_existing_or_new(pj_sqlite *sqlite, pj_error *err)
 {
     if (sqlite->read_only && !pj_file_exists(sqlite->path))
         return pj_fail(err, PJ_E_NOT_FOUND,
-                       "there is no database %s yet: record a run first, or "
+                       "database %s does not exist yet: record a run first, or "
                        "name one with --db",
                        sqlite->path);
     pj_status status = sqlite->read_only ? PJ_OK : make_folder(sqlite->path, err);

@@ -199,7 +199,7 @@ static void describe_damage(sqlite3_stmt *statement, char *text, size_t bytes)
 static void describe_reference(sqlite3_stmt *statement, char *text, size_t bytes)
 {
     const char *table = (const char *)sqlite3_column_text(statement, 0);
-    snprintf(text, bytes, "row %lld of %.60s refers to a row that is not there",
+    snprintf(text, bytes, "row %lld of %.60s refers to a missing row",
              (long long)sqlite3_column_int64(statement, 1), table ? table : "?");
 }
 

@@ -19,8 +19,8 @@ const pj_request_field pj_request_fields[] = {
     {"prompt_ids", PJ_ASK_IDS, .most = MAX_IDS_AND_TEXT},
     {"profiling_depth", PJ_ASK_CHOICE, AT(depth), .choices = "off module deep",
      .standard_text = "module", .option = "depth", .letter = 'd', .value_name = "DEPTH",
-     .help = "what is recorded: off (nothing), module (phases, tokens, layers and components; "
-             "default) or deep (single operations too)"},
+     .help = "what is recorded: off (phases and tokens only), module (also layers and components; "
+             "default) or deep (also single operations)"},
     {"statistics", PJ_ASK_CHOICE, AT(statistics), .choices = "off sampled all",
      .option = "statistics", .value_name = "ROWS",
      .help = "rows of outputs that statistics are computed from: all (default at depth deep), "
@@ -36,15 +36,16 @@ const pj_request_field pj_request_fields[] = {
     {"top_k", PJ_ASK_INT, AT(top_k), 0, 1 << 20, .standard = -1, .option = "top-k",
      .value_name = "K", .help = "sample from the K most likely"},
     {"top_p", PJ_ASK_NUMBER, AT(top_p), 0, 1, .standard = NAN, .option = "top-p", .value_name = "P",
-     .help = "sample from this share of probability"},
+     .help = "sample from the most likely tokens with this total probability"},
     {"min_p", PJ_ASK_NUMBER, AT(min_p), 0, 1, .standard = NAN, .option = "min-p", .value_name = "P",
-     .help = "drop what is below P x the most likely"},
+     .help = "drop tokens below P x the probability of the most likely"},
     {"typical_p", PJ_ASK_NUMBER, AT(typical_p), 0.001, 1, .standard = NAN, .option = "typical-p",
      .value_name = "P",
-     .help = "sample from the share of probability whose surprise is nearest to its mean"},
+     .help =
+         "sample from the tokens whose surprise is nearest to the mean, with this total probability"},
     {"repetition_penalty", PJ_ASK_NUMBER, AT(repetition_penalty), 0.01, 100, .standard = NAN,
      .option = "repeat-penalty", .value_name = "F",
-     .help = "penalty of tokens that have occurred (1: none)"},
+     .help = "penalty for tokens that have occurred (1: none)"},
     {"frequency_penalty", PJ_ASK_NUMBER, AT(frequency_penalty), -2, 2, .standard = NAN,
      .option = "frequency-penalty", .value_name = "F",
      .help = "subtracted from a token's logit for each time it was generated (0)"},
@@ -149,7 +150,7 @@ static pj_status take_int(parse *p, const pj_request_field *f, const json_t *val
     /* 100.0 is an integer too. */
     double real = json_is_number(value) ? json_number_value(value) : NAN;
     if (!(real == floor(real)) || real < f->least || real > f->most)
-        return pj_fail(p->err, PJ_E_INVALID, "%s must be a whole number from %.0f to %.0f", f->name,
+        return pj_fail(p->err, PJ_E_INVALID, "%s must be an integer from %.0f to %.0f", f->name,
                        f->least, f->most);
     *number = json_is_integer(value) ? json_integer_value(value) : (int64_t)real;
     return PJ_OK;
@@ -263,7 +264,7 @@ static pj_status unknown_field(parse *p, const char *name)
     for (const pj_request_field *f = pj_request_fields; f->name; f++)
         pj_nearest_offer(&nearest, f->name, strlen(f->name));
     pj_nearest_write(&nearest, "", hint, sizeof hint);
-    return pj_fail(p->err, PJ_E_INVALID, "there is no field %.60s%s", name,
+    return pj_fail(p->err, PJ_E_INVALID, "unknown field %.60s%s", name,
                    *hint ? hint : " in this request; see /api/openapi.json");
 }
 

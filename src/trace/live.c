@@ -109,9 +109,8 @@ static void live_join(pj_live_sinks *list, const pj_live_sink *sink)
 pj_status pj_live_sinks_add(pj_live_sinks *list, const pj_live_sink *sink, pj_error *err)
 {
     if (sink->version != PJ_LIVE_SINK_VERSION)
-        return pj_fail(err, PJ_E_UNSUPPORTED,
-                       "a live sink of version %u cannot be used: this is %d", sink->version,
-                       PJ_LIVE_SINK_VERSION);
+        return pj_fail(err, PJ_E_UNSUPPORTED, "live sink version %u is not supported (expected %d)",
+                       sink->version, PJ_LIVE_SINK_VERSION);
     if (list->count == PJ_MAX_LIVE_SINKS)
         return pj_fail(err, PJ_E_FULL, "a session has at most %d live sinks", PJ_MAX_LIVE_SINKS);
     list->sinks[list->count] = *sink;

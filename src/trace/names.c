@@ -70,8 +70,8 @@ const char *pj_absence_name(pj_absence absence)
 const char *pj_absence_text(const char *name)
 {
     switch (pj_absence_parse(name)) {
-    case PJ_ABSENT_SENSOR_GAP: return "a sensor was silent for a part of the run";
-    case PJ_ABSENT_BELOW_RESOLUTION: return "the run was shorter than the sensors resolve";
+    case PJ_ABSENT_SENSOR_GAP: return "a sensor gave no readings for part of the run";
+    case PJ_ABSENT_BELOW_RESOLUTION: return "the run was shorter than the sensors can resolve";
     default: return "no sensor could be read";
     }
 }

@@ -42,14 +42,14 @@ static pj_status check_span(const pj_span_batch *b, size_t i, pj_error *err)
 {
     const pj_packed_span *s = &b->spans[i];
     if (s->kind >= PJ_SPAN_KIND_COUNT)
-        return pj_fail(err, PJ_E_INVALID, "span %zu has kind %u, which is none", i, s->kind);
+        return pj_fail(err, PJ_E_INVALID, "span %zu has the invalid kind %u", i, s->kind);
     if (s->kind == PJ_SPAN_PHASE && s->id >= (uint32_t)PJ_PHASE_COUNT)
-        return pj_fail(err, PJ_E_INVALID, "span %zu is phase %u, which is none", i, s->id);
+        return pj_fail(err, PJ_E_INVALID, "span %zu has the invalid phase %u", i, s->id);
     if (s->end_ns < s->begin_ns)
         return pj_fail(err, PJ_E_INVALID, "span %zu ends at %lld ns, before it begins at %lld ns",
                        i, (long long)s->end_ns, (long long)s->begin_ns);
     if (s->layer > INT16_MAX)
-        return pj_fail(err, PJ_E_INVALID, "span %zu is in layer %d, which is too many", i,
+        return pj_fail(err, PJ_E_INVALID, "span %zu is in layer %d, which is out of range", i,
                        s->layer);
     if (s->detail > b->detail_count)
         return pj_fail(err, PJ_E_INVALID, "span %zu has detail %u of %zu", i, s->detail,
@@ -61,8 +61,8 @@ static pj_status check_texts(const pj_span_batch *b, pj_error *err)
 {
     for (size_t i = 0; i < b->text_count; i++) {
         if (b->texts[i].span >= b->span_count)
-            return pj_fail(err, PJ_E_INVALID, "text %zu is of span %u of %zu", i, b->texts[i].span,
-                           b->span_count);
+            return pj_fail(err, PJ_E_INVALID, "text %zu refers to span %u of %zu", i,
+                           b->texts[i].span, b->span_count);
         if (i && b->texts[i].span < b->texts[i - 1].span)
             return pj_fail(err, PJ_E_INVALID, "texts are not in the order of their spans");
     }
@@ -204,7 +204,7 @@ pj_status pj_spans_add(pj_lane *lane, const pj_span_batch *from, pj_error *err)
 {
     enum { SIZE_0_1 = sizeof(pj_span_batch) };
     pj_span_batch batch;
-    if (!lane) return pj_fail(err, PJ_E_INVALID, "pj_spans_add needs a lane");
+    if (!lane) return pj_fail(err, PJ_E_INVALID, "pj_spans_add: lane is NULL");
     pj_status status = PJ_SIZED_READ(pj_span_batch, &batch, from, SIZE_0_1, err);
     if (status == PJ_OK) status = check_batch(&batch, err);
     if (status != PJ_OK || !batch.span_count) return status;

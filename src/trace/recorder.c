@@ -582,7 +582,7 @@ pj_status pj_recorder_init(pj_recorder *recorder, pj_depth depth, uint32_t lane_
     uint32_t bytes = LEAST_LANE_BYTES;
     while (bytes < (lane_bytes ? lane_bytes : DEFAULT_LANE_BYTES) && bytes < 1u << 30) bytes *= 2;
     int rc = pthread_mutex_init(&recorder->mutex, NULL);
-    if (rc) return pj_fail_errno(err, rc, "cannot make a mutex");
+    if (rc) return pj_fail_errno(err, rc, "cannot create a mutex");
     recorder->generation = atomic_fetch_add(&generations, 1) + 1;
     recorder->begun_ns = pj_clock_ns();
     recorder->depth = depth;

@@ -113,7 +113,7 @@ pj_status pj_spool_create(const char *dir, const char *run_id, int64_t start_ns,
     if (dir) {
         status = spool_open_file(spool, dir, run_id, err);
     } else if ((spool->fd = anonymous_file()) < 0) {
-        status = pj_fail_errno(err, errno, "cannot make a spool in memory");
+        status = pj_fail_errno(err, errno, "cannot create a spool in memory");
     }
     if (status == PJ_OK && !(pj_buffer_reserve(&spool->batch, 2 * BATCH_BYTES) &&
                              pj_buffer_append(&spool->batch, &header, sizeof header)))
@@ -184,11 +184,10 @@ static bool use_reserve(pj_spool *spool, int number, pj_error *err)
     if (unlink(spool->reserve) != 0 && errno != ENOENT) return false; /* ENOENT: another run did */
     pj_free(spool->reserve);
     spool->reserve = NULL;
-    pj_fail_errno(
-        err, number,
-        "cannot write the spool %s; the %d MB held in reserve for this were released, and "
-        "the run continues there",
-        spool->path, PJ_SPOOL_RESERVE_BYTES >> 20);
+    pj_fail_errno(err, number,
+                  "cannot write the spool %s; the reserve of %d MB was released, and "
+                  "the run continues there",
+                  spool->path, PJ_SPOOL_RESERVE_BYTES >> 20);
     return write_batch(spool);
 }
 
@@ -328,7 +327,7 @@ pj_status pj_spool_append(pj_spool *spool, pj_record_type type, const void *payl
                           pj_error *err)
 {
     if (bytes > PJ_RECORD_MAX_BYTES)
-        return pj_fail(err, PJ_E_FULL, "a record of %zu bytes is too long for the spool (16 MiB)",
+        return pj_fail(err, PJ_E_FULL, "a record of %zu bytes exceeds the spool's limit (16 MiB)",
                        bytes);
     size_t size = pj_record_size(bytes);
     pj_status status = spool_make_room(spool, size, err);
@@ -359,13 +358,14 @@ static pj_status check_header(pj_spool_reader *reader, const char *name, pj_erro
 {
     const spool_header *header = (const spool_header *)reader->mapping.data;
     if (reader->mapping.size < sizeof *header || memcmp(header->magic, magic, sizeof magic) != 0)
-        return pj_fail(err, PJ_E_INVALID, "%s is not a spool of perjoule", name);
+        return pj_fail(err, PJ_E_INVALID, "%s is not a perjoule spool", name);
     if (header->byte_order != byte_order_mark)
-        return pj_fail(err, PJ_E_UNSUPPORTED, "%s was written on a machine of the other byte order",
+        return pj_fail(err, PJ_E_UNSUPPORTED, "%s was written on a machine of different byte order",
                        name);
     if (header->version != PJ_SPOOL_VERSION)
-        return pj_fail(err, PJ_E_UNSUPPORTED, "%s has version %u; this perjoule reads version %d",
-                       name, header->version, PJ_SPOOL_VERSION);
+        return pj_fail(err, PJ_E_UNSUPPORTED,
+                       "%s has version %u, but this perjoule reads version %d", name,
+                       header->version, PJ_SPOOL_VERSION);
     if (header->crc != pj_crc32c(0, header, offsetof(spool_header, crc)))
         return pj_fail(err, PJ_E_INVALID, "the header of %s is corrupt", name);
     reader->start_ns = header->start_ns;
@@ -382,7 +382,7 @@ static pj_status map_fd(int fd, const char *name, pj_spool_reader *reader, pj_er
     if (info.st_nlink == 0 && reader->lock_fd >= 0)
         return pj_fail(err, PJ_E_NOT_FOUND, "%s was taken by another process", name);
     if (info.st_size < PJ_SPOOL_HEADER_BYTES)
-        return pj_fail(err, PJ_E_INVALID, "%s is too short for a spool", name);
+        return pj_fail(err, PJ_E_INVALID, "%s is too short to be a spool", name);
     void *data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (data == MAP_FAILED) return pj_fail_errno(err, errno, "cannot map %s", name);
     reader->mapping = (pj_mapping){data, (size_t)info.st_size};

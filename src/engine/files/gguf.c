@@ -135,8 +135,8 @@ static pj_status copy_name(reader *r, pj_gguf_text text, size_t max, const char 
 {
     if (text.bytes == 0 || text.bytes > max || memchr(text.text, 0, text.bytes))
         return pj_fail(r->err, PJ_E_INVALID,
-                       "%s: the name of a %s has %zu bytes or a zero character among them", r->name,
-                       what, text.bytes);
+                       "%s: the name of a %s is %zu bytes long or contains a NUL", r->name, what,
+                       text.bytes);
     *copy = pj_arena_strndup(r->arena, text.text, text.bytes);
     return *copy ? PJ_OK : pj_fail_memory(r->err, "a GGUF header");
 }
@@ -199,7 +199,7 @@ static pj_status gguf_read_value(reader *r, const char *key, pj_gguf_value *valu
                        "or corrupt",
                        r->name, key);
     if (type == PJ_GGUF_BOOL && !value->is_array && value->data[0] > 1)
-        return pj_fail(r->err, PJ_E_INVALID, "%s: %.200s is neither true nor false", r->name, key);
+        return pj_fail(r->err, PJ_E_INVALID, "%s: %.200s must be true or false", r->name, key);
     return PJ_OK;
 }
 
@@ -249,9 +249,10 @@ static pj_status set_type(reader *r, pj_tensor *tensor, uint32_t type, uint64_t 
                        "quantisation, such as Q4_K_M or IQ4_XS",
                        r->name, tensor->name, tensor_types[type].name);
     if (*row % tensor_types[type].values != 0)
-        return pj_fail(r->err, PJ_E_INVALID,
-                       "%s: tensor %s has rows of %llu values, which are no whole blocks of %s",
-                       r->name, tensor->name, (unsigned long long)*row, tensor_types[type].name);
+        return pj_fail(
+            r->err, PJ_E_INVALID,
+            "%s: tensor %s has rows of %llu values, which is not a multiple of the block of %s",
+            r->name, tensor->name, (unsigned long long)*row, tensor_types[type].name);
     tensor->type = tensor_types[type].type;
     *row /= tensor_types[type].values;
     tensor->bytes = tensor_types[type].bytes;
@@ -310,7 +311,7 @@ static pj_status read_alignment(const reader *r, const pj_gguf *gguf, uint64_t *
     bool right = !value || (!value->is_array && pj_gguf_integer(value, 0, &number));
     if (!right || number <= 0 || number % 8 != 0 || number > 1 << 30)
         return pj_fail(r->err, PJ_E_INVALID,
-                       "%s: general.alignment is no multiple of 8 between 8 and 2^30", r->name);
+                       "%s: general.alignment must be a multiple of 8 between 8 and 2^30", r->name);
     *alignment = (uint64_t)number;
     return PJ_OK;
 }
@@ -329,10 +330,10 @@ static pj_status gguf_place(reader *r, uint64_t alignment)
                            "data; the file is truncated or corrupt",
                            r->name, tensor->name, (unsigned long long)offset, tensor->bytes, room);
         if (offset % alignment != 0)
-            return pj_fail(r->err, PJ_E_INVALID,
-                           "%s: tensor %s is at %llu, which is no multiple of the alignment %llu",
-                           r->name, tensor->name, (unsigned long long)offset,
-                           (unsigned long long)alignment);
+            return pj_fail(
+                r->err, PJ_E_INVALID,
+                "%s: tensor %s is at %llu, which is not a multiple of the alignment %llu", r->name,
+                tensor->name, (unsigned long long)offset, (unsigned long long)alignment);
         /* empty tensors of a file without data point to its end */
         tensor->data = room > 0 ? r->at + padding + offset : r->end;
     }
@@ -383,8 +384,7 @@ static pj_status read_start(reader *r, uint32_t *version, uint64_t *tensors, uin
                        "%s is a Git LFS pointer, not the weights; fetch them with git lfs pull",
                        r->name);
     if (!pj_gguf_has_magic(r->file, bytes))
-        return pj_fail(r->err, PJ_E_INVALID, "%s is no GGUF file: it does not begin with GGUF",
-                       r->name);
+        return pj_fail(r->err, PJ_E_INVALID, "%s is not a GGUF file (bad magic)", r->name);
     r->at += 4;
     if (!take_u32(r, version)) return cut_off(r, "its first bytes");
     if (*version != 0 && (*version & 0xffff) == 0)
@@ -426,7 +426,7 @@ pj_status pj_gguf_parse(const unsigned char *file, size_t bytes, const char *nam
                         pj_gguf *gguf, pj_error *err)
 {
     *gguf = (pj_gguf){0};
-    if (bytes == 0) return pj_fail(err, PJ_E_INVALID, "%s is empty, so it is no GGUF file", name);
+    if (bytes == 0) return pj_fail(err, PJ_E_INVALID, "%s is empty, not a GGUF file", name);
     reader r = {
         .file = file, .at = file, .end = file + bytes, .name = name, .arena = arena, .err = err};
     pj_status status = gguf_read_file(&r, gguf);

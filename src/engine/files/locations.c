@@ -206,7 +206,7 @@ static bool hub_problem(const char *repository, const char *snapshot, const char
     if (!snapshot || has_texts_alone(snapshot)) {
         snprintf(
             text, bytes,
-            "the cache has no file of its model: the download was broken off, or refused because "
+            "the cache has none of the model's files: the download was interrupted, or refused because "
             "the model is gated (accept its licence on its page, then hf auth login); hf "
             "download %s fetches it",
             name);
@@ -215,7 +215,7 @@ static bool hub_problem(const char *repository, const char *snapshot, const char
     if (!looks_like_model(snapshot) || count_files(snapshot, ".safetensors") > 0) return false;
     snprintf(text, bytes,
              "the cache has its config.json and no weights in safetensors; hf download %s fetches "
-             "them, unless the repository has other formats alone",
+             "them, unless the repository has only other formats",
              name);
     return true;
 }
@@ -357,10 +357,11 @@ static bool visit_manifest(const walk *w, const char *store, const char *path, c
         snprintf(problem, sizeof problem, "its manifest cannot be read");
     else if (!m.digest[0])
         snprintf(problem, sizeof problem,
-                 m.tensors ? "Ollama keeps it as single tensors, which are not read; fetch it as "
-                             "GGUF or as a folder"
-                           : "its manifest names no weights (a model that runs in the cloud has "
-                             "none)");
+                 m.tensors
+                     ? "Ollama stores it as single tensors, which is not supported; fetch it as "
+                       "GGUF or as a folder"
+                     : "its manifest names no weights (a model that runs in the cloud has "
+                       "none)");
     else if (m.adapter)
         snprintf(problem, sizeof problem, "it has an adapter, which is not supported");
     else if (!blob_path(store, m.digest, blob))

@@ -153,7 +153,7 @@ static pj_status add_tensor(reader *r, pj_json_text name)
     *tensor = (pj_tensor){.name = pj_arena_strndup(r->arena, name.text, name.bytes)};
     if (!tensor->name) return pj_fail_memory(r->err, "a safetensors header");
     if (strlen(tensor->name) != name.bytes)
-        return pj_fail(r->err, PJ_E_INVALID, "%s: a tensor's name holds a zero character", r->name);
+        return pj_fail(r->err, PJ_E_INVALID, "%s: a tensor's name contains a NUL", r->name);
     return safetensors_read_tensor(r, tensor);
 }
 
@@ -213,10 +213,11 @@ static pj_status header_bytes(const unsigned char *file, size_t bytes, const cha
     uint64_t length = 0;
     for (int i = 7; i >= 0; i--) length = length << 8 | file[i];
     if (length > MAX_HEADER_BYTES || length > bytes - 8)
-        return pj_fail(err, PJ_E_INVALID,
-                       "%s promises a header of %llu bytes in a file of %zu; it is cut off or no "
-                       "safetensors file",
-                       name, (unsigned long long)length, bytes);
+        return pj_fail(
+            err, PJ_E_INVALID,
+            "%s declares a header of %llu bytes in a file of %zu; it is truncated or not a "
+            "safetensors file",
+            name, (unsigned long long)length, bytes);
     if (length == 0 || file[8] != '{')
         return pj_fail(err, PJ_E_INVALID, "the header of %s is not a JSON object", name);
     *header = (size_t)length;

@@ -13,8 +13,8 @@ pj_status pj_compute_open(pj_compute *compute, const pj_backend *backend,
     *compute = (pj_compute){.backend = backend, .options = *options};
     if (backend->version != PJ_BACKEND_VERSION)
         return pj_fail(err, PJ_E_INTERNAL,
-                       "compute backend %s has version %u, this engine expects %d", backend->name,
-                       backend->version, PJ_BACKEND_VERSION);
+                       "compute backend %s has version %u, but this engine expects %d",
+                       backend->name, backend->version, PJ_BACKEND_VERSION);
     return backend->open(compute, place, options, err);
 }
 

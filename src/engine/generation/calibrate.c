@@ -133,7 +133,7 @@ static pj_status prepare(work *w, pj_error *err)
         w->ids[i] = (int32_t)(pj_random_u64(&random) % e->model.config.vocab);
     pj_status status = pj_engine_compute(e, &options, &w->compute, err);
     if (status == PJ_OK && !w->compute.backend->prepare)
-        status = pj_fail(err, PJ_E_UNSUPPORTED, "backend %s can't run components one by one",
+        status = pj_fail(err, PJ_E_UNSUPPORTED, "backend %s cannot run components one by one",
                          w->compute.backend->name);
     if (status == PJ_OK)
         status =

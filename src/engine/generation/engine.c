@@ -27,8 +27,7 @@ static pj_status read_dtype(const char *name, int *dtype, pj_error *err)
         char hint[80];
         pj_nearest_hint(name, "q8_0 q4_0 bf16 f16 f32", hint, sizeof hint);
         return pj_fail(err, PJ_E_INVALID,
-                       "there is no dtype \"%.40s\"; there are q8_0, q4_0, bf16, f16 and f32%s",
-                       name, hint);
+                       "unknown dtype \"%.40s\": use q8_0, q4_0, bf16, f16 or f32%s", name, hint);
     }
     return PJ_OK;
 }
@@ -169,8 +168,8 @@ pj_status pj_engine_open(const pj_engine_options *options, pj_engine **engine, p
     e->options.model = pj_strdup(options->model);
     if (!e->kernels) {
         status = pj_fail(err, PJ_E_INVALID,
-                         "there is no kernel set \"%.40s\"; there are c, avx2, avx512, vnni, bf16, "
-                         "amx, neon, dotprod and i8mm",
+                         "unknown kernel set \"%.40s\": use c, avx2, avx512, vnni, bf16, "
+                         "amx, neon, dotprod or i8mm",
                          mask);
         goto fail;
     }
@@ -417,7 +416,7 @@ static pj_status check_ids(const pj_engine *e, const int32_t *ids, uint32_t coun
                        count, e->context);
     for (uint32_t i = 0; i < count; i++)
         if (ids[i] < 0 || (uint32_t)ids[i] >= e->model.config.vocab)
-            return pj_fail(err, PJ_E_INVALID, "token id %d is not within the vocabulary of %u",
+            return pj_fail(err, PJ_E_INVALID, "token id %d is outside the vocabulary of %u",
                            (int)ids[i], e->model.config.vocab);
     return PJ_OK;
 }

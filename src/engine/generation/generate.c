@@ -100,7 +100,7 @@ static pj_status check_prompt(generation *g, const pj_sequence_result *r, uint32
     for (uint32_t i = 0; i < r->prompt_count; i++)
         if (r->prompt_ids[i] < 0 || (uint32_t)r->prompt_ids[i] >= e->model.config.vocab)
             return pj_fail(g->err, PJ_E_INVALID,
-                           "token id %d is not within the model's vocabulary of %u",
+                           "token id %d is outside the model's vocabulary of %u",
                            (int)r->prompt_ids[i], e->model.config.vocab);
     return PJ_OK;
 }
@@ -601,7 +601,7 @@ static pj_status check_request(const pj_engine *e, const pj_generate_request *q,
     uint32_t sequences = q->sequences ? q->sequences : q->prompt_count;
     if (q->prompt_count == 0) return pj_fail(err, PJ_E_INVALID, "there is no prompt");
     if (sequences > MAX_SEQUENCES)
-        return pj_fail(err, PJ_E_INVALID, "a batch of %u is more than %u", sequences,
+        return pj_fail(err, PJ_E_INVALID, "a batch of %u exceeds the maximum of %u", sequences,
                        MAX_SEQUENCES);
     if (e->draft && sequences > 1)
         return pj_fail(err, PJ_E_UNSUPPORTED,

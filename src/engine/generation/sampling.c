@@ -17,26 +17,28 @@ typedef struct pj_ranked_token {
 pj_status pj_sampling_check(const pj_sampling *s, pj_error *err)
 {
     if (!(s->temperature >= 0 && s->temperature <= 100))
-        return pj_fail(err, PJ_E_INVALID, "temperature %g is not within 0 to 100", s->temperature);
+        return pj_fail(err, PJ_E_INVALID, "temperature must be 0 to 100, not %g", s->temperature);
     if (!(s->top_p > 0 && s->top_p <= 1))
-        return pj_fail(err, PJ_E_INVALID, "top_p %g is not above 0 and at most 1", s->top_p);
+        return pj_fail(err, PJ_E_INVALID, "top_p must be above 0 and at most 1, not %g", s->top_p);
     if (!(s->min_p >= 0 && s->min_p <= 1))
-        return pj_fail(err, PJ_E_INVALID, "min_p %g is not within 0 to 1", s->min_p);
+        return pj_fail(err, PJ_E_INVALID, "min_p must be 0 to 1, not %g", s->min_p);
     if (!(s->repetition_penalty > 0 && s->repetition_penalty <= 100))
-        return pj_fail(err, PJ_E_INVALID, "repetition penalty %g is not above 0 and at most 100",
+        return pj_fail(err, PJ_E_INVALID,
+                       "repetition penalty must be above 0 and at most 100, not %g",
                        s->repetition_penalty);
     if (!(s->typical_p >= 0 && s->typical_p <= 1))
-        return pj_fail(err, PJ_E_INVALID, "typical_p %g is not within 0 to 1", s->typical_p);
+        return pj_fail(err, PJ_E_INVALID, "typical_p must be 0 to 1, not %g", s->typical_p);
     if (!(fabs(s->frequency_penalty) <= 2))
-        return pj_fail(err, PJ_E_INVALID, "frequency penalty %g is not within -2 to 2",
+        return pj_fail(err, PJ_E_INVALID, "frequency penalty must be -2 to 2, not %g",
                        s->frequency_penalty);
     if (!(fabs(s->presence_penalty) <= 2))
-        return pj_fail(err, PJ_E_INVALID, "presence penalty %g is not within -2 to 2",
+        return pj_fail(err, PJ_E_INVALID, "presence penalty must be -2 to 2, not %g",
                        s->presence_penalty);
     for (uint32_t i = 0; i < s->bias_count; i++)
         if (s->biases[i].id < 0 || !(fabsf(s->biases[i].bias) <= 100))
-            return pj_fail(err, PJ_E_INVALID,
-                           "a logit bias is ID=BIAS: a token id and a number from -100 to 100");
+            return pj_fail(
+                err, PJ_E_INVALID,
+                "a logit bias must be ID=BIAS: a token id and a number from -100 to 100");
     return PJ_OK;
 }
 
@@ -45,7 +47,7 @@ static pj_status check_biases(const pj_sampling *s, uint32_t vocab, pj_error *er
     for (uint32_t i = 0; i < s->bias_count; i++)
         if ((uint32_t)s->biases[i].id >= vocab)
             return pj_fail(err, PJ_E_INVALID,
-                           "the logit bias is for token %d, and the model has tokens 0 to %u",
+                           "the logit bias is for token %d, but the model has tokens 0 to %u",
                            (int)s->biases[i].id, vocab - 1);
     return PJ_OK;
 }

@@ -15,7 +15,7 @@ pj_status pj_speculation_open(pj_speculation *s, pj_engine *draft, const pj_engi
                                 .kv_type = draft->kv_type};
     if (context > draft->context)
         return pj_fail(err, PJ_E_INVALID,
-                       "prompt and new tokens are %u, more than the context of the draft model, %u",
+                       "prompt and new tokens are %u, more than the draft model's context of %u",
                        context, draft->context);
     s->draft = draft;
     return pj_compute_open(&s->compute, draft->backend, &place, &options, err);

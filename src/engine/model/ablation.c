@@ -31,7 +31,7 @@ pj_status pj_ablation_parse(const char *text, pj_ablation *a, pj_error *err)
                     sizeof hint);
     if (strcmp(name, "layers") == 0) *hint = 0;
     return pj_fail(err, PJ_E_INVALID,
-                   "\"%.64s\" cannot be left out: attention, mlp, head and layers=N (which keeps "
-                   "the first N layers) can%s",
+                   "\"%.64s\" cannot be ablated: use attention, mlp, head or layers=N (which keeps "
+                   "the first N layers)%s",
                    text, hint);
 }

@@ -166,10 +166,11 @@ pj_status pj_checkpoint_matrix(const pj_checkpoint *checkpoint, const char *name
                        checkpoint->path, name, wanted);
     pj_dtype type;
     if (!has_shape(checkpoint, tensor, &want) || !pj_file_dtype(tensor->type, &type))
-        return pj_fail(err, PJ_E_INVALID, "%s: tensor %s is %s %s, where the config needs %s %s",
+        return pj_fail(err, PJ_E_INVALID, "%s: tensor %s is %s %s, but the config requires %s %s",
                        checkpoint->path, name, pj_file_type_name(tensor->type),
                        shape_text(tensor, found, sizeof found),
-                       checkpoint->is_gguf ? "a type of weights," : "F32, F16 or BF16", wanted);
+                       checkpoint->is_gguf ? "a supported weight type," : "F32, F16 or BF16",
+                       wanted);
     matrix->data = tensor->data;
     matrix->type = type;
     matrix->rows = cols ? rows : 1;
@@ -394,17 +395,18 @@ static pj_status map_parts(pj_checkpoint *c, const char *path, int64_t parts, pj
     snprintf(tail, sizeof tail, "-of-%05d.gguf", (int)parts);
     size_t stem = strlen(path), after = strlen(tail) + 6; /* "-00002" */
     if (!checkpoint_ends_with(path, tail) || stem <= after || path[stem - after] != '-')
-        return pj_fail(err, PJ_E_INVALID,
-                       "%s is one of %d files of a model, and its name does not end as -00001%s "
-                       "does",
-                       path, (int)parts, tail);
+        return pj_fail(
+            err, PJ_E_INVALID,
+            "%s is one of %d files of a model, but its name does not end the way -00001%s "
+            "does",
+            path, (int)parts, tail);
     for (int i = 0; i < parts; i++) {
         pj_gguf gguf;
         snprintf(part, sizeof part, "%.*s-%05d%s", (int)(stem - after), path, i + 1, tail);
         if (!pj_file_exists(part))
             return pj_fail(
                 err, PJ_E_NOT_FOUND,
-                "%s is not there: the model has %d files, and its download is not finished", part,
+                "%s is missing: the model has %d files, and its download is not finished", part,
                 (int)parts);
         pj_status status = map_gguf(c, part, &gguf, err);
         if (status != PJ_OK) return status;
@@ -424,8 +426,7 @@ static pj_status map_gguf_files(pj_checkpoint *c, pj_error *err)
     int64_t parts = status == PJ_OK ? split_number(&c->gguf, "split.count") : 0;
     if (status != PJ_OK || (parts >= 0 && parts <= 1)) return status;
     if (parts < 0 || parts > MAX_SHARDS)
-        return pj_fail(err, PJ_E_INVALID, "%s: split.count is not within 1 and %d", c->path,
-                       MAX_SHARDS);
+        return pj_fail(err, PJ_E_INVALID, "%s: split.count must be 1 to %d", c->path, MAX_SHARDS);
     /* map all parts again in order */
     pj_file_unmap(&c->files[0]);
     c->file_count = c->count = 0;
@@ -443,7 +444,7 @@ static pj_status open_gguf(pj_checkpoint *c, pj_error *err)
     if (status == PJ_OK) status = sort_tensors(c, err);
     if (status != PJ_OK) return status;
     if (c->count == 0)
-        return pj_fail(err, PJ_E_INVALID, "%s holds no tensors, so it is no model", c->path);
+        return pj_fail(err, PJ_E_INVALID, "%s contains no tensors, so it is not a model", c->path);
     c->gguf.tensors = c->tensors;
     c->gguf.tensor_count = c->count;
     c->used = pj_alloc(c->count, sizeof *c->used);

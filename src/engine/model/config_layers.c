@@ -50,7 +50,7 @@ static bool config_layers_by_name(pj_config_reader *r, const char *name)
     bool sliding = name && strcmp(name, "sliding_attention") == 0;
     if (!sliding && !(name && strcmp(name, "full_attention") == 0))
         pj_config_refuse(r, PJ_E_UNSUPPORTED, "layer_types",
-                         "holds an attention that is not supported");
+                         "contains an unsupported attention type");
     return sliding;
 }
 
@@ -124,7 +124,7 @@ static void config_layers_read_linear_layers(pj_config_reader *r, pj_model_confi
         linear[i] = types ? name && strcmp(name, "linear_attention") == 0 : (i + 1) % interval != 0;
         if (types && !linear[i] && !(name && strcmp(name, "full_attention") == 0))
             pj_config_refuse(r, PJ_E_UNSUPPORTED, "layer_types",
-                             "holds an attention that is not supported");
+                             "contains an unsupported attention type");
     }
     if (r->status == PJ_OK) read_linear_sizes(r, config);
 }
@@ -204,13 +204,14 @@ static void read_shared_layers(pj_config_reader *r, pj_model_config *c)
             source--;
         if (i >= own && source == 0) {
             pj_config_refuse(r, PJ_E_INVALID, "num_kv_shared_layers",
-                             "leaves a kind of layer without keys of its own");
+                             "leaves one kind of layer without its own keys");
             return;
         }
         c->layer_kv_source[i] = i < own ? i : source - 1;
         if (c->layer_kv_heads[c->layer_kv_source[i]] != c->layer_kv_heads[i])
-            pj_config_refuse(r, PJ_E_INVALID, "per_layer_config",
-                             "gives a layer that shares keys other KV heads than their layer");
+            pj_config_refuse(
+                r, PJ_E_INVALID, "per_layer_config",
+                "gives a layer with shared keys a different number of KV heads than their owner");
     }
 }
 

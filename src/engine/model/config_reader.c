@@ -32,7 +32,7 @@ uint32_t pj_config_count(pj_config_reader *r, const char *key, int64_t fallback,
         return 0;
     }
     if (!json_is_integer(value)) {
-        pj_config_refuse(r, PJ_E_INVALID, key, "must be a whole number");
+        pj_config_refuse(r, PJ_E_INVALID, key, "must be an integer");
         return 0;
     }
     int64_t number = json_integer_value(value);

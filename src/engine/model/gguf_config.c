@@ -67,7 +67,7 @@ static uint32_t want_count(reader *r, const char *key, int64_t fallback, int64_t
         bool differs = value->is_array && pj_gguf_integer(value, 0, &number);
         gguf_config_refuse(r, differs ? PJ_E_UNSUPPORTED : PJ_E_INVALID, key,
                            differs ? "differs between layers, which is not supported"
-                                   : "must be a whole number");
+                                   : "must be an integer");
         return 0;
     }
     if (number >= min && number <= max) return (uint32_t)number;
@@ -122,7 +122,8 @@ static void gguf_config_read_arch(reader *r, pj_model_config *config)
 {
     char name[64], type[64], list[PJ_ARCH_LIST_BYTES];
     if (gguf_config_text_of(r, "general.type", type, sizeof type) && strcmp(type, "model") != 0) {
-        r->status = pj_fail(r->err, PJ_E_UNSUPPORTED, "%s holds no model but a %s", r->name, type);
+        r->status =
+            pj_fail(r->err, PJ_E_UNSUPPORTED, "%s contains a %s, not a model", r->name, type);
         return;
     }
     if (!gguf_config_text_of(r, "general.architecture", name, sizeof name)) {
@@ -364,7 +365,7 @@ static void gguf_config_read_linear_layers(reader *r, pj_model_config *c)
                            "is not a multiple of ssm.group_count");
     if (values % c->linear.value_heads != 0 || c->linear.value_dim > PJ_MAX_DELTA_DIM)
         gguf_config_refuse(r, PJ_E_INVALID, "ssm.inner_size",
-                           "is not so many heads of at most 1024 values");
+                           "does not divide into heads of at most 1024 values");
     c->layer_is_linear = pj_arena_alloc(r->arena, c->layers, sizeof *c->layer_is_linear);
     if (!c->layer_is_linear) r->status = pj_fail_memory(r->err, r->name);
     for (uint32_t i = 0; c->layer_is_linear && i < c->layers; i++)
@@ -411,8 +412,8 @@ static const double *gguf_config_read_factors(reader *r, const char *name, uint3
     if (!t || r->status != PJ_OK) return NULL;
     if (t->type != PJ_FILE_F32 || t->rank != 1 || t->shape[0] != pairs) {
         r->status = pj_fail(r->err, PJ_E_INVALID,
-                            "%s: tensor %s should hold %u values in F32, half of the rotating "
-                            "dimensions, and does not",
+                            "%s: tensor %s must contain %u values in F32, half of the rotated "
+                            "dimensions",
                             r->name, name, pairs);
         return NULL;
     }
@@ -423,9 +424,8 @@ static const double *gguf_config_read_factors(reader *r, const char *name, uint3
         memcpy(&value, t->data + 4 * (size_t)i, 4);
         factors[i] = (double)value;
         if (value > 0 && value <= 1e9f) continue;
-        r->status =
-            pj_fail(r->err, PJ_E_INVALID,
-                    "%s: tensor %s holds something else than positive numbers", r->name, name);
+        r->status = pj_fail(r->err, PJ_E_INVALID,
+                            "%s: tensor %s must contain positive numbers only", r->name, name);
         return NULL;
     }
     return factors;

@@ -137,7 +137,7 @@ static pj_status check_all_used(const pj_model *m, pj_error *err)
     const pj_tensor *unused = m->checkpoint ? pj_checkpoint_unused(m->checkpoint) : NULL;
     if (!unused) return PJ_OK;
     return pj_fail(err, PJ_E_UNSUPPORTED,
-                   "the file holds the tensor %s, which %s has no use for; its computation is not "
+                   "the file contains the tensor %s, which %s does not use; its computation is not "
                    "supported",
                    unused->name, m->config.arch_name);
 }

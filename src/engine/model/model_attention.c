@@ -126,7 +126,7 @@ static pj_status load_convolution(pj_loader *l, const char *prefix, struct pj_de
                  (t->rank == 2 || (t->rank == 3 && t->shape[1] == 1)) &&
                  pj_dtype_get(type)->block_values == 1;
     if (!right)
-        return pj_fail(l->err, PJ_E_INVALID, "%s should be floats [%zu, 1, %u] and is not", name,
+        return pj_fail(l->err, PJ_E_INVALID, "%s must be floats of shape [%zu, 1, %u]", name,
                        channels, d->kernel);
     values = pj_alloc(count, sizeof *values);
     if (!values) return pj_fail_memory(l->err, name);

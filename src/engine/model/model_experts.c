@@ -45,11 +45,11 @@ static pj_status find_fused(pj_loader *l, const char *prefix, const char *part, 
     if (!tensor) return pj_fail(l->err, PJ_E_INVALID, "%s is missing", name);
     if (tensor->rank != 3 || tensor->shape[0] != experts || tensor->shape[1] != rows ||
         tensor->shape[2] != cols)
-        return pj_fail(l->err, PJ_E_INVALID, "%s should be [%zu, %zu, %zu] and is not", name,
+        return pj_fail(l->err, PJ_E_INVALID, "%s must have the shape [%zu, %zu, %zu]", name,
                        experts, rows, cols);
     pj_dtype type;
     if (!pj_file_dtype(tensor->type, &type))
-        return pj_fail(l->err, PJ_E_UNSUPPORTED, "%s holds %s, which is no type of weights", name,
+        return pj_fail(l->err, PJ_E_UNSUPPORTED, "%s has the unsupported weight type %s", name,
                        pj_file_type_name(tensor->type));
     *out = (pj_matrix){tensor->data, type, experts * rows, cols, pj_dtype_row_bytes(type, cols)};
     return PJ_OK;
@@ -175,8 +175,8 @@ static pj_status find_mxfp4(pj_loader *l, const char *prefix, const char *part, 
     bool right = cols % 32 == 0 && t->type == PJ_FILE_U8 && t->rank == rank &&
                  memcmp(t->shape, want, rank * sizeof *want) == 0;
     if (!right)
-        return pj_fail(l->err, PJ_E_INVALID, "%s should be bytes [%zu, %zu, %zu%s] and is not",
-                       name, (size_t)want[0], rows, (size_t)want[2], blocks ? ", 16" : "");
+        return pj_fail(l->err, PJ_E_INVALID, "%s must be bytes of shape [%zu, %zu, %zu%s]", name,
+                       (size_t)want[0], rows, (size_t)want[2], blocks ? ", 16" : "");
     *data = t->data;
     return PJ_OK;
 }

@@ -174,8 +174,7 @@ static pj_status load_e4m3(pj_loader *l, const char *name, const pj_tensor *tens
     size_t block_rows, block_cols, count = 1;
     pj_dtype type, wanted = wanted_type(l, use, PJ_BF16, cols);
     if (tensor->rank != 2 || tensor->shape[0] != rows || tensor->shape[1] != cols)
-        return pj_fail(l->err, PJ_E_INVALID, "%s should be [%zu, %zu] and is not", name, rows,
-                       cols);
+        return pj_fail(l->err, PJ_E_INVALID, "%s must have the shape [%zu, %zu]", name, rows, cols);
     snprintf(scale_name, sizeof scale_name, "%s_scale_inv", name);
     const pj_tensor *scales = pj_checkpoint_find(l->model->checkpoint, scale_name);
     if (!scales) {
@@ -188,7 +187,7 @@ static pj_status load_e4m3(pj_loader *l, const char *name, const pj_tensor *tens
                  e4m3_blocks(scales, rows, cols, &block_rows, &block_cols);
     if (!right)
         return pj_fail(l->err, PJ_E_UNSUPPORTED,
-                       "%s is neither one scale, nor one for each row, nor one for each block of "
+                       "%s must be one scale, one per row, or one per block of "
                        "128 x 128",
                        scale_name);
     for (uint32_t i = 0; i < scales->rank; i++) count *= (size_t)scales->shape[i];

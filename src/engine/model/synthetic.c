@@ -141,14 +141,13 @@ static pj_status unknown_shape(const char *name, size_t length, pj_error *err)
         pj_nearest_offer(&nearest, described[i].name, strlen(described[i].name));
     pj_nearest_write(&nearest, "synthetic:", hint, sizeof hint);
     if (nearest.word) /* keep room for the message after the list */
-        return pj_fail(err, PJ_E_NOT_FOUND, "there is no synthetic shape \"%s\"%s", wanted, hint);
+        return pj_fail(err, PJ_E_NOT_FOUND, "unknown synthetic shape \"%s\"%s", wanted, hint);
     for (int i = 0; i < SHAPE_COUNT; i++)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "",
                                  shapes[i].name);
     for (int i = 0; i < DESCRIBED_COUNT; i++)
         used += (size_t)snprintf(list + used, sizeof list - used, ", %s", described[i].name);
-    return pj_fail(err, PJ_E_NOT_FOUND, "there is no synthetic shape \"%s\"; there are %s", wanted,
-                   list);
+    return pj_fail(err, PJ_E_NOT_FOUND, "unknown synthetic shape \"%s\"; known: %s", wanted, list);
 }
 
 static pj_status synthetic_read_layers(const char *text, size_t length, const char *shape_name,
@@ -157,7 +156,7 @@ static pj_status synthetic_read_layers(const char *text, size_t length, const ch
     char *end;
     unsigned long n = strtoul(text, &end, 10);
     if (end != text + length || length == 0 || n < 1 || n > *layers)
-        return pj_fail(err, PJ_E_INVALID, "layers=%.*s is not within 1 and %u of %s",
+        return pj_fail(err, PJ_E_INVALID, "layers=%.*s must be 1 to %u for %s",
                        (int)(length < 20 ? length : 20), text, *layers, shape_name);
     *layers = (uint32_t)n;
     return PJ_OK;

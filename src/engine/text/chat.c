@@ -148,7 +148,7 @@ static pj_status chat_read_template(const char *folder, json_t *config, char **t
     if (found) return copy_template(found, text, bytes, err);
     if (json_array_size(json_object_get(config, "chat_template")) > 0)
         return pj_fail(err, PJ_E_UNSUPPORTED,
-                       "%s has several chat templates, and none of them is named default", folder);
+                       "%s has several chat templates, none of which is named default", folder);
     /* of models that also read images */
     pj_status status = chat_read_json(folder, "chat_template.json", &of_processor, err);
     found = template_of(of_processor, "default");
@@ -319,7 +319,7 @@ static pj_status add_system(const pj_conversation *c, json_t *messages, pj_error
     const char *first = json_string_value(json_object_get(json_array_get(messages, 0), "role"));
     if (first && (strcmp(first, "system") == 0 || strcmp(first, "developer") == 0))
         return pj_fail(err, PJ_E_INVALID,
-                       "the conversation has a system message already; leave out --system");
+                       "the conversation already has a system message; leave out --system");
     json_t *message = message_of("system", c->system, strlen(c->system));
     return json_array_insert_new(messages, 0, message) == 0 ? PJ_OK
                                                             : pj_fail_memory(err, "a conversation");

@@ -124,7 +124,7 @@ static jv g_raise_exception(jv_run *run, jv self, const jv_arguments *a)
     jv message = jv_to_string(run, jv_needed(run, a, 0, "message"));
     (void)self;
     if (run->failed) return message;
-    return jv_fail(run, PJ_E_INVALID, "it refuses this conversation: %.*s",
+    return jv_fail(run, PJ_E_INVALID, "it rejects this conversation: %.*s",
                    (int)(message.string->bytes < 200 ? message.string->bytes : 200),
                    message.string->text);
 }

@@ -447,7 +447,7 @@ static jv s_format(jv_run *run, jv self, const jv_arguments *a)
             jv_add(&b, s->text + at++, NULL, 1);
         } else if (c == '{') {
             const char *end = memchr(s->text + at, '}', s->bytes - at);
-            if (!end) return jv_fail(run, PJ_E_INVALID, "a format field does not end");
+            if (!end) return jv_fail(run, PJ_E_INVALID, "a format field is not closed");
             size_t begin = at + 1;
             at = (size_t)(end - s->text);
             add_field(&b, a, s->text + begin, at - begin, &next);

@@ -524,7 +524,7 @@ static ji_node *parse_body(parser *p, const char *const *stops);
 static void expect_block_end(parser *p)
 {
     if (now(p)->kind != JI_T_BLOCK_END)
-        parse_fail(p, PJ_E_INVALID, "a tag has something after its end");
+        parse_fail(p, PJ_E_INVALID, "unexpected text at the end of a tag");
     else
         parse_advance(p);
 }
@@ -775,7 +775,7 @@ static ji_node *parse_body(parser *p, const char *const *stops)
             ji_node *print = node(p, JI_PRINT);
             if (print) print->a = parse_tuple(p, true);
             if (now(p)->kind != JI_T_PRINT_END)
-                parse_fail(p, PJ_E_INVALID, "an expression has something after its end");
+                parse_fail(p, PJ_E_INVALID, "unexpected text at the end of an expression");
             parse_advance(p);
             parse_append(p, body, print);
         } else {

@@ -111,7 +111,7 @@ static void after_tag(scanner *s, char sign, bool print)
 static bool skip_comment(scanner *s)
 {
     const char *end = memmem(s->text + s->at, s->bytes - s->at, "#}", 2);
-    if (!end) return scan_fail(s, "a comment does not end");
+    if (!end) return scan_fail(s, "a comment is not closed");
     size_t stop = (size_t)(end - s->text);
     char sign = stop > s->at ? s->text[stop - 1] : 0;
     count_lines(s, s->at, stop);
@@ -132,7 +132,7 @@ static unsigned hex_digits(scanner *s, size_t *at, size_t end, int digits)
                     : c >= 'A' && c <= 'F' ? c - 'A' + 10
                                            : -1;
         if (value < 0) {
-            scan_fail(s, "a text has a broken escape");
+            scan_fail(s, "a string has an invalid escape");
             return 0;
         }
         code = code << 4 | (unsigned)value;
@@ -169,7 +169,7 @@ static bool scan_text(scanner *s)
     char quote = peek(s, 0);
     size_t begin = s->at + 1, end = begin;
     while (end < s->bytes && s->text[end] != quote) end += s->text[end] == '\\' ? 2 : 1;
-    if (end >= s->bytes) return scan_fail(s, "a text in quotes does not end");
+    if (end >= s->bytes) return scan_fail(s, "a string is not closed");
     char *out = pj_arena_alloc(s->arena, end - begin + 5, 1);
     if (!out) return scan_fail(s, "the template is too large");
     size_t used = 0;
@@ -260,7 +260,7 @@ static bool scan_inside(scanner *s, bool print)
     for (char sign;;) {
         while (s->at < s->bytes && scan_is_space(s->text[s->at]))
             s->line += s->text[s->at++] == '\n';
-        if (s->at >= s->bytes) return scan_fail(s, "a tag does not end");
+        if (s->at >= s->bytes) return scan_fail(s, "a tag is not closed");
         char c = peek(s, 0);
         if (braces == 0 && tag_ends(s, closing, &sign)) {
             s->at += 2;
@@ -322,7 +322,7 @@ static bool scan_raw(scanner *s, size_t end, char sign)
     s->at = end;
     after_tag(s, sign, false);
     if (!find_endraw(s, &begin, &stop, &open, &close))
-        return scan_fail(s, "a raw block does not end");
+        return scan_fail(s, "a raw block is not closed");
     if (!add_data(s, s->at, begin, open, false)) return false;
     count_lines(s, begin, stop);
     s->at = stop;

@@ -434,7 +434,7 @@ const jv_list *jv_iterate(jv_run *run, jv value)
     if (value.kind == JV_LIST) {
         if (value.list->used) {
             jv_fail(run, PJ_E_UNSUPPORTED,
-                    "going twice through what map, select or reverse gave is not supported");
+                    "iterating twice over the result of map, select or reverse is not supported");
             return &empty;
         }
         value.list->used = value.list->is == JV_GENERATOR;

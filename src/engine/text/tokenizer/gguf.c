@@ -115,7 +115,7 @@ static pj_status parallel(const loader *l, const char *name, const pj_gguf_value
 {
     *value = gguf_field(l, name);
     if (!*value || ((*value)->is_array && (*value)->count == l->tokens->count)) return PJ_OK;
-    return gguf_bad(l, name, "is no array of one item per token");
+    return gguf_bad(l, name, "must be an array with one item per token");
 }
 
 static pj_status read_fields(loader *l)
@@ -123,7 +123,7 @@ static pj_status read_fields(loader *l)
     l->tokens = gguf_field(l, "tokens");
     if (!l->tokens) return gguf_bad(l, "tokens", "is missing");
     if (!l->tokens->is_array || l->tokens->type != PJ_GGUF_STRING || l->tokens->count == 0)
-        return gguf_bad(l, "tokens", "is no array of strings");
+        return gguf_bad(l, "tokens", "must be an array of strings");
     if (l->tokens->count > PJ_MAX_VOCAB) return gguf_bad(l, "tokens", "has more than 2^24 items");
     pj_status status = parallel(l, "token_type", &l->types);
     return status == PJ_OK ? parallel(l, "scores", &l->scores) : status;
@@ -205,7 +205,7 @@ static pj_status written_merges(loader *l, bool *crosses)
 {
     const pj_gguf_value *list = gguf_field(l, "merges");
     if (!list || !list->is_array || list->type != PJ_GGUF_STRING)
-        return gguf_bad(l, "merges", "is missing, or no array of strings");
+        return gguf_bad(l, "merges", "must be an array of strings");
     return pj_load_merge_texts(l->t, list, l->name, crosses, l->err);
 }
 
@@ -263,7 +263,7 @@ static scored *sort_tokens(loader *l, uint32_t *count)
                      token.text.bytes <= MAX_SCORED_BYTES;
         if (!right) {
             gguf_bad(l, "scores",
-                     "holds something else than numbers, or a token is over 1024 bytes");
+                     "contains something other than numbers, or a token of over 1024 bytes");
             pj_free(list);
             return NULL;
         }

@@ -36,12 +36,13 @@ static pj_status bad_merge(merge_reader *r, const char *problem, const char *tex
 
 static pj_status settle_one(merge_reader *r, const waiting_merge *w, const pj_vocab_query *parts)
 {
-    static const char joins[] = "joins what is not in the vocabulary: ";
+    static const char joins[] = "joins a token that is not in the vocabulary: ";
     pj_vocab *vocab = &r->t->vocab;
     for (int i = 0; i < 2; i++)
         if (parts[i].id < 0) return bad_merge(r, joins, parts[i].text, parts[i].bytes);
     if (w->made < 0)
-        return bad_merge(r, "makes what is not in the vocabulary: ", parts[0].text, w->made_bytes);
+        return bad_merge(r, "produces a token that is not in the vocabulary: ", parts[0].text,
+                         w->made_bytes);
     vocab->merges[vocab->merge_count++] =
         (pj_merge){(uint32_t)parts[0].id, (uint32_t)parts[1].id, vocab->entries[w->made].id};
     return PJ_OK;
@@ -116,7 +117,7 @@ static pj_status merges_take_text(merge_reader *r, pj_json_text text)
     const char *space = memchr(text.text, ' ', text.bytes);
     size_t left = space ? (size_t)(space - text.text) : 0, rest = text.bytes - left - 1;
     if (!space || memchr(space + 1, ' ', rest))
-        return merges_refuse(r, "is not of two parts: ", text.text, text.bytes);
+        return merges_refuse(r, "does not have two parts: ", text.text, text.bytes);
     return add_merge(r, (pj_json_text){text.text, left}, (pj_json_text){space + 1, rest});
 }
 
@@ -141,7 +142,7 @@ static pj_status read_pair(merge_reader *r)
         if (!pj_buffer_append(&r->first, a.text, a.bytes)) return pj_fail_memory(r->err, "merges");
     }
     if (pj_json_scan_failed(r->scan)) return PJ_E_INVALID;
-    if (count != 2) return merges_refuse(r, "is not of two parts", "", 0);
+    if (count != 2) return merges_refuse(r, "does not have two parts", "", 0);
     return add_merge(r, (pj_json_text){pj_buffer_get(&r->first), r->first.length}, b);
 }
 

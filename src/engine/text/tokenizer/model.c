@@ -51,7 +51,7 @@ static pj_status model_read_type(model_reader *r)
     pj_json_text type;
     if (!pj_json_scan_string(r->scan, &type)) return PJ_E_INVALID;
     if (!pj_json_text_is(type, "BPE"))
-        return pj_fail(r->err, PJ_E_UNSUPPORTED, "%s holds a %.*s model; only BPE is supported",
+        return pj_fail(r->err, PJ_E_UNSUPPORTED, "%s contains a %.*s model; only BPE is supported",
                        r->name, (int)(type.bytes < 40 ? type.bytes : 40), type.text);
     r->is_bpe = true;
     return PJ_OK;
@@ -64,8 +64,7 @@ static pj_status read_dropout(model_reader *r)
     bool none = pj_json_text_is(value, "null") || pj_json_text_is(value, "0") ||
                 pj_json_text_is(value, "0.0");
     if (none) return PJ_OK;
-    return pj_fail(r->err, PJ_E_UNSUPPORTED,
-                   "%s asks for dropout, which makes ids random and is not supported", r->name);
+    return pj_fail(r->err, PJ_E_UNSUPPORTED, "%s uses dropout, which is not supported", r->name);
 }
 
 static pj_status read_vocab(model_reader *r)

@@ -423,7 +423,7 @@ static pj_status add_special(const loader *l, json_t *specials, const char *name
     {
         int64_t id = json_integer_value(item);
         if (!json_is_integer(item) || id < 0 || id > INT32_MAX)
-            return steps_bad(l, "the template", "holds an id that is none");
+            return steps_bad(l, "the template", "contains an invalid id");
         pj_status status = add_template_id(l, id);
         if (status != PJ_OK) return status;
     }
@@ -447,7 +447,8 @@ static pj_status steps_read_template(const loader *l, json_t *object)
         else if (sequence && strcmp(word(sequence, "id"), "A") == 0)
             status = add_template_id(l, -1);
         else
-            return steps_bad(l, "the template", "has a piece that is neither a token nor the text");
+            return steps_bad(l, "the template",
+                             "has a piece that is neither a token nor a sequence");
         if (status != PJ_OK) return status;
     }
     return PJ_OK;
