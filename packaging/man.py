@@ -21,7 +21,7 @@ def escape(text):
 
 def overview(commands, version):
     lines = [f'.TH PERJOULE 1 "" "perjoule {version}" "perjoule manual"', ".SH NAME",
-             "perjoule \\- shows where every joule of transformer inference goes", ".SH SYNOPSIS",
+             "perjoule \\- energy profiler for transformer inference", ".SH SYNOPSIS",
              ".B perjoule\n.I COMMAND\n[options]", ".SH DESCRIPTION",
              "perjoule runs language models (or watches programs that do), measures power where the "
              "machine has sensors, attributes the energy to phases, tokens, layers, components and "

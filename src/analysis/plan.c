@@ -168,8 +168,7 @@ static pj_status plan_check_members(json_t *tree, pj_error *err)
             return pj_fail(err, PJ_E_INVALID,
                            "unknown member %.64s in the plan; known: name, models, dtypes, "
                            "batches, inputs, outputs, threads, ablate, engines, repeat, precision, "
-                           "cool_down_s, "
-                           "max_latency_ms, seed, prompt, eval, eval_text and depth",
+                           "cool_down_s, max_latency_ms, seed, prompt, eval, eval_text and depth",
                            name);
     }
     return PJ_OK;

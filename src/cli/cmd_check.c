@@ -159,7 +159,7 @@ const pj_command pj_command_check = {
     .usage = "[options] [RUN]",
     .text =
         "First stores the runs that dead processes left in their spools, however long that takes. "
-        "Then checks the database: that the file is sound, that every row belongs to a run, and "
+        "Then checks the database: that the file is intact, that every row belongs to a run, and "
         "that the energies of parts add up to their wholes (of one run, or of all). Finally it "
         "lists "
         "the spools that remain, with the reason. Nothing is repaired or deleted.\n\n"

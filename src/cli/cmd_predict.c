@@ -73,9 +73,8 @@ static void print_prediction(const pj_request_prediction *p)
     printf("energy     %.4g J (%.4g to %.4g)\n", f->joules, f->joules_lo, f->joules_hi);
     printf("per token  %.4g J\n", p->joules_per_token);
     printf("time       %.4g s (%.4g to %.4g)\n", f->seconds, f->seconds_lo, f->seconds_hi);
-    printf(
-        "from       %zu %s runs of this machine; runs left out were missed by %.1f %% (median)\n",
-        f->runs, pj_quality_name(p->known.quality), 100 * f->median_error);
+    printf("from       %zu %s runs of this machine; leave-one-out error %.1f %% (median)\n",
+           f->runs, pj_quality_name(p->known.quality), 100 * f->median_error);
     if (p->request.map) print_map(&p->map);
 }
 

@@ -42,7 +42,8 @@ static int run_report(const pj_command *command, int argc, char **argv)
     if (experiment ? positional > 0 : positional > 4)
         return pj_command_usage(command, "give 1 to 4 runs, or --experiment NAME");
     if (path && !format && !report_ends_with(path, ".html") && !report_ends_with(path, ".md"))
-        return pj_command_usage(command, "the file must end in .html or .md, or give --format");
+        return pj_command_usage(command,
+                                "the name of the file must end in .html or .md, or give --format");
     char last[] = "last";
     const char *ids[4] = {last};
     for (int i = 0; i < positional; i++) ids[i] = argv[1 + i];

@@ -142,7 +142,8 @@ static void print_terms(const pj_sides *s, const pj_side_terms *d)
            pj_style_on(stdout, PJ_STYLE_BOLD), s->sides[0].name, s->sides[d->side].name, total,
            pj_style_off(stdout));
     for (uint32_t k = 0; k < d->count && k < TERMS_SHOWN; k++) print_term(&d->terms[k]);
-    if (d->count > TERMS_SHOWN) printf("  and %u smaller ones: --json\n", d->count - TERMS_SHOWN);
+    if (d->count > TERMS_SHOWN)
+        printf("  and %u smaller ones (see --json)\n", d->count - TERMS_SHOWN);
 }
 
 /* ---- sentences ------------------------------------------------------------------------------ */

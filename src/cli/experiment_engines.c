@@ -282,7 +282,8 @@ static pj_status experiment_engines_measure(pj_engines *e, const pj_foreign_cell
     }
     if (strncmp(engine, exec, sizeof exec - 1) == 0)
         return experiment_engines_run_program(e, c, cell_id, joules, err);
-    return pj_fail(err, PJ_E_INVALID, "unknown engine %s", engine);
+    return pj_fail(err, PJ_E_INVALID, "unknown engine %s: use perjoule, attach:URL or exec:COMMAND",
+                   engine);
 }
 
 pj_status pj_engines_measure(void *context, const pj_foreign_cell *c, double *joules, pj_error *err)

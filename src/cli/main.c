@@ -41,7 +41,7 @@ static const pj_command *find_command(const char *name)
     return NULL;
 }
 
-/* "there is no command rnu; did you mean run?" */
+/* "unknown command rnu; did you mean run?" */
 static void print_unknown(const char *prefix, const char *name)
 {
     char hint[64];

@@ -308,7 +308,7 @@ static const char *set_value(const pj_option *o, const char *value)
                    ? NULL
                    : "is not a duration such as 100ms or 2s";
     case PJ_OPTION_LIST:
-        if (list->count == PJ_LIST_MAX) return "is an unexpected argument";
+        if (list->count == PJ_LIST_MAX) return "is one value too many (at most 64)";
         list->items[list->count++] = value;
         return NULL;
     default: return options_set_number(o, value);
@@ -373,10 +373,10 @@ static void wrong_choice(const pj_command *command, const pj_option *o, const ch
     comma_list(o->choices, list, sizeof list);
     char *last = strrchr(list, ' ');
     if (last)
-        pj_command_usage(command, "--%s is %.*s or %s, not %s%s", o->name, (int)(last - list), list,
-                         last + 1, value, hint);
+        pj_command_usage(command, "--%s must be %.*s or %s, not %s%s", o->name, (int)(last - list),
+                         list, last + 1, value, hint);
     else
-        pj_command_usage(command, "--%s is %s, not %s", o->name, list, value);
+        pj_command_usage(command, "--%s must be %s, not %s", o->name, list, value);
 }
 
 /* Handles the option at argv[*index] and its value; false after printing a message. */

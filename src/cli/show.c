@@ -150,7 +150,7 @@ static void show_predicted(const pj_expectation *p)
 {
     char a[32], b[32], c[32];
     if (!p || isnan(p->joules)) return;
-    printf("%-12s %s (%s to %s) from %u runs before: the request was %s\n", "predicted",
+    printf("%-12s %s (%s to %s) from %u earlier runs: the request was %s\n", "predicted",
            energy(p->joules * 1e3, a), energy(p->joules_lo * 1e3, b), energy(p->joules_hi * 1e3, c),
            p->runs, pj_expectation_is_met(p) ? "within" : "outside");
 }

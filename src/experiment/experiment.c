@@ -375,9 +375,7 @@ static pj_status check_cells(experiment *e, pj_error *err)
     e->ids = pj_alloc(longest + e->largest_batch - 1, sizeof *e->ids);
     e->prompts = pj_alloc(e->largest_batch, sizeof *e->prompts);
     if (!e->ids || !e->prompts) return pj_fail_memory(err, "an experiment");
-    if (pj_depth_parse(e->plan->depth) < 0)
-        return pj_fail(err, PJ_E_INVALID, "the plan's depth must be module or deep");
-    if (pj_depth_parse(e->plan->depth) == PJ_DEPTH_OFF)
+    if (pj_depth_parse(e->plan->depth) <= PJ_DEPTH_OFF)
         return pj_fail(err, PJ_E_INVALID, "the plan's depth must be module or deep");
     pj_status status = check_dtypes(e->plan, err);
     for (uint32_t i = 0; i < e->cell_count && status == PJ_OK; i++) {

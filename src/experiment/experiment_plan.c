@@ -37,10 +37,9 @@ static pj_status check_grid(const json_t *stored, const pj_plan *plan, pj_error 
         json_t *x = json_object_get(stored, grid[i]), *y = json_object_get(wanted, grid[i]);
         bool added = !x && i + TEXTS >= GRID;
         if ((x || y) && !added && !json_equal(x, y))
-            status =
-                pj_fail(err, PJ_E_INVALID,
-                        "the experiment %.200s is stored with different %s; choose another name",
-                        plan->name, grid[i]);
+            status = pj_fail(err, PJ_E_INVALID,
+                             "the stored experiment %.200s differs in %s; choose another name",
+                             plan->name, grid[i]);
     }
     json_decref(wanted);
     return status;

@@ -198,8 +198,8 @@ pj_status pj_request_predict(pj_store *store, const pj_predict_query *request,
     p->joules_per_token = p->figures.joules / ((double)request->output * request->batch);
     if (p->figures.refusal)
         snprintf(p->refusal, sizeof p->refusal,
-                 "nothing to go by: %s (%zu undisturbed runs with energy are known here); "
-                 "perjoule experiment makes some",
+                 "no prediction: %s (%zu undisturbed runs with energy are known); "
+                 "perjoule experiment creates more",
                  p->figures.refusal, p->figures.runs);
     if (request->map) make_map(&p->known, work, &p->map);
     return PJ_OK;

@@ -190,7 +190,7 @@ static bool head_take_coding(const pj_head_field *field, framing *f, pj_head_fau
 
 static bool head_take_once(bool *has, pj_head_fault *fault)
 {
-    if (*has) return head_refuse(fault, 400, "Host, Authorization and Origin may stand only once");
+    if (*has) return head_refuse(fault, 400, "Host, Authorization and Origin may occur only once");
     return *has = true;
 }
 

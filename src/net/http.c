@@ -121,7 +121,7 @@ enum MHD_Result pj_http_reply_json(pj_http *http, unsigned status, pj_buffer *bu
                                "the response would exceed %d MB: request less with limit, "
                                "points or include, or use the export",
                                PJ_REPLY_MAX_BYTES >> 20);
-    return pj_http_problem(http, 500, "the server has not enough memory for this response");
+    return pj_http_problem(http, 500, "the server does not have enough memory for this response");
 }
 
 enum MHD_Result pj_http_reply_empty(pj_http *http, unsigned status)
@@ -234,7 +234,8 @@ bool pj_http_check_head(pj_http *http, const pj_gate *gate, enum MHD_Result *res
     bool passed;
     if (!is_known_method(http->method)) {
         pj_http_add_header(http, "Allow", "GET, HEAD, POST, DELETE");
-        *result = pj_http_problem(http, 405, "unknown method");
+        *result = pj_http_problem(http, 405, "%s is not allowed, only GET, HEAD, POST and DELETE",
+                                  http->method);
         return false;
     }
     if (pj_target_parse(http->raw_copy, http->raw_bytes, &http->target, &http->arena, &err)) {

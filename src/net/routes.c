@@ -416,7 +416,8 @@ static enum MHD_Result answer_login(const pj_routes *routes, const route *r, pj_
     const char *token = pj_buffer_get(&http->body);
     if (!pj_gate_session(gate, &cookie)) return pj_http_reply_empty(http, 204);
     if (!token || !pj_gate_token(gate, NULL, token))
-        return pj_http_problem(http, 401, "wrong token");
+        return pj_http_problem(http, 401,
+                               "wrong token: give the one that perjoule serve was started with");
     set_session_cookie(http, &cookie, false);
     return pj_http_reply_empty(http, 204);
 }

@@ -68,7 +68,8 @@ static pj_status remote_take_url(remote *r, const char *text, size_t length, pj_
         pj_url_authority(&r->url, r->place, sizeof r->place);
         return PJ_OK;
     }
-    return pj_fail(err, PJ_E_INVALID, "%s is no server: use perjoule:http://HOST:PORT", url);
+    return pj_fail(err, PJ_E_INVALID, "%s is not a server address: use perjoule:http://HOST:PORT",
+                   url);
 }
 
 static pj_status parse_argument(remote *r, const char *argument, pj_error *err)

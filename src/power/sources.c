@@ -149,7 +149,7 @@ static pj_status sources_take_piece(pj_power_list *list, const char *piece, size
     if (length == 4 && strncmp(piece, "auto", 4) == 0) return list_add_auto(list, err);
     if (length == 4 && strncmp(piece, "none", 4) == 0)
         return pj_fail(err, PJ_E_INVALID,
-                       "power sources: none cannot be combined with other sources");
+                       "power sources: \"none\" cannot be combined with other sources");
     return unknown_source(piece, length, err);
 }
 

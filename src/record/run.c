@@ -236,7 +236,7 @@ static pj_status run_check_options(const pj_run_options *from, pj_run_options *o
                          "invalid depth %d: use PJ_DEPTH_OFF, PJ_DEPTH_MODULE or PJ_DEPTH_DEEP",
                          (int)options->depth);
     if (status == PJ_OK && !pj_run_is_weight(options->weight))
-        status = pj_fail(err, PJ_E_INVALID, "weight must be finite and not negative, not %g",
+        status = pj_fail(err, PJ_E_INVALID, "weight must be at least 0 and below 1e12, not %g",
                          options->weight);
     return status;
 }
@@ -267,7 +267,7 @@ pj_status pj_run_begin(pj_session *session, const pj_run_options *from, pj_run *
     pj_run_options checked, *options = &checked;
     if (!out) return pj_fail(err, PJ_E_INVALID, "pj_run_begin: run is NULL");
     *out = NULL;
-    if (!session) return pj_fail(err, PJ_E_INVALID, "pj_run_begin: session is NULL or closed");
+    if (!session) return pj_fail(err, PJ_E_INVALID, "pj_run_begin: session is NULL");
     pj_status status = run_check_options(from, &checked, err);
     if (status != PJ_OK) return status;
     status = run_new(session, &run, err);

@@ -53,7 +53,8 @@ pj_status pj_run_set_weight(pj_run *run, double weight, pj_error *err)
 {
     if (!run) return pj_fail(err, PJ_E_INVALID, "pj_run_set_weight: run is NULL");
     if (!pj_run_is_weight(weight))
-        return pj_fail(err, PJ_E_INVALID, "weight must be finite and not negative, not %g", weight);
+        return pj_fail(err, PJ_E_INVALID, "weight must be at least 0 and below 1e12, not %g",
+                       weight);
     if (run->metering) pj_reading_hub_weigh(run->session->hub, &run->subscriber, weight);
     return PJ_OK;
 }

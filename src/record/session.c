@@ -105,8 +105,8 @@ static pj_status session_check_options(const pj_session_options *from, pj_sessio
         status = pj_fail(err, PJ_E_INVALID, "the sampling interval is negative: %lld ns",
                          (long long)options->interval_ns);
     if (status == PJ_OK && !(options->baseline_seconds < MAX_BASELINE_SECONDS))
-        status = pj_fail(err, PJ_E_INVALID, "baseline_seconds is out of range: %g",
-                         options->baseline_seconds);
+        status = pj_fail(err, PJ_E_INVALID, "baseline_seconds must be below %d, not %g",
+                         MAX_BASELINE_SECONDS, options->baseline_seconds);
     if (status == PJ_OK && options->share_rule && pj_share_rule_parse(options->share_rule) < 0)
         status = pj_fail(err, PJ_E_INVALID, "share_rule must be equal or weight, not %.40s",
                          options->share_rule);

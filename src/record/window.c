@@ -47,7 +47,7 @@ pj_status pj_window_begin(pj_session *session, pj_open_window **out, pj_error *e
 {
     if (!out) return pj_fail(err, PJ_E_INVALID, "pj_window_begin: window is NULL");
     *out = NULL;
-    if (!session) return pj_fail(err, PJ_E_INVALID, "pj_window_begin: session is NULL or closed");
+    if (!session) return pj_fail(err, PJ_E_INVALID, "pj_window_begin: session is NULL");
     pj_open_window *w = pj_alloc(1, sizeof *w);
     if (!w) return pj_fail_memory(err, "a window");
     w->session = session;

@@ -124,7 +124,7 @@ static pj_status check_name(const char *name, pj_error *err)
         fits = fits && name[i] > ' ' && name[i] < 127 && name[i] != '/';
     return fits ? PJ_OK
                 : pj_fail(err, PJ_E_INVALID,
-                          "name must be 1 to 63 printable ASCII characters without spaces and /");
+                          "name must be 1 to 63 printable ASCII characters without spaces or /");
 }
 
 /* A database that several machines share holds the experiments of all of them. */

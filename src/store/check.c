@@ -37,8 +37,8 @@ static pj_status check_counts(pj_store *store, const char *table, int64_t expect
     snprintf(text, sizeof text, "SELECT count(*) FROM \"%.60s\"", table);
     pj_status status = pj_sql_get_one_int(store, text, NULL, 0, &present, err);
     if (status != PJ_OK || present == expected) return status;
-    snprintf(text, sizeof text, "%.60s has %lld rows, but the runs account for %lld", table,
-             (long long)present, (long long)expected);
+    snprintf(text, sizeof text, "%.60s has %lld row%s, but the runs account for %lld", table,
+             (long long)present, present == 1 ? "" : "s", (long long)expected);
     check_find(result, PJ_FINDING_ORPHAN, &result->orphans, text);
     return PJ_OK;
 }

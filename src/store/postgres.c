@@ -73,7 +73,7 @@ static const char *remedy_of(const char *state)
     if (is_state(state, "57014")) return ": it timed out or was cancelled; try again";
     if (is_state(state, "55P03") || is_state(state, "40")) return ": try again";
     if (is_state(state, "42P01") || is_state(state, "42703") || is_state(state, "42883"))
-        return ": the tables were changed by another program";
+        return ": the tables do not match the schema of perjoule";
     return "";
 }
 

@@ -191,8 +191,9 @@ pj_status pj_row_encoder_init(pj_row_encoder *e, const pj_saving *saving, pj_tab
     for (uint32_t c = 0; c < e->column_count && !too_many; c++) ours += e->plan[c].column != NULL;
     if (!too_many && ours == e->table->column_count) return PJ_OK;
     return pj_fail(err, PJ_E_INVALID,
-                   "table %s of database %s was changed by another program: its columns are %s",
-                   e->table->name, pj_store_path(saving->store), too_many ? "too many" : "missing");
+                   "table %s of database %s does not match the schema of perjoule: %s",
+                   e->table->name, pj_store_path(saving->store),
+                   too_many ? "it has too many columns" : "columns are missing");
 }
 
 void pj_row_encoder_fini(pj_row_encoder *e)

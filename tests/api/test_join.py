@@ -145,7 +145,7 @@ class Join(unittest.TestCase):
         with harness.Server("--token", "fleet") as central:
             url = f"http://127.0.0.1:{central.port}"
             with harness.Server("--join", url, "--join-token", "wrong") as refused:
-                self.assertIn("refuses the token", refused.process.stderr.readline())
+                self.assertIn("rejected the token", refused.process.stderr.readline())
             with harness.Server("--join", url, "--join-token", "fleet") as machine:
                 name = name_of(machine)
                 query = "?" + urllib.parse.urlencode({"machine": name, "token": "fleet"})

@@ -92,14 +92,14 @@ class Client(unittest.TestCase):
         self.assertEqual(got["requests_without_energy"], 5 - len(known))
         self.assertLess(len(known), 5)
         self.assertIsNone(got["total_energy_mj"])
-        self.assertIn("shorter than the sensors resolve", got["unavailable_reason"])
+        self.assertIn("shorter than the sensors can resolve", got["unavailable_reason"])
         self.assertIsNone(got["input_tokens"])
         text = self.attach(engine, *words, power=slow).stdout
         self.assertNotIn("nan", text)
-        self.assertIn("unavailable:\nthe run was shorter than the sensors resolve\n", text)
+        self.assertIn("unavailable:\nthe run was shorter than the sensors can resolve\n", text)
         one = self.attach(engine, "Hi", power=slow).stdout
         self.assertIn("  unknown tokens in, 2 out", one)
-        self.assertIn("energy is unavailable: the run was shorter than the sensors resolve; at most ", one)
+        self.assertIn("energy is unavailable: the run was shorter than the sensors can resolve; at most ", one)
         self.assertRegex(self.attach(engine, *words, power="sim").stdout, r"machine .*\(.*, modelled\)|steady state: none")
 
     def test_a_load_of_which_some_break_off(self):

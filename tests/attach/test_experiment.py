@@ -97,7 +97,7 @@ class Engines(unittest.TestCase):
 
     def test_what_fails_is_said(self):
         for engine, words, code in [("exec:exit 3", "exit code 3", 1), ("exec:true", "reported no tokens", 1),
-                                    ("exec:", "say which one", 2), ("attach:http://127.0.0.1:9", "127.0.0.1:9", 3),
+                                    ("exec:", "is incomplete", 2), ("attach:http://127.0.0.1:9", "127.0.0.1:9", 3),
                                     ("attach:https://x", "https", 2)]:
             got = self.experiment("--engine", engine, "--repeat", "1", code=code)
             self.assertIn(words, got.stderr, engine)

@@ -68,7 +68,7 @@ class Remote(unittest.TestCase):
         engine, lender = Engine(), Lender("secret")
         refused = self.attach(engine, f"perjoule:{lender.url}", "Hi")
         self.assertEqual(refused.returncode, 3)
-        self.assertIn("wants its token", refused.stderr)
+        self.assertIn("requires a token", refused.stderr)
         self.assertEqual(self.attach(engine, f"perjoule:{lender.url},token=secret", "Hi").returncode, 0)
 
     def test_an_address_of_ipv6(self):
@@ -118,10 +118,10 @@ class Remote(unittest.TestCase):
 
     def test_what_is_no_server(self):
         engine = Engine()
-        for power, code, words in (("perjoule:gpu-box", 2, "is no server"),
+        for power, code, words in (("perjoule:gpu-box", 2, "is not a server address"),
                                    (f"perjoule:{engine.url}", 3, "no perjoule server answers"),
                                    ("perjoule:http://127.0.0.1:1", 3, "no perjoule server answers"),
-                                   (f"perjoule:{engine.url},key=1", 2, "there is no setting")):
+                                   (f"perjoule:{engine.url},key=1", 2, "unknown setting")):
             got = self.attach(engine, power, "Hi")
             self.assertEqual(got.returncode, code, got.stderr)
             self.assertIn(words, got.stderr)

@@ -245,7 +245,7 @@ def full_once(folder, capacity):
         status, tokens = next(iter(runs.values()))
         assert status == "interrupted" and tokens >= counts - 1, (runs, counts, said)
         return "kept as far as there was room"
-    if "it could be written nowhere" in said:
+    if "it could not be written anywhere" in said:
         assert not runs and capacity - used < 8192, (runs, capacity - used, said)
         return "no room even for a beginning"
     assert not runs and not left and "Once" not in first.stdout, (first, runs)

@@ -145,7 +145,7 @@ def wrong_options(words, known):
     if command.upper() == command or not re.fullmatch(r"[\w ]+", command):
         return []  # a placeholder
     if command not in known:
-        return [f"there is no command {command}"]
+        return [f"unknown command {command}"]
     wrong = []
     for word in words[1:]:
         if word == "--":
@@ -274,7 +274,7 @@ def pass_through(line, folder, env):
         said, url = "", None
         while not url and (words := proxy.stdout.readline()):
             said += words
-            url = re.search(r"listening at (http://[^\s,]+)", words)
+            url = re.search(r"listening on (http://[^\s,]+)", words)
         answer = {}
         if url:
             ask = urllib.request.Request(url[1] + "/v1/chat/completions", question, {"Content-Type": "application/json"})

@@ -90,7 +90,7 @@ try:
     assert "kept" in err, err
     assert waiting(guest) == 1
     code, out, err = call("push", "--db", guest, code=None)
-    assert code != 0 and "right" in err and len(err.strip().splitlines()) == 1, err
+    assert code != 0 and "privilege" in err and len(err.strip().splitlines()) == 1, err
     with_server.psql("GRANT ALL ON ALL TABLES IN SCHEMA public TO guest;"
                      "GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO guest;"
                      "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO guest", "shared")

@@ -48,7 +48,7 @@ try:
     with_server.psql("ALTER TABLE profiling_runs DROP COLUMN overhead_share", "fleet")
     for user in (writer, reader):
         code, _, err = call("ls", "--db", user, code=None)
-        assert code and "is of an earlier version, which only its owner" in err and err.count("\n") == 1, err
+        assert code and "has an older schema: its owner has to migrate it" in err and err.count("\n") == 1, err
     call("ls", "--db", with_server.url("fleet"))
     assert run in call("ls", "--db", reader, "--json")[0]
     record(writer)

@@ -188,7 +188,7 @@ static void test_folders(void **state)
                "{\"chat_template\":[{\"name\":\"rag\",\"template\":\"R\"},"
                "{\"name\":\"tool_use\",\"template\":\"T\"}]}");
     assert_int_equal(pj_chat_open(folder, &chat, &err), PJ_E_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "none of them is named default"));
+    assert_non_null(strstr(err.text, "none of which is named default"));
     write_file(folder, "tokenizer_config.json", "{}");
     write_file(folder, "chat_template.json", "{\"chat_template\":\"P{{ messages|length }}\"}");
     assert_folder(folder, "P1");

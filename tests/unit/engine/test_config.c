@@ -319,7 +319,7 @@ static void test_sizes_of_layers_must_fit(void **state)
                    PJ_E_UNSUPPORTED, "different head_dim");
     assert_refused(LAYERS_OF_GEMMA ",\"num_kv_shared_layers\":2,\"per_layer_config\":{"
                                    "\"2\":{\"num_key_value_heads\":4}}}",
-                   PJ_E_INVALID, "shares keys");
+                   PJ_E_INVALID, "with shared keys");
     /* the only layer is the last one, which has no window */
     c = read("{\"model_type\":\"gemma4_text\",\"num_hidden_layers\":1}");
     assert_int_equal(c.window, 0);

@@ -300,7 +300,7 @@ static void refusals(void **state)
         {layers_that_differ, PJ_E_UNSUPPORTED, "differs between layers"},
         {wrong_vocabulary, PJ_E_INVALID, "token_embd.weight is F32 [97, 48]"},
         {unknown_rope, PJ_E_UNSUPPORTED, "spiral"},
-        {wrong_factors, PJ_E_INVALID, "rope_freqs.weight should hold 6"},
+        {wrong_factors, PJ_E_INVALID, "rope_freqs.weight must contain 6"},
         {negative_width, PJ_E_INVALID, "is -5, must be between"},
         {some_tokenizer, PJ_E_UNSUPPORTED, "of the kind t5"},
     };

@@ -87,7 +87,7 @@ static void test_refused_by_name(void **state)
     assert_refused("{{ 'truncate' is filter }}", PJ_E_UNSUPPORTED, "\"truncate\"");
     assert_refused("{{ lipsum() }}", PJ_E_UNSUPPORTED, "\"lipsum\" is not supported");
     assert_refused("{{ raise_exception('roles must alternate') }}", PJ_E_INVALID,
-                   "refuses this conversation: roles must alternate");
+                   "rejects this conversation: roles must alternate");
     assert_refused("{{ y.z }}", PJ_E_INVALID, "'y' is undefined");
     assert_refused("{% for a in b %}", PJ_E_INVALID, "\"else\" is missing");
     assert_refused("{{ 'a }}", PJ_E_INVALID, "does not end");

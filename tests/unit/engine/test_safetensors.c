@@ -67,8 +67,8 @@ static void test_lies(void **state)
     assert_refused(ONE("F32", "[2]", "[8,0]"), 8, "truncated");
     assert_refused(ONE("F32", "[2]", "[1,9]"), 9, "hole");
     assert_refused(ONE("F33", "[2]", "[0,8]"), 8, "F33");
-    assert_refused(ONE("U8", "[-1]", "[0,8]"), 8, "whole number");
-    assert_refused(ONE("U8", "[8.0]", "[0,8]"), 8, "whole");
+    assert_refused(ONE("U8", "[-1]", "[0,8]"), 8, "non-negative integer");
+    assert_refused(ONE("U8", "[8.0]", "[0,8]"), 8, "not an integer");
     assert_refused(ONE("U8", "[8]", "[0]"), 8, "data_offsets");
     assert_refused(ONE("U8", "[8]", "[0,8,8]"), 8, "data_offsets");
     assert_refused(ONE("U8", "[1,1,1,1,1,1,1,1,1]", "[0,1]"), 1, "dimensions");

@@ -474,19 +474,19 @@ static void test_bad_merge_is_named(void **state)
 {
     (void)state;
     for (unsigned bad = 1; bad < 99; bad++) {
-        char want[64];
+        char want[80];
         pj_buffer json;
-        snprintf(want, sizeof want, "merge %u joins what is not in the vocabulary: z", bad - 1);
+        snprintf(want, sizeof want, "merge %u joins a token that is not in the vocabulary: z", bad - 1);
         grown(&json, 100, bad % 2, bad);
         assert_refused(pj_buffer_get(&json), PJ_E_INVALID, want);
         pj_buffer_fini(&json);
     }
     assert_refused("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},"
                    "\"merges\":[\"a b\",\"a b b\"]}}",
-                   PJ_E_INVALID, "merge 1 is not of two parts: a b b");
+                   PJ_E_INVALID, "merge 1 does not have two parts: a b b");
     assert_refused("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},"
                    "\"merges\":[\"a z\",\"a b b\"]}}",
-                   PJ_E_INVALID, "merge 0 joins what is not in the vocabulary: z");
+                   PJ_E_INVALID, "merge 0 joins a token that is not in the vocabulary: z");
 }
 
 /* The last of duplicate keys or merges counts; later merges keep their rank. */

@@ -203,8 +203,8 @@ static void what_fails(void **state)
         {"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc", "broke off"},
         {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "malformed chunks"},
         {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
-         "more than one way"},
-        {"SSH-2.0-OpenSSH\r\n", "no answer of HTTP"},
+         "body length is ambiguous"},
+        {"SSH-2.0-OpenSSH\r\n", "no HTTP response"},
         {"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabcdefghi", "too large"},
     };
     f->most = 8;

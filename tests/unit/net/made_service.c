@@ -70,7 +70,7 @@ static pj_status retag(void *context, const char *id, const pj_params *params, p
 static pj_status prune(void *context, const pj_params *params, bool operations, pj_json *out,
                        pj_error *err)
 {
-    if (!params->count) return pj_fail(err, PJ_E_INVALID, "say which runs");
+    if (!params->count) return pj_fail(err, PJ_E_INVALID, "give before=TIME, keep=N, or both");
     pj_json_object_begin(out);
     for (uint32_t i = 0; i < params->count; i++)
         pj_json_kv_string(out, params->items[i].name, params->items[i].value);
@@ -102,7 +102,7 @@ static pj_status wait_for(void *context, const char *id, pj_json *out, pj_error 
 
 static pj_status cancel(void *context, const char *id, bool *was_waiting, pj_error *err)
 {
-    return pj_fail(err, PJ_E_STATE, "run %s has ended already", id);
+    return pj_fail(err, PJ_E_STATE, "run %s has already ended", id);
 }
 
 static void state(void *context, pj_work_state *out)

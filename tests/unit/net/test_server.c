@@ -74,10 +74,10 @@ static void routes_reach_the_service(void **state)
     expect(f, "GET", "/api/profiling/run/nosuch/tokens", "", 404, "there is no run nosuch");
     expect(f, "DELETE", "/api/profiling/run/last", "", 204, "\r\n\r\n");
     expect(f, "DELETE", "/api/profiling/runs?before=2026-01-31&keep=3", "", 200, "\"keep\":\"3\"");
-    expect(f, "DELETE", "/api/profiling/runs", "", 400, "say which runs");
+    expect(f, "DELETE", "/api/profiling/runs", "", 400, "give before=TIME");
     expect(f, "DELETE", "/api/profiling/runs?keep=-1", "", 400, "keep");
     expect(f, "DELETE", "/api/profiling/runs?befor=2026-01-31", "", 400, "befor");
-    expect(f, "POST", "/api/profiling/run/last/cancel", "", 409, "ended already");
+    expect(f, "POST", "/api/profiling/run/last/cancel", "", 409, "already ended");
     expect(f, "POST", "/api/profiling/generate", "{\"prompt\":\"a\"}", 200, "run_id");
     expect(f, "POST", "/api/profiling/generate", "{\"prompt\":\"a\",\"wait\":false}", 202,
            "queued");

@@ -17,7 +17,7 @@ static const pj_store_driver *engine(void)
 {
     const pj_store_driver *driver;
     if (pj_store_driver_find("postgresql:", &driver, NULL) == PJ_OK) return driver;
-    printf("skipped: this build has no PostgreSQL engine\n");
+    printf("skipped: this build does not support PostgreSQL\n");
     exit(77);
 }
 

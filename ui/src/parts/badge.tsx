@@ -70,7 +70,7 @@ export function OriginBadges({ run, brief }: { run: RunSummary; brief?: boolean 
       {!brief && level && (
         <span
           class="badge"
-          title="How closely the engine was looked at: fine has layers, coarse has not"
+          title="Level of detail recorded from the engine: fine has layers, coarse has not"
         >
           {level}
         </span>

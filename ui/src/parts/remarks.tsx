@@ -14,7 +14,7 @@ export function remarksOf(s: RunSummary & { warnings: Warning[] }): string[] {
     !out.length
   )
     out.push(
-      'Energy is unavailable in this run: no power source was read. Timing and statistics are complete. `perjoule sensors` says what this machine has and how to allow it.',
+      'Energy is unavailable in this run: no power source was read. Timing and statistics are complete. `perjoule sensors` shows what this machine has and how to allow it.',
     );
   if (s.status !== 'completed' && s.status !== 'running')
     out.unshift(

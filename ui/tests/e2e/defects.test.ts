@@ -144,7 +144,7 @@ describe.skipIf(why)('the page says what is so', () => {
       await dialog.getByText('asks for its token').waitFor();
       await dialog.getByLabel('Token').fill('wrong');
       await dialog.getByRole('button', { name: 'Sign in' }).click();
-      await dialog.getByText(/not the token/).waitFor();
+      await dialog.getByText(/wrong token/).waitFor();
       await dialog.getByLabel('Token').fill('open sesame');
       await dialog.getByRole('button', { name: 'Sign in' }).click();
       await page.getByText('Connected').waitFor();

@@ -236,7 +236,7 @@ export function findings(s: Summary, list: Segment[]): Finding[] {
     out.push({
       title: `${count(s.disturbed_tokens)} disturbed ${s.disturbed_tokens === 1 ? 'token holds' : 'tokens hold'} ${share(disturbed, total)}`,
       evidence:
-        'Their steps took over 3 times as long as their neighbours without more work: another program was running.',
+        'Their steps took more than 3x the time of neighbouring tokens without more work: another program was running.',
       saving: null,
       command: repeat(s, 3),
       weight: disturbed,

@@ -333,7 +333,7 @@ function Trust({ s }: { s: Summary }) {
   const cost = profilingCost(s);
   if (cost)
     items.push([
-      `profiling cost ${cost}`,
+      `profiling overhead: ${cost}`,
       {
         title: 'Cost of profiling',
         text: "The profiler's own processor time, as a share of the run's if that ran in the same process.",

@@ -313,7 +313,7 @@ export function verdict(d: Experiment): string[] {
         : d.refusal
           ? `No verdict, since cells are not comparable: ${d.refusal}`
           : d.cells.some((c) => known(c.joules_per_token))
-            ? 'No cell keeps the latency limit.'
+            ? 'No cell meets the latency limit.'
             : 'No run has an energy: there is no optimum.',
     );
   } else {
