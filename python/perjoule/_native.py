@@ -280,7 +280,7 @@ def library() -> c.CDLL:
             try:
                 _loaded = _declare(c.CDLL(path))
             except OSError as e:
-                raise LibraryNotFound(f"{path} can't be loaded: {e}") from None
+                raise LibraryNotFound(f"{path} cannot be loaded: {e}") from None
     return _loaded
 
 

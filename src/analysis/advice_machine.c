@@ -88,7 +88,7 @@ static void advice_machine_idle(const pj_advice_facts *f, pj_advice *a)
     if (lacks(a, f->window_prompts >= 10 && f->window_ms > 60e3,
               "fewer than ten prompts in the hour before: not a server's load"))
         return;
-    if (lacks(a, f->idle_mw > 0, "idle power is not known")) return;
+    if (lacks(a, f->idle_mw > 0, "idle power is unknown")) return;
     double idle_ms = f->window_ms - f->window_busy_ms, share = idle_ms / f->window_ms;
     if (lacks(a, share > 0.3, "the machine idled for less than 30 % of the window")) return;
     double idle_mj = f->idle_mw * idle_ms / 1000;

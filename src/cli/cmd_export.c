@@ -33,14 +33,14 @@ static pj_status export_to(pj_store *store, const char *id, pj_export_format for
     if (snprintf(part, sizeof part, "%s%s", path, beside ? ".part" : "") >= (int)sizeof part)
         return pj_fail(err, PJ_E_INVALID, "the file's path is too long");
     FILE *file = fopen(part, "wb");
-    if (!file) return pj_fail_errno(err, errno, "can't write %s", path);
+    if (!file) return pj_fail_errno(err, errno, "cannot write %s", path);
     pj_status status = pj_store_export(store, id, format, write_file, file, err);
     if (status == PJ_E_IO && ferror(file))
-        status = pj_fail_errno(err, errno, "can't write %s", path);
+        status = pj_fail_errno(err, errno, "cannot write %s", path);
     if (fclose(file) != 0 && status == PJ_OK)
-        status = pj_fail_errno(err, errno, "can't write %s", path);
+        status = pj_fail_errno(err, errno, "cannot write %s", path);
     if (beside && status == PJ_OK && rename(part, path) != 0)
-        status = pj_fail_errno(err, errno, "can't write %s", path);
+        status = pj_fail_errno(err, errno, "cannot write %s", path);
     if (beside && status != PJ_OK) unlink(part);
     return status;
 }

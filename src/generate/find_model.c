@@ -181,7 +181,7 @@ static pj_status take_found(const search *s, const char *name, const char *folde
     if (s->files == 1) return take_path(s->file.path, path, bytes, err);
     if (s->files > 1)
         return pj_fail(err, PJ_E_INVALID,
-                       "%.200s holds %u GGUF files (%s); name one as %.*s/FILE or %.*s:Q4_K_M",
+                       "%.200s contains %u GGUF files (%s); name one as %.*s/FILE or %.*s:Q4_K_M",
                        name, s->files, s->file_names, (int)s->wanted_bytes, s->wanted,
                        (int)s->wanted_bytes, s->wanted);
     if (s->problem[0]) return pj_fail(err, PJ_E_INVALID, "%s", s->problem);

@@ -128,7 +128,7 @@ static bool head_take_request_line(const char *line, size_t length, pj_head *hea
     head->target_bytes = (size_t)(version - space) - 1;
     for (const char *c = head->target; c < version; c++)
         if ((unsigned char)*c < ' ' || *c == 127)
-            return head_refuse(fault, 400, "the address holds a control character");
+            return head_refuse(fault, 400, "the address contains a control character");
     return head_take_version(version + 1, (size_t)(end - version) - 1, head, fault);
 }
 
@@ -157,7 +157,7 @@ static bool head_check_field(const pj_head_field *field, pj_head_fault *fault)
     for (size_t i = 0; i < field->value_bytes; i++) {
         unsigned char c = (unsigned char)field->value[i];
         if ((c < ' ' && c != '\t') || c == 127)
-            return head_refuse(fault, 400, "a header holds a control character");
+            return head_refuse(fault, 400, "a header contains a control character");
     }
     return true;
 }

@@ -176,7 +176,7 @@ static pj_status check_number(const pj_param_rule *rule, const char *value, pj_e
     if (rule->type == PJ_PARAM_INT) number = (double)whole;
     bool bounded = rule->min != 0 || rule->max != 0;
     if (ok && (!bounded || (number >= rule->min && number <= rule->max))) return PJ_OK;
-    const char *kind = rule->type == PJ_PARAM_INT ? "a whole number" : "a number";
+    const char *kind = rule->type == PJ_PARAM_INT ? "an integer" : "a number";
     if (!bounded) return pj_fail(err, PJ_E_INVALID, "%s must be %s", rule->name, kind);
     return pj_fail(err, PJ_E_INVALID, "%s must be %s from %.15g to %.15g", rule->name, kind,
                    rule->min, rule->max);

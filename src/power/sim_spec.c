@@ -304,7 +304,7 @@ static pj_status set_seed(pj_sim_spec *spec, const char *value, pj_error *err)
     errno = 0;
     spec->seed = strtoull(value, &end, 10);
     if (end == value || *end || errno || value[0] == '-')
-        return bad_value("seed", value, "a whole number", err);
+        return bad_value("seed", value, "an integer", err);
     return PJ_OK;
 }
 

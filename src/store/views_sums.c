@@ -68,7 +68,7 @@ pj_status pj_view_choose_phase(const pj_view_choice *choice, int *phase, pj_erro
 {
     *phase = choice->phase ? pj_phase_parse(choice->phase) : -1;
     if (choice->phase && *phase < 0)
-        return pj_fail(err, PJ_E_INVALID, "there is no phase %s (one of %s)", choice->phase,
+        return pj_fail(err, PJ_E_INVALID, "unknown phase %s (use one of %s)", choice->phase,
                        PJ_PHASE_CHOICES);
     return PJ_OK;
 }

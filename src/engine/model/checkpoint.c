@@ -305,7 +305,7 @@ static pj_status find_files(pj_checkpoint *c, pj_error *err)
             status = add_file(c, e->d_name, strlen(e->d_name), err);
     closedir(dir);
     if (status != PJ_OK || c->file_count > 0) return status;
-    return pj_fail(err, PJ_E_INVALID, "%s holds no *.safetensors file", c->path);
+    return pj_fail(err, PJ_E_INVALID, "%s contains no *.safetensors file", c->path);
 }
 
 static pj_status list_files(pj_checkpoint *c, pj_error *err)
@@ -339,7 +339,7 @@ static pj_status sort_tensors(pj_checkpoint *c, pj_error *err)
     qsort(c->tensors, c->count, sizeof *c->tensors, pj_tensor_by_name);
     for (uint32_t i = 1; i < c->count; i++)
         if (pj_tensor_by_name(&c->tensors[i - 1], &c->tensors[i]) == 0)
-            return pj_fail(err, PJ_E_INVALID, "%s holds tensor %.200s in two files", c->path,
+            return pj_fail(err, PJ_E_INVALID, "%s contains tensor %.200s in two files", c->path,
                            c->tensors[i].name);
     return PJ_OK;
 }
@@ -481,8 +481,8 @@ static pj_status find_gguf(pj_checkpoint *c, bool *found, pj_error *err)
     if (dir) closedir(dir);
     if (count == 0) return PJ_OK;
     if (count > 1)
-        return pj_fail(err, PJ_E_INVALID, "%s holds %d GGUF models; name the file of one", c->path,
-                       count);
+        return pj_fail(err, PJ_E_INVALID, "%s contains %d GGUF models; name the file of one",
+                       c->path, count);
     status = checkpoint_join(c, file, path, err);
     if (status == PJ_OK) snprintf(c->path, sizeof c->path, "%s", path);
     *found = status == PJ_OK;

@@ -123,7 +123,7 @@ static void gguf_config_read_arch(reader *r, pj_model_config *config)
     char name[64], type[64], list[PJ_ARCH_LIST_BYTES];
     if (gguf_config_text_of(r, "general.type", type, sizeof type) && strcmp(type, "model") != 0) {
         r->status =
-            pj_fail(r->err, PJ_E_UNSUPPORTED, "%s contains a %s, not a model", r->name, type);
+            pj_fail(r->err, PJ_E_UNSUPPORTED, "%s is of type %s, not a model", r->name, type);
         return;
     }
     if (!gguf_config_text_of(r, "general.architecture", name, sizeof name)) {

@@ -538,7 +538,7 @@ static void wrong_options(void **state)
         const char *word;
     } rows[] = {
         {{.model = "synthetic:llama-9-1b"}, "did you mean synthetic:llama-"},
-        {{.model = "synthetic:nothing-alike"}, "there are llama-3.2-1b, "},
+        {{.model = "synthetic:nothing-alike"}, "known: llama-3.2-1b, "},
         {{.model = "synthetic:llama-3.2-1b,layers=99"}, "layers"},
         {{.model = "synthetic:llama-3.2-1b,q3"}, "q3"},
         {{.model = "synthetic:smollm2-135m,layers=1", .dtype = "q7"}, "q7"},

@@ -296,7 +296,7 @@ static void refusals(void **state)
         {neutral_scale, PJ_OK, ""},
         {unknown_tensor, PJ_E_UNSUPPORTED, "blk.0.attn_sinks.weight"},
         {unknown_scale, PJ_E_UNSUPPORTED, "llama.logit_scale is not supported"},
-        {adapter, PJ_E_UNSUPPORTED, "no model but a adapter"},
+        {adapter, PJ_E_UNSUPPORTED, "is of type adapter, not a model"},
         {layers_that_differ, PJ_E_UNSUPPORTED, "differs between layers"},
         {wrong_vocabulary, PJ_E_INVALID, "token_embd.weight is F32 [97, 48]"},
         {unknown_rope, PJ_E_UNSUPPORTED, "spiral"},

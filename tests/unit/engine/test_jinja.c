@@ -90,7 +90,7 @@ static void test_refused_by_name(void **state)
                    "rejects this conversation: roles must alternate");
     assert_refused("{{ y.z }}", PJ_E_INVALID, "'y' is undefined");
     assert_refused("{% for a in b %}", PJ_E_INVALID, "\"else\" is missing");
-    assert_refused("{{ 'a }}", PJ_E_INVALID, "does not end");
+    assert_refused("{{ 'a }}", PJ_E_INVALID, "is not closed");
     assert_refused("{% break %}", PJ_E_INVALID, "outside of a loop");
 }
 

@@ -92,7 +92,7 @@ static void test_not_a_header(void **state)
         size_t bytes;
         const char *part;
     } files[] = {{"", 0, "too few"},
-                 {"\xff\xff\xff\xff\xff\xff\xff\x7f{}", 10, "promises"},
+                 {"\xff\xff\xff\xff\xff\xff\xff\x7f{}", 10, "declares"},
                  {"version https://git-lfs.github.com/spec/v1\n", 43, "git lfs pull"}};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         pj_arena arena;

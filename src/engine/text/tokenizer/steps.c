@@ -489,7 +489,8 @@ static pj_status read_stage(const loader *l, json_t *object, const char *list, i
 {
     json_t *item;
     size_t i;
-    if (!json_is_object(object)) return steps_bad(l, list, "holds something that is not an object");
+    if (!json_is_object(object))
+        return steps_bad(l, list, "contains something that is not an object");
     if (strcmp(word(object, "type"), "Sequence") != 0) return read(l, object);
     json_t *steps = json_object_get(object, list);
     if (!json_is_array(steps) || depth == MAX_NESTING)
