@@ -85,7 +85,7 @@ export const GLOSSARY = {
   },
   disturbed: {
     title: 'Disturbed tokens',
-    text: 'Tokens whose step took over 3 times as long as its neighbours without more work: the machine was busy with something else. They count in the mean.',
+    text: 'Tokens whose step took more than 3x the time of its neighbours without more work: the machine was busy with something else. They count in the mean.',
     unit: 'share of the energy of the request',
     where: 'measurement.md, Disturbed tokens',
   },

@@ -84,7 +84,7 @@ export const disturbed = (run: RunSummary): string | null =>
 export function disturbedHelp(run: RunSummary): string {
   const n = run.disturbed_tokens;
   const which = known(n) ? `${count(n)} ${n === 1 ? 'token' : 'tokens'}` : 'tokens';
-  return `Share of the request's energy in ${which} whose step took over 3 times as long as its neighbours' without more work: the machine was busy with something else. They count in the mean, and hardly move the typical token.`;
+  return `Share of the request's energy in ${which} whose step took more than 3x the time of its neighbours without more work: the machine was busy with something else. They count in the mean, and hardly move the typical token.`;
 }
 
 export const FIGURE_HELP = {

@@ -122,7 +122,7 @@ export function segments(
     'disturbed',
     'Disturbed tokens',
     disturbed,
-    'Tokens whose step took over 3 times as long as its neighbours without more work: the machine was busy with something else.',
+    'Tokens whose step took more than 3x the time of its neighbours without more work: the machine was busy with something else.',
     null,
   );
   const rest = outsideTokens(s, rows);
