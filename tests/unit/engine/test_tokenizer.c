@@ -476,7 +476,8 @@ static void test_bad_merge_is_named(void **state)
     for (unsigned bad = 1; bad < 99; bad++) {
         char want[80];
         pj_buffer json;
-        snprintf(want, sizeof want, "merge %u joins a token that is not in the vocabulary: z", bad - 1);
+        snprintf(want, sizeof want, "merge %u joins a token that is not in the vocabulary: z",
+                 bad - 1);
         grown(&json, 100, bad % 2, bad);
         assert_refused(pj_buffer_get(&json), PJ_E_INVALID, want);
         pj_buffer_fini(&json);
