@@ -139,7 +139,7 @@ def hostile(folder):
         refused(folder, text, "not a trace of PyTorch's profiler")
     for _ in range(40):
         refused(folder, whole[:random.randrange(1, len(whole) - 1)], "not a trace of PyTorch's profiler")
-    refused(folder, json.dumps({"traceEvents": [event("kernel", "k", 5, 5)]}), "no origin")
+    refused(folder, json.dumps({"traceEvents": [event("kernel", "k", 5, 5)]}), "baseTimeNanoseconds is missing")
     refused(folder, whole, "unix_ms", power=folder / "no-origin.csv")
     far = [event("kernel", "k", 5, 5), event("kernel", "k", 8 * 86400e3, 5)]
     refused(folder, json.dumps({"traceEvents": far, "baseTimeNanoseconds": 1}), "more than 7 days")

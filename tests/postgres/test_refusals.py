@@ -118,7 +118,7 @@ try:
         if with_server.psql(locked, "shared") == "1":
             break
         time.sleep(0.1)
-    refused(with_server.url("shared", options="-cstatement_timeout%3D500ms"), "took too long", "ls")
+    refused(with_server.url("shared", options="-cstatement_timeout%3D500ms"), "timed out", "ls")
     with_server.psql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(300)%'"
                      " AND pid <> pg_backend_pid()", "shared")
     lock.join()
