@@ -321,7 +321,8 @@ static void markdown_optimum(pj_buffer *out, const json_t *view)
 {
     const json_t *optimum = json_object_get(view, "optimum");
     if (*pj_member_text(view, "refusal"))
-        PARAGRAPH("**No verdict, since cells are not comparable: %s**", pj_member_text(view, "refusal"));
+        PARAGRAPH("**No verdict, since cells are not comparable: %s**",
+                  pj_member_text(view, "refusal"));
     else if (!json_is_object(optimum))
         PARAGRAPH("**No cell has an energy within the limits of the plan.**");
     else
