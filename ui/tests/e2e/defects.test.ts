@@ -144,7 +144,7 @@ describe.skipIf(why)('the page says what is so', () => {
       await dialog.getByText('asks for its token').waitFor();
       await dialog.getByLabel('Token').fill('wrong');
       await dialog.getByRole('button', { name: 'Sign in' }).click();
-      await dialog.getByText(/wrong token/).waitFor();
+      await dialog.getByText(/wrong token/i).waitFor();
       await dialog.getByLabel('Token').fill('open sesame');
       await dialog.getByRole('button', { name: 'Sign in' }).click();
       await page.getByText('Connected').waitFor();
@@ -422,8 +422,8 @@ describe.skipIf(why)('the page says what is so', () => {
   test('13: a missing run is reported once, with a link', async () => {
     expected = /404/;
     await visit({ view: 'analysis', run: '01980000-0000-7000-8000-000000000000' });
-    await page.getByText(/there is no run/).waitFor();
-    expect(await page.getByText(/there is no run/).count()).toBe(1);
+    await page.getByText(/run 0198\S* is not in/i).waitFor();
+    expect(await page.getByText(/run 0198\S* is not in/i).count()).toBe(1);
     expect(await page.getByText('Loading…').count()).toBe(0);
     // It is asked for once, not once for each panel.
     const asked: string[] = [];
@@ -431,7 +431,7 @@ describe.skipIf(why)('the page says what is so', () => {
       if (r.url().includes('/run/01980000')) asked.push(r.url());
     });
     await page.reload();
-    await page.getByText(/there is no run/).waitFor();
+    await page.getByText(/run 0198\S* is not in/i).waitFor();
     expect(asked.map((url) => new URL(url).pathname.split('/').pop())).toEqual(['summary']);
     await page.getByRole('link', { name: 'All runs' }).click();
     await page.locator('.runs tbody tr').first().waitFor();
