@@ -221,7 +221,9 @@ scenarios('every claim of an analysis holds', () => {
       await panel('Rails by phase').getByText('Program').first().waitFor();
       await page.locator('.headline').getByText('Mean power').waitFor();
       const text = await page.locator('main').innerText();
-      expect(text).not.toMatch(/Pre-inference|Typical token|Model load|profiling overhead: [\d.]+ %/);
+      expect(text).not.toMatch(
+        /Pre-inference|Typical token|Model load|profiling overhead: [\d.]+ %/,
+      );
       expect(await page.getByLabel('Token', { exact: true }).count()).toBe(0);
       // Without layers no view waits for those that will never come.
       for (const [pane, how] of [
