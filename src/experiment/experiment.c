@@ -262,7 +262,7 @@ static pj_status cool_down(experiment *e, pj_error *err)
     return status;
 }
 
-static void experiment_tell(const experiment *e, uint32_t block, uint32_t cell, double joules)
+static void experiment_report(const experiment *e, uint32_t block, uint32_t cell, double joules)
 {
     pj_experiment_progress p = {.done = e->done,
                                 .total = e->cell_count * e->plan->repeat,
@@ -329,14 +329,14 @@ static bool experiment_is_foreign(const experiment *e, uint32_t index)
 static pj_status run_cell(experiment *e, uint32_t block, uint32_t index, pj_error *err)
 {
     int64_t began_ns = pj_clock_ns();
-    experiment_tell(e, block, index, NAN);
+    experiment_report(e, block, index, NAN);
     pj_status status = experiment_is_foreign(e, index) ? run_foreign(e, block, index, err)
                                                        : run_ours(e, block, index, err);
     if (status != PJ_OK) return status;
     e->done++;
     e->done_here++;
     e->spent_ns += pj_clock_ns() - began_ns;
-    experiment_tell(e, block, index, e->cells[index].joules[e->cells[index].count - 1]);
+    experiment_report(e, block, index, e->cells[index].joules[e->cells[index].count - 1]);
     return PJ_OK;
 }
 
@@ -350,7 +350,7 @@ static pj_status check_dtypes(const pj_plan *plan, pj_error *err)
         while (known[k] && strcmp(known[k], plan->dtypes[i]) != 0) k++;
         if (!known[k]) {
             char hint[80];
-            pj_nearest_hint(plan->dtypes[i], PJ_ASK_DTYPES, hint, sizeof hint);
+            pj_nearest_hint(plan->dtypes[i], PJ_REQUEST_DTYPES, hint, sizeof hint);
             return pj_fail(err, PJ_E_INVALID,
                            "dtype %.32s is not known: f32, f16, bf16, q8_0 and q4_0 are%s",
                            plan->dtypes[i], hint);

@@ -322,7 +322,7 @@ static pj_status experiment_view_load(pj_experiment_result *r, const char *name,
     return status;
 }
 
-static pj_status conclude(pj_experiment_result *r, pj_error *err)
+static pj_status draw_conclusions(pj_experiment_result *r, pj_error *err)
 {
     r->refusal = refusal(r);
     r->all_threads = all_threads(r);
@@ -348,7 +348,7 @@ pj_status pj_experiment_result_get(pj_store *store, const char *name,
     r->store = store;
     if (live) r->live = *live;
     pj_status status = experiment_view_load(r, name, err);
-    if (status == PJ_OK) status = conclude(r, err);
+    if (status == PJ_OK) status = draw_conclusions(r, err);
     if (status == PJ_OK)
         *result = r;
     else

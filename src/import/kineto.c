@@ -222,7 +222,7 @@ static pj_status kineto_take_file(reader *r)
 
 /* ---- times --------------------------------------------------------------------------------- */
 
-static pj_status kineto_place(reader *r)
+static pj_status kineto_resolve_times(reader *r)
 {
     pj_kineto *t = r->trace;
     size_t kept = 0;
@@ -253,7 +253,7 @@ pj_status pj_kineto_read(const char *text, size_t bytes, pj_kineto *trace, pj_er
     pj_json_scan_init(&r.scan, text, bytes);
     *trace = (pj_kineto){0};
     pj_status status = kineto_take_file(&r);
-    if (status == PJ_OK) status = kineto_place(&r);
+    if (status == PJ_OK) status = kineto_resolve_times(&r);
     pj_json_scan_fini(&r.scan);
     if (status != PJ_OK) pj_kineto_fini(trace);
     return status;

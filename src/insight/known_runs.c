@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MOST_RUNS = 400, LOOK_AT = 2000 };
+enum { MOST_RUNS = 400, MOST_LISTED = 2000 };
 
 bool pj_known_run_of(const pj_run_info *info, pj_known_run *run)
 {
@@ -84,7 +84,7 @@ pj_status pj_known_runs_load(pj_store *store, const pj_known_query *query, pj_kn
                            .machine = query->machine,
                            .engine = "perjoule",
                            .to = query->before,
-                           .limit = LOOK_AT};
+                           .limit = MOST_LISTED};
     *known = (pj_known_runs){.quality = query->like ? query->like->quality : PJ_MEASURED};
     pj_status status = pj_store_list(store, &wanted, &list, err);
     if (status == PJ_OK) {

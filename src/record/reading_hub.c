@@ -82,7 +82,7 @@ bool pj_reading_hub_is_used(pj_reading_hub *g)
 
 /* ---- distributing (the lock is held) -------------------------------------------------------- */
 
-static void distribute(pj_reading_hub *g)
+static void reading_hub_distribute(pj_reading_hub *g)
 {
     size_t count;
     pj_meter_event event;
@@ -104,7 +104,7 @@ static void distribute(pj_reading_hub *g)
 static void pull(pj_reading_hub *g, int64_t force_ns)
 {
     int64_t now_ns = pj_clock_ns(), silent_ns = pj_meter_settle_ns(g->meter) + PATIENCE_NS;
-    distribute(g);
+    reading_hub_distribute(g);
     if (force_ns < now_ns - silent_ns) force_ns = now_ns - silent_ns;
     if (g->division) pj_division_settle(g->division, now_ns, force_ns);
 }
@@ -125,7 +125,7 @@ static void drop_division(pj_reading_hub *g)
 }
 
 /* The first user starts the sensors. */
-static pj_status use(pj_reading_hub *g, pj_error *err)
+static pj_status reading_hub_use(pj_reading_hub *g, pj_error *err)
 {
     if (g->users > 0) {
         g->users++;
@@ -145,7 +145,7 @@ static pj_status use(pj_reading_hub *g, pj_error *err)
 }
 
 /* The last user stops them; readings held back by coarsening are distributed. */
-static void leave(pj_reading_hub *g, int64_t force_ns)
+static void reading_hub_leave(pj_reading_hub *g, int64_t force_ns)
 {
     pull(g, force_ns);
     if (--g->users > 0) return;
@@ -162,7 +162,7 @@ pj_status pj_reading_hub_join(pj_reading_hub *g, pj_subscriber *subscriber, pj_e
         status = pj_ring_init(&subscriber->events, EVENTS_QUEUE, sizeof(pj_meter_event), err);
     if (status != PJ_OK) return status;
     pthread_mutex_lock(&g->mutex);
-    status = use(g, err);
+    status = reading_hub_use(g, err);
     if (status == PJ_OK) {
         subscriber->joined = true;
         subscriber->next = g->subscribers;
@@ -246,7 +246,7 @@ void pj_reading_hub_part(pj_reading_hub *g, pj_subscriber *subscriber, int64_t e
     pthread_mutex_lock(&g->mutex);
     if (subscriber->joined) {
         subscriber->joined = false;
-        leave(g, end_ns);
+        reading_hub_leave(g, end_ns);
         for (pj_subscriber **at = &g->subscribers; *at; at = &(*at)->next)
             if (*at == subscriber) {
                 *at = subscriber->next;
@@ -354,7 +354,7 @@ static void wait_for_first_values(pj_reading_hub *g)
 /* The thread stays until the reading hub is freed, and sleeps while there are no windows. */
 static pj_status reading_hub_add_window(pj_reading_hub *g, pj_error *err)
 {
-    pj_status status = use(g, err);
+    pj_status status = reading_hub_use(g, err);
     if (status != PJ_OK) return status;
     g->windows++;
     pthread_cond_signal(&g->changed);
@@ -363,7 +363,7 @@ static pj_status reading_hub_add_window(pj_reading_hub *g, pj_error *err)
     g->has_thread = status == PJ_OK;
     if (g->has_thread) return PJ_OK;
     g->windows--;
-    leave(g, 0);
+    reading_hub_leave(g, 0);
     drop_division(g);
     return status;
 }
@@ -396,7 +396,7 @@ static void close_window(pj_reading_hub *g, pj_reading_window *w, pj_curve_energ
         pj_division_window_energy(g->division, w->window, r, &energies[r]);
     if (w->window) pj_division_window_close(g->division, w->window);
     w->window = NULL;
-    leave(g, force_ns);
+    reading_hub_leave(g, force_ns);
     drop_division(g);
     pthread_mutex_unlock(&g->mutex);
 }

@@ -19,7 +19,7 @@
 typedef struct pj_recovery pj_recovery;
 
 /* Receives one sentence at a time, for people; from the recovery's thread or the caller's. */
-typedef void pj_recovery_say_fn(void *context, const char *text);
+typedef void pj_recovery_message_fn(void *context, const char *text);
 
 typedef struct pj_recovery_state {
     uint32_t recovered; /* runs stored so far */
@@ -30,7 +30,8 @@ typedef struct pj_recovery_state {
  * thread could not be started. */
 pj_recovery *pj_recovery_start(const char *database);
 /* Sets the message callback; earlier messages are delivered too. */
-void pj_recovery_set_say(pj_recovery *recovery, pj_recovery_say_fn *say, void *context);
+void pj_recovery_on_message(pj_recovery *recovery, pj_recovery_message_fn *on_message,
+                            void *context);
 /* During a measurement: work in progress is abandoned (its spool stays) and restarts after
  * pj_recovery_resume. All functions accept NULL. */
 void pj_recovery_pause(pj_recovery *recovery);

@@ -160,11 +160,11 @@ static int64_t start_time(pj_run *run, double weight)
     return pj_reading_hub_begin(run->session->hub, &run->subscriber, weight > 0 ? weight : 1);
 }
 
-static void say_running(pj_run *run)
+static void announce_run(pj_run *run)
 {
     const pj_live_sink *sink = &run->session->sinks.all;
-    if (run->said_running || !sink->run_begin) return;
-    run->said_running = true;
+    if (run->is_announced || !sink->run_begin) return;
+    run->is_announced = true;
     pj_live_run live = pj_run_live(run);
     sink->run_begin(sink->context, &live);
 }
@@ -321,7 +321,7 @@ pj_status pj_run_begin(pj_session *session, const pj_run_options *from, pj_run *
                                 .take = take_conditions,
                                 .context = run};
     pj_watcher_start(&run->watcher);
-    say_running(run);
+    announce_run(run);
     *out = run;
     return PJ_OK;
 fail:

@@ -108,8 +108,8 @@ static pj_status run_end_build(pj_run *run, pj_run_data *data, pj_error *err)
     return status;
 }
 
-static void say_ended(pj_run *run, pj_run_status status, const char *failure,
-                      const pj_run_data *data)
+static void announce_end(pj_run *run, pj_run_status status, const char *failure,
+                         const pj_run_data *data)
 {
     const pj_live_sink *sink = &run->session->sinks.all;
     if (!sink->run_end) return;
@@ -180,11 +180,11 @@ pj_status pj_run_finish(pj_run *run, pj_run_status run_status, const char *failu
     }
     bool keep_spool = status != PJ_OK && run->session->store;
     if (keep_spool) keep_unstored(run, err);
-    say_ended(run, run_status,
-              failure                  ? failure
-              : status != PJ_OK && err ? err->text
-                                       : NULL,
-              built ? data : NULL);
+    announce_end(run, run_status,
+                 failure                  ? failure
+                 : status != PJ_OK && err ? err->text
+                                          : NULL,
+                 built ? data : NULL);
     pj_run_free(run, !keep_spool);
     return status;
 }

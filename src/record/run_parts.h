@@ -22,7 +22,7 @@ struct pj_run {
     pj_watcher watcher;
     pj_subscriber subscriber; /* of the session's reading hub */
     pj_progress load;         /* of the model, in layers */
-    bool metering, said_running;
+    bool metering, is_announced;
     uint64_t missed_before; /* ticks and readings that earlier runs of the session missed */
     uint32_t spool_failures;
     bool model_resident;    /* a model stays in memory after this run */

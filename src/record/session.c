@@ -191,7 +191,7 @@ pj_status pj_session_add_sink(pj_session *session, const pj_live_sink *sink, pj_
 /* ---- idle power ---------------------------------------------------------------------------- */
 
 /* Idle power that was measured while a GPU worked for somebody else is not idle power. */
-static void look_at_gpus(pj_session *session, pj_baseline *baseline)
+static void note_busy_gpus(pj_session *session, pj_baseline *baseline)
 {
     pj_condition rows[PJ_CONDITION_DEVICES];
     uint32_t rail_count;
@@ -219,7 +219,7 @@ pj_status pj_session_baseline(pj_session *session, pj_baseline_kind kind, pj_err
     pj_baseline *baseline = cold ? &session->cold : &session->resident;
     status = pj_meter_baseline(session->meter, kind, session->baseline_ns / (cold ? 1 : 2),
                                baseline, err);
-    if (status == PJ_OK) look_at_gpus(session, baseline);
+    if (status == PJ_OK) note_busy_gpus(session, baseline);
     pj_recovery_resume(session->recovery);
     pj_meter_stop(session->meter);
     if (status == PJ_OK) *(cold ? &session->has_cold : &session->has_resident) = true;

@@ -18,7 +18,7 @@
 struct pj_open_window {
     pj_session *session;
     pj_open_window *next; /* of the session */
-    pj_reading_window gauged;
+    pj_reading_window readings;
     bool has_readings;
 };
 
@@ -39,7 +39,7 @@ static void window_forget(pj_open_window *w)
 
 static void window_drop(pj_open_window *w)
 {
-    if (w->has_readings) pj_reading_hub_window_drop(w->session->hub, &w->gauged);
+    if (w->has_readings) pj_reading_hub_window_drop(w->session->hub, &w->readings);
     window_forget(w);
 }
 
@@ -57,7 +57,7 @@ pj_status pj_window_begin(pj_session *session, pj_open_window **out, pj_error *e
     session->drop_window = window_drop;
     pthread_mutex_unlock(&session->mutex);
     if (session->hub) {
-        pj_status status = pj_reading_hub_window_begin(session->hub, &w->gauged, err);
+        pj_status status = pj_reading_hub_window_begin(session->hub, &w->readings, err);
         w->has_readings = status == PJ_OK;
         if (status == PJ_E_NO_MEMORY) {
             window_forget(w);
@@ -65,7 +65,7 @@ pj_status pj_window_begin(pj_session *session, pj_open_window **out, pj_error *e
         }
     }
     if (!w->has_readings)
-        w->gauged.begin_ns = pj_clock_ns(); /* energy is unavailable, time is not */
+        w->readings.begin_ns = pj_clock_ns(); /* energy is unavailable, time is not */
     *out = w;
     return PJ_OK;
 }
@@ -138,7 +138,7 @@ static void window_fill(pj_window_result *r, const pj_open_window *w,
     window_sum sum = {0};
     uint32_t count = 0;
     const pj_rail *rails = pj_meter_rails(s->meter, &count);
-    int64_t ns = w->gauged.end_ns - w->gauged.begin_ns;
+    int64_t ns = w->readings.end_ns - w->readings.begin_ns;
     for (uint32_t i = 0; i < count && i < PJ_WINDOW_RAILS; i++) {
         pj_window_rail *out = &r->rails[r->rail_count++];
         bool seen = is_seen(&rails[i], &energies[i], ns);
@@ -170,10 +170,10 @@ pj_status pj_window_end(pj_open_window *w, pj_window_result *result, pj_error *e
     pj_window_result all = {
         .size = result->size, .total = unknown, .net = unknown, .total_upper_mj = NAN};
     if (w->has_readings)
-        pj_reading_hub_window_end(w->session->hub, &w->gauged, energies);
+        pj_reading_hub_window_end(w->session->hub, &w->readings, energies);
     else
-        w->gauged.end_ns = pj_clock_ns();
-    all.duration_ms = (double)(w->gauged.end_ns - w->gauged.begin_ns) / 1e6;
+        w->readings.end_ns = pj_clock_ns();
+    all.duration_ms = (double)(w->readings.end_ns - w->readings.begin_ns) / 1e6;
     if (w->has_readings) window_fill(&all, w, energies);
     memset(result, 0, size);
     memcpy(result, &all, size < sizeof all ? size : sizeof all);

@@ -82,7 +82,7 @@ static const char *request_run_write_settings(const pj_request_origin *origin, c
                                               pj_arena *arena)
 {
     const pj_answer *a = pj_exchange_answer(x);
-    const pj_exchange_request *asked = pj_exchange_request_of(x);
+    const pj_exchange_request *request = pj_exchange_request_of(x);
     pj_exchange_counts counts = pj_exchange_count(x);
     pj_buffer buffer;
     pj_json json;
@@ -90,8 +90,8 @@ static const char *request_run_write_settings(const pj_request_origin *origin, c
     pj_json_init(&json, &buffer);
     pj_json_object_begin(&json);
     pj_json_kv_string(&json, "url", origin->url);
-    pj_json_kv_bool(&json, "stream", asked->wants_stream);
-    request_run_number(&json, "max_tokens", (double)asked->max_tokens);
+    pj_json_kv_bool(&json, "stream", request->wants_stream);
+    request_run_number(&json, "max_tokens", (double)request->max_tokens);
     if (pj_exchange_status(x)) pj_json_kv_int(&json, "http_status", pj_exchange_status(x));
     if (a->finish_reason[0]) pj_json_kv_string(&json, "finish_reason", a->finish_reason);
     if (pj_exchange_first_ns(x))
@@ -107,7 +107,7 @@ static const char *request_run_write_settings(const pj_request_origin *origin, c
     return text;
 }
 
-static const char *hide(const char *text, size_t bytes, pj_arena *arena)
+static const char *private_features(const char *text, size_t bytes, pj_arena *arena)
 {
     pj_buffer buffer;
     pj_json json;
@@ -136,8 +136,10 @@ static void set_texts(const pj_request_origin *origin, const pj_exchange *x, pj_
         info->prompt = request_run_keep(arena, prompt, &failed);
         return;
     }
-    info->prompt_private = hide(prompt ? prompt : "", prompt ? strlen(prompt) : 0, arena);
-    if (pj_exchange_end_ns(x)) info->output_private = hide(output, strlen(output), arena);
+    info->prompt_private =
+        private_features(prompt ? prompt : "", prompt ? strlen(prompt) : 0, arena);
+    if (pj_exchange_end_ns(x))
+        info->output_private = private_features(output, strlen(output), arena);
 }
 
 pj_status pj_request_info(const pj_request_origin *origin, const pj_exchange *x, const char *id,
@@ -145,7 +147,7 @@ pj_status pj_request_info(const pj_request_origin *origin, const pj_exchange *x,
                           pj_run_info *info, pj_error *err)
 {
     const pj_answer *a = pj_exchange_answer(x);
-    const char *asked = pj_exchange_request_of(x)->model;
+    const char *requested = pj_exchange_request_of(x)->model;
     pj_exchange_counts counts = pj_exchange_count(x);
     bool failed = false;
     *info = (pj_run_info){.depth = PJ_DEPTH_OFF, .batch_size = 1, .created_wall_ns = wall_ns};
@@ -153,9 +155,9 @@ pj_status pj_request_info(const pj_request_origin *origin, const pj_exchange *x,
     snprintf(info->id, sizeof info->id, "%s", id);
     set_texts(origin, x, arena, info);
     info->model_name = request_run_keep(arena,
-                                        a->model[0] ? a->model
-                                        : asked[0]  ? asked
-                                                    : origin->model_name,
+                                        a->model[0]    ? a->model
+                                        : requested[0] ? requested
+                                                       : origin->model_name,
                                         &failed);
     info->engine = origin->engine;
     info->scope = "request";
@@ -671,7 +673,7 @@ static void request_run_withdraw(pj_run_data *d, const pj_request_parts *p)
         d->phases[i].energy.absence = PJ_ABSENT_BELOW_RESOLUTION;
 }
 
-static void widen(pj_run_data *d, const pj_request_parts *p)
+static void widen_uncertainties(pj_run_data *d, const pj_request_parts *p)
 {
     double sd_mj = share_sd_mj(p);
     if (!p->allocation) return;
@@ -712,7 +714,7 @@ pj_status pj_request_build(const pj_request_parts *p, pj_run_data *data, pj_erro
         pj_spool_reader_close(&reader);
     }
     if (status == PJ_OK) set_exactly(data, p);
-    if (status == PJ_OK) widen(data, p);
+    if (status == PJ_OK) widen_uncertainties(data, p);
     pj_spool_close(&spool, true);
     pj_arena_fini(&arena);
     return status;

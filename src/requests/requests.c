@@ -572,9 +572,9 @@ void pj_requests_drain(pj_requests *q)
 /* ---- requests ------------------------------------------------------------------------------- */
 
 /* Estimates a text's tokens as a quarter of its bytes, until the server reports them. */
-static double guess_tokens(const pj_exchange_request *asked)
+static double guess_tokens(const pj_exchange_request *request)
 {
-    return (double)asked->prompt_bytes / 4 + 1;
+    return (double)request->prompt_bytes / 4 + 1;
 }
 
 pj_request *pj_request_begin(pj_requests *q, pj_exchange *exchange, void *user)

@@ -14,8 +14,8 @@
 #include "base/text_list.h"
 
 /* Values of `dtype` and `kv`. */
-#define PJ_ASK_DTYPES   "q8_0 q4_0 bf16 f16 f32"
-#define PJ_ASK_KV_TYPES "f32 f16"
+#define PJ_REQUEST_DTYPES   "q8_0 q4_0 bf16 f16 f32"
+#define PJ_REQUEST_KV_TYPES "f32 f16"
 
 /* Texts are borrowed. Texts that were not given are NULL, integers negative (batch: 0) and numbers
  * NAN, unless the table has a default. */
@@ -36,15 +36,15 @@ typedef struct pj_generation_request {
 } pj_generation_request;
 
 typedef enum pj_request_kind {
-    PJ_ASK_TEXT,   /* const char * */
-    PJ_ASK_CHOICE, /* const char *, one of `choices` */
-    PJ_ASK_INT,    /* int64_t */
-    PJ_ASK_NUMBER, /* double */
-    PJ_ASK_FLAG,   /* bool */
-    PJ_ASK_LIST,   /* pj_text_list */
-    PJ_ASK_MAP,    /* pj_text_list of "KEY=NUMBER"; in JSON an object of numbers */
-    PJ_ASK_PROMPT, /* prompt and prompt_bytes */
-    PJ_ASK_IDS     /* prompt_ids and prompt_id_count */
+    PJ_REQUEST_TEXT,   /* const char * */
+    PJ_REQUEST_CHOICE, /* const char *, one of `choices` */
+    PJ_REQUEST_INT,    /* int64_t */
+    PJ_REQUEST_NUMBER, /* double */
+    PJ_REQUEST_FLAG,   /* bool */
+    PJ_REQUEST_LIST,   /* pj_text_list */
+    PJ_REQUEST_MAP,    /* pj_text_list of "KEY=NUMBER"; in JSON an object of numbers */
+    PJ_REQUEST_PROMPT, /* prompt and prompt_bytes */
+    PJ_REQUEST_IDS     /* prompt_ids and prompt_id_count */
 } pj_request_kind;
 
 typedef struct pj_request_field {

@@ -58,7 +58,7 @@ static void unpack_context(uint64_t word, int32_t context[PJ_SPAN_KIND_COUNT])
 
 /* ---- the ring ------------------------------------------------------------------------------ */
 
-static unsigned char *claim(pj_lane *lane, size_t size)
+static unsigned char *recorder_claim(pj_lane *lane, size_t size)
 {
     uint64_t head = atomic_load_explicit(&lane->head, memory_order_relaxed);
     size_t capacity = lane->mask + 1, at = head & lane->mask, rest = capacity - at;
@@ -104,7 +104,7 @@ static bool recorder_open_span(pj_lane *lane, pj_record_type type, const pj_work
     size_t payload = sizeof(pj_span) + (stats ? 32 : 0) + extras * sizeof(pj_extra);
     open->size = sizeof(pj_record) + payload;
     open->flags = (uint8_t)((stats ? PJ_SPAN_HAS_STATS : 0) | (extras ? PJ_SPAN_HAS_EXTRAS : 0));
-    unsigned char *at = claim(lane, open->size);
+    unsigned char *at = recorder_claim(lane, open->size);
     if (!at) return false;
     *(pj_record *)at = (pj_record){.type_bytes = type | (uint32_t)payload << 8};
     at += sizeof(pj_record);
@@ -311,7 +311,7 @@ void pj_token_text(pj_lane *lane, uint32_t sequence, int32_t token_id, const cha
     if (!text) bytes = 0;
     if (bytes > 255) bytes = 255;
     size_t payload = sizeof(pj_token_text_record) + bytes, size = pj_record_size(payload);
-    unsigned char *at = claim(lane, size);
+    unsigned char *at = recorder_claim(lane, size);
     if (!at) return;
     pj_record *record = (pj_record *)at;
     *record = (pj_record){.type_bytes = PJ_RECORD_TOKEN_TEXT | (uint32_t)payload << 8};
@@ -337,8 +337,8 @@ static double host_offset(double device_ns, const pj_clock_pair *before, const p
 }
 
 /* Clamps a device span to the run, from its begin to now. */
-static bool place_in_run(const pj_recorder *recorder, const pj_device_span *span,
-                         const pj_clock_pair *before, const pj_clock_pair *after, pj_span *s)
+static bool clip_device_span(const pj_recorder *recorder, const pj_device_span *span,
+                             const pj_clock_pair *before, const pj_clock_pair *after, pj_span *s)
 {
     int64_t now_ns = pj_clock_ns();
     if (before->host_ns < 0) return false;
@@ -374,7 +374,7 @@ void pj_device_span_add(pj_lane *lane, const pj_device_span *span, const pj_cloc
     };
     if ((unsigned)span->kind >= PJ_SPAN_KIND_COUNT || (unsigned)span->phase >= PJ_PHASE_COUNT ||
         span->section > PJ_MAX_NAMES || span->component > PJ_MAX_NAMES ||
-        !place_in_run(lane->recorder, span, before, after, &s)) {
+        !clip_device_span(lane->recorder, span, before, after, &s)) {
         pj_lane_misuse(lane);
         return;
     }

@@ -221,7 +221,7 @@ pj_status pj_spool_flush(pj_spool *spool, pj_error *err)
 /* ---- keeping what could not be stored ------------------------------------------------------- */
 
 #ifdef __APPLE__
-static bool occupy(int fd)
+static bool spool_occupy(int fd)
 {
     static const char zeros[1 << 16];
     for (uint64_t at = 0; at < PJ_SPOOL_RESERVE_BYTES; at += sizeof zeros)
@@ -229,7 +229,7 @@ static bool occupy(int fd)
     return true;
 }
 #else
-static bool occupy(int fd)
+static bool spool_occupy(int fd)
 {
     return posix_fallocate(fd, 0, PJ_SPOOL_RESERVE_BYTES) == 0;
 }
@@ -244,7 +244,7 @@ void pj_spool_reserve(const char *dir)
     if (fd < 0) return;
     bool held =
         fstat(fd, &info) == 0 && (uint64_t)info.st_blocks * 512 >= (uint64_t)PJ_SPOOL_RESERVE_BYTES;
-    if (!held && !occupy(fd)) unlink(path); /* too little space even for this */
+    if (!held && !spool_occupy(fd)) unlink(path); /* too little space even for this */
     close(fd);
 }
 
