@@ -1,7 +1,7 @@
 /*
  * Why the fast path is exact: an integer k < 2^53 and a power of ten up to 10^22 are both doubles
  * without error, so k / 10^p is the double nearest to the decimal number "k shifted by p digits",
- * which is also what reading that text gives. If it equals the value, the text reads back equal.
+ * which is also what parsing that text gives. If it equals the value, the text reads back equal.
  */
 #include "base/decimal.h"
 
