@@ -1,10 +1,9 @@
 /*
- * A request to generate, in the one form that the command line, the HTTP API, the queue and the
- * experiments share. One table lists its fields with their names, defaults and bounds; the parser
- * and the writer of JSON, the copy and the options of `perjoule run` are made from it. A new field
- * is a member here, a line in the table (generation_request.c), and what it does in
- * generate/generate_options.c; tests compare the table with openapi.json, docs/api.md and the
- * dashboard's types.
+ * A request to generate, shared by the command line, the HTTP API, the queue and the experiments.
+ * One table lists its fields with their names, defaults and bounds; the parser and the writer of
+ * JSON, the copy and the options of `perjoule run` are made from it. A new field is a member here,
+ * a line in the table (generation_request.c), and what it does in generate/generate_options.c;
+ * tests compare the table with openapi.json, docs/api.md and the dashboard's types.
  */
 #ifndef PJ_TRACE_GENERATION_REQUEST_H
 #define PJ_TRACE_GENERATION_REQUEST_H
@@ -70,7 +69,7 @@ void pj_generation_request_init(pj_generation_request *request); /* sets every d
 pj_status pj_generation_request_parse(const char *text, size_t bytes,
                                       pj_generation_request *request, pj_arena *arena, bool *syntax,
                                       pj_error *err);
-/* An object that pj_generation_request_parse reads back as the same request. */
+/* The inverse of pj_generation_request_parse. */
 void pj_generation_request_write(const pj_generation_request *request, pj_json *json);
 /* With all texts copied into the arena; false: out of memory. */
 bool pj_generation_request_copy(pj_generation_request *copy, const pj_generation_request *request,

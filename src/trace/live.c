@@ -85,7 +85,7 @@ static void run_end(void *context, const char *run_id, const pj_live_end *end)
 
 #undef TO_ALL
 
-/* Callbacks that no sink has stay NULL, so that events nobody wants are not prepared. */
+/* Callbacks that no sink has stay NULL, so that unwanted events are not prepared. */
 static void live_join(pj_live_sinks *list, const pj_live_sink *sink)
 {
     pj_live_sink *all = &list->all;

@@ -91,7 +91,7 @@ static bool is_candidate(const pj_rail *rail, pj_rail_class column, bool has_tot
 {
     if (column != PJ_RAIL_TOTAL) return rail->rail_class == column && !holds_processor(rail);
     if (!classes[rail->rail_class].counts) return false;
-    /* Where something reports a total, only boards outside it are added to it. */
+    /* Only boards outside a reported total are added to it. */
     return !has_total || rail->rail_class == PJ_RAIL_TOTAL ||
            (rail->rail_class == PJ_RAIL_GPU && rail->scope == PJ_SCOPE_BOARD);
 }
@@ -137,7 +137,7 @@ void pj_rail_names(const pj_rail *rails, uint32_t count, uint64_t which, char *t
                 (size_t)snprintf(text + used, bytes - used, "%s%s", used ? "," : "", rails[r].name);
 }
 
-/* Appends a list of names; class names in capitals ("CPU"), as people write them. */
+/* Appends a list of names; class names in capitals ("CPU"). */
 static size_t rail_put_names(char *text, size_t bytes, size_t used, const char *names)
 {
     text[used] = 0;

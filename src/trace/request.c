@@ -30,7 +30,7 @@ void pj_request_clear(pj_run_info *info)
 
 /* ---- energy of the request ------------------------------------------------------------------- */
 
-/* What is excluded from the request. Energies are NAN when some part's energy is unavailable. */
+/* Excluded from the request. Energies are NAN if any part's energy is unavailable. */
 typedef struct taken_out {
     double gross_mj, net_mj, ms;
     bool any;
@@ -155,7 +155,7 @@ static double running_median(const steps *s, uint32_t at, size_t member)
     return pj_median(values, window);
 }
 
-/* The step's work relative to the usual, at least 1: less work does not lower the limit. */
+/* The step's work relative to the median, at least 1: less work does not lower the limit. */
 static double work_ratio(const steps *s, uint32_t at)
 {
     double flops = running_median(s, at, offsetof(step, flops));

@@ -139,7 +139,7 @@ static bool spool_write_all(int fd, const char *bytes, size_t count, uint64_t of
     return true;
 }
 
-/* Copies bytes [from, to) of one file to the same place of another. */
+/* Copies bytes [from, to) of one file to the same offset of another. */
 static bool copy_range(int source, int target, uint64_t from, uint64_t to)
 {
     char block[16384];
@@ -248,7 +248,7 @@ void pj_spool_reserve(const char *dir)
     close(fd);
 }
 
-/* Everything from `from` on, what is only in the batch included. */
+/* Everything from `from` on, including the batch. */
 static bool write_rest(const pj_spool *spool, int fd, uint64_t from)
 {
     return copy_range(spool->fd, fd, from, spool->written_bytes) &&
@@ -411,8 +411,8 @@ pj_status pj_spool_reader_open(const char *path, pj_spool_reader *reader, pj_err
     return pj_spool_reader_open_fd(fd, path, reader, err);
 }
 
-/* What could not be written even to the memory file (a file size limit applies to it too) is still
- * in the batch: copies both together. */
+/* Copies the memory file and the batch, which holds what could not be written even there (file size
+ * limits apply to it too). */
 static pj_status copy_all(const pj_spool *spool, pj_spool_reader *reader, pj_error *err)
 {
     uint64_t done = 0, total = spool->written_bytes + spool->batch.length;
