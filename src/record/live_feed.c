@@ -1,5 +1,5 @@
 /* Turns records into events. Keeps names, open tokens and the parts of the token being shown;
- * everything is bounded, and what exceeds a bound is not sent live (but is stored). */
+ * everything is bounded, and what exceeds a bound is stored but not sent live. */
 #include "record/live_feed.h"
 
 #include "base/clock.h"
@@ -117,7 +117,7 @@ void pj_live_feed_close(pj_live_feed *feed)
 
 /* ---- power --------------------------------------------------------------------------------- */
 
-/* The phase in which a reading was taken, as far as the records so far tell. */
+/* The phase in which a reading was taken, as far as known from the records so far. */
 static pj_phase live_feed_phase_at(const pj_live_feed *feed, int64_t at_ns)
 {
     for (uint32_t i = feed->change_count; i > 0; i--)
@@ -284,7 +284,7 @@ static void complete_text(utf8_rest *rest, const char *bytes, char *piece, size_
     piece[out] = 0;
 }
 
-/* A private run tells only which sequence a token belongs to. */
+/* A private run reports only the sequence of a token. */
 static bool is_unknown(const token_text *text)
 {
     return text->token_id < 0 && !text->text[0];
@@ -329,7 +329,7 @@ static void token_begins(pj_live_feed *feed, const pj_span *span)
     if (feed->shown) feed->shown_ns = span->begin_ns;
 }
 
-/* Simulated sensors show about the load, in mW above idle, that the stored run will have. */
+/* Approximately the simulated load, in mW above idle, that the stored run will have. */
 static double simulated_load(pj_phase phase)
 {
     if (phase == PJ_PHASE_PREFILL || phase == PJ_PHASE_DECODE) return 40000;

@@ -21,21 +21,20 @@ struct pj_reading_hub {
     uint32_t rail_count;
     int64_t first_wait_ns; /* maximum wait for a first value of every rail */
     pthread_mutex_t mutex; /* guards what follows, and the meter */
-    pj_division *division; /* NULL: nobody uses the sensors */
+    pj_division *division; /* NULL: the sensors are unused */
     pj_subscriber *subscribers;
     uint32_t users, windows, members, open_runs;
     double shared_ns; /* integral of 1 / number of runs over time */
     int64_t shared_at_ns;
     bool seen[PJ_MAX_RAILS]; /* the rail has had a value since the sensors were started */
-    bool has_lost;           /* some rail is lost and must not be waited for */
+    bool has_lost;           /* a rail is lost: do not wait for it */
     pthread_t thread;        /* pulls while windows are open */
     bool has_thread, closing;
     pthread_cond_t changed;
     pj_reading batch[BATCH];
 };
 
-/* How long it may take until every rail has given a value: two periods and the delay, at most a
- * second. */
+/* How long to wait for a first value of every rail: two periods and the delay, at most a second. */
 static int64_t first_wait(const pj_rail *rails, uint32_t count)
 {
     int64_t wait_ns = 50 * PJ_NS_PER_MS;
@@ -180,7 +179,7 @@ static void advance_shared_time(pj_reading_hub *g, int64_t at_ns)
 }
 
 /* With several runs, simulated sensors are not driven by spans: their live readings are the
- * truth. */
+ * ground truth. */
 static void reading_hub_show_activity(pj_reading_hub *g, int change)
 {
     bool was_shared = g->open_runs > 1;
@@ -226,8 +225,8 @@ int64_t pj_reading_hub_end(pj_reading_hub *g, pj_subscriber *subscriber)
     return at_ns;
 }
 
-/* The last readings before a time may be late on a busy machine. A rail that has not given any is
- * not waited for. The lock is not held. */
+/* The last readings before a time may be late on a busy machine. Rails without
+ * any value are not waited for. The lock is not held. */
 static void wait_until_known(pj_reading_hub *g, int64_t at_ns)
 {
     int64_t until_ns = at_ns + pj_meter_settle_ns(g->meter) + LATENESS_NS;
@@ -384,7 +383,7 @@ pj_status pj_reading_hub_window_begin(pj_reading_hub *g, pj_reading_window *w, p
     return pj_fail_memory(err, "a window");
 }
 
-/* Forces the energy before a window's end to be final only after waiting for it, because runs
+/* Forces the energy before a window's end to be final, but only after waiting for it, because runs
  * divide the same time. */
 static void close_window(pj_reading_hub *g, pj_reading_window *w, pj_curve_energy *energies)
 {

@@ -98,7 +98,7 @@ static void note_unreadable(pj_recovery *r, const char *path, const pj_error *er
 /* ---- attempts ------------------------------------------------------------------------------- */
 
 /* Attempts are counted in a file next to the spool, because an attempt may crash the process: a
- * spool that crashes its reader must not do so for ever. */
+ * spool that crashes its reader must not be retried for ever. */
 static bool tries_path(const char *spool, char *path, size_t bytes)
 {
     int stem = (int)(strlen(spool) - strlen(".spool"));
@@ -403,7 +403,7 @@ void pj_recovery_close(pj_recovery *r)
     pj_recovery_on_message(r, NULL, NULL);
     pj_recovery_pause(r); /* waits briefly for the thread to end */
     pthread_mutex_lock(&r->mutex);
-    if (r->trying[0]) end_try(r->trying); /* given up for lack of time, which is no failure */
+    if (r->trying[0]) end_try(r->trying); /* abandoned for lack of time, not failed */
     r->closing = true;
     r->paused = false;
     recover_release(r);

@@ -1,4 +1,4 @@
-/* The end of a run: what records is closed in order, the run is built, stored and announced. */
+/* The end of a run: recorders are stopped in order, the run is built, stored and announced. */
 #include "record/run_parts.h"
 
 #include "attribution/build.h"
@@ -64,13 +64,13 @@ static void stop_recording(pj_run *run, pj_run_status status)
     pj_session *session = run->session;
     int64_t end_ns =
         run->metering ? pj_reading_hub_end(session->hub, &run->subscriber) : pj_clock_ns();
-    if (run->metering) /* until slow sensors have seen the last span */
+    if (run->metering) /* until slow sensors have covered the last span */
         pj_clock_sleep_until(end_ns + pj_meter_settle_ns(session->meter));
     pj_watcher_stop(&run->watcher);
     pj_collector_stop(&run->collector);
     if (run->metering) {
         pj_reading_hub_part(session->hub, &run->subscriber, end_ns);
-        pj_collector_round(&run->collector); /* readings that arrived until the samplers stopped */
+        pj_collector_round(&run->collector); /* readings from before the samplers stopped */
     }
     account_overhead(run);
     listen_with_model(run);
@@ -128,7 +128,7 @@ static void announce_end(pj_run *run, pj_run_status status, const char *failure,
     pj_buffer_fini(&buffer);
 }
 
-/* Keeps the spool of a run that could not be stored, and reports exactly how much of it is kept. */
+/* Keeps the spool of a run that could not be stored, and reports how much of it is kept. */
 static void keep_unstored(pj_run *run, pj_error *err)
 {
     pj_spool *spool = &run->spool;

@@ -1,4 +1,4 @@
-/* The watcher's loop: reads conditions at the begin, once per second, and at the end. */
+/* The watcher's loop: reads conditions at the start, once per second, and at the end. */
 #include "record/watcher.h"
 
 #include "base/clock.h"

@@ -1,5 +1,4 @@
-/* Windows of the public interface: sums over rails, and the bound that is returned when the sensors
- * are too slow. */
+/* Windows of the public interface: sums over rails, an upper bound if the sensors are too slow. */
 #include "base/clock.h"
 #include "record/session.h"
 #include "trace/uncertainty.h"
@@ -10,8 +9,8 @@
 #include <string.h>
 
 #define NORMAL_95 1.96
-/* Fraction of a window that a sensor must have covered; of a window shorter than the sensor's
- * period nearly all, because there is no similar time from which to estimate the rest. */
+/* Fraction of a window that a sensor must have covered; nearly all if the window is shorter than
+ * the sensor's period, because there is no similar time from which to estimate the rest. */
 #define LEAST_SEEN       0.1
 #define LEAST_SEEN_SHORT 0.9
 
@@ -88,8 +87,8 @@ static bool is_seen(const pj_rail *rail, const pj_curve_energy *e, int64_t ns)
 
 typedef struct window_sum {
     double mj, random_var, bias_mj, gain_mj;
-    double idle_mj, idle_sd_mj; /* NAN: some baseline is not known */
-    double upper_mj;            /* NAN: some rail has no bound */
+    double idle_mj, idle_sd_mj; /* NAN: a baseline is unknown */
+    double upper_mj;            /* NAN: a rail has no bound */
     uint32_t seen, missing;     /* of the rails of the total */
 } window_sum;
 
