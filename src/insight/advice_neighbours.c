@@ -67,7 +67,7 @@ static void add_values(values *v, const pj_run_info *info)
     v->power += info->decode_mj / info->decode_ms;
 }
 
-/* Compares runs with the settings of `of` to runs with this run's settings. */
+/* Compares runs with the settings of `of` to runs with those of this run. */
 static void add_neighbour(pj_advice_facts *f, const pj_run_list *list, const pj_run_info *info,
                           const pj_run_info *of, const values *own)
 {
@@ -150,7 +150,7 @@ static void measure_last_hour(pj_advice_facts *f, const pj_run_list *list, const
         f->loads_last_hour += other->model_load_mj > 0;
     }
     if (f->window_runs) f->window_ms = (double)(last - first) / 1e6;
-    /* Runs without energy are taken to draw what the others do. */
+    /* Runs of unknown energy are assumed to draw the others' mean power. */
     if (known_ms > 0) f->window_mj *= f->window_busy_ms / known_ms;
 }
 

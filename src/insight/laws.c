@@ -1,4 +1,4 @@
-/* Chooses for each law the largest set of runs that are equal in everything but its variable. */
+/* Chooses for each law the largest set of runs that differ only in its variable. */
 #include "insight/laws.h"
 
 #include "base/ids.h"
@@ -64,8 +64,8 @@ static bool laws_read_row(const pj_run_info *info, pj_law_run *r)
 
 /* ---- sets ------------------------------------------------------------------------------------ */
 
-/* Whether two runs differ at most in what the law is over. Laws over the shape of a model compare
- * models; the others hold the model. */
+/* Whether two runs differ at most in the law's variable. Laws over the shape of a model compare
+ * models; the others keep the model fixed. */
 static bool laws_is_alike(const pj_law_run *a, const pj_law_run *b, figure over)
 {
     bool models = over <= FFN_WIDTH;

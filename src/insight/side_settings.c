@@ -53,13 +53,13 @@ static const char *const compared[] = {
 };
 enum { COMPARED = sizeof compared / sizeof *compared };
 
-/* Settings that a run of perjoule's own engine keeps only if they were given. */
+/* Settings that a run of perjoule's own engine stores only if they were given. */
 static bool side_settings_is_without(const pj_run_info *run, const char *field)
 {
     static const char *const given[] = {"draft", "settings.logit_bias", "settings.ablate"};
     char draft[TEXT_BYTES];
     if (!run->settings_json || (run->engine && strcmp(run->engine, "perjoule") != 0)) return false;
-    if (strcmp(field, "settings.draft_tokens") == 0) /* with a draft: as many as the engine likes */
+    if (strcmp(field, "settings.draft_tokens") == 0) /* with a draft: chosen by the engine */
         return !pj_run_field(run, "draft", draft, sizeof draft);
     for (size_t i = 0; i < sizeof given / sizeof *given; i++)
         if (strcmp(field, given[i]) == 0) return true;
@@ -155,8 +155,7 @@ static bool is_own_beside_fine(const pj_sides *s)
     return own && fine;
 }
 
-/* Whether a run loaded its model: told by the energy of that section or, without any, by its
- * time. */
+/* Whether a run loaded its model: by the energy of that section or, if unavailable, by its time. */
 static bool has_loaded(const pj_sides *s, const pj_run_info *run)
 {
     pj_class_sum *sums = NULL;

@@ -1,5 +1,4 @@
-/* Figures of sides side by side, the tests of their differences, and the sentences that state their
- * results. */
+/* Compares figures of sides: tests of their differences, and sentences with the results. */
 #include "insight/sides.h"
 
 #include <math.h>
@@ -36,7 +35,7 @@ static bool is_energy(const char *unit)
     return strchr(unit, 'J') != NULL;
 }
 
-/* Energies that are not the same quantity have figures, and no test tells them apart. */
+/* Energies that are different quantities have figures but no test. */
 static void take_back(pj_side_test *t)
 {
     t->result.welch_p = t->result.mann_whitney_p = NAN;
@@ -193,7 +192,7 @@ static bool are_comparable(const pj_sides *s)
     return !pj_likeness_refusal(&l);
 }
 
-/* Among energies that are not the same quantity none is the least. */
+/* Energies that are different quantities have no minimum. */
 static void find_bests(pj_sides *s)
 {
     bool comparable = are_comparable(s);
@@ -227,7 +226,7 @@ static void compare_single_runs(const pj_side *x, const pj_side *y, pj_verdict_f
     f->single_hi = f->ratio.ratio * exp(1.96 * sd);
 }
 
-/* One side has a single run: there is a ratio, and nothing to test it with. */
+/* One side has a single run: there is a ratio but no spread to test it with. */
 static void ratio_without_test(const pj_side *x, const pj_side *y, pj_ratio *ratio)
 {
     uint32_t figure = pj_figure_find(tested[0]);
