@@ -1,4 +1,4 @@
-/* Searches for a model in the usual places, in order. */
+/* Searches the known locations of models, in order. */
 #include "generate/find_model.h"
 
 #include "base/file.h"
@@ -100,7 +100,7 @@ static void keep_file(search *s, const pj_model_spot *spot, const char *file)
     bool fits = !s->quantisation || has_quantisation(file, s->quantisation);
     if (fits && s->files++ == 0) {
         find_model_keep(&s->file, spot);
-        if (s->quantisation) s->file_names[0] = 0; /* of those that do not fit */
+        if (s->quantisation) s->file_names[0] = 0; /* drop non-matching names */
     }
     if (!fits && s->files > 0) return;
     size_t used = strlen(s->file_names);
