@@ -37,14 +37,14 @@ struct pj_experiment {
     int32_t *ids;     /* of the prompts of the cell */
     pj_prompt *prompts;
     uint32_t largest_batch;
-    char *eval_text; /* whose loss is measured; NULL: none */
+    char *eval_text; /* text whose loss is measured; NULL: none */
     size_t eval_bytes;
     char path[4096]; /* of the model of this name and dtype of the plan: */
     const char *found_model, *found_dtype;
 };
 typedef pj_experiment experiment;
 
-/* ---- what is done --------------------------------------------------------------------------- */
+/* ---- completed runs ------------------------------------------------------------------------- */
 
 static bool experiment_note(progress *p, double joules, uint32_t block)
 {
@@ -101,8 +101,8 @@ static const char prompt_text[] =
     "what each machine had drawn, which of them had been idle, and how warm the room had become. "
     "Then she asked the same question of every one of them, and waited for their answers. ";
 
-/* Token ids for prompts of exactly so many tokens. Each sequence of a batch begins one token later
- * in the text: equal ones would all use the same experts of a mixture. */
+/* Token ids for prompts of an exact length. Each sequence of a batch starts one token later in the
+ * text, because equal ones would all use the same experts of a mixture. */
 static pj_status make_prompts(experiment *e, uint32_t tokens, pj_error *err)
 {
     uint32_t length = tokens + e->largest_batch - 1;
@@ -195,7 +195,7 @@ static pj_status measure_loss(experiment *e, uint32_t index, pj_error *err)
     return status;
 }
 
-/* Of cells whose runs were all there when the text was added to the plan. */
+/* For cells whose runs were complete when the text was added to the plan. */
 static pj_status measure_missing_losses(experiment *e, pj_error *err)
 {
     pj_status status = PJ_OK;
@@ -340,7 +340,7 @@ static pj_status run_cell(experiment *e, uint32_t block, uint32_t index, pj_erro
     return PJ_OK;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------ */
+/* ---- the experiment ------------------------------------------------------------------------- */
 
 static pj_status check_dtypes(const pj_plan *plan, pj_error *err)
 {

@@ -52,7 +52,7 @@ static bool has_component(const pj_sum_nodes *nodes, const char *name)
     return false;
 }
 
-/* The layers that were cut off, or the components that a run without the part does not have. */
+/* The layers that were cut off, or the components missing from a run without the part. */
 static bool is_missing(const pj_sum_nodes *nodes, const pj_sum_node *n, const char *ablate,
                        const pj_sum_nodes *without)
 {
@@ -63,7 +63,7 @@ static bool is_missing(const pj_sum_nodes *nodes, const pj_sum_node *n, const ch
     return name && !has_component(without, name);
 }
 
-/* Rows of one class share the error of its power; classes err independently. */
+/* Rows of one class share the error of its power; errors of classes are independent. */
 typedef struct part_sums {
     double mj, planted_mj, sd[MAX_PARTS];
     uint16_t names[MAX_PARTS];
