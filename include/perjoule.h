@@ -1,7 +1,7 @@
 /*
  * perjoule.h: the public interface of libperjoule. (It includes perjoule/base.h: status and error.)
  *
- * perjoule shows where every joule of transformer inference goes. A program that does inference
+ * perjoule shows where every joule of transformer inference goes. A program that runs inference
  * records *spans* (phases, sections, tokens, layers, components, operations); the library samples
  * the machine's power sensors meanwhile, attributes energy to the spans when the run ends, and
  * stores the result in a database. perjoule's own inference engine is a client of this header
@@ -11,30 +11,32 @@
  *     pj_session_options how = {.size = sizeof how};
  *     pj_run_options what = {.size = sizeof what, .prompt = "hello", .model_name = "mine"};
  *     pj_result result = {.size = sizeof result};
- *     pj_session_open(&how, &s, &err);
- *     pj_run_begin(s, &what, &run, &err);
+ *     if (pj_session_open(&how, &s, &err) != PJ_OK || pj_run_begin(s, &what, &run, &err) != PJ_OK)
+ *         goto failed;
  *     pj_lane *lane = pj_run_lane(run);
  *     pj_span_begin(lane, PJ_SPAN_PHASE, PJ_PHASE_PREFILL);
  *     ...
  *     pj_span_end(lane, NULL);
- *     pj_run_end(run, PJ_RUN_COMPLETED, &result, &err);
+ *     if (pj_run_end(run, PJ_RUN_COMPLETED, &result, &err) != PJ_OK) goto failed;
  *     printf("%g J\n", result.total.mj / 1000);
+ * failed:
+ *     if (err.text[0]) fprintf(stderr, "%s\n", err.text);
  *     pj_result_fini(&result);
  *     pj_session_close(s);
  *
  * Conventions
  *   - A fallible call returns a pj_status (0 is success) and, where it takes a pj_error, fills it
- *     with one sentence that names the thing and the remedy. Out-parameters are NULL on failure.
+ *     with one sentence that names the cause and the remedy. Out-parameters are NULL on failure.
  *   - Times are CLOCK_MONOTONIC nanoseconds (pj_clock_ns). Energies are millijoules, powers
  *     milliwatts; NAN means "unavailable" and is never written as 0.
- *   - Structs with a `size` grow in later versions: set it to sizeof the struct as your compiler
- *     knows it. The library reads and writes no more than that; what an older program does not know
- *     is as if it were zero. A size of 0 stands for the struct as it was in version 0.1.
- *   - Arguments are checked: a NULL that is not allowed, an enumeration out of range or a struct of
- *     an impossible size is refused with PJ_E_INVALID.
+ *   - Structs with a `size` grow in later versions: set it to sizeof the struct. The library reads
+ *     and writes only that many bytes; members unknown to an older program count as zero. A size of
+ *     0 means the struct of version 0.1.
+ *   - Arguments are checked: an invalid NULL, an enumeration out of range or an impossible struct
+ *     size returns PJ_E_INVALID.
  *   - The library never prints, exits or installs signal handlers.
- *   - Every call is safe from any thread unless it says otherwise. Calls on one lane belong to the
- *     thread that owns the lane.
+ *   - Every call is thread-safe unless documented otherwise. Only the thread that owns a lane may
+ *     use it.
  */
 #ifndef PERJOULE_H
 #define PERJOULE_H
@@ -90,15 +92,15 @@ typedef enum pj_source_quality { PJ_UNAVAILABLE = 0, PJ_MODELLED, PJ_MEASURED } 
 
 typedef struct pj_session pj_session; /* sensors, sampler threads and a database */
 typedef struct pj_run pj_run;         /* one profiled inference */
-typedef struct pj_lane pj_lane;       /* one thread's place to record spans of one run */
+typedef struct pj_lane pj_lane;       /* one thread's recorder of spans in one run */
 
 typedef struct pj_session_options {
     size_t size;         /* sizeof(pj_session_options) */
-    const char *power;   /* source list; NULL: $PERJOULE_POWER, else "auto"; "none": nothing */
+    const char *power;   /* source list; NULL: $PERJOULE_POWER, else "auto"; "none": no sensors */
     int64_t interval_ns; /* sampling interval, 0: each source's own update period */
     const char
         *database; /* NULL: $PERJOULE_DB, else the user's default; "none": nothing is stored */
-    const char *spool_dir;   /* NULL: beside the database */
+    const char *spool_dir;   /* NULL: next to the database */
     double baseline_seconds; /* length of the idle window before the first run; 0: default 1 s;
                                 negative: none */
     const char *share_rule;  /* how runs that are open at the same time divide the machine's energy:
@@ -127,14 +129,14 @@ typedef struct pj_run_options {
 } pj_run_options;
 
 /* Starts recording. The strings are copied. A session may have several open runs, each with its own
- * lanes, say one per request of a server. No sensor can tell them apart: while n runs are open,
- * each gets its share of the machine's energy by the session's rule. Such energies have the method
- * "allocated", the rule is stored with the run, and all shares add up to the machine's energy. */
+ * lanes, for example one per request of a server. Sensors cannot distinguish concurrent runs, so
+ * the machine's energy is divided among them by the session's rule. Such energies have the method
+ * "allocated", the rule is stored with the run, and the shares add up to the machine's energy. */
 PJ_API pj_status pj_run_begin(pj_session *session, const pj_run_options *options, pj_run **run,
                               pj_error *err);
 /* Sets the run's weight from now on, for sessions whose rule is "weight": for example its number of
- * sequences in the batch, or 0 while it waits in a queue. Its share is its weight divided by the
- * sum of those of all open runs (equal shares while all are 0). */
+ * sequences in the batch, or 0 while it is queued. Its share is its weight divided by the sum of
+ * the weights of all open runs (equal shares while all are 0). */
 PJ_API pj_status pj_run_set_weight(pj_run *run, double weight, pj_error *err);
 /* Sets facts about the model once they are known (for example after loading it inside the run).
  * Strings are copied; NULL and 0 keep the earlier value. */
@@ -186,7 +188,7 @@ typedef struct pj_result {
     double joules_per_token;         /* gross, per output token; NAN: unavailable */
     uint64_t input_tokens, output_tokens;
     uint32_t phase_count;
-    pj_phase_result phases[PJ_RESULT_PHASES]; /* those that happened, in order of pj_phase */
+    pj_phase_result phases[PJ_RESULT_PHASES]; /* those that occurred, in order of pj_phase */
     /* The run's summary, its phases and its rails as a JSON object (docs/api.md). Owned by the
      * result. */
     char *json;
@@ -227,9 +229,9 @@ typedef struct pj_window_result {
 
 /* Measures the machine's energy between two calls, without a run; nothing is stored. Windows may
  * nest, overlap, and begin and end in different threads; overlapping windows each contain all of
- * the machine's energy. The first begin waits until every sensor has given a value (milliseconds),
- * an end until the sensors have covered it. A window too short for its sensors has an unavailable
- * total with an upper bound. */
+ * the machine's energy. The first begin waits until every sensor has delivered a value
+ * (milliseconds), an end until every sensor has covered the window. A window too short for its
+ * sensors has an unavailable total with an upper bound. */
 PJ_API pj_status pj_window_begin(pj_session *session, pj_open_window **window, pj_error *err);
 /* Frees the window whatever the outcome; `result` NULL: discards it without waiting. PJ_E_INVALID:
  * the result has an impossible size; the window then stays open. */
@@ -240,14 +242,14 @@ PJ_API pj_status pj_window_end(pj_open_window *window, pj_window_result *result,
 PJ_API const char *pj_run_id(const pj_run *run); /* UUIDv7 as text, borrowed */
 PJ_API pj_depth pj_run_depth(const pj_run *run);
 /* Interns a section, component or operation name; equal names give equal ids. Not for hot paths.
- * 0 is never a valid name: it is returned for an empty text, one of more than 1000 bytes, when
- * memory is out or the table is full (65535). */
+ * Returns 0, never a valid id, for an empty name, one of more than 1000 bytes, when out of memory
+ * or when the table is full (65535). */
 PJ_API uint32_t pj_run_name(pj_run *run, const char *name);
-/* The calling thread's lane, made on first use; NULL when memory is out. The owner keeps the
- * pointer; pj_run_lane is not for hot paths. Every call on a NULL lane does nothing. */
+/* The calling thread's lane, created on first use; NULL when out of memory. Keep the pointer: not
+ * for hot paths. Every call on a NULL lane does nothing. */
 PJ_API pj_lane *pj_run_lane(pj_run *run);
-/* Prompt lengths in tokens, in order of the sequences: needed to split the energy of a batch's
- * shared steps. Sets the run's input tokens to their sum. */
+/* Prompt lengths in tokens, in order of the sequences: needed to split the energy of the shared
+ * steps of a batch. Sets the run's input tokens to their sum. */
 PJ_API void pj_run_set_prompts(pj_run *run, const uint32_t *tokens, uint32_t count);
 /* Sets token counts, for runs whose spans do not contain them. */
 PJ_API void pj_run_set_tokens(pj_run *run, uint64_t input_tokens, uint64_t output_tokens);
@@ -260,7 +262,7 @@ typedef struct pj_stats {
     float mean;     /* signed mean */
     float std;      /* population form */
     float max_abs;
-    float sparsity; /* share with |x| < 0.01 */
+    float sparsity; /* fraction with |x| < 0.01 */
     uint32_t nan_count;
     uint32_t inf_count;
 } pj_stats;
@@ -276,32 +278,31 @@ typedef struct pj_extra {
 
 /* The work of a span. All members are optional. */
 typedef struct pj_work {
-    double flops; /* NAN: not known */
-    double bytes; /* that crossed the memory interface; NAN: not known */
+    double flops; /* NAN: unknown */
+    double bytes; /* memory traffic; NAN: unknown */
     const pj_stats *stats;
     const pj_extra *extras;
     uint32_t extra_count; /* at most 1024 are kept */
 } pj_work;
 
-/* Opens a span inside the lane's innermost open one, at the present time. A kind may not be coarser
- * than the enclosing one's, except that a section may lie inside a token (the stages of one decode
- * step). Of two nested spans of one kind the outer one is charged only for its own time. Spans
- * finer than the run's depth are dropped. A lane with nothing open is in the phase, token and layer
- * that another thread has open in this run. At most 16 spans may be open on a lane; violations are
+/* Opens a span inside the lane's innermost open one, now. Its kind may not be coarser than the
+ * enclosing span's, except that a section may lie inside a token (the stages of one decode step).
+ * Of two nested spans of one kind the outer one is charged only for its own time. Spans finer than
+ * the run's depth are dropped. A lane without open spans inherits the phase, token and layer that
+ * another thread has open in this run. At most 16 spans may be open on a lane; violations are
  * dropped and counted. Never blocks or allocates. */
 PJ_API void pj_span_begin(pj_lane *lane, pj_span_kind kind, uint32_t id);
-/* Closes the innermost span; `work` may be NULL. Never blocks or allocates: a full buffer counts a
- * loss, which is stored with the run. */
+/* Closes the innermost span; `work` may be NULL. Never blocks or allocates: if the buffer is full
+ * the span is lost, and the number of losses is stored with the run. */
 PJ_API void pj_span_end(pj_lane *lane, const pj_work *work);
-/* As pj_span_begin and pj_span_end, at a time that the caller has read from pj_clock_ns. Spans are
+/* As pj_span_begin and pj_span_end, at a time taken from pj_clock_ns by the caller. Spans are
  * clipped to the run's time. */
 PJ_API void pj_span_begin_at(pj_lane *lane, pj_span_kind kind, uint32_t id, int64_t now_ns);
 PJ_API void pj_span_end_at(pj_lane *lane, const pj_work *work, int64_t now_ns);
 /* Ends one span and begins a sibling with one clock reading between them. */
 PJ_API void pj_span_next(pj_lane *lane, const pj_work *work, pj_span_kind kind, uint32_t id);
 /* Text of the token whose span is open on this lane (UTF-8, at most 255 bytes are kept), its id in
- * the vocabulary, and the sequence of the batch it belongs to: called once per sequence and
- * step. */
+ * the vocabulary, and its sequence in the batch. Call it once per sequence and step. */
 PJ_API void pj_token_text(pj_lane *lane, uint32_t sequence, int32_t token_id, const char *text,
                           size_t bytes);
 
@@ -311,7 +312,7 @@ PJ_API void pj_statistics_time(pj_lane *lane, int64_t ns);
 
 /* ---- many spans in one call ---------------------------------------------------------------- */
 
-/* For programs that collect times themselves, such as Python with hooks: one call per token instead
+/* For programs that collect times themselves, such as hooks in Python: one call per token instead
  * of two per span. A record is 32 bytes without padding; on a little-endian machine it is also four
  * 64-bit integers (begin, end, id | kind << 32, layer & 0xffffffff | detail << 32), and in Python
  *
@@ -320,7 +321,7 @@ PJ_API void pj_statistics_time(pj_lane *lane, int64_t ns);
  *                  ("reserved", "u2"), ("layer", "i4"), ("detail", "u4")])
  *
  * so that a hook can append to an array("q") with the last two words computed once per module.
- * Times are those of time.monotonic_ns() (pj_clock_ns). */
+ * Times come from time.monotonic_ns() (the same clock as pj_clock_ns). */
 typedef struct pj_packed_span {
     int64_t begin_ns, end_ns;
     uint32_t id;       /* as in pj_span_begin: interned name, phase, position or layer index */
@@ -332,7 +333,7 @@ typedef struct pj_packed_span {
 
 /* The work of a packed span; several spans may refer to one. 48 bytes: "=ddfffffIII". */
 typedef struct pj_span_detail {
-    double flops, bytes; /* NAN: not known */
+    double flops, bytes; /* NAN: unknown */
     pj_stats stats;
     uint32_t has_stats; /* 0: `stats` is ignored */
 } pj_span_detail;
@@ -356,11 +357,11 @@ typedef struct pj_span_batch {
     size_t text_count;
 } pj_span_batch;
 
-/* Adds finished spans. They nest by their times. Outermost spans of the call are placed in the
- * innermost open span of the lane or, without one, in the run's current context. Spans of one call
- * that overlap without nesting are kept as siblings. Spans are clipped to the run's time; those
- * outside are dropped and counted. Allocates, and waits up to two seconds for room; nothing is
- * added when the call fails. */
+/* Adds finished spans, nested by their times. Outermost spans of the call become children of the
+ * lane's innermost open span or, without one, belong to the run's current context. Spans of one
+ * call that overlap without nesting are kept as siblings. Spans are clipped to the run's time;
+ * those outside are dropped and counted. Allocates, and waits up to two seconds for room; on
+ * failure nothing is added. */
 PJ_API pj_status pj_spans_add(pj_lane *lane, const pj_span_batch *batch, pj_error *err);
 
 /* ---- spans of devices that report late --------------------------------------------------- */
@@ -371,8 +372,8 @@ typedef struct pj_clock_pair {
     int64_t host_ns;
 } pj_clock_pair;
 
-/* A finished span with device times, in the context (phase, token, layer, component) given.
- * -1 stands for "none" in token and layer, 0 in section and component. */
+/* A finished span with device times in an explicit context (phase, token, layer, component).
+ * Token and layer -1, section and component 0: none. */
 typedef struct pj_device_span {
     pj_span_kind kind;
     uint32_t id;
@@ -385,9 +386,9 @@ typedef struct pj_device_span {
     double end_device_ns;
 } pj_device_span;
 
-/* Places a device span on the host's clock by two pairs, one from before and one from after it
- * (they also give the drift). May be called any time before pj_run_end. Spans are clipped to the
- * run's time; those outside are dropped and counted. */
+/* Converts a device span to the host's clock by two pairs, one from before and one from after it
+ * (which also correct the drift), and adds it. May be called any time before pj_run_end. Spans are
+ * clipped to the run's time; those outside are dropped and counted. */
 PJ_API void pj_device_span_add(pj_lane *lane, const pj_device_span *span,
                                const pj_clock_pair *before, const pj_clock_pair *after,
                                const pj_work *work);

@@ -1,7 +1,7 @@
 /*
  * A growing byte buffer with a maximum given at the start. Errors stick: after the first append
- * that does not fit, every further one does nothing, and `failed` tells at the end. The content is
- * always terminated by a NUL that is not counted.
+ * that does not fit, every further one does nothing, so `failed` need be checked only once. The
+ * content is always NUL-terminated; `length` excludes the NUL.
  */
 #ifndef PJ_BASE_BUFFER_H
 #define PJ_BASE_BUFFER_H
@@ -24,7 +24,7 @@ bool pj_buffer_printf(pj_buffer *buffer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Room for `count` more bytes at data + length; the caller then adds to `length`. */
 bool pj_buffer_reserve(pj_buffer *buffer, size_t count);
-char *pj_buffer_take(pj_buffer *buffer); /* ownership moves (pj_free); NULL when failed */
+char *pj_buffer_take(pj_buffer *buffer); /* transfers ownership (pj_free); NULL when failed */
 const char *pj_buffer_get(const pj_buffer *buffer); /* "" when nothing was appended */
 pj_status pj_buffer_status(const pj_buffer *buffer, const char *what, pj_error *err);
 

@@ -20,19 +20,18 @@ static int64_t read_clock(clockid_t id)
 
 #ifdef __x86_64__
 /*
- * clock_gettime takes 25 ns, because it first waits for all instructions before it; reading the
- * time-stamp counter takes 10 ns and waits for nothing. Where the kernel derives CLOCK_MONOTONIC
- * from that counter (having checked that it runs at one rate and is the same on all cores), each
- * thread reads the counter and relates it to the clock anew every millisecond. The difference to
- * the clock is how far the clock's rate changes meanwhile and how precisely both can be read
- * together: tens of nanoseconds.
+ * clock_gettime takes 25 ns, because it serialises on earlier instructions; reading the time-stamp
+ * counter takes 10 ns and does not wait. Where the kernel derives CLOCK_MONOTONIC from that counter
+ * (having checked that it is invariant and synchronised across cores), each thread reads the
+ * counter and recalibrates it against the clock every millisecond. The error, tens of nanoseconds,
+ * comes from changes of the clock's rate in between and from reading both at one instant.
  */
 typedef struct counter_clock {
-    uint64_t ticks, valid; /* when they were last related; for how many ticks that holds */
-    int64_t ns;            /* the clock then */
-    int64_t least;         /* of the next reading: a thread's time does not go back */
-    uint64_t scale;        /* nanoseconds per tick, times 2^32; 0: not known yet */
-    uint64_t base_ticks;   /* with base_ns: an earlier relation, to measure the scale */
+    uint64_t ticks, valid; /* at the last calibration; for how many ticks it holds */
+    int64_t ns;            /* the clock at that time */
+    int64_t least;         /* lower bound of the next reading: a thread's time never goes back */
+    uint64_t scale;        /* nanoseconds per tick, times 2^32; 0: unknown */
+    uint64_t base_ticks;   /* with base_ns: an earlier calibration, to measure the scale */
     int64_t base_ns;
 } counter_clock;
 
@@ -66,7 +65,7 @@ static int64_t ns_of_ticks(const counter_clock *c, uint64_t ticks)
 }
 
 /* Measures the scale over 1 ms at first, then over 100 ms, again and again. After a jump (the
- * machine was suspended or moved) it is not known until the next measurement. */
+ * machine was suspended or migrated) it is unknown until the next measurement. */
 static void measure_scale(counter_clock *c)
 {
     enum { FIRST_NS = 1000000, NEXT_NS = 100 * FIRST_NS, MOST_NS = 10 * NEXT_NS };

@@ -1,7 +1,7 @@
 /*
  * Why the fast path is exact: an integer k < 2^53 and a power of ten up to 10^22 are both doubles
  * without error, so k / 10^p is the double nearest to the decimal number "k shifted by p digits",
- * which is also what reading that text gives. If it equals the value, the text reads back equal.
+ * which is also what parsing that text gives. If it equals the value, the text reads back equal.
  */
 #include "base/decimal.h"
 
@@ -68,7 +68,7 @@ static size_t put_scaled(uint64_t k, int p, char *text)
 
 /* The number of digits after the decimal point that gives `magnitude` (> 0) `digits` digits in
  * all. */
-static int places(double magnitude, int digits)
+static int decimals_for_digits(double magnitude, int digits)
 {
     int exponent;
     (void)frexp(magnitude, &exponent);
@@ -87,7 +87,7 @@ static int strip_zeros(uint64_t *k, int p)
 
 static bool fits_double(double magnitude, uint64_t *k, int *p)
 {
-    *p = places(magnitude, 15);
+    *p = decimals_for_digits(magnitude, 15);
     if (*p > 22) *p = 22;
     if (*p < 0) return false;
     double scaled = magnitude * powers[*p];
@@ -99,7 +99,7 @@ static bool fits_double(double magnitude, uint64_t *k, int *p)
 static bool fits_float(float magnitude, uint64_t *k, int *p)
 {
     for (int digits = 7; digits <= 9; digits += 2) {
-        *p = places((double)magnitude, digits);
+        *p = decimals_for_digits((double)magnitude, digits);
         if (*p < 0 || *p > 22) return false;
         *k = (uint64_t)((double)magnitude * powers[*p] + 0.5);
         if ((float)((double)*k / powers[*p]) == magnitude) return true;

@@ -17,8 +17,7 @@ size_t pj_decimal_int(int64_t value, char *text);
 size_t pj_decimal_uint(uint64_t value, char *text);
 
 /* Decimals that show the half width of an interval to its second digit, as figures with an interval
- * are printed: 1 for 2.3, 4 for 0.0021, 0 for 23. At most 6; 3 where the half width is not known.
- */
+ * are printed: 1 for 2.3, 4 for 0.0021, 0 for 23. At most 6; 3 if it is unknown. */
 int pj_decimals_for(double half_width);
 
 #endif

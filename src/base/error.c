@@ -1,5 +1,5 @@
-/* Status codes and error sentences. One line always: control characters become spaces, so that
- * hostile names from files cannot break a log or a terminal. */
+/* Status codes and error sentences. Always one line: control characters become spaces, so that
+ * hostile names from files cannot corrupt a log or a terminal. */
 #include "base/error.h"
 
 #include <errno.h>

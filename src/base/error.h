@@ -12,7 +12,7 @@ pj_status pj_fail(pj_error *err, pj_status status, const char *format, ...)
 pj_status pj_fail_errno(pj_error *err, int error_number, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 pj_status pj_fail_memory(pj_error *err, const char *what);
-/* Puts "context: " in front of a sentence that is already there. */
+/* Prepends "context: " to the sentence. */
 void pj_error_prefix(pj_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 pj_status pj_status_of_errno(int error_number);
 

@@ -1,5 +1,5 @@
-/* Files over POSIX. Reads go by read(2) with a bound, never by a size that stat() promises: /proc
- * and pipes have none, and a file may grow meanwhile. */
+/* Files over POSIX. Files are read with read(2) up to a bound and not by stat()'s size: /proc and
+ * pipes have none, and a file may grow meanwhile. */
 #include "base/file.h"
 
 #include "base/buffer.h"

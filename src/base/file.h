@@ -17,10 +17,10 @@ void pj_file_unmap(pj_mapping *mapping); /* may run twice */
  * Works on pipes and /proc too. The caller frees *text (pj_free). */
 pj_status pj_file_read(const char *path, size_t max_bytes, char **text, size_t *bytes,
                        pj_error *err);
-/* As above from an open descriptor, e.g. standard input; `name` is for the sentence. */
+/* As above from an open descriptor, e.g. standard input; `name` is for error messages. */
 pj_status pj_file_read_fd(int fd, const char *name, size_t max_bytes, char **text, size_t *bytes,
                           pj_error *err);
-/* Atomic: writes a temporary file beside the target, syncs it and renames it. */
+/* Atomic: writes a temporary file in the same folder, syncs it and renames it. */
 pj_status pj_file_write(const char *path, const void *bytes, size_t count, pj_error *err);
 bool pj_file_exists(const char *path);
 bool pj_dir_exists(const char *path);

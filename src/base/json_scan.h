@@ -43,8 +43,7 @@ bool pj_json_scan_next(pj_json_scan *scan, char bracket);
 bool pj_json_scan_member(pj_json_scan *scan, pj_json_text *key);
 bool pj_json_scan_string(pj_json_scan *scan, pj_json_text *text);
 bool pj_json_scan_uint(pj_json_scan *scan, uint64_t *value); /* no sign, fraction or exponent */
-/* Read any value. What is not a string is skipped and leaves a NULL text; what is not a number is
- * skipped and leaves a NAN. */
+/* Read any value; one of another type is skipped and yields a NULL text, or NAN. */
 bool pj_json_scan_text(pj_json_scan *scan, pj_json_text *text);
 bool pj_json_scan_number(pj_json_scan *scan, double *value);
 /* Reads any value as a tree, which the caller frees (json_decref); `flags` are jansson's. NULL:

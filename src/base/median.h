@@ -4,10 +4,10 @@
 
 #include <stddef.h>
 
-/* Ascending. No value may be NAN, which has no place in an order. */
+/* Ascending. No value may be NAN, which is unordered. */
 void pj_sort_doubles(double *values, size_t count);
 
-/* Sorts the values. The mean of the two in the middle of an even count; NAN when there are none. */
+/* Sorts the values. The mean of the middle two if the count is even; NAN if it is 0. */
 double pj_median(double *values, size_t count);
 
 #endif

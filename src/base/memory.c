@@ -1,5 +1,5 @@
-/* Heap wrapper with fault injection, and arenas. The injection counter is one relaxed atomic: its
- * cost is nothing beside malloc's. */
+/* Heap wrapper with fault injection, and arenas. The injection counter is one relaxed atomic,
+ * whose cost is negligible next to malloc's. */
 #include "base/memory.h"
 
 #include <stdatomic.h>
@@ -26,8 +26,8 @@ uint64_t pj_memory_count(void)
     return (uint64_t)atomic_load(&allocations);
 }
 
-/* Asks for transparent huge pages (2 MB) before a large block is touched: a page fault costs more
- * than clearing its 4 kB. Best effort; Linux by default leaves the choice to programs. */
+/* Requests transparent huge pages (2 MB) before a large block is touched: a page fault costs more
+ * than clearing its 4 kB. Best effort; Linux defaults to "madvise". */
 static void *use_huge_pages(void *block, size_t bytes)
 {
 #ifdef MADV_HUGEPAGE
@@ -46,7 +46,7 @@ void *pj_alloc(size_t count, size_t size)
 {
     if (injected_failure()) return NULL;
     void *block = calloc(count ? count : 1, size ? size : 1);
-    return use_huge_pages(block, count * size); /* which did not overflow, or there is no block */
+    return use_huge_pages(block, count * size); /* count * size: overflow leaves block NULL */
 }
 
 void *pj_resize(void *block, size_t count, size_t size)

@@ -46,7 +46,7 @@ void pj_nearest_offer(pj_nearest *nearest, const char *word, size_t length)
            differ = wanted > length ? wanted - length : length - wanted;
     /* an abbreviation counts as one edit */
     if (wanted < 2 || wanted >= length || strncmp(word, nearest->wanted, wanted) != 0) {
-        if (differ > most || differ >= nearest->distance) return; /* it is at least that */
+        if (differ > most || differ >= nearest->distance) return; /* lower bound of the distance */
         d = distance(nearest->wanted, wanted, word, length);
     }
     if (d > most || d >= nearest->distance) return;

@@ -1,4 +1,4 @@
-/* Memory from /proc/self/status (Linux) or from the task's own account (macOS). */
+/* Memory from /proc/self/status (Linux) or from task_info (macOS). */
 #include "base/process.h"
 
 #include "base/file.h"
@@ -55,7 +55,7 @@ bool pj_process_memory_get(pj_process_memory *memory)
     *memory = (pj_process_memory){0};
     if (pj_file_read("/proc/self/status", MAX_STATUS_BYTES, &text, &bytes, NULL) != PJ_OK)
         return false;
-    /* a file in tmpfs is a file, though the kernel counts it as shared memory */
+    /* files in tmpfs count as files, although the kernel counts them as shared memory */
     bool known = read_kilobytes(text, "\nRssAnon:", &memory->anonymous_bytes) &&
                  read_kilobytes(text, "\nRssFile:", &memory->file_bytes) &&
                  read_kilobytes(text, "\nRssShmem:", &memory->file_bytes);

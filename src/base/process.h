@@ -12,7 +12,7 @@ typedef struct pj_process_memory {
     uint64_t file_bytes;      /* of mapped files: weights, the program, libraries */
 } pj_process_memory;
 
-/* False where the system does not tell; `memory` is all zero then and means nothing. */
+/* False where the system does not report it; `memory` is then all zero and meaningless. */
 bool pj_process_memory_get(pj_process_memory *memory);
 /* Path of the running program, with which it can be started again. */
 pj_status pj_process_path(char *path, size_t bytes, pj_error *err);

@@ -1,5 +1,5 @@
 /* Progress of an operation, written by the thread that does it and read by any other: `done` of
- * `total` steps. A total of 0 means that it is not known yet. */
+ * `total` steps. Total 0: unknown. */
 #ifndef PJ_BASE_PROGRESS_H
 #define PJ_BASE_PROGRESS_H
 

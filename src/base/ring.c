@@ -24,7 +24,7 @@ void pj_ring_fini(pj_ring *ring)
 }
 
 /* Writer: a slot to fill, or NULL (and one more lost). Then publish. */
-static void *claim(pj_ring *ring)
+static void *ring_claim(pj_ring *ring)
 {
     uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
     if (head - ring->tail_seen > ring->mask) {
@@ -45,7 +45,7 @@ static void ring_publish(pj_ring *ring)
 
 bool pj_ring_write(pj_ring *ring, const void *element)
 {
-    void *slot = claim(ring);
+    void *slot = ring_claim(ring);
     if (!slot) return false;
     memcpy(slot, element, ring->element_bytes);
     ring_publish(ring);

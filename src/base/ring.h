@@ -1,6 +1,6 @@
 /* Lock-free ring of fixed-size elements for one producer and one consumer thread. The producer
- * never waits: when the ring is full the element is counted as lost, and the count is part of the
- * data, because a silent loss would be a wrong number later. Indices only grow; head belongs to the
+ * never waits: when the ring is full the element is counted as lost, because a silent loss would
+ * become a wrong figure. Indices only grow; head belongs to the
  * producer, tail to the consumer; each has its own cache line, with a cached copy of the other's
  * index. */
 #ifndef PJ_BASE_RING_H

@@ -23,7 +23,7 @@ static uint32_t sha256_rotate(uint32_t x, int n)
     return x >> n | x << (32 - n);
 }
 
-static void expand(const unsigned char *block, uint32_t w[64])
+static void sha256_expand(const unsigned char *block, uint32_t w[64])
 {
     for (int i = 0; i < 16; i++)
         w[i] = (uint32_t)block[4 * i] << 24 | (uint32_t)block[4 * i + 1] << 16 |
@@ -38,7 +38,7 @@ static void expand(const unsigned char *block, uint32_t w[64])
 static void sha256_add_block(uint32_t state[8], const unsigned char *block)
 {
     uint32_t w[64], s[8];
-    expand(block, w);
+    sha256_expand(block, w);
     memcpy(s, state, sizeof s);
     for (int i = 0; i < 64; i++) {
         uint32_t a = s[0], e = s[4];

@@ -1,4 +1,4 @@
-/* SHA-256 (FIPS 180-4): identifies a text that is not stored. */
+/* SHA-256 (FIPS 180-4): identifies a text without storing it. */
 #ifndef PJ_BASE_SHA256_H
 #define PJ_BASE_SHA256_H
 

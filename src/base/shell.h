@@ -4,7 +4,7 @@
 
 #include "base/buffer.h"
 
-/* Appends the text, quoted where a shell would change or divide it. */
+/* Appends the text, quoted if a shell would expand or split it. */
 void pj_shell_word(pj_buffer *out, const char *text);
 
 #endif

@@ -10,7 +10,7 @@ pj_status pj_sized_read(void *ours, size_t our_size, size_t first_size, const vo
     memset(ours, 0, our_size);
     if (!theirs) return pj_fail(err, PJ_E_INVALID, "%s may not be NULL", name);
     memcpy(&size, theirs, sizeof size);
-    /* one that ends inside a member would give half a pointer */
+    /* a size that ends inside a member would yield half a pointer */
     if (size % sizeof size != 0 || size > 1 << 16)
         return pj_fail(err, PJ_E_INVALID, "%s has a size of %zu bytes: set it with sizeof", name,
                        size);

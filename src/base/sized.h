@@ -5,9 +5,9 @@
 
 #include "base/error.h"
 
-/* Copies a caller's struct, whose first member is its size (0: first_size), over ours; members that
- * the caller does not know become zero. PJ_E_INVALID: NULL or an impossible size. PJ_E_UNSUPPORTED:
- * members that we do not know are set. */
+/* Copies a caller's struct, whose first member is its size (0: first_size), over ours; members
+ * unknown to the caller become zero. PJ_E_INVALID: NULL or an impossible size. PJ_E_UNSUPPORTED:
+ * members unknown to us are set. */
 pj_status pj_sized_read(void *ours, size_t our_size, size_t first_size, const void *theirs,
                         const char *name, pj_error *err);
 #define PJ_SIZED_READ(type, ours, theirs, first_size, err) \

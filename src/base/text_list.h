@@ -1,4 +1,4 @@
-/* A short list of texts that someone else owns: values of an option that may be repeated. */
+/* A short list of borrowed texts: values of an option that may be repeated. */
 #ifndef PJ_BASE_TEXT_LIST_H
 #define PJ_BASE_TEXT_LIST_H
 

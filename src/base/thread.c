@@ -1,4 +1,4 @@
-/* Thread start and placement; the Linux and macOS differences live here. */
+/* Starting and pinning threads on Linux and macOS. */
 #include "base/thread.h"
 
 #include <sched.h>

@@ -349,7 +349,7 @@ static pj_status run_all(run_state *s, pj_error *err)
     s->session->stored = pj_insight_prepare;
     if (s->session->warning[0]) pj_say("perjoule run: %s", s->session->warning);
     choose_batch(s, 0);
-    pj_recovery_set_say(s->session->recovery, run_say_recovery, NULL);
+    pj_recovery_on_message(s->session->recovery, run_say_recovery, NULL);
     status = warm_up(s, err);
     for (uint32_t first = 0; first < s->prompt_count && status == PJ_OK;
          first += s->options.request.prompt_count) {

@@ -178,7 +178,7 @@ static pj_status start_work(serve_state *s, const serve_args *a, pj_error *err)
     s->serve.meter = s->session->meter;
     s->serve.recovery = s->session->recovery;
     if (s->session->warning[0]) pj_say("perjoule serve: %s", s->session->warning);
-    pj_recovery_set_say(s->session->recovery, serve_say_recovery, NULL);
+    pj_recovery_on_message(s->session->recovery, serve_say_recovery, NULL);
     s->serve.address = s->session->store ? pj_store_path(s->session->store) : "";
     s->pusher = pj_pusher_start(s->serve.address);
     status = pj_session_add_sink(s->session, pj_live_json_sink(s->serve.live), err);

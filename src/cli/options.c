@@ -455,13 +455,13 @@ int pj_options_parse(const pj_command *command, const pj_option *options, int ar
 pj_option pj_request_option(pj_generation_request *request, const char *field)
 {
     static const pj_option_type types[] = {
-        [PJ_ASK_TEXT] = PJ_OPTION_TEXT, [PJ_ASK_CHOICE] = PJ_OPTION_CHOICE,
-        [PJ_ASK_INT] = PJ_OPTION_INT,   [PJ_ASK_NUMBER] = PJ_OPTION_DOUBLE,
-        [PJ_ASK_FLAG] = PJ_OPTION_FLAG, [PJ_ASK_LIST] = PJ_OPTION_LIST,
-        [PJ_ASK_MAP] = PJ_OPTION_LIST,
+        [PJ_REQUEST_TEXT] = PJ_OPTION_TEXT, [PJ_REQUEST_CHOICE] = PJ_OPTION_CHOICE,
+        [PJ_REQUEST_INT] = PJ_OPTION_INT,   [PJ_REQUEST_NUMBER] = PJ_OPTION_DOUBLE,
+        [PJ_REQUEST_FLAG] = PJ_OPTION_FLAG, [PJ_REQUEST_LIST] = PJ_OPTION_LIST,
+        [PJ_REQUEST_MAP] = PJ_OPTION_LIST,
     };
     const pj_request_field *f = pj_request_field_find(field);
-    bool is_number = f->kind == PJ_ASK_INT || f->kind == PJ_ASK_NUMBER;
+    bool is_number = f->kind == PJ_REQUEST_INT || f->kind == PJ_REQUEST_NUMBER;
     return (pj_option){.name = f->option,
                        .letter = f->letter,
                        .type = types[f->kind],

@@ -45,12 +45,12 @@ typedef struct pj_option {
     {                                                                                          \
         "dtype", 0, PJ_OPTION_CHOICE, pointer, "TYPE",                                         \
             "convert the weights: q8_0, q4_0, bf16, f16 or f32 (default: as they are stored)", \
-            .choices = PJ_ASK_DTYPES                                                           \
+            .choices = PJ_REQUEST_DTYPES                                                       \
     }
 #define PJ_OPTION_KV(pointer)                                                             \
     {                                                                                     \
         "kv", 0, PJ_OPTION_CHOICE, pointer, "TYPE", "keep keys and values in f32 or f16", \
-            .choices = PJ_ASK_KV_TYPES                                                    \
+            .choices = PJ_REQUEST_KV_TYPES                                                \
     }
 #define PJ_OPTION_MODEL(pointer)                                                              \
     {                                                                                         \

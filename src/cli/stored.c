@@ -55,7 +55,7 @@ static void stored_say(void *context, const char *text)
 static void recover_runs(pj_store *store, int64_t patience_ns)
 {
     pj_recovery *recovery = pj_recovery_start(pj_store_path(store));
-    pj_recovery_set_say(recovery, stored_say, NULL);
+    pj_recovery_on_message(recovery, stored_say, NULL);
     if (!pj_recovery_wait(recovery, patience_ns).done)
         stored_say(NULL, "interrupted runs have not been recovered yet: run perjoule check");
     pj_recovery_close(recovery);

@@ -37,14 +37,14 @@ struct pj_experiment {
     int32_t *ids;     /* of the prompts of the cell */
     pj_prompt *prompts;
     uint32_t largest_batch;
-    char *eval_text; /* whose loss is measured; NULL: none */
+    char *eval_text; /* text whose loss is measured; NULL: none */
     size_t eval_bytes;
     char path[4096]; /* of the model of this name and dtype of the plan: */
     const char *found_model, *found_dtype;
 };
 typedef pj_experiment experiment;
 
-/* ---- what is done --------------------------------------------------------------------------- */
+/* ---- completed runs ------------------------------------------------------------------------- */
 
 static bool experiment_note(progress *p, double joules, uint32_t block)
 {
@@ -101,8 +101,8 @@ static const char prompt_text[] =
     "what each machine had drawn, which of them had been idle, and how warm the room had become. "
     "Then she asked the same question of every one of them, and waited for their answers. ";
 
-/* Token ids for prompts of exactly so many tokens. Each sequence of a batch begins one token later
- * in the text: equal ones would all use the same experts of a mixture. */
+/* Token ids for prompts of an exact length. Each sequence of a batch starts one token later in the
+ * text, because equal ones would all use the same experts of a mixture. */
 static pj_status make_prompts(experiment *e, uint32_t tokens, pj_error *err)
 {
     uint32_t length = tokens + e->largest_batch - 1;
@@ -195,7 +195,7 @@ static pj_status measure_loss(experiment *e, uint32_t index, pj_error *err)
     return status;
 }
 
-/* Of cells whose runs were all there when the text was added to the plan. */
+/* For cells whose runs were complete when the text was added to the plan. */
 static pj_status measure_missing_losses(experiment *e, pj_error *err)
 {
     pj_status status = PJ_OK;
@@ -262,7 +262,7 @@ static pj_status cool_down(experiment *e, pj_error *err)
     return status;
 }
 
-static void experiment_tell(const experiment *e, uint32_t block, uint32_t cell, double joules)
+static void experiment_report(const experiment *e, uint32_t block, uint32_t cell, double joules)
 {
     pj_experiment_progress p = {.done = e->done,
                                 .total = e->cell_count * e->plan->repeat,
@@ -329,18 +329,18 @@ static bool experiment_is_foreign(const experiment *e, uint32_t index)
 static pj_status run_cell(experiment *e, uint32_t block, uint32_t index, pj_error *err)
 {
     int64_t began_ns = pj_clock_ns();
-    experiment_tell(e, block, index, NAN);
+    experiment_report(e, block, index, NAN);
     pj_status status = experiment_is_foreign(e, index) ? run_foreign(e, block, index, err)
                                                        : run_ours(e, block, index, err);
     if (status != PJ_OK) return status;
     e->done++;
     e->done_here++;
     e->spent_ns += pj_clock_ns() - began_ns;
-    experiment_tell(e, block, index, e->cells[index].joules[e->cells[index].count - 1]);
+    experiment_report(e, block, index, e->cells[index].joules[e->cells[index].count - 1]);
     return PJ_OK;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------ */
+/* ---- the experiment ------------------------------------------------------------------------- */
 
 static pj_status check_dtypes(const pj_plan *plan, pj_error *err)
 {
@@ -350,7 +350,7 @@ static pj_status check_dtypes(const pj_plan *plan, pj_error *err)
         while (known[k] && strcmp(known[k], plan->dtypes[i]) != 0) k++;
         if (!known[k]) {
             char hint[80];
-            pj_nearest_hint(plan->dtypes[i], PJ_ASK_DTYPES, hint, sizeof hint);
+            pj_nearest_hint(plan->dtypes[i], PJ_REQUEST_DTYPES, hint, sizeof hint);
             return pj_fail(err, PJ_E_INVALID,
                            "unknown dtype %.32s: use f32, f16, bf16, q8_0 or q4_0%s",
                            plan->dtypes[i], hint);

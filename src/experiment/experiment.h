@@ -4,8 +4,8 @@
  * its settings, so that an interrupted experiment resumes where it stopped: stored runs are not
  * repeated.
  *
- * `run` runs all of it. The server runs it step by step (open, step, close), so that single
- * requests can run between two cells.
+ * `run` runs all of it. The server proceeds in steps (open, step, close), so that single requests
+ * can run between two cells.
  */
 #ifndef PJ_EXPERIMENT_EXPERIMENT_H
 #define PJ_EXPERIMENT_EXPERIMENT_H
@@ -26,7 +26,7 @@ typedef struct pj_experiment_options {
     pj_session *session; /* with a store */
     pj_model_slot *slot;
     const pj_plan *plan;
-    uint32_t threads;           /* of cells that name none; 0: all */
+    uint32_t threads;           /* of cells that set none; 0: all */
     bool is_private;            /* as in pj_profile_options */
     const _Atomic bool *cancel; /* or NULL */
     /* Callbacks, each may be NULL. `find` resolves a model's name (NULL: pj_model_find); `begin` is
@@ -59,7 +59,7 @@ pj_status pj_experiment_open(const pj_experiment_options *options, pj_experiment
                              pj_error *err);
 /* One measured run, with loading and warm-up before it. *more: further runs remain. */
 pj_status pj_experiment_step(pj_experiment *experiment, bool *more, pj_error *err);
-/* Something else has used the model slot: the next step warms its model again. */
+/* The model slot was used otherwise: the next step warms its model again. */
 void pj_experiment_forget_warmth(pj_experiment *experiment);
 void pj_experiment_close(pj_experiment *experiment); /* NULL is allowed */
 

@@ -1,4 +1,4 @@
-/* Which runs of an experiment are in the store already. */
+/* The stored runs of an experiment. */
 #ifndef PJ_EXPERIMENT_EXPERIMENT_DONE_H
 #define PJ_EXPERIMENT_EXPERIMENT_DONE_H
 
@@ -8,7 +8,7 @@
 /* Completed runs of one cell in one round. */
 typedef struct pj_cell_runs {
     const pj_run_info **runs;
-    uint32_t *blocks; /* of each */
+    uint32_t *blocks; /* by run */
     uint32_t count, capacity;
 } pj_cell_runs;
 

@@ -116,7 +116,7 @@ static void write_fronts(const pj_experiment_result *r, pj_json *json)
     pj_json_array_end(json);
 }
 
-/* The interval of a ratio, and whether it is surely not 1. */
+/* A ratio with its interval, and whether it differs significantly from 1. */
 static void write_ratio(const pj_cell_ratio *c, const char *p, pj_json *json)
 {
     pj_json_kv_double(json, "ratio", c->ratio.ratio);
@@ -178,7 +178,7 @@ static void write_ablations(const pj_experiment_result *r, pj_json *json)
     pj_json_array_end(json);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------ */
+/* ---- the result ----------------------------------------------------------------------------- */
 
 static void write_progress(const pj_experiment_live *live, pj_json *json)
 {

@@ -52,7 +52,7 @@ static bool has_component(const pj_sum_nodes *nodes, const char *name)
     return false;
 }
 
-/* The layers that were cut off, or the components that a run without the part does not have. */
+/* The layers that were cut off, or the components missing from a run without the part. */
 static bool is_missing(const pj_sum_nodes *nodes, const pj_sum_node *n, const char *ablate,
                        const pj_sum_nodes *without)
 {
@@ -63,7 +63,7 @@ static bool is_missing(const pj_sum_nodes *nodes, const pj_sum_node *n, const ch
     return name && !has_component(without, name);
 }
 
-/* Rows of one class share the error of its power; classes err independently. */
+/* Rows of one class share the error of its power; errors of classes are independent. */
 typedef struct part_sums {
     double mj, planted_mj, sd[MAX_PARTS];
     uint16_t names[MAX_PARTS];
@@ -147,7 +147,7 @@ static const char *words_of(pj_part_outcome outcome)
     return "Open: at least two blocks with both runs and their energy are needed.";
 }
 
-static pj_status judge_cell(pj_experiment_result *r, uint32_t index, pj_error *err)
+static pj_status measure_ablation(pj_experiment_result *r, uint32_t index, pj_error *err)
 {
     gathered g = {.planted = NAN};
     pj_sum_nodes nodes = {0};
@@ -180,6 +180,6 @@ pj_status pj_experiment_ablations(pj_experiment_result *r, pj_error *err)
     r->ablations = pj_arena_alloc(&r->arena, r->count + 1, sizeof *r->ablations);
     if (!r->ablations) return pj_fail_memory(err, "an experiment");
     for (uint32_t i = 0; i < r->count && status == PJ_OK; i++)
-        if (pj_plan_whole_cell(&r->plan, i) != i) status = judge_cell(r, i, err);
+        if (pj_plan_whole_cell(&r->plan, i) != i) status = measure_ablation(r, i, err);
     return status;
 }

@@ -9,7 +9,7 @@
 
 enum { MAX_NAME_BYTES = 1000 }; /* the key of a table: PostgreSQL's keys end at 2,700 bytes */
 
-/* A plan as it is stored. NULL: memory is out. */
+/* A plan as stored. NULL: out of memory. */
 static json_t *tree_of(const pj_plan *plan)
 {
     pj_buffer out;
@@ -22,8 +22,8 @@ static json_t *tree_of(const pj_plan *plan)
     return tree;
 }
 
-/* Settings such as `repeat` may change between rounds; those that identify cells, their order or
- * what is measured in them may not. A text whose loss is measured may be added, not replaced. */
+/* Settings such as `repeat` may change between rounds, but not those that define the cells, their
+ * order or their measurements. A text whose loss is measured may be added, not replaced. */
 static pj_status check_grid(const json_t *stored, const pj_plan *plan, pj_error *err)
 {
     static const char *const grid[] = {"models",  "dtypes", "batches",  "inputs", "outputs",

@@ -90,8 +90,8 @@ static const char *refusal_of(const pj_cell_runs *a, const pj_cell_runs *b)
     return a->count && b->count ? pj_sides_refusal(&x, &y) : NULL;
 }
 
-/* Why the cells are not comparable: an experiment that went on with other sensors, or an engine
- * that is seen by others. */
+/* Why the cells are not comparable: an experiment continued with other sensors, or an engine
+ * measured by others. */
 static const char *refusal(const pj_experiment_result *r)
 {
     pj_likeness l = {0};
@@ -101,7 +101,7 @@ static const char *refusal(const pj_experiment_result *r)
     return pj_likeness_refusal(&l);
 }
 
-/* The threads of the runs that took all of them. */
+/* The number of threads of runs that used all of them. */
 static uint32_t all_threads(const pj_experiment_result *r)
 {
     for (uint32_t i = 0; i < r->count; i++)
@@ -117,8 +117,8 @@ static bool may_be_best(const pj_experiment_result *r, uint32_t index)
            !(r->plan.max_latency_ms > 0 && !(f->latency_ms <= r->plan.max_latency_ms));
 }
 
-/* The energies of two cells, by the blocks that have both: drift from block to block is no
- * difference of cells. Cells without two blocks in common are compared as they are. */
+/* The energies of two cells, paired by block, so that drift between blocks is not taken for
+ * a difference of cells. Cells without two common blocks are compared unpaired. */
 static void compare_cells(const pj_experiment_result *r, uint32_t a, uint32_t b, pj_ratio *ratio)
 {
     const pj_cell_figures *x = &r->cells[a], *y = &r->cells[b];
@@ -168,8 +168,8 @@ static pj_status compare_with_first(pj_experiment_result *r, pj_error *err)
     return PJ_OK;
 }
 
-/* What a doubling of the batch beyond the knee saves. A small saving in few runs is no knee yet:
- * the interval says whether the true one is surely below the limit. */
+/* The saving of a doubling of the batch beyond the knee. Its interval decides whether it is
+ * significantly below the limit. */
 static void describe_saving(pj_batch_knee *knee, const pj_ratio *step, double doublings,
                             const char *first)
 {
@@ -217,7 +217,7 @@ static void find_knee(pj_experiment_result *r, uint32_t first)
     describe_saving(found, &step, doublings, r->cells[first].name);
 }
 
-/* Cells that are not comparable have no knees. */
+/* Knees require comparable cells. */
 static pj_status find_knees(pj_experiment_result *r, pj_error *err)
 {
     r->knees = pj_arena_alloc(&r->arena, r->count, sizeof *r->knees);
@@ -229,7 +229,7 @@ static pj_status find_knees(pj_experiment_result *r, pj_error *err)
     return PJ_OK;
 }
 
-/* One Pareto front over the whole cells: energy per token beside another cost (less is better). */
+/* The Pareto front of the unablated cells: energy per token against a cost (less is better). */
 static void find_front(pj_experiment_result *r, const char *over, const double *cost,
                        const double *joules, uint32_t *cells)
 {
@@ -240,8 +240,8 @@ static void find_front(pj_experiment_result *r, const char *over, const double *
                                                       knee == SIZE_MAX ? PJ_NO_CELL : cells[knee]};
 }
 
-/* Fronts over quality (loss) and speed (seconds per token). Cells that leave a part of the model
- * out are another model, and on no front. */
+/* Fronts over quality (loss) and speed (seconds per token). Ablated cells are a different model and
+ * on no front. */
 static pj_status find_fronts(pj_experiment_result *r, pj_error *err)
 {
     double *joules = pj_arena_alloc(&r->arena, 3 * (size_t)r->count, sizeof *joules);
@@ -259,7 +259,7 @@ static pj_status find_fronts(pj_experiment_result *r, pj_error *err)
     return PJ_OK;
 }
 
-/* The round before this one, cell by cell. */
+/* Each cell against itself in the previous round. */
 static pj_status compare_with_former(pj_experiment_result *r, pj_error *err)
 {
     r->against_former = pj_arena_alloc(&r->arena, r->count, sizeof *r->against_former);
@@ -281,7 +281,7 @@ static pj_status compare_with_former(pj_experiment_result *r, pj_error *err)
     return PJ_OK;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------ */
+/* ---- the result ----------------------------------------------------------------------------- */
 
 static void experiment_view_count_runs(pj_experiment_result *r)
 {
@@ -322,7 +322,7 @@ static pj_status experiment_view_load(pj_experiment_result *r, const char *name,
     return status;
 }
 
-static pj_status conclude(pj_experiment_result *r, pj_error *err)
+static pj_status draw_conclusions(pj_experiment_result *r, pj_error *err)
 {
     r->refusal = refusal(r);
     r->all_threads = all_threads(r);
@@ -348,7 +348,7 @@ pj_status pj_experiment_result_get(pj_store *store, const char *name,
     r->store = store;
     if (live) r->live = *live;
     pj_status status = experiment_view_load(r, name, err);
-    if (status == PJ_OK) status = conclude(r, err);
+    if (status == PJ_OK) status = draw_conclusions(r, err);
     if (status == PJ_OK)
         *result = r;
     else

@@ -8,10 +8,10 @@
 #include "insight/model_use.h"
 
 typedef struct pj_experiment_progress {
-    uint32_t done, total; /* runs; total: as many as there can be */
+    uint32_t done, total; /* runs; total: at most */
     uint32_t block, cell;
     char name[96];           /* of the cell */
-    double joules_per_token; /* of the run that ended; NAN: unknown, or none has */
+    double joules_per_token; /* of the last run; NAN: unknown, or none */
     double left_s;           /* estimated from the pace so far; NAN: unknown */
 } pj_experiment_progress;
 
@@ -37,7 +37,7 @@ typedef struct pj_cell_figures {
     pj_expert_use experts;
 } pj_cell_figures;
 
-/* Energy per token against that of the first cell, or of the same cell a round before. */
+/* Energy per token relative to the first cell, or to the same cell in the previous round. */
 typedef struct pj_cell_ratio {
     uint32_t cell;
     pj_ratio ratio;
@@ -45,18 +45,18 @@ typedef struct pj_cell_ratio {
     bool different;
 } pj_cell_ratio;
 
-/* Where a doubling of the batch begins to save less than a tenth. */
+/* The batch beyond which doubling saves less than a tenth. */
 typedef struct pj_batch_knee {
     uint32_t first_cell, cell, batch;
     double saves, saves_lo, saves_hi; /* of a doubling beyond it */
-    bool settled;                     /* surely less than a tenth */
+    bool settled;                     /* significantly less than a tenth */
     char text[320];
 } pj_batch_knee;
 
-/* A Pareto front of energy per token beside another cost. */
+/* A Pareto front of energy per token against another cost. */
 typedef struct pj_cell_front {
     const char *over;             /* "loss", "seconds_per_token" */
-    uint32_t *cells, count, knee; /* knee: a cell; PJ_NO_CELL: the front does not bend */
+    uint32_t *cells, count, knee; /* knee: a cell; PJ_NO_CELL: no knee */
 } pj_cell_front;
 
 /* A part of the model that a cell leaves out: its energy by two measurements. */
@@ -77,7 +77,7 @@ typedef struct pj_experiment_result {
     pj_experiment_live live;
     const char *state, *error; /* state "completed", "unfinished", ...; error: of a failed one */
     uint32_t done, total;      /* runs */
-    uint32_t all_threads;      /* of cells that name no number of threads; 0: none has run */
+    uint32_t all_threads;      /* of cells that set no threads; 0: none has run */
     const char *refusal;       /* of a verdict over all cells; NULL: they are comparable */
     pj_cell_figures *cells;
     uint32_t optimum; /* the cell with the least energy, PJ_NO_CELL: none */
@@ -96,7 +96,7 @@ pj_status pj_experiment_result_get(pj_store *store, const char *name,
 void pj_experiment_result_free(pj_experiment_result *result); /* NULL is allowed */
 void pj_experiment_result_write(const pj_experiment_result *result, pj_json *json);
 
-/* The same at once, and a list of all experiments. */
+/* The same as JSON, and a list of all experiments. */
 pj_status pj_view_experiment(pj_store *store, const char *name, const pj_experiment_live *live,
                              pj_json *json, pj_error *err);
 pj_status pj_view_experiments(pj_store *store, pj_experiment_live_fn *live, void *context,

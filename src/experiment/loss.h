@@ -1,4 +1,4 @@
-/* Mean loss of a text under an open model: the cost in quality of a setting that saves energy. */
+/* Mean loss of a text under an open model: what a setting that saves energy costs in quality. */
 #ifndef PJ_EXPERIMENT_LOSS_H
 #define PJ_EXPERIMENT_LOSS_H
 

@@ -14,7 +14,7 @@
 #include <string.h>
 
 static const double LEAST_RELATIVE_SD =
-    0.001; /* lower bound of the spread: no hardware is steadier */
+    0.001; /* lower bound of the spread: no hardware is more stable */
 
 void pj_calibration_key(const pj_session *session, const pj_engine *engine, char *key, size_t bytes)
 {

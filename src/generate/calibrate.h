@@ -1,12 +1,11 @@
-/* Measuring a calibration with perjoule's own engine, and the key that says what it is valid for.
- */
+/* Measuring a calibration with perjoule's own engine, and its key. */
 #ifndef PJ_GENERATE_CALIBRATE_H
 #define PJ_GENERATE_CALIBRATE_H
 
 #include "generate/model_slot.h"
 #include "record/calibration.h"
 
-/* Writes the key of a calibration: everything it depends on, for this engine on this session's
+/* Writes the key of a calibration: everything that it depends on, for this engine on this session's
  * machine and sensors. */
 void pj_calibration_key(const pj_session *session, const pj_engine *engine, char *key,
                         size_t bytes);

@@ -1,4 +1,4 @@
-/* Searches for a model in the usual places, in order. */
+/* Searches the known locations of models, in order. */
 #include "generate/find_model.h"
 
 #include "base/file.h"
@@ -100,7 +100,7 @@ static void keep_file(search *s, const pj_model_spot *spot, const char *file)
     bool fits = !s->quantisation || has_quantisation(file, s->quantisation);
     if (fits && s->files++ == 0) {
         find_model_keep(&s->file, spot);
-        if (s->quantisation) s->file_names[0] = 0; /* of those that do not fit */
+        if (s->quantisation) s->file_names[0] = 0; /* drop non-matching names */
     }
     if (!fits && s->files > 0) return;
     size_t used = strlen(s->file_names);
@@ -117,7 +117,7 @@ static void offer_nearest(pj_nearest *nearest, char *copy, size_t bytes, const c
     nearest->word = copy;
 }
 
-static bool find_model_look(void *context, const pj_model_spot *spot)
+static bool find_model_visit(void *context, const pj_model_spot *spot)
 {
     search *s = context;
     offer_nearest(&s->nearest, s->nearest_name, sizeof s->nearest_name, spot->name);
@@ -233,7 +233,7 @@ pj_status pj_model_find_noting(const char *name, const char *models, char *path,
     }
     if (direct) find_model_keep(&s.exact, &(pj_model_spot){name, path, "the models folder", NULL});
     if (!direct && find_installed(wanted, path, bytes)) return PJ_OK;
-    pj_model_locations_each(folder, true, find_model_look, &s);
+    pj_model_locations_each(folder, true, find_model_visit, &s);
     return take_found(&s, name, folder, path, bytes, note, note_bytes, err);
 }
 

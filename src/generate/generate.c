@@ -15,7 +15,7 @@
 
 /* ---- describing ---------------------------------------------------------------------------- */
 
-/* The draft model, and once the text is there how often it was right. */
+/* The draft model and, after generation, its acceptance rate. */
 static void write_draft(pj_json *json, const pj_engine_facts *f, const pj_generate_result *result)
 {
     pj_json_key(json, "draft");
@@ -106,8 +106,8 @@ static const char *statistics_name(const pj_profile_options *o)
     return names[o->request.statistics];
 }
 
-/* The run's settings, with defaults filled in: `engine` is NULL before the model is open, and only
- * it knows the threads and the model's own sampling. */
+/* The run's settings with defaults. Threads and the model's own sampling need `engine`, NULL until
+ * the model is open. */
 static void generate_write_settings(pj_json *json, const pj_session *session,
                                     const pj_profile_options *o, const pj_engine *engine)
 {
@@ -151,7 +151,7 @@ static void generate_write_settings(pj_json *json, const pj_session *session,
     pj_json_object_end(json);
 }
 
-/* Facts about the models that are known only after generation. */
+/* Facts about the models that are available only after generation. */
 static pj_status describe_draft(pj_run *run, const pj_engine *engine,
                                 const pj_generate_result *result, pj_error *err)
 {
@@ -346,7 +346,7 @@ static void take_calibration(pj_session *session, const pj_engine *engine, pj_ru
         pj_run_warn(run, "calibration_unusable", "%s", err.text);
 }
 
-/* Loading ends when the run is cancelled, as the run itself does. */
+/* Cancelling the run also cancels loading. */
 static pj_status open_model(pj_model_slot *slot, const pj_profile_options *o, pj_run *run,
                             pj_error *err)
 {
@@ -356,7 +356,7 @@ static pj_status open_model(pj_model_slot *slot, const pj_profile_options *o, pj
     return pj_model_slot_open(slot, &options, err);
 }
 
-/* Loads the model inside the run when it is not open, then generates. */
+/* Loads the model inside the run unless it is open, then generates. */
 static pj_status run_inside(pj_session *session, pj_model_slot *slot, const pj_profile_options *o,
                             pj_run *run, pj_generate_result *result, pj_error *err)
 {

@@ -19,7 +19,7 @@ typedef struct pj_profile_result {
 
 typedef struct pj_profile_options {
     pj_engine_options engine;
-    /* What is generated. Its context is that of all callbacks; `run`, `without` and
+    /* The generation request. Its context is that of all callbacks; `run`, `without` and
      * `in_pre_inference` are set by the run. */
     pj_generate_request request;
     bool sampling_from_model; /* take the model's defaults instead of request.sampling */
@@ -43,15 +43,15 @@ typedef struct pj_profile_options {
  * the request, which must outlive the options. The sampling must still pass pj_sampling_check. */
 void pj_profile_options_set(pj_profile_options *options, const pj_generation_request *request);
 
-/* Runs it. The result is filled as far as possible, whatever the status, and the caller must finish
- * it. PJ_E_CANCELLED: the run was cancelled and stored. Failure to store the run is also returned
- * as the status, unless something worse happened. */
+/* Runs it. The result is filled as far as possible whatever the status; the caller must finish it.
+ * PJ_E_CANCELLED: the run was cancelled and stored. Failure to store the run is returned as well,
+ * unless an earlier step failed. */
 pj_status pj_profile_generate(pj_session *session, pj_model_slot *slot,
                               const pj_profile_options *options, pj_profile_result *result,
                               pj_error *err);
 void pj_profile_result_fini(pj_profile_result *result); /* may run twice */
 
-/* The same generation without a run: nothing is recorded; for --depth off and the benchmarks. */
+/* The same generation without recording a run; for --depth off and the benchmarks. */
 pj_status pj_profile_bare(pj_model_slot *slot, const pj_profile_options *options,
                           pj_generate_result *result, pj_error *err);
 

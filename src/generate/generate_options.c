@@ -1,5 +1,5 @@
-/* From a request to generate to the options of its run: the one place where defaults that depend on
- * each other are resolved. */
+/* Turns a request to generate into the options of its run, and resolves all defaults that depend on
+ * each other. */
 #include "generate/generate.h"
 
 #include "trace/summary.h"

@@ -1,4 +1,4 @@
-/* Keeps one model open between runs. */
+/* The slot that keeps one model open between runs. */
 #include "generate/model_slot.h"
 
 #include "base/buffer.h"

@@ -10,7 +10,7 @@ typedef struct pj_model_slot {
     char *key; /* model, dtype, threads, ... of the open model */
 } pj_model_slot;
 
-/* Opens the model unless it is open already. */
+/* Opens the model unless it is already open. */
 pj_status pj_model_slot_open(pj_model_slot *slot, const pj_engine_options *options, pj_error *err);
 bool pj_model_slot_holds(const pj_model_slot *slot, const pj_engine_options *options);
 void pj_model_slot_close(pj_model_slot *slot); /* may run twice */

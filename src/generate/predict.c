@@ -43,14 +43,14 @@ static pj_status read_facts(const char *path, int wanted, pj_model_facts *facts,
     return PJ_OK;
 }
 
-static pj_status work_of_ask(const pj_predict_query *request, pj_request_work *work, char *path,
-                             size_t bytes, pj_error *err)
+static pj_status work_of_query(const pj_predict_query *request, pj_request_work *work, char *path,
+                               size_t bytes, pj_error *err)
 {
     pj_model_facts facts;
     int wanted = request->dtype ? pj_dtype_parse(request->dtype) : -1;
     if (request->dtype && wanted < 0) {
         char hint[80];
-        pj_nearest_hint(request->dtype, PJ_ASK_DTYPES, hint, sizeof hint);
+        pj_nearest_hint(request->dtype, PJ_REQUEST_DTYPES, hint, sizeof hint);
         return pj_fail(err, PJ_E_INVALID, "unknown dtype %.32s%s", request->dtype, hint);
     }
     pj_status status = pj_model_find(request->model, request->models, path, bytes, err);
@@ -187,7 +187,7 @@ pj_status pj_request_predict(pj_store *store, const pj_predict_query *request,
     pj_arena arena;
     *p = (pj_request_prediction){.request = *request};
     pj_arena_init(&arena, 0);
-    pj_status status = work_of_ask(request, &work, p->path, sizeof p->path, err);
+    pj_status status = work_of_query(request, &work, p->path, sizeof p->path, err);
     if (status == PJ_OK) status = pj_machine_read("", NULL, 0, &arena, &machine, err);
     if (status == PJ_OK)
         status =

@@ -29,10 +29,10 @@ typedef struct pj_request_prediction {
     pj_predict_query request;
     char path[4096]; /* of the model */
     pj_known_runs known;
-    pj_prediction figures; /* NAN with a refusal; its nearest runs are among the known ones */
+    pj_prediction figures; /* NAN with a refusal; its nearest runs are indices into `known` */
     double joules_per_token;
     char refusal[320]; /* why nothing is predicted; "": predicted */
-    pj_length_map map; /* if asked for */
+    pj_length_map map; /* if requested */
 } pj_request_prediction;
 
 pj_status pj_request_predict(pj_store *store, const pj_predict_query *request,

@@ -4,8 +4,8 @@
 
 #include "generate/generate.h"
 
-/* Reads headers and configurations, no weights; tokenises only prompts that may be too long. What
- * passes here may still fail in the engine. */
+/* Reads headers and configurations, no weights; tokenises only prompts that may be too long.
+ * Requests that pass may still fail in the engine. */
 pj_status pj_profile_preflight(const pj_profile_options *options, pj_error *err);
 
 #endif

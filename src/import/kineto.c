@@ -1,5 +1,5 @@
-/* Events are read one by one as they are scanned, so that a trace of a gigabyte never becomes a
- * tree in memory. */
+/* Events are read one by one while scanning, so that a trace of a gigabyte never becomes a tree in
+ * memory. */
 #include "import/kineto.h"
 
 #include "base/ids.h"
@@ -20,9 +20,9 @@ typedef struct reader {
     pj_error *err;
 } reader;
 
-/* The members of an event that matter here. */
+/* The members of an event that are used. */
 typedef struct event_members {
-    char name[NAME_BYTES + 2]; /* one byte more than is kept, to see whether it was cut */
+    char name[NAME_BYTES + 2]; /* one byte more than is kept, to detect truncation */
     bool has_name, is_complete;
     int kind;           /* -1: of another category */
     double us, long_us; /* NAN: not a number */
@@ -37,7 +37,7 @@ static pj_status kineto_bad(reader *r, const char *what)
 
 /* ---- names --------------------------------------------------------------------------------- */
 
-/* The slot of a name, or the empty one where it belongs. */
+/* The slot of a name, or the free one for it. */
 static uint32_t *kineto_slot_of(const pj_kineto *t, const char *text, size_t bytes)
 {
     uint64_t at = pj_hash64(0, text, bytes) % t->slot_count;
@@ -119,7 +119,7 @@ static void kineto_take_name(pj_json_scan *scan, event_members *e)
     e->name[kept] = 0;
 }
 
-/* Of a member that comes twice, the last one counts. */
+/* Of repeated members the last one counts. */
 static void kineto_take_event_member(pj_json_scan *scan, pj_json_text key, event_members *e)
 {
     pj_json_text text;
@@ -222,7 +222,7 @@ static pj_status kineto_take_file(reader *r)
 
 /* ---- times --------------------------------------------------------------------------------- */
 
-static pj_status kineto_place(reader *r)
+static pj_status kineto_resolve_times(reader *r)
 {
     pj_kineto *t = r->trace;
     size_t kept = 0;
@@ -254,7 +254,7 @@ pj_status pj_kineto_read(const char *text, size_t bytes, pj_kineto *trace, pj_er
     pj_json_scan_init(&r.scan, text, bytes);
     *trace = (pj_kineto){0};
     pj_status status = kineto_take_file(&r);
-    if (status == PJ_OK) status = kineto_place(&r);
+    if (status == PJ_OK) status = kineto_resolve_times(&r);
     pj_json_scan_fini(&r.scan);
     if (status != PJ_OK) pj_kineto_fini(trace);
     return status;

@@ -13,7 +13,7 @@
 
 typedef enum pj_kineto_kind {
     PJ_KINETO_RANGE,     /* user_annotation: record_function and steps of the profiler */
-    PJ_KINETO_GPU_RANGE, /* gpu_user_annotation: the same, where its kernels ran */
+    PJ_KINETO_GPU_RANGE, /* gpu_user_annotation: the same, on the device */
     PJ_KINETO_OPERATION, /* cpu_op */
     PJ_KINETO_KERNEL     /* kernel, gpu_memcpy, gpu_memset */
 } pj_kineto_kind;
@@ -34,7 +34,7 @@ typedef struct pj_kineto {
     uint32_t name_count;
     uint32_t *slots; /* hash table of names: index + 1; at most half full */
     uint32_t slot_count;
-    uint64_t skipped;  /* events that are malformed */
+    uint64_t skipped;  /* malformed events */
     uint64_t unnamed;  /* events beyond the maximum number of names, which are named "other" */
     size_t of_kind[4]; /* number of events by kind */
 } pj_kineto;

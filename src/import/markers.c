@@ -23,7 +23,7 @@ typedef struct event {
     uint64_t number, output; /* position, index; tokens: input and output */
     const char *text;        /* name, text of a token, value of a fact; not terminated */
     size_t bytes;
-    int fact; /* its place in fact_rows */
+    int fact; /* index into fact_rows */
 } event;
 
 typedef struct marker_lane {
@@ -163,7 +163,7 @@ static bool parse_what(words *w, event *e)
     if (e->kind == PJ_SPAN_TOKEN || e->kind == PJ_SPAN_LAYER) {
         if (!markers_take_number(w, &e->number)) return false;
         if (w->at < w->end && *w->at != ' ') return false;
-        if (w->at < w->end) w->at++; /* one blank: further ones belong to the token's text */
+        if (w->at < w->end) w->at++; /* one space: further ones belong to the token's text */
     }
     e->text = w->at;
     e->bytes = (size_t)(w->end - w->at);
@@ -273,7 +273,7 @@ static bool markers_read_json(const json_t *o, event *e)
 
 /* ---- spans --------------------------------------------------------------------------------- */
 
-/* The lane of a number, made on first use; NULL when there are too many. */
+/* The lane of a number, created on first use; NULL if there are too many. */
 static marker_lane *markers_lane_of(pj_markers *m, uint64_t number)
 {
     for (uint32_t i = 0; i < m->lane_count; i++)
@@ -358,7 +358,7 @@ static void markers_close_span(pj_markers *m, marker_lane *l, int64_t at_ns)
     note_phase(m, PJ_PHASE_IDLE, at_ns);
 }
 
-/* The program's own time is used if it is within the run and not before the lane's last one. */
+/* Uses the program's own time if it is within the run and not before the lane's last one. */
 static int64_t markers_sound_time(const pj_markers *m, const marker_lane *l, int64_t at_ns,
                                   int64_t now_ns)
 {

@@ -26,7 +26,7 @@ typedef struct pj_markers_counts {
     uint64_t input_tokens, output_tokens; /* from a `tokens` line, else the number of token spans */
     bool has_tokens;                      /* there was a `tokens` line */
     uint64_t lost;                        /* spans that the program reported as lost */
-    bool has_times; /* some lines had explicit times, so they may have been written later */
+    bool has_times; /* some lines had explicit times, so they may have been reported late */
 } pj_markers_counts;
 
 /* Facts reported by the program; "" and 0: not reported. */
@@ -35,12 +35,12 @@ typedef struct pj_markers_facts {
     uint64_t layers, parameters;
 } pj_markers_facts;
 
-/* Owned by the calling thread, which must not record anything else in the run. */
+/* Owned by the calling thread, which must record nothing else in the run. */
 pj_status pj_markers_new(pj_run *run, pj_markers **markers, pj_error *err);
 /* Takes bytes read from the descriptor at `now_ns`; lines may be split anywhere. */
 void pj_markers_feed(pj_markers *markers, const char *bytes, size_t count, int64_t now_ns);
 /* The program has ended: closes open spans, warns about ignored lines, and hands the token counts
- * to the run. Nothing may be fed any more. */
+ * to the run. Do not call pj_markers_feed afterwards. */
 void pj_markers_finish(pj_markers *markers, int64_t now_ns);
 pj_markers_counts pj_markers_count(const pj_markers *markers);
 const pj_markers_facts *pj_markers_fact(const pj_markers *markers);

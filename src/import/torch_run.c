@@ -1,5 +1,5 @@
 /* Events of each thread are sorted into nested spans; an event that partially overlaps another goes
- * to a further lane. The spans are written to a spool in memory, from which the run is built like
+ * to another lane. The spans are written to a spool in memory, from which the run is built like
  * any other. */
 #include "import/torch_run.h"
 

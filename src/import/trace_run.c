@@ -62,7 +62,7 @@ static pj_status take_total(detection *d, pj_error *err)
 
 /* ---- training ------------------------------------------------------------------------------- */
 
-/* Phases that were themselves detected teach nothing. */
+/* Detected phases are not training data. */
 static bool is_detected(const pj_run_info *info)
 {
     return info->engine && strcmp(info->engine, "trace") == 0;
@@ -75,7 +75,7 @@ static bool is_tagged(const pj_power_series *s)
     return decode >= LEAST_DECODE_SAMPLES;
 }
 
-/* Runs rarely contain idle time: the baseline says where idle is. */
+/* Runs rarely contain idle time, so idle power comes from the baseline. */
 static double trace_run_idle_of(const pj_run_info *info)
 {
     return isnan(info->baseline_cold_mw) ? info->baseline_resident_mw : info->baseline_cold_mw;
@@ -235,7 +235,7 @@ static void put_phases(writing *w)
                         .kind = PJ_SPAN_PHASE,
                         .phase = d->phase[i]};
         from = i + 1;
-        /* Idle time is not recorded: it is what no phase covers. */
+        /* Idle time is implicit: no phase covers it. */
         if (d->phase[i] == PJ_PHASE_IDLE || span.end_ns <= span.begin_ns) continue;
         w->status = pj_spool_append(&w->spool, PJ_RECORD_SPAN, &span, sizeof span, w->err);
     }

@@ -1,5 +1,5 @@
-/* Advice about a stored run: the facts that the rules of analysis/advice.h ask for, from the run
- * and its neighbours in the store, and the answers as JSON (docs/api.md, "Advice"). */
+/* Advice about a stored run: the facts required by the rules of analysis/advice.h, from the run and
+ * its neighbours in the store, and the answers as JSON (docs/api.md, "Advice"). */
 #ifndef PJ_INSIGHT_ADVICE_H
 #define PJ_INSIGHT_ADVICE_H
 

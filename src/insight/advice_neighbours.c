@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LOOK_AT = 1000, GROUP_MAX = 64 };
+enum { MOST_RUNS = 1000, GROUP_MAX = 64 };
 static const int64_t hour_ns = 3600 * INT64_C(1000000000);
 
 static bool advice_neighbours_same_text(const char *a, const char *b)
@@ -67,7 +67,7 @@ static void add_values(values *v, const pj_run_info *info)
     v->power += info->decode_mj / info->decode_ms;
 }
 
-/* Compares runs with the settings of `of` to runs with this run's settings. */
+/* Compares runs with the settings of `of` to runs with those of this run. */
 static void add_neighbour(pj_advice_facts *f, const pj_run_list *list, const pj_run_info *info,
                           const pj_run_info *of, const values *own)
 {
@@ -119,7 +119,7 @@ static void compare_neighbours(pj_advice_facts *f, const pj_run_list *list, cons
 
 /* ---- the hour before, prompts, smaller models ------------------------------------------------ */
 
-static void look_at_hour(pj_advice_facts *f, const pj_run_list *list, const pj_run_info *info)
+static void measure_last_hour(pj_advice_facts *f, const pj_run_list *list, const pj_run_info *info)
 {
     int64_t first = INT64_MAX, last = INT64_MIN;
     const char *prompt = NULL;
@@ -150,7 +150,7 @@ static void look_at_hour(pj_advice_facts *f, const pj_run_list *list, const pj_r
         f->loads_last_hour += other->model_load_mj > 0;
     }
     if (f->window_runs) f->window_ms = (double)(last - first) / 1e6;
-    /* Runs without energy are taken to draw what the others do. */
+    /* Runs of unknown energy are assumed to draw the others' mean power. */
     if (known_ms > 0) f->window_mj *= f->window_busy_ms / known_ms;
 }
 
@@ -162,7 +162,7 @@ static size_t common_prefix(const char *a, const char *b)
 }
 
 /* Equal prompts indicate repeated measurements rather than traffic. */
-static void look_at_prompts(pj_advice_facts *f, const pj_run_list *list, const pj_run_info *info)
+static void measure_prefixes(pj_advice_facts *f, const pj_run_list *list, const pj_run_info *info)
 {
     size_t length = info->prompt ? strlen(info->prompt) : 0, longest = 0;
     for (uint32_t i = 0; i < list->count && length; i++) {
@@ -179,22 +179,22 @@ static void look_at_prompts(pj_advice_facts *f, const pj_run_list *list, const p
     f->prefix_share = length ? (double)longest / (double)length : NAN;
 }
 
-static double vocabulary(const pj_run_info *info)
+static double vocabulary_of(const pj_run_info *info)
 {
     char text[32];
     return pj_run_field(info, "model.vocab_size", text, sizeof text) ? strtod(text, NULL) : NAN;
 }
 
-static void look_for_draft(pj_advice_facts *f, const pj_run_list *list, const pj_run_info *info,
-                           pj_arena *arena)
+static void find_draft_model(pj_advice_facts *f, const pj_run_list *list, const pj_run_info *info,
+                             pj_arena *arena)
 {
-    double own = vocabulary(info);
+    double own = vocabulary_of(info);
     if (isnan(own) || !(info->parameters > 0)) return;
     for (uint32_t i = 0; i < list->count; i++) {
         const pj_run_info *other = &list->runs[i];
         if (!(other->parameters < 0.25 * info->parameters) || !other->model_name) continue;
         if (f->smaller_model && other->parameters >= f->smaller_parameters) continue;
-        if (vocabulary(other) != own) continue;
+        if (vocabulary_of(other) != own) continue;
         f->smaller_model = pj_arena_strndup(arena, other->model_name, strlen(other->model_name));
         f->smaller_parameters = other->parameters;
     }
@@ -204,13 +204,13 @@ pj_status pj_advice_facts_neighbours(pj_store *store, const pj_run_info *info, p
                                      pj_advice_facts *f, pj_error *err)
 {
     pj_run_list list = {0};
-    pj_run_query query = {.status = "completed", .limit = LOOK_AT};
+    pj_run_query query = {.status = "completed", .limit = MOST_RUNS};
     pj_status status = pj_store_list(store, &query, &list, err);
     if (status == PJ_OK) {
         compare_neighbours(f, &list, info);
-        look_at_hour(f, &list, info);
-        look_at_prompts(f, &list, info);
-        look_for_draft(f, &list, info, arena);
+        measure_last_hour(f, &list, info);
+        measure_prefixes(f, &list, info);
+        find_draft_model(f, &list, info, arena);
     }
     pj_run_list_fini(&list);
     return status;

@@ -168,7 +168,7 @@ static pj_status get_anomalies(pj_store *store, const char *id, pj_arena *arena,
     insight->anomalies = items;
     for (uint32_t i = 0; i < insight->anomaly_count && status == PJ_OK; i++) {
         pj_run_anomaly *a = &insight->anomalies[i];
-        a->figure[sizeof a->figure - 1] = 0; /* what a database holds is not trusted */
+        a->figure[sizeof a->figure - 1] = 0; /* databases are untrusted */
         if (a->cause > PJ_CAUSE_REAL) a->cause = PJ_CAUSE_UNKNOWN;
     }
     return status;
@@ -216,10 +216,10 @@ pj_status pj_insight_summary(pj_store *store, const char *id, const pj_cost_rate
 
 void pj_insight_prepare(pj_store *store, const char *id)
 {
-    pj_buffer nobody;
+    pj_buffer discarded;
     pj_json json;
-    pj_buffer_init(&nobody, 64 << 20);
-    pj_json_init(&json, &nobody);
+    pj_buffer_init(&discarded, 64 << 20);
+    pj_json_init(&json, &discarded);
     pj_insight_summary(store, id, NULL, &json, NULL);
-    pj_buffer_fini(&nobody);
+    pj_buffer_fini(&discarded);
 }

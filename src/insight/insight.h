@@ -1,6 +1,6 @@
 /*
- * Where stored runs and analysis meet: a run's summary with its anomalies, and runs or groups of
- * runs side by side. Forms: docs/api.md. On failure the JSON is incomplete: discard it.
+ * Analysis of stored runs: a run's summary with its anomalies, and comparisons of runs or groups.
+ * Forms: docs/api.md. On failure the JSON is incomplete: discard it.
  */
 #ifndef PJ_INSIGHT_INSIGHT_H
 #define PJ_INSIGHT_INSIGHT_H
@@ -12,17 +12,18 @@
 
 enum { PJ_COMPARE_MAX = 4 };
 
-/* A token or a sample of power that is out of line. */
+/* An anomalous token or power sample. */
 typedef struct pj_run_anomaly {
     double t_ms, value, expected, score;
-    uint32_t token, is_token, by_forest; /* by_forest: its figures are unusual only together */
-    uint32_t cause;                      /* pj_anomaly_cause: the first that fits, by rule */
-    char figure[24];                     /* of a token: which figure is unusual */
+    uint32_t token, is_token,
+        by_forest;   /* by_forest: its figures are unusual only in combination */
+    uint32_t cause;  /* pj_anomaly_cause: the first that fits, by rule */
+    char figure[24]; /* of a token: which figure is unusual */
 } pj_run_anomaly;
 
 void pj_run_anomaly_reason(const pj_run_anomaly *anomaly, char *reason, size_t bytes);
 
-/* What analysis finds out about a stored run, in the arena. */
+/* Analysis of a stored run, in the arena. */
 typedef struct pj_run_insight {
     pj_run_anomaly *anomalies; /* the strongest first */
     uint32_t anomaly_count;
@@ -54,17 +55,17 @@ typedef struct pj_compared {
     /* of groups */
     const char *by;
     pj_run_list list;                    /* all runs that are compared */
-    uint32_t group_count, without_value; /* groups, also beyond PJ_SIDES_MAX; runs in none */
+    uint32_t group_count, without_value; /* all groups, also beyond PJ_SIDES_MAX; runs in none */
 } pj_compared;
 
-/* Which runs /compare/groups takes, and by which field it divides them. */
+/* The runs of /compare/groups, and the field that groups them. */
 typedef struct pj_group_query {
     pj_run_query runs; /* completed ones of these; status and limit are ignored */
     const char *by;    /* "dtype", "tag", "settings.NAME", ... */
     bool with_disturbed;
 } pj_group_query;
 
-/* 2 to 4 runs. On failure nothing is left to free: *c is NULL. */
+/* 2 to 4 runs. On failure *c is NULL. */
 pj_status pj_compared_runs(pj_store *store, const char *const *ids, uint32_t count, pj_compared **c,
                            pj_error *err);
 pj_status pj_compared_groups(pj_store *store, const pj_group_query *query, pj_compared **c,

@@ -1,7 +1,7 @@
 /*
  * Runs side by side. Where all runs belong to different --repeat series, whole runs are the
  * samples; otherwise the decode tokens of single runs are, which are many but not independent: the
- * p values then say whether these runs differ, not whether the next ones will.
+ * p values then state whether these runs differ, not whether future ones will.
  */
 #include "insight/insight.h"
 
@@ -98,7 +98,7 @@ static pj_status load_run(pj_compared *c, pj_compared_run *n, pj_store *store, c
     return status;
 }
 
-/* All of them belong to series of more than one run, no two to the same. */
+/* Each belongs to its own series of more than one run. */
 static bool are_series(const pj_compared *c)
 {
     for (uint32_t i = 0; i < c->run_count; i++) {

@@ -80,7 +80,7 @@ static pj_status insight_groups_divide(grouping *g, const pj_run_list *list, con
     return room ? PJ_OK : pj_fail_memory(err, "groups of runs");
 }
 
-/* Numbers by size, words by the alphabet. */
+/* Numbers numerically, texts alphabetically. */
 static int insight_groups_by_key(const void *x, const void *y)
 {
     const char *a = ((const group *)x)->key, *b = ((const group *)y)->key;

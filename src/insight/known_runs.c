@@ -8,11 +8,11 @@
 #include <math.h>
 #include <string.h>
 
-enum { MOST_RUNS = 400, LOOK_AT = 2000 };
+enum { MOST_RUNS = 400, MOST_LISTED = 2000 };
 
 bool pj_known_run_of(const pj_run_info *info, pj_known_run *run)
 {
-    if (pj_run_is_ablated(info)) return false; /* an ablated run */
+    if (pj_run_is_ablated(info)) return false; /* a different model */
     pj_model_figures model;
     pj_model_figures_read(info->model_json, &model);
     double batch = info->batch_size ? info->batch_size : 1;
@@ -37,7 +37,7 @@ static bool known_runs_same(const char *a, const char *b)
     return a && b && strcmp(a, b) == 0;
 }
 
-/* Totals over other devices, or of another scope, are another quantity. */
+/* Totals over other devices or another scope are a different quantity. */
 static bool known_runs_is_comparable(pj_likeness *all, const pj_run_info *info)
 {
     pj_likeness with = *all;
@@ -84,7 +84,7 @@ pj_status pj_known_runs_load(pj_store *store, const pj_known_query *query, pj_kn
                            .machine = query->machine,
                            .engine = "perjoule",
                            .to = query->before,
-                           .limit = LOOK_AT};
+                           .limit = MOST_LISTED};
     *known = (pj_known_runs){.quality = query->like ? query->like->quality : PJ_MEASURED};
     pj_status status = pj_store_list(store, &wanted, &list, err);
     if (status == PJ_OK) {

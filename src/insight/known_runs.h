@@ -1,5 +1,4 @@
-/* The data of predictions from stored runs: the work of each request with its joules and
- * seconds. */
+/* Data for predictions from stored runs: the work of each request with its joules and seconds. */
 #ifndef PJ_INSIGHT_KNOWN_RUNS_H
 #define PJ_INSIGHT_KNOWN_RUNS_H
 
@@ -10,8 +9,8 @@ typedef struct pj_known_query {
     const char *machine;
     const char *before; /* ISO 8601: only runs created before; NULL: all */
     uint32_t threads;   /* 0: as the newest run */
-    /* Only runs that are comparable with this one; NULL: with the newest, a measured one if there
-     * are enough of them. */
+    /* Only runs comparable with this one; NULL: with the newest, a measured one if there are
+     * enough. */
     const pj_run_info *like;
 } pj_known_query;
 

@@ -1,4 +1,4 @@
-/* Chooses for each law the largest set of runs that are equal in everything but its variable. */
+/* Chooses for each law the largest set of runs that differ only in its variable. */
 #include "insight/laws.h"
 
 #include "base/ids.h"
@@ -64,8 +64,8 @@ static bool laws_read_row(const pj_run_info *info, pj_law_run *r)
 
 /* ---- sets ------------------------------------------------------------------------------------ */
 
-/* Whether two runs differ at most in what the law is over. Laws over the shape of a model compare
- * models; the others hold the model. */
+/* Whether two runs differ at most in the law's variable. Laws over the shape of a model compare
+ * models; the others keep the model fixed. */
 static bool laws_is_alike(const pj_law_run *a, const pj_law_run *b, figure over)
 {
     bool models = over <= FFN_WIDTH;
@@ -148,7 +148,7 @@ static void fit_kinds(const pj_run_law *s, pj_laws *laws)
     }
 }
 
-static pj_status fit(pj_laws *laws, pj_error *err)
+static pj_status laws_fit(pj_laws *laws, pj_error *err)
 {
     pj_law_run *rows = pj_arena_alloc(&laws->arena, laws->list.count + 1, sizeof *rows);
     pj_run_law *scratch = pj_arena_alloc(&laws->arena, 1, sizeof *scratch);
@@ -179,7 +179,7 @@ pj_status pj_laws_get(pj_store *store, const char *machine, pj_laws **out, pj_er
     pj_run_query query = {
         .status = "completed", .machine = laws->machine, .engine = "perjoule", .limit = MOST_RUNS};
     if (status == PJ_OK) status = pj_store_list(store, &query, &laws->list, err);
-    if (status == PJ_OK) status = fit(laws, err);
+    if (status == PJ_OK) status = laws_fit(laws, err);
     if (status == PJ_OK)
         *out = laws;
     else

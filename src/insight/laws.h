@@ -17,7 +17,7 @@ typedef struct pj_law_run {
     uint64_t settings; /* equal dtype, threads, energy source, scope, devices */
 } pj_law_run;
 
-/* The law over one variable, fitted to the largest set of runs that are equal in all else. */
+/* The law over one variable, fitted to the largest set of runs that are otherwise equal. */
 typedef struct pj_run_law {
     const char *over;
     pj_law law;
@@ -27,7 +27,7 @@ typedef struct pj_run_law {
 } pj_run_law;
 
 /* Energy per token and billion active parameters with multi-head, grouped or multi-query attention,
- * so that size is not mistaken for it. */
+ * so that size is no confounder. */
 typedef struct pj_attention_kind {
     const char *attention;
     uint32_t models;

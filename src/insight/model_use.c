@@ -12,7 +12,8 @@ enum { MOST_SEQUENCES = 4096, MOST_EXPERTS = 65536 };
 
 /* ---- context -------------------------------------------------------------------------------- */
 
-/* Cached positions of each sequence. The last generated token is in no cache: nothing followed. */
+/* Cached positions of each sequence. The last generated token is not cached, because no step
+ * follows it. */
 static pj_status read_positions(pj_store *store, const pj_run_info *info, uint32_t *positions,
                                 uint32_t *count, pj_error *err)
 {
@@ -114,7 +115,7 @@ static double variation_of(const double *share, uint32_t experts)
     return sqrt(squares / experts) / mean;
 }
 
-static void judge_load(pj_model_use *use)
+static void summarise_load(pj_model_use *use)
 {
     const pj_expert_load *load = &use->load;
     double variation = 0, unused = 0, layers = 0;
@@ -170,7 +171,7 @@ pj_status pj_model_use_get(pj_store *store, const pj_run_info *info, pj_arena *a
     if (use->experts.experts > MOST_EXPERTS) use->experts.experts = NAN;
     if (status == PJ_OK && pj_model_use_has_experts(use))
         status = get_load(store, info, arena, use, err);
-    judge_load(use);
+    summarise_load(use);
     return status;
 }
 

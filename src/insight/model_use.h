@@ -1,5 +1,5 @@
-/* What a run used of its model: the experts that its steps read and how evenly they were loaded,
- * the size of its key-value cache and its share of the context. JSON: docs/api.md, "summary". */
+/* How a run used its model: the experts that its steps read and how evenly they were loaded, the
+ * size of its key-value cache and its share of the context. JSON: docs/api.md, "summary". */
 #ifndef PJ_INSIGHT_MODEL_USE_H
 #define PJ_INSIGHT_MODEL_USE_H
 
@@ -7,12 +7,12 @@
 #include "store/model_use.h"
 #include "store/store.h"
 
-/* Share of the context from which on a run is warned about its limit. */
+/* Share of the context beyond which a run warns about its limit. */
 #define PJ_CONTEXT_NEARLY_FULL 0.9
 
 /* NAN: unknown. */
 typedef struct pj_context_use {
-    double limit;    /* positions that the model was made for */
+    double limit;    /* maximum number of positions of the model */
     double longest;  /* positions of the longest sequence, prompt and generated text */
     double share;    /* longest / limit */
     double kv_bytes; /* of keys and values of all sequences at the end */

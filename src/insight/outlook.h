@@ -8,14 +8,14 @@
 #include "store/store.h"
 
 typedef struct pj_expectation {
-    uint32_t runs, reserved; /* that the prediction rests on */
+    uint32_t runs, reserved; /* the prediction is based on */
     char refusal[128];       /* why nothing is predicted; "": predicted */
     double joules, joules_lo, joules_hi, actual_joules;
     double seconds, seconds_lo, seconds_hi, actual_seconds;
 } pj_expectation;
 
 typedef struct pj_outlook {
-    const pj_expectation *predicted; /* in the arena; NULL: the run lacks what predictions need */
+    const pj_expectation *predicted; /* in the arena; NULL: the run lacks the required figures */
     pj_published_beside published[PJ_PUBLISHED_NEAREST];
     uint32_t published_count;
 } pj_outlook;

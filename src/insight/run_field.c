@@ -1,4 +1,4 @@
-/* Settings of a run as text, for grouping and for telling what differs. */
+/* Settings of a run as text, for grouping and for listing differences. */
 #include "insight/sides.h"
 
 #include <jansson.h>

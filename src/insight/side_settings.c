@@ -11,7 +11,7 @@
 
 enum {
     TEXT_BYTES = 160,
-    LOOK_AT = 64
+    MOST_SAMPLED = 64
 }; /* maximum number of runs per side whose settings are read */
 
 /* ---- settings ------------------------------------------------------------------------------- */
@@ -53,13 +53,13 @@ static const char *const compared[] = {
 };
 enum { COMPARED = sizeof compared / sizeof *compared };
 
-/* Settings that a run of perjoule's own engine keeps only if they were given. */
+/* Settings that a run of perjoule's own engine stores only if they were given. */
 static bool side_settings_is_without(const pj_run_info *run, const char *field)
 {
     static const char *const given[] = {"draft", "settings.logit_bias", "settings.ablate"};
     char draft[TEXT_BYTES];
     if (!run->settings_json || (run->engine && strcmp(run->engine, "perjoule") != 0)) return false;
-    if (strcmp(field, "settings.draft_tokens") == 0) /* with a draft: as many as the engine likes */
+    if (strcmp(field, "settings.draft_tokens") == 0) /* with a draft: chosen by the engine */
         return !pj_run_field(run, "draft", draft, sizeof draft);
     for (size_t i = 0; i < sizeof given / sizeof *given; i++)
         if (strcmp(field, given[i]) == 0) return true;
@@ -70,8 +70,9 @@ static bool side_settings_is_without(const pj_run_info *run, const char *field)
 static uint32_t value_of_side(const pj_side *side, const char *field, char *text)
 {
     char first[TEXT_BYTES] = "", other[TEXT_BYTES] = "", now[TEXT_BYTES];
-    uint32_t distinct = 0, looked = side->run_count < LOOK_AT ? side->run_count : LOOK_AT;
-    for (uint32_t i = 0; i < looked; i++) {
+    uint32_t distinct = 0,
+             sampled = side->run_count < MOST_SAMPLED ? side->run_count : MOST_SAMPLED;
+    for (uint32_t i = 0; i < sampled; i++) {
         if (!pj_run_field(side->runs[i], field, now, sizeof now))
             snprintf(now, sizeof now, "%s",
                      side_settings_is_without(side->runs[i], field) ? "none" : "");
@@ -154,8 +155,7 @@ static bool is_own_beside_fine(const pj_sides *s)
     return own && fine;
 }
 
-/* Whether a run loaded its model: told by the energy of that section or, without any, by its
- * time. */
+/* Whether a run loaded its model: by the energy of that section or, if unavailable, by its time. */
 static bool has_loaded(const pj_sides *s, const pj_run_info *run)
 {
     pj_class_sum *sums = NULL;
@@ -176,9 +176,9 @@ static bool has_loaded(const pj_sides *s, const pj_run_info *run)
 /* The share of runs that loaded the model, which therefore had cold caches; of up to LOOK_AT. */
 static double cold_share(const pj_sides *s, const pj_side *side)
 {
-    uint32_t cold = 0, looked = side->run_count < LOOK_AT ? side->run_count : LOOK_AT;
-    for (uint32_t i = 0; i < looked; i++) cold += has_loaded(s, side->runs[i]);
-    return (double)cold / looked;
+    uint32_t cold = 0, sampled = side->run_count < MOST_SAMPLED ? side->run_count : MOST_SAMPLED;
+    for (uint32_t i = 0; i < sampled; i++) cold += has_loaded(s, side->runs[i]);
+    return (double)cold / sampled;
 }
 
 typedef struct side_conditions {
@@ -191,7 +191,7 @@ static side_conditions conditions_of(const pj_side *side)
     pj_device_conditions devices[PJ_DEVICES_MAX];
     side_conditions sum = {0, 0};
     uint32_t warm = 0, clocked = 0;
-    for (uint32_t i = 0; i < side->run_count && i < LOOK_AT; i++) {
+    for (uint32_t i = 0; i < side->run_count && i < MOST_SAMPLED; i++) {
         uint32_t count = pj_device_conditions_read(side->runs[i]->conditions_json, devices);
         for (uint32_t k = 0; k < count; k++) {
             const pj_device_conditions *d = &devices[k];

@@ -1,5 +1,4 @@
-/* Figures of sides side by side, the tests of their differences, and the sentences that state their
- * results. */
+/* Compares figures of sides: tests of their differences, and sentences with the results. */
 #include "insight/sides.h"
 
 #include <math.h>
@@ -36,7 +35,7 @@ static bool is_energy(const char *unit)
     return strchr(unit, 'J') != NULL;
 }
 
-/* Energies that are not the same quantity have figures, and no test tells them apart. */
+/* Energies that are different quantities have figures but no test. */
 static void take_back(pj_side_test *t)
 {
     t->result.welch_p = t->result.mann_whitney_p = NAN;
@@ -87,7 +86,7 @@ static pj_status test_runs(pj_sides *s, uint32_t a, uint32_t b, pj_error *err)
     return PJ_OK;
 }
 
-static void adjust(pj_sides *s, double *work)
+static void adjust_p_values(pj_sides *s, double *work)
 {
     double *p = work, *adjusted = work + s->test_count;
     for (uint32_t i = 0; i < s->test_count; i++) p[i] = s->tests[i].ratio.p;
@@ -116,7 +115,7 @@ static pj_status test_pairs(pj_sides *s, pj_error *err)
                 status = test_tokens(s, a, b, err);
             if (status != PJ_OK) return status;
         }
-    adjust(s, work);
+    adjust_p_values(s, work);
     return PJ_OK;
 }
 
@@ -193,7 +192,7 @@ static bool are_comparable(const pj_sides *s)
     return !pj_likeness_refusal(&l);
 }
 
-/* Among energies that are not the same quantity none is the least. */
+/* Energies that are different quantities have no minimum. */
 static void find_bests(pj_sides *s)
 {
     bool comparable = are_comparable(s);
@@ -214,7 +213,7 @@ static double own_spread(const pj_run_info *info, bool with_gain)
 }
 
 /* One run per side: the ratio's interval comes from the measurement uncertainties only. */
-static void judge_single(const pj_side *x, const pj_side *y, pj_verdict_facts *f)
+static void compare_single_runs(const pj_side *x, const pj_side *y, pj_verdict_facts *f)
 {
     pj_run_ratios rx, ry;
     pj_run_ratios_get(x->runs[0], &rx);
@@ -227,7 +226,7 @@ static void judge_single(const pj_side *x, const pj_side *y, pj_verdict_facts *f
     f->single_hi = f->ratio.ratio * exp(1.96 * sd);
 }
 
-/* One side has a single run: there is a ratio, and nothing to test it with. */
+/* One side has a single run: there is a ratio but no spread to test it with. */
 static void ratio_without_test(const pj_side *x, const pj_side *y, pj_ratio *ratio)
 {
     uint32_t figure = pj_figure_find(tested[0]);
@@ -239,7 +238,7 @@ static void ratio_without_test(const pj_side *x, const pj_side *y, pj_ratio *rat
     pj_free(values);
 }
 
-static void judge_groups(const pj_sides *s, uint32_t a, uint32_t b, pj_verdict_facts *f)
+static void compare_groups(const pj_sides *s, uint32_t a, uint32_t b, pj_verdict_facts *f)
 {
     const pj_side_test *energy = find_test(s, a, b, tested[0]);
     const pj_side_test *speed = find_test(s, a, b, "tokens_per_second");
@@ -256,7 +255,7 @@ static void judge_groups(const pj_sides *s, uint32_t a, uint32_t b, pj_verdict_f
     }
 }
 
-static void side_tests_judge(pj_sides *s, uint32_t a, uint32_t b)
+static void write_verdict(pj_sides *s, uint32_t a, uint32_t b)
 {
     const pj_side *x = &s->sides[a], *y = &s->sides[b];
     pj_verdict_facts f = {.name_a = x->name,
@@ -269,11 +268,11 @@ static void side_tests_judge(pj_sides *s, uint32_t a, uint32_t b)
                           .refusal = pj_sides_refusal(x, y)};
     pj_side_verdict *v = &s->verdicts[s->verdict_count++];
     if (x->run_count == 1 && y->run_count == 1) {
-        judge_single(x, y, &f);
+        compare_single_runs(x, y, &f);
         const pj_side_test *speed = find_test(s, a, b, "token_duration_ms");
         f.speed_differs = speed && speed->adjusted < PJ_LEVEL;
     } else {
-        judge_groups(s, a, b, &f);
+        compare_groups(s, a, b, &f);
     }
     *v = (pj_side_verdict){.a = a, .b = b};
     pj_verdict_write(&f, &v->judgement, v->text, sizeof v->text);
@@ -292,6 +291,6 @@ pj_status pj_sides_test(pj_sides *s, pj_error *err)
     find_bests(s);
     for (uint32_t a = 0; a < s->count; a++)
         for (uint32_t b = a + 1; b < s->count; b++)
-            if (is_tested(s, a, b)) side_tests_judge(s, a, b);
+            if (is_tested(s, a, b)) write_verdict(s, a, b);
     return PJ_OK;
 }

@@ -1,7 +1,7 @@
 /*
  * Comparison of groups of runs, shared by compare, compare/groups, experiments and reports. A side
- * is a single run, a --repeat series or every run with one value of a field. Table and tests are
- * made over the same runs of a side. Forms of the JSON: docs/api.md, "Comparison".
+ * is a single run, a --repeat series or every run with one value of a field. Table and tests use
+ * the same runs of a side. JSON: docs/api.md, "Comparison".
  */
 #ifndef PJ_INSIGHT_SIDES_H
 #define PJ_INSIGHT_SIDES_H
@@ -50,7 +50,7 @@ typedef struct pj_side_caveat {
     const char *code, *text;
 } pj_side_caveat;
 
-/* What a pair of sides comes to in energy per token. */
+/* The verdict on a pair of sides, in energy per token. */
 typedef struct pj_side_verdict {
     uint32_t a, b;
     pj_judgement judgement;
@@ -64,8 +64,8 @@ typedef struct pj_side_best {
     const char *title, *metric;
     uint32_t side;
     double value;
-    /* how each other side stands to it: without the figure; tested and different; tested and not
-     * told apart; without a test, since one run on each side has no spread */
+    /* each other side: without the figure; significantly worse; not significantly different;
+     * untested, since one run per side has no spread */
     enum {
         PJ_STANDING_NONE = 0,
         PJ_STANDING_WORSE,
@@ -78,7 +78,7 @@ typedef struct pj_side_best {
 typedef struct pj_side_terms {
     uint32_t side, count;
     double mj_a, mj_b; /* per token */
-    pj_term *terms;    /* the largest first; the last may be of phase "": all others */
+    pj_term *terms;    /* largest first; a last one of phase "" sums up all others */
 } pj_side_terms;
 
 enum { PJ_SIDE_BESTS = 3, PJ_SIDE_VERDICTS = 32 };
@@ -122,19 +122,19 @@ typedef struct pj_side_mean {
 } pj_side_mean;
 pj_side_mean pj_side_mean_of(const pj_side *side, uint32_t figure);
 
-/* Computes everything above, once all sides are added. */
+/* Computes all of the above, after all sides are added. */
 pj_status pj_sides_compute(pj_sides *sides, pj_error *err);
 /* Its parts, by file. */
 pj_status pj_sides_test(pj_sides *sides, pj_error *err);
 pj_status pj_sides_settings(pj_sides *sides, pj_error *err);
 pj_status pj_sides_terms(pj_sides *sides, pj_error *err);
-/* Writes it as members of an open object. */
+/* As members of an open object. */
 void pj_sides_write(const pj_sides *sides, pj_json *json);
 /* Why two sides are not comparable, or NULL. */
 const char *pj_sides_refusal(const pj_side *a, const pj_side *b);
 
-/* Whether runs are comparable: what the first of them with an energy is, and in what others differ
- * from it. Start from zero. */
+/* Whether runs are comparable: the first with an energy, and how others differ from it. Must be
+ * zeroed first. */
 typedef struct pj_likeness {
     const pj_run_info *first;
     bool source, scope, devices;

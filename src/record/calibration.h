@@ -4,7 +4,7 @@
  * as prior, the same fit can (method `replay`).
  *
  * A calibration belongs to one machine, model shape, dtype, thread count, instruction set and set
- * of sensors; its key spells them out, and a run uses only a calibration with its own key. Files
+ * of sensors; its key contains them all, and a run uses only a calibration with an equal key. Files
  * are stored in the user's data folder under calibrations/, one JSON object each.
  */
 #ifndef PJ_RECORD_CALIBRATION_H
@@ -31,7 +31,7 @@ typedef struct pj_calibration {
 
 pj_status pj_calibration_save(const pj_calibration *calibration, char *path, size_t bytes,
                               pj_error *err);
-/* Loads the calibration of a key. PJ_E_NOT_FOUND without one. */
+/* Loads the calibration of a key. PJ_E_NOT_FOUND: there is none. */
 pj_status pj_calibration_load(const char *key, pj_calibration **calibration, pj_error *err);
 
 /* The row of a class on a rail, added if missing; NULL: full, or the name is too long. */

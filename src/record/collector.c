@@ -71,7 +71,7 @@ void pj_collector_round(pj_collector *c)
     if (c->feed) pj_live_feed_flush(c->feed);
 }
 
-static void tell_place(pj_collector *c)
+static void collector_report_context(pj_collector *c)
 {
     if (!c->feed) return;
     pj_context context = pj_recorder_context(c->recorder);
@@ -85,7 +85,7 @@ static void *collector_collect(void *context)
     int64_t due = pj_clock_ns();
     while (!atomic_load_explicit(&c->stop, memory_order_acquire)) {
         pj_collector_round(c);
-        tell_place(c);
+        collector_report_context(c);
         if (pj_recorder_is_busy(c->recorder)) continue;
         due += ROUND_NS;
         int64_t now = pj_clock_ns();

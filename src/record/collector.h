@@ -1,5 +1,5 @@
 /* The collector: the thread of a run that moves spans, readings and shares from their queues to the
- * spool and notifies live sinks. It wakes every 16 ms, or at once while a queue is filling up. */
+ * spool and notifies live sinks. It wakes every 16 ms, or immediately while a queue fills up. */
 #ifndef PJ_RECORD_COLLECTOR_H
 #define PJ_RECORD_COLLECTOR_H
 

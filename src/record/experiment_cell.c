@@ -1,4 +1,4 @@
-/* Writes and reads places. */
+/* Writes and reads the cell of a run. */
 #include "record/experiment_cell.h"
 
 #include <jansson.h>

@@ -1,4 +1,5 @@
-/* The place of a run in an experiment (experiment/experiment.h), kept in the run's settings. */
+/* The cell, block and round of a run in an experiment (experiment/experiment.h), kept in its
+ * settings. */
 #ifndef PJ_RECORD_EXPERIMENT_CELL_H
 #define PJ_RECORD_EXPERIMENT_CELL_H
 
@@ -9,7 +10,7 @@ typedef struct pj_experiment_cell {
     uint32_t cell, block, round;
 } pj_experiment_cell;
 
-/* Members of the settings' object; nothing for NULL. */
+/* Writes members of the settings' object; none for NULL. */
 void pj_experiment_cell_write(const pj_experiment_cell *cell_id, pj_json *json);
 /* False: the run belongs to no cell of any plan. */
 bool pj_experiment_cell_of(const pj_run_info *info, pj_experiment_cell *cell_id);

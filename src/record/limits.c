@@ -1,5 +1,5 @@
-/* Reading the limits of this machine. The file is one JSON object, the same that runs carry;
- * anything else in its place is treated as if there were no file. */
+/* Reading the limits of this machine. The file is one JSON object, as stored with runs;
+ * any other content counts as a missing file. */
 #include "record/limits.h"
 
 #include "base/file.h"
@@ -15,7 +15,7 @@
 
 enum { FILE_BYTES = 64 << 10 };
 
-/* A home folder may be shared by machines. */
+/* Named by machine, because a home folder may be shared. */
 pj_status pj_machine_limits_path(const char *cpu, char *path, size_t bytes, pj_error *err)
 {
     char data[PATH_MAX], host[256] = "", name[64];

@@ -1,5 +1,5 @@
 /* Turns records into events. Keeps names, open tokens and the parts of the token being shown;
- * everything is bounded, and what exceeds a bound is not sent live (but is stored). */
+ * everything is bounded, and what exceeds a bound is stored but not sent live. */
 #include "record/live_feed.h"
 
 #include "base/clock.h"
@@ -51,7 +51,7 @@ struct pj_live_feed {
     uint32_t name_count;
     bool shown;         /* the open token's stages and parts are sent */
     int64_t shown_ns;   /* begin of the last such token */
-    int64_t place_ns;   /* when the running layer was last reported */
+    int64_t context_ns; /* when the running layer was last reported */
     pj_context context; /* as last reported */
     int64_t load_ns;    /* when the progress of the load was last reported */
     uint32_t loaded;    /* layers, as last reported */
@@ -117,7 +117,7 @@ void pj_live_feed_close(pj_live_feed *feed)
 
 /* ---- power --------------------------------------------------------------------------------- */
 
-/* The phase in which a reading was taken, as far as the records so far tell. */
+/* The phase in which a reading was taken, as far as known from the records so far. */
 static pj_phase live_feed_phase_at(const pj_live_feed *feed, int64_t at_ns)
 {
     for (uint32_t i = feed->change_count; i > 0; i--)
@@ -164,7 +164,7 @@ static void add_sample(pj_live_feed *feed, int64_t at_ns)
     s->quality = quality_of(feed);
 }
 
-static bool leads(const pj_live_feed *feed, uint32_t rail)
+static bool leads_round(const pj_live_feed *feed, uint32_t rail)
 {
     for (uint32_t r = 0; r < rail; r++)
         if (feed->curves[r]) return false;
@@ -183,7 +183,7 @@ void pj_live_feed_readings(pj_live_feed *feed, const pj_reading *readings, size_
         if (reading->status != PJ_READING_OK || !pj_curve_span(feed->curves[r], &begin, &end))
             continue;
         feed->last_mw[r] = pj_curve_power_mw(feed->curves[r], end - 1);
-        if (leads(feed, r)) add_sample(feed, reading->before_ns);
+        if (leads_round(feed, r)) add_sample(feed, reading->before_ns);
     }
 }
 
@@ -211,13 +211,13 @@ static double provisional_mj(const pj_live_feed *feed, int64_t begin_ns, int64_t
 
 /* ---- spans --------------------------------------------------------------------------------- */
 
-static void live_feed_tell_section(pj_live_feed *feed, const pj_span *span, bool ended)
+static void live_feed_report_section(pj_live_feed *feed, const pj_span *span, bool ended)
 {
     bool inside_token = span->token >= 0;
     if (inside_token && !feed->shown) return;
-    void (*tell)(void *, const char *, const pj_live_section *) =
+    void (*report)(void *, const char *, const pj_live_section *) =
         ended ? feed->sink->section_end : feed->sink->section_start;
-    if (!tell) return;
+    if (!report) return;
     pj_live_section section = {
         .t_ms = live_feed_ms_of(feed, ended ? span->end_ns : span->begin_ns),
         .phase = (pj_phase)span->phase,
@@ -226,7 +226,7 @@ static void live_feed_tell_section(pj_live_feed *feed, const pj_span *span, bool
         .energy_mj = ended ? provisional_mj(feed, span->begin_ns, span->end_ns) : NAN,
         .quality = quality_of(feed),
     };
-    tell(feed->sink->context, feed->run_id, &section);
+    report(feed->sink->context, feed->run_id, &section);
 }
 
 static void keep_part(pj_live_feed *feed, const pj_span_view *view)
@@ -284,13 +284,13 @@ static void complete_text(utf8_rest *rest, const char *bytes, char *piece, size_
     piece[out] = 0;
 }
 
-/* A private run tells only which sequence a token belongs to. */
+/* A private run reports only the sequence of a token. */
 static bool is_unknown(const token_text *text)
 {
     return text->token_id < 0 && !text->text[0];
 }
 
-static void tell_token(pj_live_feed *feed, const pj_span *span)
+static void live_feed_report_token(pj_live_feed *feed, const pj_span *span)
 {
     double mj = provisional_mj(feed, span->begin_ns, span->end_ns);
     double seconds = (double)(span->end_ns - span->begin_ns) / 1e9;
@@ -329,7 +329,7 @@ static void token_begins(pj_live_feed *feed, const pj_span *span)
     if (feed->shown) feed->shown_ns = span->begin_ns;
 }
 
-/* Simulated sensors show about the load, in mW above idle, that the stored run will have. */
+/* Approximately the simulated load, in mW above idle, that the stored run will have. */
 static double simulated_load(pj_phase phase)
 {
     if (phase == PJ_PHASE_PREFILL || phase == PJ_PHASE_DECODE) return 40000;
@@ -350,8 +350,8 @@ void pj_live_feed_context(pj_live_feed *feed, const pj_context *context, int64_t
 {
     bool same = context->token == feed->context.token && context->layer == feed->context.layer;
     if (!feed->sink->layer_running || context->layer < 0 || same) return;
-    if (feed->place_ns && now_ns - feed->place_ns < SHOW_EVERY_NS) return;
-    feed->place_ns = now_ns;
+    if (feed->context_ns && now_ns - feed->context_ns < SHOW_EVERY_NS) return;
+    feed->context_ns = now_ns;
     feed->context = *context;
     pj_live_layer layer = {.t_ms = live_feed_ms_of(feed, now_ns),
                            .phase = context->phase,
@@ -375,7 +375,7 @@ static void span_begins(pj_live_feed *feed, const pj_span *span)
 {
     switch (span->kind) {
     case PJ_SPAN_PHASE: phase_changes(feed, (pj_phase)span->id, span->begin_ns); break;
-    case PJ_SPAN_SECTION: live_feed_tell_section(feed, span, false); break;
+    case PJ_SPAN_SECTION: live_feed_report_section(feed, span, false); break;
     case PJ_SPAN_TOKEN: token_begins(feed, span); break;
     default: break;
     }
@@ -385,8 +385,8 @@ static void span_ends(pj_live_feed *feed, const pj_span_view *view)
 {
     switch (view->span->kind) {
     case PJ_SPAN_PHASE: phase_changes(feed, PJ_PHASE_IDLE, view->span->end_ns); break;
-    case PJ_SPAN_SECTION: live_feed_tell_section(feed, view->span, true); break;
-    case PJ_SPAN_TOKEN: tell_token(feed, view->span); break;
+    case PJ_SPAN_SECTION: live_feed_report_section(feed, view->span, true); break;
+    case PJ_SPAN_TOKEN: live_feed_report_token(feed, view->span); break;
     default: keep_part(feed, view); break;
     }
 }

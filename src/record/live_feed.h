@@ -23,8 +23,8 @@ pj_status pj_live_feed_open(const pj_live_sink *sink, const char *run_id, int64_
 void pj_live_feed_close(pj_live_feed *feed); /* NULL is allowed */
 void pj_live_feed_record(pj_live_feed *feed, const pj_record *record);
 void pj_live_feed_readings(pj_live_feed *feed, const pj_reading *readings, size_t count);
-/* Reports the running layer, at most every 50 ms: spans arrive when they have ended, which in a
- * large model may be seconds later. */
+/* Reports the running layer, at most every 50 ms: its span arrives only when it ends, in a large
+ * model seconds later. */
 void pj_live_feed_context(pj_live_feed *feed, const pj_context *context, int64_t now_ns);
 /* Reports how much of the model has been loaded, at most every 50 ms and only when it has changed.
  */

@@ -21,21 +21,20 @@ struct pj_reading_hub {
     uint32_t rail_count;
     int64_t first_wait_ns; /* maximum wait for a first value of every rail */
     pthread_mutex_t mutex; /* guards what follows, and the meter */
-    pj_division *division; /* NULL: nobody uses the sensors */
+    pj_division *division; /* NULL: the sensors are unused */
     pj_subscriber *subscribers;
     uint32_t users, windows, members, open_runs;
     double shared_ns; /* integral of 1 / number of runs over time */
     int64_t shared_at_ns;
     bool seen[PJ_MAX_RAILS]; /* the rail has had a value since the sensors were started */
-    bool has_lost;           /* some rail is lost and must not be waited for */
+    bool has_lost;           /* a rail is lost: do not wait for it */
     pthread_t thread;        /* pulls while windows are open */
     bool has_thread, closing;
     pthread_cond_t changed;
     pj_reading batch[BATCH];
 };
 
-/* How long it may take until every rail has given a value: two periods and the delay, at most a
- * second. */
+/* How long to wait for a first value of every rail: two periods and the delay, at most a second. */
 static int64_t first_wait(const pj_rail *rails, uint32_t count)
 {
     int64_t wait_ns = 50 * PJ_NS_PER_MS;
@@ -82,7 +81,7 @@ bool pj_reading_hub_is_used(pj_reading_hub *g)
 
 /* ---- distributing (the lock is held) -------------------------------------------------------- */
 
-static void distribute(pj_reading_hub *g)
+static void reading_hub_distribute(pj_reading_hub *g)
 {
     size_t count;
     pj_meter_event event;
@@ -104,7 +103,7 @@ static void distribute(pj_reading_hub *g)
 static void pull(pj_reading_hub *g, int64_t force_ns)
 {
     int64_t now_ns = pj_clock_ns(), silent_ns = pj_meter_settle_ns(g->meter) + PATIENCE_NS;
-    distribute(g);
+    reading_hub_distribute(g);
     if (force_ns < now_ns - silent_ns) force_ns = now_ns - silent_ns;
     if (g->division) pj_division_settle(g->division, now_ns, force_ns);
 }
@@ -125,7 +124,7 @@ static void drop_division(pj_reading_hub *g)
 }
 
 /* The first user starts the sensors. */
-static pj_status use(pj_reading_hub *g, pj_error *err)
+static pj_status reading_hub_use(pj_reading_hub *g, pj_error *err)
 {
     if (g->users > 0) {
         g->users++;
@@ -145,7 +144,7 @@ static pj_status use(pj_reading_hub *g, pj_error *err)
 }
 
 /* The last user stops them; readings held back by coarsening are distributed. */
-static void leave(pj_reading_hub *g, int64_t force_ns)
+static void reading_hub_leave(pj_reading_hub *g, int64_t force_ns)
 {
     pull(g, force_ns);
     if (--g->users > 0) return;
@@ -162,7 +161,7 @@ pj_status pj_reading_hub_join(pj_reading_hub *g, pj_subscriber *subscriber, pj_e
         status = pj_ring_init(&subscriber->events, EVENTS_QUEUE, sizeof(pj_meter_event), err);
     if (status != PJ_OK) return status;
     pthread_mutex_lock(&g->mutex);
-    status = use(g, err);
+    status = reading_hub_use(g, err);
     if (status == PJ_OK) {
         subscriber->joined = true;
         subscriber->next = g->subscribers;
@@ -180,7 +179,7 @@ static void advance_shared_time(pj_reading_hub *g, int64_t at_ns)
 }
 
 /* With several runs, simulated sensors are not driven by spans: their live readings are the
- * truth. */
+ * ground truth. */
 static void reading_hub_show_activity(pj_reading_hub *g, int change)
 {
     bool was_shared = g->open_runs > 1;
@@ -226,8 +225,8 @@ int64_t pj_reading_hub_end(pj_reading_hub *g, pj_subscriber *subscriber)
     return at_ns;
 }
 
-/* The last readings before a time may be late on a busy machine. A rail that has not given any is
- * not waited for. The lock is not held. */
+/* The last readings before a time may be late on a busy machine. Rails without
+ * any value are not waited for. The lock is not held. */
 static void wait_until_known(pj_reading_hub *g, int64_t at_ns)
 {
     int64_t until_ns = at_ns + pj_meter_settle_ns(g->meter) + LATENESS_NS;
@@ -246,7 +245,7 @@ void pj_reading_hub_part(pj_reading_hub *g, pj_subscriber *subscriber, int64_t e
     pthread_mutex_lock(&g->mutex);
     if (subscriber->joined) {
         subscriber->joined = false;
-        leave(g, end_ns);
+        reading_hub_leave(g, end_ns);
         for (pj_subscriber **at = &g->subscribers; *at; at = &(*at)->next)
             if (*at == subscriber) {
                 *at = subscriber->next;
@@ -354,7 +353,7 @@ static void wait_for_first_values(pj_reading_hub *g)
 /* The thread stays until the reading hub is freed, and sleeps while there are no windows. */
 static pj_status reading_hub_add_window(pj_reading_hub *g, pj_error *err)
 {
-    pj_status status = use(g, err);
+    pj_status status = reading_hub_use(g, err);
     if (status != PJ_OK) return status;
     g->windows++;
     pthread_cond_signal(&g->changed);
@@ -363,7 +362,7 @@ static pj_status reading_hub_add_window(pj_reading_hub *g, pj_error *err)
     g->has_thread = status == PJ_OK;
     if (g->has_thread) return PJ_OK;
     g->windows--;
-    leave(g, 0);
+    reading_hub_leave(g, 0);
     drop_division(g);
     return status;
 }
@@ -384,7 +383,7 @@ pj_status pj_reading_hub_window_begin(pj_reading_hub *g, pj_reading_window *w, p
     return pj_fail_memory(err, "a window");
 }
 
-/* Forces the energy before a window's end to be final only after waiting for it, because runs
+/* Forces the energy before a window's end to be final, but only after waiting for it, because runs
  * divide the same time. */
 static void close_window(pj_reading_hub *g, pj_reading_window *w, pj_curve_energy *energies)
 {
@@ -396,7 +395,7 @@ static void close_window(pj_reading_hub *g, pj_reading_window *w, pj_curve_energ
         pj_division_window_energy(g->division, w->window, r, &energies[r]);
     if (w->window) pj_division_window_close(g->division, w->window);
     w->window = NULL;
-    leave(g, force_ns);
+    reading_hub_leave(g, force_ns);
     drop_division(g);
     pthread_mutex_unlock(&g->mutex);
 }

@@ -1,12 +1,12 @@
 /*
- * One meter for several users: each open run gets every reading in a queue of its own, windows get
- * the energy between two moments, and the energy of concurrent runs is divided
+ * One meter for several users: each open run receives every reading in its own queue, windows get
+ * the energy between two times, and the energy of concurrent runs is divided
  * (attribution/division.h). The sensors run while there is any user.
  *
- * Any user may drain the meter's rings, under a lock, which copies their content to every queue.
+ * Any user may drain the meter's rings into all queues, under a lock.
  * Collectors do so every 16 ms; while only windows are open, a thread of the reading hub does.
  *
- * Threads: any, but each tap from one at a time.
+ * Threads: any, but each subscriber from one at a time.
  */
 #ifndef PJ_RECORD_READING_HUB_H
 #define PJ_RECORD_READING_HUB_H
@@ -34,7 +34,7 @@ pj_reading_hub *pj_reading_hub_new(pj_meter *meter, pj_share_rule rule);
 void pj_reading_hub_free(pj_reading_hub *hub); /* NULL is allowed */
 bool pj_reading_hub_is_used(pj_reading_hub *hub);
 
-/* Starts the sensors if they do not run yet. */
+/* Starts the sensors if necessary. */
 pj_status pj_reading_hub_join(pj_reading_hub *hub, pj_subscriber *subscriber, pj_error *err);
 /* Mark the begin and end of the run's time, and return it. Begin returns 0 when out of memory. */
 int64_t pj_reading_hub_begin(pj_reading_hub *hub, pj_subscriber *subscriber, double weight);
@@ -50,7 +50,7 @@ void pj_reading_hub_pull(pj_reading_hub *hub);
 size_t pj_subscriber_read(pj_subscriber *subscriber, pj_reading *readings, size_t max);
 bool pj_subscriber_next_event(pj_subscriber *subscriber, pj_meter_event *event);
 uint64_t pj_subscriber_lost(const pj_subscriber *subscriber);
-/* The payload of the next PJ_RECORD_SHARE for the run's spool; false: there is none now. */
+/* The payload of the next PJ_RECORD_SHARE for the run's spool; false: none yet. */
 bool pj_reading_hub_next_share(pj_reading_hub *hub, pj_subscriber *subscriber, pj_buffer *payload);
 bool pj_reading_hub_is_shared(pj_reading_hub *hub, const pj_subscriber *subscriber);
 

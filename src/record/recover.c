@@ -31,9 +31,9 @@ struct pj_recovery {
     uint32_t recovered, unreadable;
     char first_unreadable[PJ_ERROR_TEXT_BYTES];
     char trying[PJ_SPOOL_DIR_BYTES]; /* the spool whose attempt is counted, "": none */
-    pj_buffer unsaid;                /* messages before a callback was set, each with a NUL */
-    pj_recovery_say_fn *say;
-    void *say_context;
+    pj_buffer undelivered;           /* messages before a callback was set, each with a NUL */
+    pj_recovery_message_fn *on_message;
+    void *message_context;
 };
 
 static bool has_ending(const char *name, const char *ending)
@@ -44,35 +44,36 @@ static bool has_ending(const char *name, const char *ending)
 
 /* ---- messages --------------------------------------------------------------------------- */
 
-static void say(pj_recovery *r, const char *text)
+static void recover_report(pj_recovery *r, const char *text)
 {
     pthread_mutex_lock(&r->mutex);
-    pj_recovery_say_fn *fn = r->say;
-    void *context = r->say_context;
-    if (!fn) pj_buffer_append(&r->unsaid, text, strlen(text) + 1);
+    pj_recovery_message_fn *fn = r->on_message;
+    void *context = r->message_context;
+    if (!fn) pj_buffer_append(&r->undelivered, text, strlen(text) + 1);
     pthread_mutex_unlock(&r->mutex);
     if (fn) fn(context, text);
 }
 
-void pj_recovery_set_say(pj_recovery *r, pj_recovery_say_fn *fn, void *context)
+void pj_recovery_on_message(pj_recovery *r, pj_recovery_message_fn *fn, void *context)
 {
     if (!r) return;
     pthread_mutex_lock(&r->mutex);
-    r->say = fn;
-    r->say_context = context;
-    for (size_t at = 0; fn && at < r->unsaid.length; at += strlen(r->unsaid.data + at) + 1)
-        fn(context, r->unsaid.data + at);
-    pj_buffer_clear(&r->unsaid);
+    r->on_message = fn;
+    r->message_context = context;
+    for (size_t at = 0; fn && at < r->undelivered.length;
+         at += strlen(r->undelivered.data + at) + 1)
+        fn(context, r->undelivered.data + at);
+    pj_buffer_clear(&r->undelivered);
     pthread_mutex_unlock(&r->mutex);
 }
 
-static void say_outcome(pj_recovery *r, uint32_t recovered)
+static void recover_report_outcome(pj_recovery *r, uint32_t recovered)
 {
     char text[2 * PJ_ERROR_TEXT_BYTES];
     if (recovered) {
         snprintf(text, sizeof text, "%u interrupted run%s recovered", recovered,
                  recovered == 1 ? " was" : "s were");
-        say(r, text);
+        recover_report(r, text);
     }
     if (!r->unreadable) return;
     if (r->unreadable == 1)
@@ -83,7 +84,7 @@ static void say_outcome(pj_recovery *r, uint32_t recovered)
                  "%u runs that were interrupted stay in their spools (perjoule check lists them); "
                  "the first: %s",
                  r->unreadable, r->first_unreadable);
-    say(r, text);
+    recover_report(r, text);
 }
 
 static void note_unreadable(pj_recovery *r, const char *path, const pj_error *err)
@@ -97,7 +98,7 @@ static void note_unreadable(pj_recovery *r, const char *path, const pj_error *er
 /* ---- attempts ------------------------------------------------------------------------------- */
 
 /* Attempts are counted in a file next to the spool, because an attempt may crash the process: a
- * spool that crashes its reader must not do so for ever. */
+ * spool that crashes its reader must not be retried for ever. */
 static bool tries_path(const char *spool, char *path, size_t bytes)
 {
     int stem = (int)(strlen(spool) - strlen(".spool"));
@@ -258,17 +259,18 @@ static bool take_all(pj_recovery *r)
     r->unreadable = 0;
     if (pj_store_open(&(pj_store_options){.path = r->database, .may_be_away = true}, &store,
                       &err) != PJ_OK) {
-        say(r, err.text);
+        recover_report(r, err.text);
         return true;
     }
     for (int i = 0; i < PJ_SPOOL_DIRS && !atomic_load(&r->stop); i++) {
         pj_status status = pj_spool_dir_check(r->dirs.path[i], &err);
         if (r->dirs.path[i][0] && status == PJ_OK) take_folder(r, store, r->dirs.path[i]);
-        if (r->dirs.path[i][0] && status != PJ_OK && status != PJ_E_NOT_FOUND) say(r, err.text);
+        if (r->dirs.path[i][0] && status != PJ_OK && status != PJ_E_NOT_FOUND)
+            recover_report(r, err.text);
     }
     pj_store_close(store);
     bool whole = !atomic_load(&r->stop);
-    if (whole || r->recovered > before) say_outcome(r, r->recovered - before);
+    if (whole || r->recovered > before) recover_report_outcome(r, r->recovered - before);
     return whole;
 }
 
@@ -282,7 +284,7 @@ static void recover_release(pj_recovery *r) /* with the mutex held; unlocks it *
     if (!last) return;
     pthread_mutex_destroy(&r->mutex);
     pthread_cond_destroy(&r->moved);
-    pj_buffer_fini(&r->unsaid);
+    pj_buffer_fini(&r->undelivered);
     pj_free(r->database);
     pj_free(r);
 }
@@ -328,7 +330,7 @@ pj_recovery *pj_recovery_start(const char *database)
     if (!r) return NULL;
     pj_spool_dirs_of(database, &r->dirs);
     r->owners = 2;
-    pj_buffer_init(&r->unsaid, 1 << 16);
+    pj_buffer_init(&r->undelivered, 1 << 16);
     pthread_mutex_init(&r->mutex, NULL);
     pthread_cond_init(&r->moved, NULL);
     r->database = has_spools(&r->dirs) ? pj_strdup(database) : NULL;
@@ -398,10 +400,10 @@ bool pj_recovery_awaits(pj_recovery *r, const char *run_id)
 void pj_recovery_close(pj_recovery *r)
 {
     if (!r) return;
-    pj_recovery_set_say(r, NULL, NULL);
+    pj_recovery_on_message(r, NULL, NULL);
     pj_recovery_pause(r); /* waits briefly for the thread to end */
     pthread_mutex_lock(&r->mutex);
-    if (r->trying[0]) end_try(r->trying); /* given up for lack of time, which is no failure */
+    if (r->trying[0]) end_try(r->trying); /* abandoned for lack of time, not failed */
     r->closing = true;
     r->paused = false;
     recover_release(r);
@@ -415,7 +417,7 @@ const char *pj_spool_state_name(pj_spool_state state)
     return names[state];
 }
 
-static void recover_look_at(const char *path, pj_spool_entry *entry)
+static void recover_inspect(const char *path, pj_spool_entry *entry)
 {
     pj_spool_reader reader;
     char tries[PJ_SPOOL_DIR_BYTES];
@@ -451,7 +453,7 @@ static void list_folder(const char *dir, void (*take)(void *, const pj_spool_ent
         if (!(has_ending(e->d_name, ".spool") || has_ending(e->d_name, ".damaged")) ||
             !pj_path_join(path, sizeof path, dir, e->d_name))
             continue;
-        recover_look_at(path, &entry);
+        recover_inspect(path, &entry);
         if (entry.reason.status != PJ_E_NOT_FOUND) take(context, &entry);
     }
     if (spools) closedir(spools);

@@ -1,15 +1,15 @@
 /*
  * Recovery: spools left by dead processes become runs with status `interrupted` (or with their own
- * status, if they had ended and merely could not be stored).
+ * status, if they had ended but could not be stored).
  *
  * It runs in its own thread with its own connection, so that opening a database never waits for it.
- * Spools are processed one at a time; each is deleted only after its run is stored and only if all
- * of it could be read. Otherwise files stay:
+ * Spools are processed one at a time; each is deleted only after its run is stored, and only if it
+ * was read completely. Otherwise files stay:
  *
  *   ID.spool      not processed yet, in use by a live process, or unreadable
  *   ID.damaged    stored, except for bytes with a wrong checksum
  *   ID.tries      one byte per attempt that did not end normally; after five of them the spool is
- *                 no longer tried automatically
+ *                 no longer retried automatically
  */
 #ifndef PJ_RECORD_RECOVER_H
 #define PJ_RECORD_RECOVER_H
@@ -18,8 +18,8 @@
 
 typedef struct pj_recovery pj_recovery;
 
-/* Receives one sentence at a time, for people; from the recovery's thread or the caller's. */
-typedef void pj_recovery_say_fn(void *context, const char *text);
+/* Receives one sentence for the user; called by the recovery's thread or the caller's. */
+typedef void pj_recovery_message_fn(void *context, const char *text);
 
 typedef struct pj_recovery_state {
     uint32_t recovered; /* runs stored so far */
@@ -30,14 +30,15 @@ typedef struct pj_recovery_state {
  * thread could not be started. */
 pj_recovery *pj_recovery_start(const char *database);
 /* Sets the message callback; earlier messages are delivered too. */
-void pj_recovery_set_say(pj_recovery *recovery, pj_recovery_say_fn *say, void *context);
+void pj_recovery_on_message(pj_recovery *recovery, pj_recovery_message_fn *on_message,
+                            void *context);
 /* During a measurement: work in progress is abandoned (its spool stays) and restarts after
  * pj_recovery_resume. All functions accept NULL. */
 void pj_recovery_pause(pj_recovery *recovery);
 void pj_recovery_resume(pj_recovery *recovery);
 /* Waits until it is done, at most `ns`. */
 pj_recovery_state pj_recovery_wait(pj_recovery *recovery, int64_t ns);
-/* Whether the spool of this run (a whole id) is still to be recovered. */
+/* Whether the spool of this run (a full id) is still to be recovered. */
 bool pj_recovery_awaits(pj_recovery *recovery, const char *run_id);
 /* Abandons work in progress. Returns within a fraction of a second even if a large spool cannot be
  * interrupted at once; the thread then ends on its own. */
@@ -49,7 +50,7 @@ typedef enum pj_spool_state {
     PJ_SPOOL_RUNNING = 0, /* a live process holds it */
     PJ_SPOOL_LEFT,        /* to be recovered */
     PJ_SPOOL_UNREADABLE,
-    PJ_SPOOL_DAMAGED, /* stored as far as it was readable */
+    PJ_SPOOL_DAMAGED, /* its readable part is stored */
     PJ_SPOOL_FOREIGN  /* owned by another user: ignored */
 } pj_spool_state;
 

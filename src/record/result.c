@@ -1,4 +1,4 @@
-/* Copies energies, intervals and phases of a finished run out of its rows. */
+/* Fills the public result from the rows of a finished run. */
 #include "record/result.h"
 
 #include "base/error.h"

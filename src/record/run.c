@@ -1,5 +1,5 @@
-/* The beginning of a run: spool, sensors, collector, in an order that records nothing of the
- * preparation. The strings of its facts are in its arena. */
+/* The start of a run: spool, sensors, collector, in an order that keeps the preparation out of the
+ * recording. The strings of its facts are in its arena. */
 #include "record/run_parts.h"
 
 #include "base/clock.h"
@@ -26,7 +26,7 @@ static void take_conditions(void *context, const pj_condition *rows, uint32_t co
     pthread_mutex_unlock(&run->spool_mutex);
 }
 
-/* ---- beginning ----------------------------------------------------------------------------- */
+/* ---- start --------------------------------------------------------------------------------- */
 
 static pj_status copy_options(pj_run *run, const pj_run_options *o, pj_error *err)
 {
@@ -71,7 +71,7 @@ static void describe_power(pj_run *run)
     pj_run_describe_baselines(run);
 }
 
-/* Rails alone do not make a total: it needs one that is known to be a CPU, a GPU or memory. */
+/* A total requires a rail that is known to be a CPU, a GPU or memory. */
 static void warn_without_total(pj_run *run)
 {
     char names[256];
@@ -89,7 +89,7 @@ static void warn_without_total(pj_run *run)
 static void run_warn_about_power(pj_run *run)
 {
     const pj_session *s = run->session;
-    if (!s->meter) return; /* none was requested */
+    if (!s->meter) return; /* not requested */
     if (run->info.quality != PJ_UNAVAILABLE) {
         warn_without_total(run);
         return;
@@ -160,11 +160,11 @@ static int64_t start_time(pj_run *run, double weight)
     return pj_reading_hub_begin(run->session->hub, &run->subscriber, weight > 0 ? weight : 1);
 }
 
-static void say_running(pj_run *run)
+static void announce_run(pj_run *run)
 {
     const pj_live_sink *sink = &run->session->sinks.all;
-    if (run->said_running || !sink->run_begin) return;
-    run->said_running = true;
+    if (run->is_announced || !sink->run_begin) return;
+    run->is_announced = true;
     pj_live_run live = pj_run_live(run);
     sink->run_begin(sink->context, &live);
 }
@@ -174,7 +174,7 @@ static void interrupt(pj_run *run)
     pj_run_end(run, PJ_RUN_INTERRUPTED, NULL, NULL);
 }
 
-/* The recovery of leftovers consumes power: it rests while anything is recorded. */
+/* Recovery of leftovers consumes power, so it pauses while anything is recorded. */
 static void remember_open(pj_run *run)
 {
     pj_session *s = run->session;
@@ -200,7 +200,7 @@ static pj_status run_new(pj_session *session, pj_run **out, pj_error *err)
     return PJ_OK;
 }
 
-/* A run without a spool file is recorded in memory; `no_file` then says why. */
+/* A run without a spool file is recorded in memory; `no_file` is the reason. */
 static pj_status run_open_spool(pj_run *run, pj_error *no_file, pj_error *err)
 {
     const pj_session *session = run->session;
@@ -292,7 +292,7 @@ pj_status pj_run_begin(pj_session *session, const pj_run_options *from, pj_run *
     pj_recorder_lane(&run->recorder); /* touches the caller's lane before the run's time starts */
     start_metering(run);
     run->start_ns = start_time(run, options->weight);
-    run->recorder.begun_ns = run->start_ns; /* spans with times of their own are clipped to it */
+    run->recorder.begun_ns = run->start_ns; /* spans with explicit times are clipped to it */
     set_origin(run);
     if (!run->start_ns) {
         status = pj_fail_memory(err, "a run");
@@ -324,7 +324,7 @@ pj_status pj_run_begin(pj_session *session, const pj_run_options *from, pj_run *
                                 .take = take_conditions,
                                 .context = run};
     pj_watcher_start(&run->watcher);
-    say_running(run);
+    announce_run(run);
     *out = run;
     return PJ_OK;
 fail:

@@ -1,4 +1,4 @@
-/* The end of a run: what records is closed in order, the run is built, stored and announced. */
+/* The end of a run: recorders are stopped in order, the run is built, stored and announced. */
 #include "record/run_parts.h"
 
 #include "attribution/build.h"
@@ -64,13 +64,13 @@ static void stop_recording(pj_run *run, pj_run_status status)
     pj_session *session = run->session;
     int64_t end_ns =
         run->metering ? pj_reading_hub_end(session->hub, &run->subscriber) : pj_clock_ns();
-    if (run->metering) /* until slow sensors have seen the last span */
+    if (run->metering) /* until slow sensors have covered the last span */
         pj_clock_sleep_until(end_ns + pj_meter_settle_ns(session->meter));
     pj_watcher_stop(&run->watcher);
     pj_collector_stop(&run->collector);
     if (run->metering) {
         pj_reading_hub_part(session->hub, &run->subscriber, end_ns);
-        pj_collector_round(&run->collector); /* readings that arrived until the samplers stopped */
+        pj_collector_round(&run->collector); /* readings from before the samplers stopped */
     }
     account_overhead(run);
     listen_with_model(run);
@@ -108,8 +108,8 @@ static pj_status run_end_build(pj_run *run, pj_run_data *data, pj_error *err)
     return status;
 }
 
-static void say_ended(pj_run *run, pj_run_status status, const char *failure,
-                      const pj_run_data *data)
+static void announce_end(pj_run *run, pj_run_status status, const char *failure,
+                         const pj_run_data *data)
 {
     const pj_live_sink *sink = &run->session->sinks.all;
     if (!sink->run_end) return;
@@ -128,7 +128,7 @@ static void say_ended(pj_run *run, pj_run_status status, const char *failure,
     pj_buffer_fini(&buffer);
 }
 
-/* Keeps the spool of a run that could not be stored, and reports exactly how much of it is kept. */
+/* Keeps the spool of a run that could not be stored, and reports how much of it is kept. */
 static void keep_unstored(pj_run *run, pj_error *err)
 {
     pj_spool *spool = &run->spool;
@@ -180,11 +180,11 @@ pj_status pj_run_finish(pj_run *run, pj_run_status run_status, const char *failu
     }
     bool keep_spool = status != PJ_OK && run->session->store;
     if (keep_spool) keep_unstored(run, err);
-    say_ended(run, run_status,
-              failure                  ? failure
-              : status != PJ_OK && err ? err->text
-                                       : NULL,
-              built ? data : NULL);
+    announce_end(run, run_status,
+                 failure                  ? failure
+                 : status != PJ_OK && err ? err->text
+                                          : NULL,
+                 built ? data : NULL);
     pj_run_free(run, !keep_spool);
     return status;
 }

@@ -59,7 +59,7 @@ pj_status pj_run_set_weight(pj_run *run, double weight, pj_error *err)
     return PJ_OK;
 }
 
-static void say_model(const pj_run *run)
+static void announce_model(const pj_run *run)
 {
     const pj_live_sink *sink = &run->session->sinks.all;
     pj_live_run live = pj_run_live(run);
@@ -110,7 +110,7 @@ pj_status pj_run_describe(pj_run *run, const pj_run_facts *from, pj_error *err)
     if (facts->layer_count) run->layer_count = facts->layer_count;
     if (facts->repeat_index) info->repeat_index = facts->repeat_index;
     if (failed) return pj_fail_memory(err, "the facts of a run");
-    say_model(run);
+    announce_model(run);
     return pj_run_append_info(run, err);
 }
 

@@ -1,4 +1,4 @@
-/* What the beginning of a run, its description and its end have in common. */
+/* Functions shared by the start, the description and the end of a run. */
 #include "record/run_parts.h"
 
 #include "base/clock.h"

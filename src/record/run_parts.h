@@ -1,4 +1,4 @@
-/* What an open run consists of, for the files that begin, describe and end it. */
+/* The members of an open run, for the files that begin, describe and end it. */
 #ifndef PJ_RECORD_RUN_PARTS_H
 #define PJ_RECORD_RUN_PARTS_H
 
@@ -12,7 +12,7 @@ struct pj_run {
     pj_arena arena;
     pj_run_info info;
     int64_t start_ns, start_cpu_ns; /* monotonic; CPU time of the process */
-    double observed_cpu_ms;         /* of another one */
+    double observed_cpu_ms;         /* of an observed program */
     uint32_t layer_count;
     pj_recorder recorder;
     pthread_mutex_t spool_mutex; /* guards spool and info against the collector */
@@ -22,7 +22,7 @@ struct pj_run {
     pj_watcher watcher;
     pj_subscriber subscriber; /* of the session's reading hub */
     pj_progress load;         /* of the model, in layers */
-    bool metering, said_running;
+    bool metering, is_announced;
     uint64_t missed_before; /* ticks and readings that earlier runs of the session missed */
     uint32_t spool_failures;
     bool model_resident;    /* a model stays in memory after this run */
@@ -30,16 +30,16 @@ struct pj_run {
     void *built_context;
 };
 
-/* A copy in the run's arena; sets `failed` when memory is out. */
+/* A copy in the run's arena; sets `failed` when out of memory. */
 const char *pj_run_keep_text(pj_run *run, const char *text, bool *failed);
 /* Appends a JSON record; the caller must hold no lock. */
 pj_status pj_run_append(pj_run *run, pj_record_type type, const pj_buffer *buffer, pj_error *err);
 pj_status pj_run_append_info(pj_run *run, pj_error *err);
 pj_status pj_run_append_rails(pj_run *run, pj_error *err);
-/* Of the session's idle power, with and without a model in memory. */
+/* Records the session's idle power, with and without a model in memory. */
 void pj_run_describe_baselines(pj_run *run);
 void pj_run_spool_error(void *context, const pj_error *err);
-/* After the end, or after a beginning that failed. */
+/* After the end or a failed start. */
 void pj_run_free(pj_run *run, bool remove_spool);
 pj_live_run pj_run_live(const pj_run *run);
 bool pj_run_is_weight(double weight);

@@ -13,8 +13,8 @@
 #include <string.h>
 
 enum { SPAN_COST_ROUNDS = 2000, SPAN_COST_WARM_NS = 3000000, MAX_BASELINE_SECONDS = 3600 };
-/* Opening waits briefly for leftover spools, because a small one is done in that time and need not
- * compete with the first run; longer work is done in the background between runs. */
+/* Opening waits briefly for leftover spools, so that small ones are done before the first run;
+ * longer work is done in the background between runs. */
 enum { RECOVERY_AT_OPENING_MS = 300, RECOVERY_AT_CLOSING_MS = 1000 };
 
 /* ---- cost of recording ---------------------------------------------------------------------- */
@@ -49,8 +49,8 @@ static int64_t measure_span_cost(void)
 
 /* ---- opening ------------------------------------------------------------------------------- */
 
-/* Without a folder the session still works: a run's events are kept in memory until it ends, and a
- * warning says that a kill would lose them. */
+/* Without a folder, a run's events are kept in memory until it ends, with a warning that a kill
+ * would lose them. */
 static void choose_spool_dir(pj_session *session, const pj_session_options *options)
 {
     pj_spool_dirs dirs;
@@ -113,7 +113,7 @@ static pj_status session_check_options(const pj_session_options *from, pj_sessio
     return status;
 }
 
-/* PERJOULE_BASELINE: the seconds where the caller leaves them open, 1 without it. */
+/* PERJOULE_BASELINE: seconds for callers that set none; 1 if unset. */
 static double default_baseline_seconds(void)
 {
     const char *text = getenv("PERJOULE_BASELINE");
@@ -191,8 +191,8 @@ pj_status pj_session_add_sink(pj_session *session, const pj_live_sink *sink, pj_
 
 /* ---- idle power ---------------------------------------------------------------------------- */
 
-/* Idle power that was measured while a GPU worked for somebody else is not idle power. */
-static void look_at_gpus(pj_session *session, pj_baseline *baseline)
+/* Power measured while a GPU was busy with other work is not idle power. */
+static void note_busy_gpus(pj_session *session, pj_baseline *baseline)
 {
     pj_condition rows[PJ_CONDITION_DEVICES];
     uint32_t rail_count;
@@ -215,12 +215,11 @@ pj_status pj_session_baseline(pj_session *session, pj_baseline_kind kind, pj_err
     if (status != PJ_OK) return status;
     pj_recovery_pause(session->recovery);
     pj_meter_set_activity(session->meter, 0);
-    /* The user already has the answer and is waiting, so a resident baseline takes half the
-     * time. */
+    /* The user already has the answer, so a resident baseline takes half the time. */
     pj_baseline *baseline = cold ? &session->cold : &session->resident;
     status = pj_meter_baseline(session->meter, kind, session->baseline_ns / (cold ? 1 : 2),
                                baseline, err);
-    if (status == PJ_OK) look_at_gpus(session, baseline);
+    if (status == PJ_OK) note_busy_gpus(session, baseline);
     pj_recovery_resume(session->recovery);
     pj_meter_stop(session->meter);
     if (status == PJ_OK) *(cold ? &session->has_cold : &session->has_resident) = true;

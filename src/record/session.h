@@ -3,7 +3,7 @@
  * the idle baselines.
  *
  * Threads: opened and closed by one thread; runs and windows begin and end in any. Runs that are
- * open at the same time divide the energy between them (record/reading hub.h).
+ * open at the same time divide the energy between them (record/reading_hub.h).
  */
 #ifndef PJ_RECORD_SESSION_H
 #define PJ_RECORD_SESSION_H
@@ -24,11 +24,11 @@ struct pj_session {
     pj_meter *meter;              /* NULL: --power none */
     pj_reading_hub *hub;          /* of the meter, for runs and windows; NULL: it has no rails */
     pj_store *store;              /* NULL: nothing is stored */
-    pthread_mutex_t store_mutex;  /* of several runs, one uses the store at a time */
+    pthread_mutex_t store_mutex;  /* serialises use of the store by several runs */
     char *spool_dir;              /* NULL: spools are in memory */
     char *other_dir;              /* fallback folder when spool_dir's disk is full; NULL: none */
     struct pj_recovery *recovery; /* of leftover spools; NULL: none */
-    bool hurried;                 /* closing does not wait for the recovery */
+    bool hurried;                 /* do not wait for the recovery when closing */
     pj_power_env power_env;
     pj_arena arena;
     pj_machine machine;
@@ -44,8 +44,8 @@ struct pj_session {
     void (*observe)(void *context, const pj_rail *rail, const char *class_name, pj_phase phase,
                     double power_mw, double sd_mw);
     void *observe_context;
-    /* Called when a run has been stored, with the store locked: the program caches figures of its
-     * views. */
+    /* Called with the store locked after a run is stored: the program caches figures of its views.
+     */
     void (*stored)(pj_store *store, const char *run_id);
     /* Called with the spool of an ended run before it is deleted; for the attribution benchmark. */
     void (*inspect)(void *context, pj_spool_reader *reader);
@@ -58,17 +58,17 @@ struct pj_session {
     void (*interrupt)(pj_run *run); /* ends the first open run when the session closes */
     void (*drop_window)(pj_open_window *window);
     char next_run_id[PJ_UUID_BYTES];   /* used by the next run; "": a new id is created */
-    char warning[PJ_ERROR_TEXT_BYTES]; /* from opening: no spool folder; "": none */
+    char warning[PJ_ERROR_TEXT_BYTES]; /* of opening: no spool folder; "": none */
 };
 
 /* Adds a sink for events of later runs. */
 pj_status pj_session_add_sink(pj_session *session, const pj_live_sink *sink, pj_error *err);
-/* Measures the idle machine: cold once when the session opens, resident whenever a model is in
- * memory and nothing runs. Does nothing without rails. */
+/* Measures idle power: cold once when the session opens, resident whenever a model is in memory and
+ * no run is open. Does nothing without rails. */
 pj_status pj_session_baseline(pj_session *session, pj_baseline_kind kind, pj_error *err);
 /* Between runs: waits at most `ns` until leftover spools are recovered. */
 pj_recovery_state pj_session_settle(pj_session *session, int64_t ns);
-/* The better of the two baselines for a run now; NULL: none. */
+/* The better of the two baselines for a run started now; NULL: none. */
 const pj_baseline *pj_session_idle(const pj_session *session);
 
 /* Reads one complete spool file, with energies; for import and recovery. */

@@ -64,8 +64,7 @@ void pj_spool_dirs_of(const char *database, pj_spool_dirs *dirs)
     bool is_server = pj_store_is_server(database);
     *dirs = (pj_spool_dirs){0};
     if (!is_server && realpath(database, real))
-        database =
-            real; /* resolved, so that a database has one folder however its path is written */
+        database = real; /* resolved, so that aliases of a path share one folder */
     if (!is_server &&
         snprintf(dirs->path[0], PJ_SPOOL_DIR_BYTES, "%s-spool", database) >= PJ_SPOOL_DIR_BYTES)
         dirs->path[0][0] = 0;
@@ -86,7 +85,7 @@ pj_status pj_spool_dir_check(const char *dir, pj_error *err)
     return PJ_OK;
 }
 
-/* Only the owner may read it: spools hold prompts. */
+/* Readable by the owner only: spools contain prompts. */
 __attribute__((nonnull(1))) static pj_status make_private(const char *dir, pj_error *err)
 {
     char parent[PJ_SPOOL_DIR_BYTES], *slash;

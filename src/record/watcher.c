@@ -1,4 +1,4 @@
-/* The watcher's loop: reads conditions at the begin, once per second, and at the end. */
+/* The watcher's loop: reads conditions at the start, once per second, and at the end. */
 #include "record/watcher.h"
 
 #include "base/clock.h"
@@ -6,7 +6,7 @@
 static const int64_t EVERY_NS = PJ_NS_PER_S;
 static const int64_t NAP_NS = 50 * PJ_NS_PER_MS; /* bounds the delay of stop */
 
-static void watcher_look(pj_watcher *w)
+static void watcher_sample(pj_watcher *w)
 {
     pj_condition rows[PJ_CONDITION_DEVICES];
     pthread_mutex_lock(w->mutex);
@@ -22,13 +22,13 @@ static void *watcher_watch(void *context)
     while (!atomic_load(&w->stop)) {
         int64_t now = pj_clock_ns();
         if (now >= due) {
-            watcher_look(w);
+            watcher_sample(w);
             due += EVERY_NS;
             if (due < now) due = now + EVERY_NS;
         }
         pj_clock_sleep_until(due - now < NAP_NS ? due : now + NAP_NS);
     }
-    watcher_look(w);
+    watcher_sample(w);
     return NULL;
 }
 

@@ -18,8 +18,8 @@ typedef struct pj_watcher {
     _Atomic bool stop;
 } pj_watcher;
 
-/* The caller has set `conditions`, `mutex`, `take` and `context`. If the thread cannot be started
- * there are no conditions, which is not an error. */
+/* The caller sets `conditions`, `mutex`, `take` and `context`. If the thread cannot be started
+ * there are no conditions; this is not an error. */
 void pj_watcher_start(pj_watcher *watcher);
 void pj_watcher_stop(pj_watcher *watcher); /* reads once more; may run twice */
 

@@ -1,5 +1,4 @@
-/* Windows of the public interface: sums over rails, and the bound that is returned when the sensors
- * are too slow. */
+/* Windows of the public interface: sums over rails, an upper bound if the sensors are too slow. */
 #include "base/clock.h"
 #include "record/session.h"
 #include "trace/uncertainty.h"
@@ -10,15 +9,15 @@
 #include <string.h>
 
 #define NORMAL_95 1.96
-/* Fraction of a window that a sensor must have covered; of a window shorter than the sensor's
- * period nearly all, because there is no similar time from which to estimate the rest. */
+/* Fraction of a window that a sensor must have covered; nearly all if the window is shorter than
+ * the sensor's period, because there is no similar time from which to estimate the rest. */
 #define LEAST_SEEN       0.1
 #define LEAST_SEEN_SHORT 0.9
 
 struct pj_open_window {
     pj_session *session;
     pj_open_window *next; /* of the session */
-    pj_reading_window gauged;
+    pj_reading_window readings;
     bool has_readings;
 };
 
@@ -39,7 +38,7 @@ static void window_forget(pj_open_window *w)
 
 static void window_drop(pj_open_window *w)
 {
-    if (w->has_readings) pj_reading_hub_window_drop(w->session->hub, &w->gauged);
+    if (w->has_readings) pj_reading_hub_window_drop(w->session->hub, &w->readings);
     window_forget(w);
 }
 
@@ -57,7 +56,7 @@ pj_status pj_window_begin(pj_session *session, pj_open_window **out, pj_error *e
     session->drop_window = window_drop;
     pthread_mutex_unlock(&session->mutex);
     if (session->hub) {
-        pj_status status = pj_reading_hub_window_begin(session->hub, &w->gauged, err);
+        pj_status status = pj_reading_hub_window_begin(session->hub, &w->readings, err);
         w->has_readings = status == PJ_OK;
         if (status == PJ_E_NO_MEMORY) {
             window_forget(w);
@@ -65,7 +64,7 @@ pj_status pj_window_begin(pj_session *session, pj_open_window **out, pj_error *e
         }
     }
     if (!w->has_readings)
-        w->gauged.begin_ns = pj_clock_ns(); /* energy is unavailable, time is not */
+        w->readings.begin_ns = pj_clock_ns(); /* energy is unavailable, time is not */
     *out = w;
     return PJ_OK;
 }
@@ -88,8 +87,8 @@ static bool is_seen(const pj_rail *rail, const pj_curve_energy *e, int64_t ns)
 
 typedef struct window_sum {
     double mj, random_var, bias_mj, gain_mj;
-    double idle_mj, idle_sd_mj; /* NAN: some baseline is not known */
-    double upper_mj;            /* NAN: some rail has no bound */
+    double idle_mj, idle_sd_mj; /* NAN: a baseline is unknown */
+    double upper_mj;            /* NAN: a rail has no bound */
     uint32_t seen, missing;     /* of the rails of the total */
 } window_sum;
 
@@ -138,7 +137,7 @@ static void window_fill(pj_window_result *r, const pj_open_window *w,
     window_sum sum = {0};
     uint32_t count = 0;
     const pj_rail *rails = pj_meter_rails(s->meter, &count);
-    int64_t ns = w->gauged.end_ns - w->gauged.begin_ns;
+    int64_t ns = w->readings.end_ns - w->readings.begin_ns;
     for (uint32_t i = 0; i < count && i < PJ_WINDOW_RAILS; i++) {
         pj_window_rail *out = &r->rails[r->rail_count++];
         bool seen = is_seen(&rails[i], &energies[i], ns);
@@ -170,10 +169,10 @@ pj_status pj_window_end(pj_open_window *w, pj_window_result *result, pj_error *e
     pj_window_result all = {
         .size = result->size, .total = unknown, .net = unknown, .total_upper_mj = NAN};
     if (w->has_readings)
-        pj_reading_hub_window_end(w->session->hub, &w->gauged, energies);
+        pj_reading_hub_window_end(w->session->hub, &w->readings, energies);
     else
-        w->gauged.end_ns = pj_clock_ns();
-    all.duration_ms = (double)(w->gauged.end_ns - w->gauged.begin_ns) / 1e6;
+        w->readings.end_ns = pj_clock_ns();
+    all.duration_ms = (double)(w->readings.end_ns - w->readings.begin_ns) / 1e6;
     if (w->has_readings) window_fill(&all, w, energies);
     memset(result, 0, size);
     memcpy(result, &all, size < sizeof all ? size : sizeof all);

@@ -1,4 +1,4 @@
-/* The two forms of a report, private to report*.c. Both are made from the API's answers, so that
+/* The two forms of a report, private to report*.c. Both are made from responses of the API, so that
  * all figures agree. */
 #ifndef PJ_REPORT_REPORT_FORMS_H
 #define PJ_REPORT_REPORT_FORMS_H
@@ -7,7 +7,7 @@
 
 #include <jansson.h>
 
-/* What a report is about. */
+/* The subject of a report. */
 typedef struct pj_report_subject {
     const char *const *ids; /* full ones */
     uint32_t count;         /* 0: an experiment */

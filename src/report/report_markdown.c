@@ -11,10 +11,9 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_ROWS = 500, PARTS = 12 }; /* of a table: a document is to be read */
+enum { MOST_ROWS = 500, PARTS = 12 }; /* of a table, to keep it readable */
 
-/* Text of a run may hold anything: it is neither HTML nor a table's syntax, and whole characters.
- */
+/* Escapes text of a run: no HTML, no table syntax, whole characters. */
 __attribute__((format(printf, 2, 3))) static void markdown_put(pj_buffer *out, const char *format,
                                                                ...)
 {
@@ -39,7 +38,7 @@ __attribute__((format(printf, 2, 3))) static void markdown_put(pj_buffer *out, c
 #define LINE(...)      (markdown_put(out, __VA_ARGS__), pj_buffer_char(out, '\n'))
 #define PARAGRAPH(...) (pj_buffer_char(out, '\n'), LINE(__VA_ARGS__))
 
-/* With as many digits as the interval deserves, "0.2431 ± 0.0021 J"; `reach` NAN: no interval. */
+/* With the digits that the interval justifies, "0.2431 ± 0.0021 J"; `reach` NAN: no interval. */
 static void markdown_figure(char text[96], double value, double reach, const char *unit)
 {
     bool fine = reach >= 1e-5 && reach < 100, large = fabs(value) >= 1000 && fabs(value) < 1e15;
@@ -113,7 +112,7 @@ static void markdown_table(pj_buffer *out, const char *title, const json_t *rows
 
 /* ---- a run ---------------------------------------------------------------------------------- */
 
-/* What a device said about itself, in means over the run. */
+/* Conditions of a device, means over the run. */
 static void markdown_device(pj_buffer *out, const char *of, const char *name, const json_t *device)
 {
     static const struct {
@@ -293,7 +292,7 @@ static void markdown_names(pj_buffer *out, const json_t *view, const json_t *cel
     if (json_array_size(cells)) pj_buffer_text(out, ".\n");
 }
 
-/* Cells against others. `of`: the member that is a cell's index, replaced by its name. */
+/* Ratios of cells. `of`: the member that is a cell's index, replaced by its name. */
 static void markdown_ratios(pj_buffer *out, const json_t *view, const char *list, const char *of,
                             const char *title)
 {

@@ -1,7 +1,7 @@
 /*
  * A report as HTML: the page that the dashboard's build makes for reports (ui/src/report.tsx), with
- * the API's answers inlined that its view asks for (ui/src/api/inlined.ts). An answer has a largest
- * size; one that is larger is left out, and the page says so.
+ * the responses of the API that its view requests inlined (ui/src/api/inlined.ts). A response above
+ * the size limit is left out, with a note on the page.
  */
 #include "report/report_forms.h"
 
@@ -27,16 +27,16 @@ enum {
     TOKENS = 20000,
     POWER_POINTS = 8000, /* readings, or extremes of buckets of a longer run */
     RAIL_POINTS = 4000,
-    SECTIONS = 2500,     /* the page draws no more */
+    SECTIONS = 2500,     /* the page draws at most as many */
     CUBE_CELLS = 1 << 19 /* 2.8 MB each in base64 */
 };
 
 typedef struct page {
     pj_store *store;
-    const char *id; /* of the run whose answers are being written */
+    const char *id; /* of the run being written */
     pj_buffer all, one;
     pj_json out, json; /* write to `all` and to `one` */
-    pj_status status;  /* of the first answer that failed */
+    pj_status status;  /* of the first response that failed */
     bool no_cubes, no_tree, cut_tokens, left_out;
     pj_error *err;
 } page;
@@ -48,7 +48,7 @@ static pj_json *page_begin(page *p)
     return &p->json;
 }
 
-/* Keeps the answer just written under its path, unless it failed or is too large. */
+/* Keeps the response just written under its path, unless it failed or is too large. */
 static bool page_keep(page *p, pj_status status, const char *path, ...)
 {
     char key[512];
@@ -257,8 +257,7 @@ static void page_write(page *p, const pj_report_subject *s)
         p->status = pj_buffer_status(&p->all, "a report", p->err);
 }
 
-/* JSON in a script element: no text of a run may end the element, or be a line's end to a script.
- */
+/* Escapes JSON for a script element: no text may end the element or a line of script. */
 static void page_escape(const pj_buffer *json, pj_buffer *out)
 {
     const char *at = pj_buffer_get(json), *end = at + json->length;

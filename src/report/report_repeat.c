@@ -18,7 +18,7 @@ static void repeat_option(pj_buffer *out, const char *option, const char *value)
     pj_shell_word(out, value);
 }
 
-/* Settings that are not the usual ones. */
+/* Settings that differ from the defaults. */
 static void repeat_settings(pj_buffer *out, const json_t *settings)
 {
     static const struct {
@@ -48,8 +48,7 @@ static void repeat_settings(pj_buffer *out, const json_t *settings)
     repeat_option(out, "--power", pj_member_text(settings, "power"));
 }
 
-/* Token ids are kept as "1,2,3". What is private, long, or of several lines is not repeated here.
- */
+/* Token ids are kept as "1,2,3". Private, long or multi-line prompts are omitted. */
 static void repeat_prompt(pj_buffer *out, const char *prompt)
 {
     size_t length = strlen(prompt);

@@ -1,5 +1,4 @@
-/* How what a report is about is repeated: commands, with remarks as comments. Private to report*.c.
- */
+/* Commands that reproduce the subject of a report, with comments. Private to report*.c. */
 #ifndef PJ_REPORT_REPORT_REPEAT_H
 #define PJ_REPORT_REPORT_REPEAT_H
 

@@ -15,15 +15,14 @@
 enum { MOST_JSON_BYTES = 4 << 20 };
 #define LEAST_WINDOW_NS (5 * PJ_NS_PER_MS)
 
-/* ---- times of phases
- * -------------------------------------------------------------------------- */
+/* ---- times of phases ----------------------------------------------------------------------- */
 
 static int64_t ns_of(double ms)
 {
     return ms > 0 && ms < 1e12 ? (int64_t)(ms * 1e6) : 0;
 }
 
-/* For an unstreamed answer only the server's timings tell how long decode took. */
+/* For an unstreamed response, the duration of decode is known only from the server's timings. */
 static void split_whole(pj_request_times *t, const pj_answer_timings *timings)
 {
     int64_t decode_ns = ns_of(timings->decode_ms), all_ns = t->end_ns - t->prefill_ns;
@@ -82,7 +81,7 @@ static const char *request_run_write_settings(const pj_request_origin *origin, c
                                               pj_arena *arena)
 {
     const pj_answer *a = pj_exchange_answer(x);
-    const pj_exchange_request *asked = pj_exchange_request_of(x);
+    const pj_exchange_request *request = pj_exchange_request_of(x);
     pj_exchange_counts counts = pj_exchange_count(x);
     pj_buffer buffer;
     pj_json json;
@@ -90,8 +89,8 @@ static const char *request_run_write_settings(const pj_request_origin *origin, c
     pj_json_init(&json, &buffer);
     pj_json_object_begin(&json);
     pj_json_kv_string(&json, "url", origin->url);
-    pj_json_kv_bool(&json, "stream", asked->wants_stream);
-    request_run_number(&json, "max_tokens", (double)asked->max_tokens);
+    pj_json_kv_bool(&json, "stream", request->wants_stream);
+    request_run_number(&json, "max_tokens", (double)request->max_tokens);
     if (pj_exchange_status(x)) pj_json_kv_int(&json, "http_status", pj_exchange_status(x));
     if (a->finish_reason[0]) pj_json_kv_string(&json, "finish_reason", a->finish_reason);
     if (pj_exchange_first_ns(x))
@@ -107,7 +106,7 @@ static const char *request_run_write_settings(const pj_request_origin *origin, c
     return text;
 }
 
-static const char *hide(const char *text, size_t bytes, pj_arena *arena)
+static const char *private_features(const char *text, size_t bytes, pj_arena *arena)
 {
     pj_buffer buffer;
     pj_json json;
@@ -136,8 +135,10 @@ static void set_texts(const pj_request_origin *origin, const pj_exchange *x, pj_
         info->prompt = request_run_keep(arena, prompt, &failed);
         return;
     }
-    info->prompt_private = hide(prompt ? prompt : "", prompt ? strlen(prompt) : 0, arena);
-    if (pj_exchange_end_ns(x)) info->output_private = hide(output, strlen(output), arena);
+    info->prompt_private =
+        private_features(prompt ? prompt : "", prompt ? strlen(prompt) : 0, arena);
+    if (pj_exchange_end_ns(x))
+        info->output_private = private_features(output, strlen(output), arena);
 }
 
 pj_status pj_request_info(const pj_request_origin *origin, const pj_exchange *x, const char *id,
@@ -145,7 +146,7 @@ pj_status pj_request_info(const pj_request_origin *origin, const pj_exchange *x,
                           pj_run_info *info, pj_error *err)
 {
     const pj_answer *a = pj_exchange_answer(x);
-    const char *asked = pj_exchange_request_of(x)->model;
+    const char *requested = pj_exchange_request_of(x)->model;
     pj_exchange_counts counts = pj_exchange_count(x);
     bool failed = false;
     *info = (pj_run_info){.depth = PJ_DEPTH_OFF, .batch_size = 1, .created_wall_ns = wall_ns};
@@ -153,9 +154,9 @@ pj_status pj_request_info(const pj_request_origin *origin, const pj_exchange *x,
     snprintf(info->id, sizeof info->id, "%s", id);
     set_texts(origin, x, arena, info);
     info->model_name = request_run_keep(arena,
-                                        a->model[0] ? a->model
-                                        : asked[0]  ? asked
-                                                    : origin->model_name,
+                                        a->model[0]    ? a->model
+                                        : requested[0] ? requested
+                                                       : origin->model_name,
                                         &failed);
     info->engine = origin->engine;
     info->scope = "request";
@@ -237,14 +238,14 @@ void pj_request_rail_write(const pj_request_origin *origin, uint32_t r, double i
     rail.kind = PJ_RAIL_COUNTER;
     rail.period_ns = 20 * PJ_NS_PER_MS;
     rail.window_ns = rail.delay_ns = rail.lag_ns = 0;
-    /* the difference of two values that are off by up to half a step each */
+    /* the difference of two values, each with an error of up to half a step */
     rail.resolution = sd_mj > 0 ? sd_mj * 1e3 * sqrt(6) : 0;
     rail.modulus_uj = 0;
     rail.gain = 1;
     pj_rail_write(json, r, &rail, idle_mw, 0);
 }
 
-/* The uncertainty is added later (widen). */
+/* The uncertainty is added later (widen_uncertainties). */
 static pj_status write_rail(const pj_request_parts *p, uint32_t r, int64_t duration_ns,
                             pj_spool *spool, pj_error *err)
 {
@@ -257,8 +258,8 @@ static pj_status write_rail(const pj_request_parts *p, uint32_t r, int64_t durat
     return request_run_append(spool, PJ_RECORD_RAIL, &json, &buffer, err);
 }
 
-/* Very short windows cost more than they tell: a point too close to the previous one is dropped and
- * its energy is part of the next. The first and last points stay. */
+/* Very short windows cost more than they are worth: a point too close to the previous one is
+ * dropped and its energy is part of the next. The first and last points stay. */
 static bool is_written(const pj_ledger_series *s, size_t i, int64_t last_ns)
 {
     if (i == 0 || i + 1 == s->count) return true;
@@ -385,8 +386,7 @@ static void request_run_put_load(spans *s, const pj_request_times *t)
                          -1, t->begin_ns, t->load_end_ns);
 }
 
-/* Token times are made strictly increasing, also when several arrived at once; the last one ends
- * decode. */
+/* Makes token times strictly increasing, even if several arrive at once; the last ends decode. */
 static int64_t token_end(const pj_request_times *t, const pj_exchange_token *tokens, size_t count,
                          size_t index, int64_t begin_ns, bool spread)
 {
@@ -488,7 +488,7 @@ static pj_status request_run_write_warnings(const pj_request_parts *p, const pj_
 
 /* ---- exact energies ---------------------------------------------------------------------- */
 
-/* The cumulative share is known at every time, so rows are differences of it and nothing is fitted.
+/* Rows are differences of the cumulative share, which is known at every time: no fit is needed.
  * Rows add up to the nanojoule because neighbours share their boundary. */
 typedef struct share_curve {
     const pj_request_parts *p;
@@ -612,7 +612,7 @@ static void request_run_set_figures(const share_curve *c, pj_run_data *d)
     info->typical_token_mj = typical_token(d);
 }
 
-/* Replaces the fit's result, which few windows made inaccurate, by the share itself. */
+/* Replaces the fit's result, inaccurate with few windows, by the share itself. */
 static void set_exactly(pj_run_data *d, const pj_request_parts *p)
 {
     const pj_ledger_series *s = &p->series;
@@ -672,7 +672,7 @@ static void request_run_withdraw(pj_run_data *d, const pj_request_parts *p)
         d->phases[i].energy.absence = PJ_ABSENT_BELOW_RESOLUTION;
 }
 
-static void widen(pj_run_data *d, const pj_request_parts *p)
+static void widen_uncertainties(pj_run_data *d, const pj_request_parts *p)
 {
     double sd_mj = share_sd_mj(p);
     if (!p->allocation) return;
@@ -686,7 +686,7 @@ static void widen(pj_run_data *d, const pj_request_parts *p)
     widen_run(&d->info, sd_mj);
 }
 
-/* ---- all together --------------------------------------------------------------------------- */
+/* ---- the run -------------------------------------------------------------------------------- */
 
 pj_status pj_request_build(const pj_request_parts *p, pj_run_data *data, pj_error *err)
 {
@@ -713,7 +713,7 @@ pj_status pj_request_build(const pj_request_parts *p, pj_run_data *data, pj_erro
         pj_spool_reader_close(&reader);
     }
     if (status == PJ_OK) set_exactly(data, p);
-    if (status == PJ_OK) widen(data, p);
+    if (status == PJ_OK) widen_uncertainties(data, p);
     pj_spool_close(&spool, true);
     pj_arena_fini(&arena);
     return status;

@@ -21,7 +21,7 @@ typedef struct pj_request_warning {
 typedef struct pj_request_origin {
     const pj_session *session;
     const char *engine, *url, *experiment_name;
-    const char *model_name;            /* used when neither request nor answer names one; or NULL */
+    const char *model_name;            /* used if neither request nor response names one; or NULL */
     const char *const *tags;           /* NULL-terminated, or NULL */
     const pj_experiment_cell *cell_id; /* in an experiment; or NULL */
     bool is_private;
@@ -31,7 +31,7 @@ typedef struct pj_request_origin {
     const char *power_sources, *partial_rails; /* NULL: none */
 } pj_request_origin;
 
-/* The times of a request's phases, as far as they follow from its answer. */
+/* The times of a request's phases, as far as its response reveals them. */
 typedef struct pj_request_times {
     int64_t begin_ns, load_end_ns, prefill_ns, first_ns, last_ns, end_ns;
     bool has_load, has_prefill;
@@ -39,7 +39,7 @@ typedef struct pj_request_times {
 } pj_request_times;
 pj_request_times pj_request_times_of(const pj_exchange *exchange);
 
-/* Facts of a run that has begun, or has ended. Texts go to the arena. */
+/* Facts of a run that has begun or ended. Texts go to the arena. */
 pj_status pj_request_info(const pj_request_origin *origin, const pj_exchange *exchange,
                           const char *id, int64_t wall_ns, const char *allocation, pj_arena *arena,
                           pj_run_info *info, pj_error *err);

@@ -38,7 +38,7 @@ struct pj_request {
     pj_request *next_writing;
     uint32_t serial, readings;
     int64_t last_token_ns;
-    int64_t power_ns; /* until when its share has been recorded; 0: nothing of it */
+    int64_t power_ns; /* end of the recorded share; 0: none */
     pj_request_warning warnings[PJ_REQUEST_WARNINGS];
     uint32_t warning_count;
 };
@@ -167,7 +167,7 @@ static pj_span span_at(pj_request *r, pj_span_kind kind, uint32_t id, pj_phase p
                      .phase = (uint8_t)phase};
 }
 
-/* Tokens of open requests, at the resolution of their chunks: the run is rebuilt when it ends. */
+/* Tokens of open requests, at the resolution of chunks: the run is rebuilt when it ends. */
 static void keep_tokens(pj_request *r, uint64_t before, int64_t at_ns)
 {
     pj_phase phase = before ? PJ_PHASE_DECODE : PJ_PHASE_PREFILL;
@@ -215,7 +215,7 @@ static void keep_reading(pj_request *r, const pj_ledger_series *s, size_t point,
     put_pending(r, PJ_RECORD_READINGS, &reading, sizeof reading);
 }
 
-/* Unknown somewhere after what has been recorded. */
+/* Whether the share has gaps after its recorded part. */
 static bool has_gap(const pj_request *r, const pj_ledger_series *s, uint32_t rail)
 {
     for (size_t i = s->count; i-- > 0 && s->t_ns[i] > r->power_ns;)
@@ -238,8 +238,8 @@ static void keep_rail(pj_request *r, uint32_t rail, int64_t until_ns)
     pj_buffer_fini(&buffer);
 }
 
-/* The share of an open request as far as it is final, in steps that grow with its age: many
- * requests may be open for long, and a kill loses an eighth at most. */
+/* The share of an open request as far as it is final, in steps that grow with its age, because
+ * many requests may be open for long; a kill loses an eighth at most. */
 static void keep_power(pj_request *r)
 {
     pj_ledger_series s = pj_ledger_series_of(r->owner->ledger, r->entry);
@@ -346,7 +346,8 @@ static void requests_settle(pj_requests *q, int64_t now_ns)
     }
     if (until_ns != INT64_MIN) pj_ledger_settle(q->ledger, until_ns, NULL);
     if (!q->open)
-        pj_ledger_start(q->ledger, now_ns - q->patience_ns); /* an idle proxy stays small */
+        pj_ledger_start(q->ledger,
+                        now_ns - q->patience_ns); /* bounds the memory of an idle proxy */
 }
 
 /* Simulated sensors show a load while requests are in flight. */
@@ -572,9 +573,9 @@ void pj_requests_drain(pj_requests *q)
 /* ---- requests ------------------------------------------------------------------------------- */
 
 /* Estimates a text's tokens as a quarter of its bytes, until the server reports them. */
-static double guess_tokens(const pj_exchange_request *asked)
+static double guess_tokens(const pj_exchange_request *request)
 {
-    return (double)asked->prompt_bytes / 4 + 1;
+    return (double)request->prompt_bytes / 4 + 1;
 }
 
 pj_request *pj_request_begin(pj_requests *q, pj_exchange *exchange, void *user)
@@ -633,7 +634,7 @@ void pj_request_progress(pj_request *r)
     pthread_mutex_unlock(&r->owner->mutex);
 }
 
-/* For an unstreamed answer: its phases according to the server's timings, and all tokens. */
+/* For an unstreamed response: its phases by the server's timings, and all tokens. */
 static void advance_at_end(pj_request *r)
 {
     pj_request_times t = pj_request_times_of(r->exchange);

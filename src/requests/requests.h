@@ -1,7 +1,7 @@
 /*
  * The requests of a server that perjoule is attached to: each becomes a separate run in the
- * session's store, with its share of the machine's energy. Whoever transfers the bytes (client or
- * proxy) begins a request, reports progress, and ends it; the rest happens on two threads of this
+ * session's store, with its share of the machine's energy. The client or proxy that transfers the
+ * bytes begins a request, reports progress, and ends it; the rest happens on two threads of this
  * object: one reads the meter, divides settled energy and writes the spools of open requests; the
  * other builds and stores runs once the sensors have seen their end.
  *
@@ -15,8 +15,8 @@
 typedef struct pj_requests pj_requests;
 typedef struct pj_request pj_request;
 
-/* A finished run, on the storing thread; `data` is NULL when it could not even be built. `user` as
- * given to begin. `err` says why it is not stored; its status is PJ_OK otherwise. */
+/* A finished run, on the storing thread; `data` is NULL if it could not be built. `user` as given
+ * to begin. `err` is why it is not stored, else PJ_OK. */
 typedef void pj_request_done_fn(void *context, void *user, const pj_exchange *exchange,
                                 const pj_run_data *data, const pj_error *err);
 
@@ -59,7 +59,7 @@ pj_source_quality pj_requests_quality(const pj_requests *requests);
 /* Energy of the machine over a settled interval; NAN: unknown. */
 void pj_requests_machine(pj_requests *requests, int64_t begin_ns, int64_t end_ns,
                          pj_curve_energy *energy);
-/* Divided between all requests so far; without the time in which a sensor was silent. */
+/* Energy divided among all requests so far, except while a sensor was silent. */
 double pj_requests_divided_mj(pj_requests *requests, int64_t *unknown_ns);
 
 #endif

@@ -1,4 +1,4 @@
-/* Conditions: what a device reports about itself besides power, once per second: temperature,
+/* Conditions: what a device reports besides power, once per second: temperature,
  * clocks, utilisation, power limit, throttling. They explain a run and do not enter any energy. */
 #ifndef PJ_TRACE_CONDITIONS_H
 #define PJ_TRACE_CONDITIONS_H

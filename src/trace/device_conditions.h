@@ -1,4 +1,4 @@
-/* What a device reported over a run: means and extremes. A run keeps them as one JSON object by
+/* Conditions of a device over a run: means and extremes. A run keeps them as one JSON object by
  * device (pj_run_info.conditions_json). */
 #ifndef PJ_TRACE_DEVICE_CONDITIONS_H
 #define PJ_TRACE_DEVICE_CONDITIONS_H

@@ -1,10 +1,9 @@
 /*
- * A request to generate, in the one form that the command line, the HTTP API, the queue and the
- * experiments share. One table lists its fields with their names, defaults and bounds; the parser
- * and the writer of JSON, the copy and the options of `perjoule run` are made from it. A new field
- * is a member here, a line in the table (generation_request.c), and what it does in
- * generate/generate_options.c; tests compare the table with openapi.json, docs/api.md and the
- * dashboard's types.
+ * A request to generate, shared by the command line, the HTTP API, the queue and the experiments.
+ * One table lists its fields with their names, defaults and bounds; the parser and the writer of
+ * JSON, the copy and the options of `perjoule run` are made from it. A new field is a member here,
+ * a line in the table (generation_request.c), and what it does in generate/generate_options.c;
+ * tests compare the table with openapi.json, docs/api.md and the dashboard's types.
  */
 #ifndef PJ_TRACE_GENERATION_REQUEST_H
 #define PJ_TRACE_GENERATION_REQUEST_H
@@ -14,8 +13,8 @@
 #include "base/text_list.h"
 
 /* Values of `dtype` and `kv`. */
-#define PJ_ASK_DTYPES   "q8_0 q4_0 bf16 f16 f32"
-#define PJ_ASK_KV_TYPES "f32 f16"
+#define PJ_REQUEST_DTYPES   "q8_0 q4_0 bf16 f16 f32"
+#define PJ_REQUEST_KV_TYPES "f32 f16"
 
 /* Texts are borrowed. Texts that were not given are NULL, integers negative (batch: 0) and numbers
  * NAN, unless the table has a default. */
@@ -36,15 +35,15 @@ typedef struct pj_generation_request {
 } pj_generation_request;
 
 typedef enum pj_request_kind {
-    PJ_ASK_TEXT,   /* const char * */
-    PJ_ASK_CHOICE, /* const char *, one of `choices` */
-    PJ_ASK_INT,    /* int64_t */
-    PJ_ASK_NUMBER, /* double */
-    PJ_ASK_FLAG,   /* bool */
-    PJ_ASK_LIST,   /* pj_text_list */
-    PJ_ASK_MAP,    /* pj_text_list of "KEY=NUMBER"; in JSON an object of numbers */
-    PJ_ASK_PROMPT, /* prompt and prompt_bytes */
-    PJ_ASK_IDS     /* prompt_ids and prompt_id_count */
+    PJ_REQUEST_TEXT,   /* const char * */
+    PJ_REQUEST_CHOICE, /* const char *, one of `choices` */
+    PJ_REQUEST_INT,    /* int64_t */
+    PJ_REQUEST_NUMBER, /* double */
+    PJ_REQUEST_FLAG,   /* bool */
+    PJ_REQUEST_LIST,   /* pj_text_list */
+    PJ_REQUEST_MAP,    /* pj_text_list of "KEY=NUMBER"; in JSON an object of numbers */
+    PJ_REQUEST_PROMPT, /* prompt and prompt_bytes */
+    PJ_REQUEST_IDS     /* prompt_ids and prompt_id_count */
 } pj_request_kind;
 
 typedef struct pj_request_field {
@@ -70,7 +69,7 @@ void pj_generation_request_init(pj_generation_request *request); /* sets every d
 pj_status pj_generation_request_parse(const char *text, size_t bytes,
                                       pj_generation_request *request, pj_arena *arena, bool *syntax,
                                       pj_error *err);
-/* An object that pj_generation_request_parse reads back as the same request. */
+/* The inverse of pj_generation_request_parse. */
 void pj_generation_request_write(const pj_generation_request *request, pj_json *json);
 /* With all texts copied into the arena; false: out of memory. */
 bool pj_generation_request_copy(pj_generation_request *copy, const pj_generation_request *request,

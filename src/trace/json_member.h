@@ -1,5 +1,4 @@
-/* Members of JSON objects as C values; what is missing or of another type is NAN, or the empty
- * text. */
+/* Members of JSON objects as C values; NAN or "" if missing or of another type. */
 #ifndef PJ_TRACE_JSON_MEMBER_H
 #define PJ_TRACE_JSON_MEMBER_H
 

@@ -6,21 +6,21 @@
 
 /* As pj_span_begin and pj_span_end at a given time; times on one lane need not be in order. */
 void pj_lane_begin(pj_lane *lane, pj_span_kind kind, uint32_t id, int64_t now_ns);
-/* Returns the kind of the closed span; -1: nothing recorded was open. */
+/* Returns the kind of the closed span; -1: no recorded span was open. */
 int pj_lane_end(pj_lane *lane, const pj_work *work, int64_t now_ns, uint8_t flags);
-/* Sets the phase of a lane's outermost span, which has just begun and whose phase was guessed. */
+/* Corrects the phase of a lane's outermost span, which has just begun. */
 void pj_lane_set_phase(pj_lane *lane, pj_span_kind begun, pj_phase phase);
 /* A quiet lane does not update the run's current context. */
 void pj_lane_set_quiet(pj_lane *lane, bool quiet);
 /* Sets the layer of the spans recorded next, for layers without a span of their own. -1: none. */
 int32_t pj_lane_layer(const pj_lane *lane);
 void pj_lane_set_layer(pj_lane *lane, int32_t layer);
-/* Half of the ring is free, which always has room for the records of one span. */
+/* Half of the ring is free, which is room for the records of any span. */
 bool pj_lane_has_room(const pj_lane *lane);
 int64_t pj_lane_begun_ns(const pj_lane *lane); /* when the run began */
 void pj_lane_misuse(pj_lane *lane);
 
-/* Whether a span kind may nest in another: in one equally coarse or coarser, and a section in a
+/* Whether a span kind may nest in another: in one at least as coarse, and a section in a
  * token. */
 static inline bool pj_span_may_nest(pj_span_kind outer, pj_span_kind inner)
 {

@@ -53,14 +53,14 @@ static void section_end(void *context, const char *run_id, const pj_live_section
     TO_ALL(section_end, run_id, section);
 }
 
-static void token(void *context, const char *run_id, const pj_live_token *told)
+static void token(void *context, const char *run_id, const pj_live_token *event)
 {
-    TO_ALL(token, run_id, told);
+    TO_ALL(token, run_id, event);
 }
 
-static void parts(void *context, const char *run_id, const pj_live_part *told, uint32_t count)
+static void parts(void *context, const char *run_id, const pj_live_part *events, uint32_t count)
 {
-    TO_ALL(parts, run_id, told, count);
+    TO_ALL(parts, run_id, events, count);
 }
 
 static void layer_running(void *context, const char *run_id, const pj_live_layer *layer)
@@ -85,7 +85,7 @@ static void run_end(void *context, const char *run_id, const pj_live_end *end)
 
 #undef TO_ALL
 
-/* Callbacks that no sink has stay NULL, so that events nobody wants are not prepared. */
+/* Callbacks that no sink has stay NULL, so that unwanted events are not prepared. */
 static void live_join(pj_live_sinks *list, const pj_live_sink *sink)
 {
     pj_live_sink *all = &list->all;

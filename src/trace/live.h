@@ -15,7 +15,7 @@ typedef struct pj_live_run {
     const char *model_name;
     const char *prompt;
     pj_depth depth;
-    uint32_t layer_count; /* 0: unknown, as long as the model is not open */
+    uint32_t layer_count; /* 0: unknown until the model is open */
 } pj_live_run;
 
 typedef struct pj_live_power {

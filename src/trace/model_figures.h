@@ -1,5 +1,5 @@
 /* Figures of a run's model as numbers. A run keeps them as a JSON object (pj_run_info.model_json),
- * because models of other programs may say more or less about themselves. */
+ * because other programs may report more or fewer of them. */
 #ifndef PJ_TRACE_MODEL_FIGURES_H
 #define PJ_TRACE_MODEL_FIGURES_H
 
@@ -21,7 +21,7 @@ typedef struct pj_model_figures {
     double draft_proposed, draft_accepted;
 } pj_model_figures;
 
-/* `json` NULL: everything is unknown. */
+/* `json` NULL: all are unknown. */
 void pj_model_figures_read(const char *json, pj_model_figures *figures);
 
 #endif

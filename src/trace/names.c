@@ -1,4 +1,4 @@
-/* Names of enumeration values as the database and the API spell them. */
+/* Names of enumeration values as in the database and the API. */
 #include "trace/phases.h"
 #include "trace/summary.h"
 
@@ -22,7 +22,7 @@ int pj_phase_parse(const char *name)
     return -1;
 }
 
-/* ---- words of a run's facts ---------------------------------------------------------------- */
+/* ---- names of a run's facts ---------------------------------------------------------------- */
 
 static const char *const status_names[] = {"running",   "completed",   "failed",
                                            "cancelled", "interrupted", NULL};

@@ -1,6 +1,6 @@
 /*
  * Spans with explicit times, many in one call. They are sorted by their begin and replayed on the
- * caller's lane, so that they nest by their times and arrive in the spool like any others.
+ * caller's lane, so that they nest by their times and reach the spool like all others.
  */
 #include "trace/lane.h"
 
@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum { MAX_BATCH = 1 << 24, WAIT_NS = 200 * 1000 };
-/* How long a call waits for the collector to make room before it loses spans. */
+/* How long a call waits for the collector to make room before spans are lost. */
 #define PATIENCE_NS (2 * PJ_NS_PER_S)
 
 typedef struct item {
@@ -173,7 +173,7 @@ static void open_one(replay *r, const item *it)
 
 /* Whether `it` lies inside the open span. A span that outlasts a coarser one by less than half its
  * own length (clocks of different resolution) is clipped to it; other overlapping spans become
- * siblings, as spans of two threads.
+ * siblings, like spans of two threads.
  */
 static bool lies_in(const open_item *outer, item *it)
 {

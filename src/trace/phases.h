@@ -14,6 +14,6 @@
 #define PJ_PHASE_BAR(ID, name) "|" name
 #define PJ_PHASE_CHOICES       (&(PJ_PHASES(PJ_PHASE_BAR))[1]) /* "idle|..." */
 
-int pj_phase_parse(const char *name); /* -1: none of them */
+int pj_phase_parse(const char *name); /* -1: unknown */
 
 #endif

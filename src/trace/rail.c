@@ -87,11 +87,11 @@ static bool holds_processor(const pj_rail *rail)
 }
 
 /* Whether the rail may count for the column, ignoring containment. */
-static bool candidate(const pj_rail *rail, pj_rail_class column, bool has_total)
+static bool is_candidate(const pj_rail *rail, pj_rail_class column, bool has_total)
 {
     if (column != PJ_RAIL_TOTAL) return rail->rail_class == column && !holds_processor(rail);
     if (!classes[rail->rail_class].counts) return false;
-    /* Where something reports a total, only boards outside it are added to it. */
+    /* Only boards outside a reported total are added to it. */
     return !has_total || rail->rail_class == PJ_RAIL_TOTAL ||
            (rail->rail_class == PJ_RAIL_GPU && rail->scope == PJ_SCOPE_BOARD);
 }
@@ -108,10 +108,10 @@ bool pj_rail_in_column(const pj_rail *rails, uint32_t count, uint32_t rail, pj_r
     bool has_total = false;
     int hops = 0;
     for (uint32_t i = 0; i < count; i++) has_total |= rails[i].rail_class == PJ_RAIL_TOTAL;
-    if (!candidate(&rails[rail], column, has_total)) return false;
+    if (!is_candidate(&rails[rail], column, has_total)) return false;
     for (int up = rails[rail].parent; up >= 0 && up < (int)count && hops++ < PJ_MAX_RAILS;
          up = rails[up].parent)
-        if (candidate(&rails[up], column, has_total)) return false;
+        if (is_candidate(&rails[up], column, has_total)) return false;
     return true;
 }
 
@@ -137,7 +137,7 @@ void pj_rail_names(const pj_rail *rails, uint32_t count, uint64_t which, char *t
                 (size_t)snprintf(text + used, bytes - used, "%s%s", used ? "," : "", rails[r].name);
 }
 
-/* Appends a list of names; class names in capitals ("CPU"), as people write them. */
+/* Appends a list of names; class names in capitals ("CPU"). */
 static size_t rail_put_names(char *text, size_t bytes, size_t used, const char *names)
 {
     text[used] = 0;

@@ -27,7 +27,7 @@ struct pj_lane {
     uint32_t serial, skipped;
     int32_t context[PJ_SPAN_KIND_COUNT]; /* by kind; -1 none for token and layer, else 0 */
     uint16_t number, depth;
-    bool quiet; /* spans recorded lie in the past, so they do not set the run's current context */
+    bool quiet; /* its spans lie in the past, so they do not set the run's current context */
     frame frames[PJ_MAX_OPEN_SPANS];
     pj_lane *next;
     /* shared */
@@ -58,7 +58,7 @@ static void unpack_context(uint64_t word, int32_t context[PJ_SPAN_KIND_COUNT])
 
 /* ---- the ring ------------------------------------------------------------------------------ */
 
-static unsigned char *claim(pj_lane *lane, size_t size)
+static unsigned char *recorder_claim(pj_lane *lane, size_t size)
 {
     uint64_t head = atomic_load_explicit(&lane->head, memory_order_relaxed);
     size_t capacity = lane->mask + 1, at = head & lane->mask, rest = capacity - at;
@@ -81,20 +81,20 @@ static void recorder_publish(pj_lane *lane, size_t size)
 {
     uint64_t head = atomic_load_explicit(&lane->head, memory_order_relaxed) + size;
     atomic_store_explicit(&lane->head, head, memory_order_release);
-    /* the collector's core has, or had, the lines that come next */
+    /* the next cache lines may still belong to the collector's core */
     __builtin_prefetch(lane->ring + ((head + 256) & lane->mask), 1);
     __builtin_prefetch(lane->ring + ((head + 320) & lane->mask), 1);
 }
 
-/* A record whose span is still to be filled in, in place: the processor could not yet load as a
- * whole what was just stored in parts. */
+/* A record whose span is written in place: copying one just stored member by member would stall on
+ * store forwarding. */
 typedef struct open_record {
     pj_span *span;
     size_t size;
     uint8_t flags;
 } open_record;
 
-/* False, and counted as lost, if there is no room. */
+/* False if there is no room; counts the loss. */
 static bool recorder_open_span(pj_lane *lane, pj_record_type type, const pj_work *work,
                                open_record *open)
 {
@@ -104,7 +104,7 @@ static bool recorder_open_span(pj_lane *lane, pj_record_type type, const pj_work
     size_t payload = sizeof(pj_span) + (stats ? 32 : 0) + extras * sizeof(pj_extra);
     open->size = sizeof(pj_record) + payload;
     open->flags = (uint8_t)((stats ? PJ_SPAN_HAS_STATS : 0) | (extras ? PJ_SPAN_HAS_EXTRAS : 0));
-    unsigned char *at = claim(lane, open->size);
+    unsigned char *at = recorder_claim(lane, open->size);
     if (!at) return false;
     *(pj_record *)at = (pj_record){.type_bytes = type | (uint32_t)payload << 8};
     at += sizeof(pj_record);
@@ -130,7 +130,7 @@ static void recorder_close_span(pj_lane *lane, pj_record_type type, const open_r
 
 /* ---- opening and closing ------------------------------------------------------------------- */
 
-/* Records a span at the lane's present place. */
+/* Records a span in the lane's current context. */
 static void recorder_put_span(pj_lane *lane, pj_record_type type, const frame *f, int64_t end_ns,
                               uint8_t flags, const pj_work *work)
 {
@@ -187,7 +187,7 @@ static bool is_finer_than(pj_span_kind kind, pj_depth depth)
 
 void pj_lane_begin(pj_lane *lane, pj_span_kind kind, uint32_t id, int64_t now_ns)
 {
-    /* A dropped span will still be ended: `skipped` counts those. */
+    /* Dropped spans will still be ended: `skipped` counts them. */
     if (lane->skipped || is_finer_than(kind, lane->recorder->depth)) {
         lane->skipped++;
         return;
@@ -311,7 +311,7 @@ void pj_token_text(pj_lane *lane, uint32_t sequence, int32_t token_id, const cha
     if (!text) bytes = 0;
     if (bytes > 255) bytes = 255;
     size_t payload = sizeof(pj_token_text_record) + bytes, size = pj_record_size(payload);
-    unsigned char *at = claim(lane, size);
+    unsigned char *at = recorder_claim(lane, size);
     if (!at) return;
     pj_record *record = (pj_record *)at;
     *record = (pj_record){.type_bytes = PJ_RECORD_TOKEN_TEXT | (uint32_t)payload << 8};
@@ -328,7 +328,7 @@ void pj_statistics_time(pj_lane *lane, int64_t ns)
         atomic_fetch_add_explicit(&lane->statistics_ns, (uint64_t)ns, memory_order_relaxed);
 }
 
-/* Nanoseconds after before->host_ns, as a double: a client's clock may say anything. */
+/* Nanoseconds after before->host_ns, as a double: a client's times may be arbitrary. */
 static double host_offset(double device_ns, const pj_clock_pair *before, const pj_clock_pair *after)
 {
     double span = after->device_ns - before->device_ns;
@@ -337,8 +337,8 @@ static double host_offset(double device_ns, const pj_clock_pair *before, const p
 }
 
 /* Clamps a device span to the run, from its begin to now. */
-static bool place_in_run(const pj_recorder *recorder, const pj_device_span *span,
-                         const pj_clock_pair *before, const pj_clock_pair *after, pj_span *s)
+static bool clip_device_span(const pj_recorder *recorder, const pj_device_span *span,
+                             const pj_clock_pair *before, const pj_clock_pair *after, pj_span *s)
 {
     int64_t now_ns = pj_clock_ns();
     if (before->host_ns < 0) return false;
@@ -374,7 +374,7 @@ void pj_device_span_add(pj_lane *lane, const pj_device_span *span, const pj_cloc
     };
     if ((unsigned)span->kind >= PJ_SPAN_KIND_COUNT || (unsigned)span->phase >= PJ_PHASE_COUNT ||
         span->section > PJ_MAX_NAMES || span->component > PJ_MAX_NAMES ||
-        !place_in_run(lane->recorder, span, before, after, &s)) {
+        !clip_device_span(lane->recorder, span, before, after, &s)) {
         pj_lane_misuse(lane);
         return;
     }
@@ -444,12 +444,12 @@ pj_lane *pj_recorder_lane(pj_recorder *recorder)
 pj_lane *pj_recorder_new_lane(pj_recorder *recorder)
 {
     pthread_mutex_lock(&recorder->mutex);
-    pj_lane *lane = lane_new(recorder, 0); /* 0 is no thread */
+    pj_lane *lane = lane_new(recorder, 0); /* 0: no thread */
     pthread_mutex_unlock(&recorder->mutex);
     return lane;
 }
 
-/* The hash slot of the name: the one that holds it, or the free one where it belongs. */
+/* The hash slot of the name: the one that holds it, or the free one for it. */
 static uint32_t *recorder_find_slot(const pj_recorder *recorder, const char *name)
 {
     uint32_t mask = recorder->slot_count - 1;
@@ -531,7 +531,7 @@ static void drain_lane(pj_lane *lane, uint64_t until, pj_record_fn *take, void *
 
 void pj_recorder_drain(pj_recorder *recorder, pj_record_fn *take, void *context)
 {
-    /* Heads first, then names: every name used by a record before a head is then known. */
+    /* Heads before names: every name used by a record before a head is then included. */
     uint64_t heads[PJ_MAX_LANES];
     pj_lane *first = atomic_load_explicit(&recorder->lanes, memory_order_acquire);
     for (pj_lane *lane = first; lane; lane = lane->next)

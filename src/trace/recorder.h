@@ -39,16 +39,17 @@ typedef struct pj_recorder {
     uint32_t lane_bytes; /* ring size of the first lane; others have a quarter of it */
 } pj_recorder;
 
-/* `lane_bytes` 0: the default (4 MiB, a quarter of a second of the densest recording known). */
+/* `lane_bytes` 0: the default (4 MiB, a quarter of a second of the densest known recording). */
 pj_status pj_recorder_init(pj_recorder *recorder, pj_depth depth, uint32_t lane_bytes,
                            pj_error *err);
-void pj_recorder_fini(pj_recorder *recorder); /* may run twice; no thread may record any more */
+void pj_recorder_fini(
+    pj_recorder *recorder); /* may run twice; after all threads have stopped recording */
 pj_lane *pj_recorder_lane(pj_recorder *recorder);
-/* A lane of no thread in particular: whoever asked for it may use it, one thread at a time. */
+/* A lane that belongs to no thread: its creator may use it from one thread at a time. */
 pj_lane *pj_recorder_new_lane(pj_recorder *recorder);
 uint32_t pj_recorder_name(pj_recorder *recorder, const char *name);
 
-/* Where the run is at this moment, for display: read without a lock, so it is a sample. */
+/* The run's current context, for display: read without a lock, hence approximate. */
 typedef struct pj_context {
     pj_phase phase;
     int32_t token, layer; /* -1: none is open */
@@ -57,19 +58,19 @@ typedef struct pj_context {
 pj_context pj_recorder_context(const pj_recorder *recorder);
 
 /* Calls `take` for each record, header included, in the order of each lane; a name comes before the
- * first record that uses it. A record is valid until the call returns; `take` must not call back
- * here. */
+ * first record that uses it. A record is valid until the call returns; `take` must not call
+ * the recorder. */
 typedef void pj_record_fn(void *context, const pj_record *record);
 void pj_recorder_drain(pj_recorder *recorder, pj_record_fn *take, void *context);
 /* True when some ring is fuller than a quarter: the collector should not sleep. */
 bool pj_recorder_is_busy(const pj_recorder *recorder);
-/* Ends every span still open, as unfinished. Only when no thread records any more. */
+/* Ends all open spans as unfinished. Only after all threads have stopped recording. */
 void pj_recorder_close_open(pj_recorder *recorder);
 
 typedef struct pj_recorder_counts {
     uint64_t spans;         /* recorded, not counting begins and texts */
     uint64_t lost;          /* no room in the ring */
-    uint64_t misused;       /* broke the rules of nesting, or too deep */
+    uint64_t misused;       /* violated the rules of nesting, or too deep */
     uint64_t statistics_ns; /* computing statistics, as the recording threads reported */
 } pj_recorder_counts;
 pj_recorder_counts pj_recorder_count(const pj_recorder *recorder); /* any thread, approximate */

@@ -30,7 +30,7 @@ void pj_request_clear(pj_run_info *info)
 
 /* ---- energy of the request ------------------------------------------------------------------- */
 
-/* What is excluded from the request. Energies are NAN when some part's energy is unavailable. */
+/* Excluded from the request. Energies are NAN if any part's energy is unavailable. */
 typedef struct taken_out {
     double gross_mj, net_mj, ms;
     bool any;
@@ -155,7 +155,7 @@ static double running_median(const steps *s, uint32_t at, size_t member)
     return pj_median(values, window);
 }
 
-/* The step's work relative to the usual, at least 1: less work does not lower the limit. */
+/* The step's work relative to the median, at least 1: less work does not lower the limit. */
 static double work_ratio(const steps *s, uint32_t at)
 {
     double flops = running_median(s, at, offsetof(step, flops));
@@ -173,7 +173,7 @@ static bool is_disturbed(const steps *s, uint32_t at)
     return s->items[at].ms > PJ_DISTURBED_RATIO * usual_ms * work_ratio(s, at);
 }
 
-static void mark(pj_run_data *d, const steps *s)
+static void mark_disturbed(pj_run_data *d, const steps *s)
 {
     double mj = 0;
     d->info.disturbed_tokens = 0;
@@ -196,7 +196,7 @@ static pj_status fill_disturbed(pj_run_data *d, pj_error *err)
     for (uint32_t i = 0; i < d->token_count; i++) d->tokens[i].disturbed = -1;
     if (good && s.count >= PJ_DISTURBED_LEAST_STEPS) {
         request_add_work(d, &s);
-        mark(d, &s);
+        mark_disturbed(d, &s);
     }
     steps_fini(&s);
     return good ? PJ_OK : pj_fail_memory(err, "the tokens of a run");

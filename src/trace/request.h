@@ -7,19 +7,19 @@
 #include "base/error.h"
 #include "trace/run_data.h"
 
-/* The section that loading a model is recorded as. */
+/* The section that records loading a model. */
 #define PJ_SECTION_MODEL_LOAD "model_load"
 
 /* A decode step counts as disturbed when, after correcting for its own work, it took more than this
  * many times the running median of the PJ_DISTURBED_WINDOW steps around it (itself included). Runs
- * of fewer than PJ_DISTURBED_LEAST_STEPS steps are not judged. */
+ * of fewer than PJ_DISTURBED_LEAST_STEPS steps are not classified. */
 #define PJ_DISTURBED_RATIO 3.0
 enum { PJ_DISTURBED_WINDOW = 31, PJ_DISTURBED_LEAST_STEPS = 5 };
 
 /* Sets every figure of pj_request_figures to unavailable. */
 void pj_request_clear(pj_run_info *info);
 /* Computes them from the run's totals, phases, sections, tokens and components, and marks disturbed
- * tokens. Standard deviations become the total's relative ones times the energy; callers that have
+ * tokens. Standard deviations become the total's relative ones times the energy; callers with
  * the energy curve replace them by better ones. */
 pj_status pj_request_figures(pj_run_data *data, pj_error *err);
 

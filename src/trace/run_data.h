@@ -1,8 +1,7 @@
-/* A finished run in memory: what the profiler hands to the store, to exports and to analysis, and
- * what the store loads back. Plain arrays; a child refers to its parent by index. Times are
- * milliseconds from the start of the run. Energies are integer nanojoules so that parts add up
- * exactly; PJ_NJ_UNKNOWN means unavailable, as NAN does in doubles. Everything is allocated from
- * one arena. */
+/* A finished run in memory: built by attribution, saved and loaded by the store, read by exports
+ * and analysis. Plain arrays; a child refers to its parent by index. Times are milliseconds from
+ * the start of the run. Energies are integer nanojoules so that parts add up exactly; PJ_NJ_UNKNOWN
+ * means unavailable, as NAN does in doubles. Everything is allocated from one arena. */
 #ifndef PJ_TRACE_RUN_DATA_H
 #define PJ_TRACE_RUN_DATA_H
 
@@ -27,13 +26,13 @@ typedef enum pj_method {
     PJ_METHOD_FIT,
     PJ_METHOD_REPLAY,
     PJ_METHOD_ALLOCATED,
-    PJ_METHOD_TIME /* shared by time: the fit failed, or nothing distinguishes the classes */
+    PJ_METHOD_TIME /* shared by time: the fit failed, or the classes are indistinguishable */
 } pj_method;
 
 /* Why a figure is unavailable, or 0. */
 typedef enum pj_absence {
     PJ_ABSENT_NOT = 0,
-    PJ_ABSENT_NO_SENSOR,       /* no rail that counts in the total */
+    PJ_ABSENT_NO_SENSOR,       /* no rail counts towards the total */
     PJ_ABSENT_SENSOR_GAP,      /* a sensor was lost or silent for part of it */
     PJ_ABSENT_BELOW_RESOLUTION /* no sensor window observed it; `upper_mj` bounds it */
 } pj_absence;
@@ -65,14 +64,14 @@ static inline void pj_energy_scale_sd(pj_energy *e, double factor)
 }
 
 /* Power samples, stored by column, one row per time; mw[r] belongs to rails[r] and is NAN where the
- * rail has no reading. columns[c] is the sum over class c (total: own rail or sum), NAN when
- * nothing is known. */
+ * rail has no reading. columns[c] is the sum over class c (total: own rail or sum), NAN if
+ * unknown. */
 typedef struct pj_sample_table {
     uint32_t count;
     double *t_ms;
     uint8_t *phase;
-    float *phase_confidence; /* share of the sample's window inside `phase`; of detected phases: how
-                              * probable the phase is */
+    float *phase_confidence; /* share of the sample's window inside `phase`; of detected phases:
+                              * their probability */
     double *mw[PJ_MAX_RAILS];
     double *columns[PJ_RAIL_TOTAL + 1];
 } pj_sample_table;
@@ -109,7 +108,7 @@ typedef struct pj_token_row {
     uint32_t phase;          /* index of the phase row */
     uint32_t position;       /* output position from 0; row 0 covers the prefill of the prompt */
     uint32_t sequence;       /* of the batch */
-    uint32_t step;           /* first row of the step that it shares, PJ_NO_PARENT: alone */
+    uint32_t step;           /* first row of the step that it shares, PJ_NO_PARENT: not shared */
     uint32_t context_tokens; /* prompt and text that the step attends to; 0: unknown */
     int32_t token_id;        /* -1: unknown */
     const char *text;        /* bytes as generated, NUL-terminated; may be invalid UTF-8. NULL:
@@ -120,7 +119,7 @@ typedef struct pj_token_row {
     /* This token's fraction of a shared step: of the net energy of PJ_CONTEXT_COMPONENT, and of the
      * rest. */
     double context_share, share;
-    int32_t disturbed; /* by other load, see trace/request.h: 1, 0; -1: not judged */
+    int32_t disturbed; /* by other load, see trace/request.h: 1, 0; -1: not classified */
 } pj_token_row;
 
 /* The component that reads the cached keys and values: a sequence's fraction of its energy grows
@@ -196,13 +195,13 @@ typedef struct pj_condition_row {
     const char *throttle; /* "power,thermal"; "": not throttled */
 } pj_condition_row;
 
-/* Facts and figures of the run as a whole; NAN, NULL or 0 where a comment says so. */
+/* Facts and figures of the run as a whole; NAN, NULL or 0 as commented. */
 typedef struct pj_run_info {
     char id[PJ_UUID_BYTES];
     pj_run_status status;
     pj_depth depth;
     int64_t created_wall_ns; /* wall time at time 0 of the run */
-    double monotonic_ms;     /* CLOCK_MONOTONIC then; NAN: not a run of this machine's clock */
+    double monotonic_ms;     /* CLOCK_MONOTONIC at that time; NAN: recorded on another clock */
     const char *prompt, *output_text, *model_name, *model_path, *engine, *experiment_name;
     const char *scope, *level; /* see pj_run_facts; NULL: the machine; not attached */
     /* Of a private run (prompt, output_text and token texts are NULL): the JSON objects stored
@@ -215,7 +214,7 @@ typedef struct pj_run_info {
     uint32_t threads;          /* 0: unknown */
     const char *machine;       /* short name: CPU model and host */
     const char *machine_json;  /* fingerprint: CPU, memory, OS, GPUs, driver */
-    const char *failure;       /* of a failed run: why; NULL: unknown, or it did not fail */
+    const char *failure;       /* reason of a failed run; NULL: unknown, or not failed */
     const char *settings_json; /* generation settings as requested */
     const char *model_json;    /* parameters, layers, heads, ... */
     const char *repeat_group;  /* id of the first run of a --repeat series, or NULL */
@@ -233,25 +232,25 @@ typedef struct pj_run_info {
     const char *power_sources; /* "rapl,nvml"; NULL: none */
     pj_method method;          /* of figures below the token */
     double total_mj, idle_mj, net_mj, total_sd_mj, net_sd_mj;
-    pj_sd total_sd, net_sd;       /* what the two consist of */
+    pj_sd total_sd, net_sd;       /* their components */
     double upper_mj;              /* unavailable below resolution: at most this much; else NAN */
-    pj_absence absence;           /* why total_mj is not known */
+    pj_absence absence;           /* why total_mj is unavailable */
     double prefill_mj, decode_mj; /* gross */
     double prefill_net_mj, decode_net_mj;
-    bool total_is_partial;       /* partial_rails names something */
-    const char *total_rails;     /* rails that the total is the sum of: "cpu,gpu0"; NULL: none */
+    bool total_is_partial;       /* partial_rails is not NULL */
+    const char *total_rails;     /* rails summed in the total: "cpu,gpu0"; NULL: none */
     const char *conditions_json; /* by device: means and extremes; NULL: none reported */
     const char
         *partial_rails; /* rails that the total should include but lacks: "gpu1"; NULL: none */
     /* The request: the run without model loading and idle gaps (trace/request.h). */
     double request_mj, request_net_mj, request_sd_mj, request_net_sd_mj, request_ms;
-    pj_sd request_sd, request_net_sd; /* what the two consist of */
+    pj_sd request_sd, request_net_sd; /* their components */
     double model_load_mj;             /* NAN: unavailable, or the run loaded no model */
     double model_load_sd_mj;
     pj_sd model_load_sd;
     double typical_token_mj;              /* median over the decode tokens */
     double disturbed_share;               /* energy of disturbed tokens / request_mj */
-    int32_t disturbed_tokens;             /* -1: not judged */
+    int32_t disturbed_tokens;             /* -1: not classified */
     double parameters, active_parameters; /* of the model; NAN: unknown */
     /* attribution as a whole */
     double condition_number, pj_per_flop, pj_per_flop_sd, pj_per_byte, pj_per_byte_sd;
@@ -288,8 +287,8 @@ typedef struct pj_run_data {
         component_count, operation_count, extra_count, class_count, warning_count, condition_count;
 } pj_run_data;
 
-/* Records the names of the rails that the total is the sum of, and of those it lacks besides the
- * ones known to be unreadable before the run; bit masks of rails. */
+/* Records the names of the rails summed in the total, and of those missing from it besides the ones
+ * known to be unreadable before the run; bit masks of rails. */
 pj_status pj_run_name_total(pj_run_data *data, uint64_t used, uint64_t missing, pj_error *err);
 
 void pj_run_data_fini(pj_run_data *data); /* frees the arena; may run twice */
@@ -302,7 +301,8 @@ static inline uint32_t pj_step_of(uint32_t token, uint32_t step)
 uint32_t pj_step_of_component(const pj_run_data *data, const pj_component_row *component);
 /* The end of the shared step that begins with token row `first`. */
 uint32_t pj_shared_step_end(const pj_run_data *data, uint32_t first);
-/* A row's part of a component's gross energy, in millijoules: all of it where it is alone. */
+/* A row's part of a component's gross energy in millijoules: all of it unless the step is shared.
+ */
 double pj_token_part_mj(const pj_token_row *token, const pj_component_row *component);
 
 /* How shared steps are split, see attribution/batch.h. */

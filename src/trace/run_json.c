@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_BASELINE_MW = 10000000 }; /* 10 kW: a higher baseline in a spool is not believed */
+enum { MOST_BASELINE_MW = 10000000 }; /* 10 kW: a higher baseline in a spool is ignored */
 
 /* clang-format off */
 /* Members of pj_run_info and pj_rail that are written and read alike, under their names. */

@@ -8,7 +8,7 @@
 #include <string.h>
 
 typedef enum pj_share_rule {
-    PJ_SHARE_EQUAL = 0, /* every open run the same */
+    PJ_SHARE_EQUAL = 0, /* each open run gets the same */
     PJ_SHARE_WEIGHT,    /* in proportion to declared weights; equally while all of them are 0 */
     PJ_SHARE_RULE_COUNT
 } pj_share_rule;
@@ -19,7 +19,7 @@ static inline const char *pj_share_rule_name(pj_share_rule rule)
     return (unsigned)rule < PJ_SHARE_RULE_COUNT ? names[rule] : NULL;
 }
 
-/* -1: there is no rule of that name. */
+/* -1: unknown name. */
 static inline int pj_share_rule_parse(const char *name)
 {
     for (int rule = 0; rule < PJ_SHARE_RULE_COUNT; rule++)
@@ -36,7 +36,7 @@ typedef struct pj_share_energy {
  * record. With one: `rail_count` pj_share_energy follow, the machine's energy over that time, which
  * is the same in the spools of all runs that were open then. */
 typedef struct pj_share_record {
-    int64_t begin_ns, end_ns; /* end 0: not known yet */
+    int64_t begin_ns, end_ns; /* end 0: unknown */
     double share;
     uint32_t rule; /* pj_share_rule */
     uint32_t rail_count;

@@ -139,7 +139,7 @@ static bool spool_write_all(int fd, const char *bytes, size_t count, uint64_t of
     return true;
 }
 
-/* Copies bytes [from, to) of one file to the same place of another. */
+/* Copies bytes [from, to) of one file to the same offset of another. */
 static bool copy_range(int source, int target, uint64_t from, uint64_t to)
 {
     char block[16384];
@@ -220,7 +220,7 @@ pj_status pj_spool_flush(pj_spool *spool, pj_error *err)
 /* ---- keeping what could not be stored ------------------------------------------------------- */
 
 #ifdef __APPLE__
-static bool occupy(int fd)
+static bool spool_occupy(int fd)
 {
     static const char zeros[1 << 16];
     for (uint64_t at = 0; at < PJ_SPOOL_RESERVE_BYTES; at += sizeof zeros)
@@ -228,7 +228,7 @@ static bool occupy(int fd)
     return true;
 }
 #else
-static bool occupy(int fd)
+static bool spool_occupy(int fd)
 {
     return posix_fallocate(fd, 0, PJ_SPOOL_RESERVE_BYTES) == 0;
 }
@@ -243,11 +243,11 @@ void pj_spool_reserve(const char *dir)
     if (fd < 0) return;
     bool held =
         fstat(fd, &info) == 0 && (uint64_t)info.st_blocks * 512 >= (uint64_t)PJ_SPOOL_RESERVE_BYTES;
-    if (!held && !occupy(fd)) unlink(path); /* too little space even for this */
+    if (!held && !spool_occupy(fd)) unlink(path); /* too little space even for this */
     close(fd);
 }
 
-/* Everything from `from` on, what is only in the batch included. */
+/* Everything from `from` on, including the batch. */
 static bool write_rest(const pj_spool *spool, int fd, uint64_t from)
 {
     return copy_range(spool->fd, fd, from, spool->written_bytes) &&
@@ -411,8 +411,8 @@ pj_status pj_spool_reader_open(const char *path, pj_spool_reader *reader, pj_err
     return pj_spool_reader_open_fd(fd, path, reader, err);
 }
 
-/* What could not be written even to the memory file (a file size limit applies to it too) is still
- * in the batch: copies both together. */
+/* Copies the memory file and the batch, which holds what could not be written even there (file size
+ * limits apply to it too). */
 static pj_status copy_all(const pj_spool *spool, pj_spool_reader *reader, pj_error *err)
 {
     uint64_t done = 0, total = spool->written_bytes + spool->batch.length;

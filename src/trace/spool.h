@@ -1,6 +1,6 @@
 /*
  * The spool: the append-only file that receives a run's events while the run is in progress, so
- * that a killed process loses nothing that was written. The collector thread is its only writer. It
+ * that a kill loses nothing already written. The collector thread is its only writer. It
  * is read back when the run ends, or by a later process if this one died. An advisory lock (flock)
  * on the open file distinguishes the spool of a live process from a leftover.
  *
@@ -31,8 +31,8 @@
  * bytes it skipped. A record that is cut off at the end of the file is what an interrupted write
  * leaves, and is not counted as damage.
  *
- * The file is written with write(), not through a mapping: what write() accepted survives the death
- * of the process just as well, and a full disk is an error code instead of a SIGBUS. When the disk
+ * The file is written with write(), not through a mapping: written data survives the death of the
+ * process just as well, and a full disk is an error code instead of a SIGBUS. When the disk
  * is full, the reserve file of the folder is deleted first, which frees PJ_SPOOL_RESERVE_BYTES;
  * when those are used up too, the spool continues in memory, so that the run can still finish.
  */
@@ -98,7 +98,7 @@ typedef struct pj_span_view {
     const pj_extra *extras;
     uint32_t extra_count;
 } pj_span_view;
-/* False when the payload is too short for what its flags say. */
+/* False if the payload is too short for its flags. */
 bool pj_span_view_get(const pj_record *record, pj_span_view *view);
 
 /* ---- writing ---- */
@@ -111,7 +111,7 @@ typedef struct pj_spool {
     pj_buffer batch; /* not yet written */
     uint64_t written_bytes;
     bool in_memory; /* from the start or because the disk was full */
-    bool stuck;     /* not even that can be written: the rest stays in the batch */
+    bool stuck;     /* even memory cannot be written: the rest stays in the batch */
 } pj_spool;
 
 /* Ensures that DIR/reserve exists and occupies PJ_SPOOL_RESERVE_BYTES on the disk. Best effort. */
@@ -121,11 +121,10 @@ pj_status pj_spool_create(const char *dir, const char *run_id, int64_t start_ns,
                           int64_t start_wall_ns, pj_spool *spool, pj_error *err);
 pj_status pj_spool_append(pj_spool *spool, pj_record_type type, const void *payload, size_t bytes,
                           pj_error *err);
-/* A record as it came from a lane: the checksum is put in. */
+/* A record from a lane: fills in the checksum. */
 pj_status pj_spool_append_record(pj_spool *spool, const pj_record *record, pj_error *err);
-/* Hands everything to the operating system. On a full disk the reserve is given up, and then the
- * spool moves to memory; each of these steps is reported once, as a failure whose sentence says
- * what happens next. */
+/* Writes the batch. On a full disk the reserve is deleted, and then the spool moves to memory; each
+ * of these steps is reported once, as a failure whose sentence explains what happens next. */
 pj_status pj_spool_flush(pj_spool *spool, pj_error *err);
 /* For a run that ended but could not be stored: completes the file with what is only in memory, or
  * writes the whole spool to `other_dir` (NULL: none) if the file cannot take it. Returns how many
@@ -143,10 +142,10 @@ void pj_spool_close(pj_spool *spool, bool remove);
 typedef struct pj_spool_reader {
     pj_mapping mapping;
     size_t offset;
-    size_t checked; /* checksums of records below this offset were found good */
+    size_t checked; /* checksums of records below this offset are verified */
     int64_t start_ns, start_wall_ns;
-    uint64_t damaged_bytes; /* skipped so far because no valid record was there */
-    size_t scan_budget;     /* bytes that may still be checksummed while looking for one */
+    uint64_t damaged_bytes; /* skipped so far for lack of a valid record */
+    size_t scan_budget;     /* bytes that may still be checksummed in search of one */
     bool truncated;         /* the last record is cut off */
     bool borrowed;          /* the memory is the caller's */
     bool copied;            /* the memory is the reader's own */
@@ -158,7 +157,7 @@ typedef struct pj_spool_reader {
 pj_status pj_spool_reader_open(const char *path, pj_spool_reader *reader, pj_error *err);
 /* The same for an open descriptor, which belongs to the reader whatever the outcome. */
 pj_status pj_spool_reader_open_fd(int fd, const char *path, pj_spool_reader *reader, pj_error *err);
-/* Reads what a spool of this process holds, after a flush. */
+/* Reads a spool of this process, after a flush. */
 pj_status pj_spool_reader_of(const pj_spool *spool, pj_spool_reader *reader, pj_error *err);
 /* Reads from memory that the caller keeps; for tests and the fuzzer. */
 pj_status pj_spool_reader_memory(const unsigned char *bytes, size_t count, pj_spool_reader *reader,

@@ -1,8 +1,8 @@
 /*
- * The one table of statistics, and of the metrics that charts can show. Everything else that lists
- * statistics is generated from it: columns of rows and of the database, sums and planes for charts,
- * routes, live messages, help; `tools/statistics.py --write` copies it into what is not C
- * (openapi.json, the export's schema, the dashboard).
+ * The one table of statistics, and of the metrics that charts can show. All other lists of
+ * statistics are generated from it: columns of rows and of the database, sums and planes for
+ * charts, routes, live messages, help; `tools/statistics.py --write` copies it to files other than
+ * C (openapi.json, the export's schema, the dashboard).
  *
  * To add a statistic of outputs, add a member of pj_stats (perjoule.h), a line here, and the code
  * that computes it. New lines go to the end of their list, because stored sums are in this order.
@@ -19,7 +19,7 @@
  * name       of a column, after "activation_" (layers, components) or "tensor_" (operations); a
  *            count has the same name in every table
  * aggregate  over many rows: MEAN, MAX or SUM
- * label      for people
+ * label      shown to the user
  * Further arguments of the list are passed on to X after these.
  */
 
@@ -82,7 +82,7 @@ static inline double pj_statistic_get(const pj_stats *stats, pj_statistic statis
 
 /*
  * X(ID, name, unit, aggregate, heatmap, plane, tree): what a chart can show of a part of a run.
- * heatmap, plane (kept for each token beside the run) and tree say where: YES or NO.
+ * heatmap, plane (stored per token with the run) and tree: YES or NO.
  */
 #define PJ_METRICS(X)                                            \
     X(TIME, "time", "ms", "sum", YES, YES, YES)                  \
@@ -114,7 +114,7 @@ typedef struct pj_metric_info {
 
 extern const pj_metric_info pj_metric_table[PJ_METRIC_COUNT];
 
-int pj_metric_parse(const char *name); /* "time", "energy", ...; -1: none of them */
+int pj_metric_parse(const char *name); /* "time", "energy", ...; -1: unknown */
 
 /* Of a metric that is a statistic of outputs, else PJ_STATISTIC_COUNT. */
 static inline pj_statistic pj_metric_statistic(pj_metric metric)

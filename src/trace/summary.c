@@ -15,8 +15,7 @@ static double decoded_tokens(const pj_run_info *info)
     return info->output_tokens > sequences ? (double)info->output_tokens - sequences : 0;
 }
 
-/* Prompt tokens processed by prefill; those that a server had cached cost next to nothing.
- */
+/* Prompt tokens processed by prefill; cached ones cost next to nothing. */
 static double worked_tokens(const pj_run_info *info)
 {
     double cached = info->cached_tokens > 0 ? info->cached_tokens : 0;

@@ -22,7 +22,7 @@ typedef struct pj_run_ratios {
     double joules_per_token_sd, joules_per_token_net_sd; /* 1 sigma of the two */
     double joules_per_token_typical;                     /* median of the decode tokens */
     double joules_per_input_token;                       /* prefill / input tokens */
-    double joules_per_output_token; /* decode / output tokens; NAN where nothing was decoded */
+    double joules_per_output_token; /* decode / output tokens; NAN without decoding */
     double tokens_per_joule;        /* 1 / joules_per_token */
     double energy_delay_product;    /* request energy x request duration, J s */
     double mean_power_mw;           /* of the whole run */
@@ -42,7 +42,7 @@ const char *pj_quality_name(pj_source_quality quality); /* "measured", "modelled
 const char *pj_method_name(pj_method method);           /* "none", "integrate", "fit", ... */
 /* "": available; "no_sensor", "sensor_gap", "below_resolution". */
 const char *pj_absence_name(pj_absence absence);
-/* In words, for a name as above; any other name: no sensor. */
+/* A description for a name as above; any other name: no sensor. */
 const char *pj_absence_text(const char *name);
 /* The value of a name, or -1. */
 int pj_absence_parse(const char *name);

@@ -67,7 +67,7 @@ static uint64_t open_and_count(const char *name, const char *status)
     pj_session *session = open_session(name);
     heard[0] = 0;
     assert_true(pj_session_settle(session, PATIENCE_NS).done);
-    pj_recovery_set_say(session->recovery, hear, NULL);
+    pj_recovery_on_message(session->recovery, hear, NULL);
     assert_int_equal(pj_store_list(session->store, &(pj_run_query){.status = status}, &list, NULL),
                      PJ_OK);
     uint64_t count = list.total;

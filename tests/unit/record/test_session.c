@@ -571,7 +571,7 @@ static void garbage_in_the_spool_folder_is_named_and_left(void **state)
                      PJ_OK);
     pj_session *session = open_session("none");
     assert_true(pj_session_settle(session, PATIENCE_NS).done);
-    pj_recovery_set_say(session->recovery, hear_recovery, NULL);
+    pj_recovery_on_message(session->recovery, hear_recovery, NULL);
     assert_non_null(strstr(said, "garbage.spool"));
     assert_true(pj_file_exists(path));
     pj_session_close(session);

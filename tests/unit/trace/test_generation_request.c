@@ -112,13 +112,14 @@ static pj_generation_request unusual(void)
     pj_generation_request_init(&request);
     for (const pj_request_field *f = pj_request_fields; f->name; f++) {
         void *at = (char *)&request + f->offset;
-        if (f->kind == PJ_ASK_TEXT) *(const char **)at = f->name;
-        if (f->kind == PJ_ASK_CHOICE) *(const char **)at = strrchr(f->choices, ' ') + 1;
-        if (f->kind == PJ_ASK_INT) *(int64_t *)at = (int64_t)f->most - 1;
-        if (f->kind == PJ_ASK_NUMBER) *(double *)at = (f->least + f->most) / 2;
-        if (f->kind == PJ_ASK_FLAG) *(bool *)at = f->standard <= 0;
-        if (f->kind == PJ_ASK_LIST) *(pj_text_list *)at = (pj_text_list){{f->name, "b"}, 2};
-        if (f->kind == PJ_ASK_MAP) *(pj_text_list *)at = (pj_text_list){{"7=-1.5", "12=100"}, 2};
+        if (f->kind == PJ_REQUEST_TEXT) *(const char **)at = f->name;
+        if (f->kind == PJ_REQUEST_CHOICE) *(const char **)at = strrchr(f->choices, ' ') + 1;
+        if (f->kind == PJ_REQUEST_INT) *(int64_t *)at = (int64_t)f->most - 1;
+        if (f->kind == PJ_REQUEST_NUMBER) *(double *)at = (f->least + f->most) / 2;
+        if (f->kind == PJ_REQUEST_FLAG) *(bool *)at = f->standard <= 0;
+        if (f->kind == PJ_REQUEST_LIST) *(pj_text_list *)at = (pj_text_list){{f->name, "b"}, 2};
+        if (f->kind == PJ_REQUEST_MAP)
+            *(pj_text_list *)at = (pj_text_list){{"7=-1.5", "12=100"}, 2};
     }
     request.prompt_ids = ids;
     request.prompt_id_count = 3;
@@ -154,7 +155,7 @@ static void a_request_is_read_back_as_written(void **state)
         for (const pj_request_field *f = pj_request_fields; f->name && i == 0; f++) {
             char key[64];
             snprintf(key, sizeof key, "\"%s\":", f->name);
-            assert_true(f->kind == PJ_ASK_PROMPT || strstr(text, key));
+            assert_true(f->kind == PJ_REQUEST_PROMPT || strstr(text, key));
         }
         pj_free(second);
         pj_free(text);
@@ -172,8 +173,8 @@ static void a_copy_shares_nothing(void **state)
     for (const pj_request_field *f = pj_request_fields; f->name; f++) {
         const char **mine = (const char **)((char *)&copy + f->offset);
         const char **its = (const char **)((char *)&request + f->offset);
-        if (f->kind != PJ_ASK_TEXT && f->kind != PJ_ASK_CHOICE && f->kind != PJ_ASK_LIST &&
-            f->kind != PJ_ASK_MAP)
+        if (f->kind != PJ_REQUEST_TEXT && f->kind != PJ_REQUEST_CHOICE &&
+            f->kind != PJ_REQUEST_LIST && f->kind != PJ_REQUEST_MAP)
             continue;
         assert_ptr_not_equal(*mine, *its);
         assert_string_equal(*mine, *its);
@@ -204,7 +205,7 @@ static bool bounds_agree(const pj_request_field *f, const json_t *schema)
     const json_t *least = json_object_get(schema, "minimum"),
                  *most = json_object_get(schema, "maximum"),
                  *standard = json_object_get(schema, "default");
-    if (f->kind != PJ_ASK_INT && f->kind != PJ_ASK_NUMBER) return true;
+    if (f->kind != PJ_REQUEST_INT && f->kind != PJ_REQUEST_NUMBER) return true;
     if (json_number_value(least) != f->least || json_number_value(most) != f->most) return false;
     return standard ? json_number_value(standard) == f->standard : !(f->standard > 0);
 }
@@ -214,7 +215,7 @@ static bool choices_agree(const pj_request_field *f, const json_t *schema)
 {
     const json_t *list = json_object_get(schema, "enum");
     size_t words = 1;
-    if (f->kind != PJ_ASK_CHOICE) return true;
+    if (f->kind != PJ_REQUEST_CHOICE) return true;
     for (const char *p = f->choices; *p; p++) words += *p == ' ';
     for (size_t i = 0; i < json_array_size(list); i++) {
         const char *word = json_string_value(json_array_get(list, i));
