@@ -51,7 +51,7 @@ static bool reads_the_same(const pj_rail *counter, const pj_rail *power)
            counter->scope == power->scope && same_device(counter, power);
 }
 
-/* ---- parts against their sum ------------------------------------------------------------ */
+/* ---- parts against their sum ---- */
 
 static void check_children(look *l, uint32_t parent)
 {
@@ -69,7 +69,7 @@ static void check_children(look *l, uint32_t parent)
              l->rails[parent].name, watts(l, sum), watts(l, whole));
 }
 
-/* ---- two readings of one quantity ------------------------------------------------------- */
+/* ---- redundant readings ---- */
 
 static void check_pair(look *l, uint32_t counter, uint32_t power)
 {
@@ -134,10 +134,11 @@ static void check_duplicate(look *l, uint32_t a, uint32_t b)
              x->name, y->name);
 }
 
-/* ---- sensors that stopped -----------------------------------------------------------------------
- * Where a driver states no update period, an unchanged value may be a device that is off or idle,
- * and counts as such. What remains is a suspicion, which is told where the rail had never stood
- * still for nearly as long before. */
+/* ---- sensors that stopped ---- */
+
+/* Where a driver states no update period, an unchanged value may be a device that is off or idle,
+ * and counts as such. Otherwise it is suspicious, and reported if the rail had never been constant
+ * for nearly as long before. */
 
 enum { EARLIER_STILLS = 4, GRID = 512, LEAST_POINTS = 16 };
 static const int64_t STILL_COUNTER_NS = PJ_NS_PER_S / 10, STILL_POWER_NS = 2 * PJ_NS_PER_S;
@@ -198,7 +199,7 @@ static void check_still(look *l, uint32_t rail)
              r->name);
 }
 
-/* A power reading that stands at a value of its working range; at its lowest the device is idle. */
+/* A power reading stuck at a value of its working range; at its lowest the device is idle. */
 static void check_stopped_power(look *l, uint32_t rail)
 {
     const pj_rail *r = &l->rails[rail];
