@@ -39,7 +39,7 @@ typedef struct attached {
     pj_load load;
 } attached;
 
-/* ---- prompts -------------------------------------------------------------------------------- */
+/* ---- prompts ---- */
 
 static pj_status attach_client_read_texts(attached *s, const char *path, size_t *bytes,
                                           pj_error *err)
@@ -98,7 +98,7 @@ static void attach_client_make_up(const attached *s, uint32_t index, pj_buffer *
         pj_buffer_printf(text, "%s%s", i ? " " : "", words[pj_random_u64(&random) & 31]);
 }
 
-/* ---- hooks of the client --------------------------------------------------------------------- */
+/* ---- hooks of the client ---- */
 
 static const char *body(void *context, uint32_t index, size_t *bytes)
 {
@@ -162,7 +162,7 @@ static void done(void *context, void *user, const pj_exchange *exchange, const p
     pj_load_add(&s->load, (uint32_t)(uintptr_t)user, exchange, data, err);
 }
 
-/* ---- a load ---------------------------------------------------------------------------------- */
+/* ---- a load ---- */
 
 static pj_status attach_client_send_all(attached *s, uint32_t count, pj_error *err)
 {

@@ -28,7 +28,7 @@ typedef struct proxying {
     char partial[256]; /* rails missing from the totals, in words */
 } proxying;
 
-/* ---- access control ------------------------------------------------------------------------- */
+/* ---- access control ---- */
 
 static int admit(void *context, const char *host, const char *origin, const char *authorization,
                  const char *token, const char **detail)
@@ -55,8 +55,7 @@ static bool is_own_token(void *context, const char *authorization)
     return x->gate.token && pj_gate_token(&x->gate, authorization, NULL);
 }
 
-/* ---- requests ---------------------------------------------------------------------------------
- */
+/* ---- requests ---- */
 
 static void *begin(void *context, pj_exchange *exchange)
 {
@@ -140,8 +139,7 @@ static void done(void *context, void *user, const pj_exchange *exchange, const p
     fflush(stdout);
 }
 
-/* ---- opening and closing ----------------------------------------------------------------------
- */
+/* ---- opening and closing ---- */
 
 static pj_status open_gate(proxying *x, pj_error *err)
 {
@@ -176,7 +174,7 @@ static pj_status attach_proxy_open_all(proxying *x, pj_error *err)
     return pj_requests_open(&requests, &x->requests, err);
 }
 
-static void say_ready(const proxying *x)
+static void print_ready(const proxying *x)
 {
     char authority[PJ_URL_AUTHORITY_BYTES];
     pj_url_authority(&x->address, authority, sizeof authority);
@@ -246,7 +244,7 @@ static pj_status attach_proxy_serve(proxying *x, pj_error *err)
                                           .release = release,
                                           .id = id,
                                           .energy = energy}};
-    say_ready(x);
+    print_ready(x);
     pj_status status = pj_proxy_run(&options, err);
     pj_requests_drain(x->requests);
     print_end(x);
