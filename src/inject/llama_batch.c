@@ -38,7 +38,7 @@ static pj_batch_contents sum(const tally *t)
     return c;
 }
 
-/* ---- llama_batch --------------------------------------------------------------------------- */
+/* ---- llama_batch ---- */
 
 /* Its members are read only if llama.cpp's own constructor allocated them. */
 static bool check_layout(void)
@@ -57,7 +57,7 @@ static bool check_layout(void)
 
 static bool layout_is_known(void)
 {
-    static _Atomic int known; /* 0: not yet looked, 1: no, 2: yes */
+    static _Atomic int known; /* 0: not yet checked, 1: no, 2: yes */
     if (!atomic_load(&known)) atomic_store(&known, check_layout() ? 2 : 1);
     return atomic_load(&known) == 2;
 }
@@ -74,7 +74,7 @@ pj_batch_contents pj_batch_count(const pj_llama_batch *b)
     return sum(&t);
 }
 
-/* ---- llama_batch_ext ----------------------------------------------------------------------- */
+/* ---- llama_batch_ext ---- */
 
 static struct list {
     const void *batch;

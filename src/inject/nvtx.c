@@ -41,7 +41,7 @@ enum {
 #define RETRY_NS INT64_C(1000000)   /* the pipe was full */
 #define EXIT_NS  INT64_C(200000000) /* wait for a full pipe to be read at exit */
 
-/* ---- NVTX's interface ---------------------------------------------------------------------- */
+/* ---- NVTX's interface ---- */
 
 typedef void (*function)(void);
 typedef struct export_callbacks {
@@ -78,7 +78,7 @@ typedef struct domain { /* what a handle points to; never freed, since there are
 
 static const domain default_domain;
 
-/* ---- text ---------------------------------------------------------------------------------- */
+/* ---- text ---- */
 
 static void add_bytes(name *n, const char *text, size_t bytes)
 {
@@ -127,7 +127,7 @@ static name name_of_attributes(const domain *d, const attributes *a)
     return name_of(d, whole ? a->message_type : 0, whole ? a->message : NULL);
 }
 
-/* ---- buffers ------------------------------------------------------------------------------- */
+/* ---- buffers ---- */
 
 /* The open ranges of a thread in a domain. Bit n of `is_left_out`: the range at depth n was
  * dropped, so its end must not be written. */
@@ -321,7 +321,7 @@ static buffer *my_buffer(void)
     return mine = b;
 }
 
-/* ---- lines --------------------------------------------------------------------------------- */
+/* ---- lines ---- */
 
 /* Flushes a buffer that is full or old enough. False: no room for a line of `bytes` besides the
  * ends of the open ranges. */
@@ -401,7 +401,7 @@ static int pop(const domain *d)
     return (int)l->depth;
 }
 
-/* ---- ranges that another thread may end ---------------------------------------------------- */
+/* ---- ranges that another thread may end ---- */
 
 static void lose_one(void)
 {
@@ -446,7 +446,7 @@ static void end(uint64_t id)
     unlock(b);
 }
 
-/* ---- the functions that NVTX calls --------------------------------------------------------- */
+/* ---- the functions that NVTX calls ---- */
 
 static const domain *known(const domain *d)
 {
@@ -548,7 +548,7 @@ static void *create_w(const wchar_t *text)
     return create(MESSAGE_WIDE, text);
 }
 
-/* ---- the entry point ----------------------------------------------------------------------- */
+/* ---- the entry point ---- */
 
 typedef struct slot {
     unsigned id;
