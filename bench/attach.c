@@ -185,7 +185,7 @@ static void attach_progress(void *context, void *request)
     pj_request_progress(request);
 }
 
-static void end(void *context, void *request, pj_exchange *exchange)
+static void attach_end(void *context, void *request, pj_exchange *exchange)
 {
     if (request)
         pj_request_end(request, true);
@@ -247,8 +247,8 @@ static pj_status start_proxy(bench *b, pj_error *err)
                                     .listener = b->listener,
                                     .stop = &b->stop,
                                     .hooks = {b, attach_admit, attach_is_own_token, attach_begin,
-                                              attach_progress, end, attach_release, attach_id,
-                                              attach_energy}};
+                                              attach_progress, attach_end, attach_release,
+                                              attach_id, attach_energy}};
     status = pj_thread_start(&b->server_thread, "pj-bench-server", attach_serve, b, err);
     if (status == PJ_OK)
         status = pj_thread_start(&b->proxy_thread, "pj-bench-proxy", run_proxy, b, err);
@@ -456,7 +456,7 @@ static void attach_print_text(bench *b, double direct, double through, double sl
     print_paced(b, SPREAD, "spread");
 }
 
-static void print(bench *b)
+static void print_attach(bench *b)
 {
     double direct = attach_quantile(b->direct_us, b->requests, 0.5);
     double through = attach_quantile(b->through_us, b->requests, 0.5);
@@ -510,7 +510,7 @@ static int run_bench_attach(const pj_command *command, int argc, char **argv)
     if (code == PJ_PARSE_GO_ON) {
         b->requests -= b->requests % 10;
         pj_status status = attach_measure(b, &err);
-        if (status == PJ_OK) print(b);
+        if (status == PJ_OK) print_attach(b);
         for (int i = 0; i < PACES * WAYS; i++) pj_free(b->delays[i / WAYS][i % WAYS].us);
         pj_requests_close(b->recorder);
         pj_session_close(b->session);

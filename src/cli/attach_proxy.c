@@ -57,7 +57,7 @@ static bool is_own_token(void *context, const char *authorization)
 
 /* ---- requests ---- */
 
-static void *begin(void *context, pj_exchange *exchange)
+static void *proxy_begin_request(void *context, pj_exchange *exchange)
 {
     proxying *x = context;
     return pj_request_begin(x->requests, exchange, NULL);
@@ -69,7 +69,7 @@ static void progress(void *context, void *request)
     pj_request_progress(request);
 }
 
-static void end(void *context, void *request, pj_exchange *exchange)
+static void proxy_end_request(void *context, void *request, pj_exchange *exchange)
 {
     (void)context;
     if (request)
@@ -110,8 +110,8 @@ static pj_proxy_energy energy(void *context, void *request, int64_t now_ns)
 }
 
 /* On the storing thread: one line per request. */
-static void done(void *context, void *user, const pj_exchange *exchange, const pj_run_data *data,
-                 const pj_error *err)
+static void proxy_request_done(void *context, void *user, const pj_exchange *exchange,
+                               const pj_run_data *data, const pj_error *err)
 {
     proxying *x = context;
     char joules[32], time[32], input[24] = "-";
@@ -169,7 +169,7 @@ static pj_status attach_proxy_open_all(proxying *x, pj_error *err)
     status = pj_attach_open_session(a, &x->session, err);
     if (status != PJ_OK) return status;
     pj_requests_options requests = pj_attach_requests(a, &x->server, x->session);
-    requests.done = done;
+    requests.done = proxy_request_done;
     requests.context = x;
     return pj_requests_open(&requests, &x->requests, err);
 }
@@ -238,9 +238,9 @@ static pj_status attach_proxy_serve(proxying *x, pj_error *err)
                                 .hooks = {.context = x,
                                           .admit = admit,
                                           .is_own_token = is_own_token,
-                                          .begin = begin,
+                                          .begin = proxy_begin_request,
                                           .progress = progress,
-                                          .end = end,
+                                          .end = proxy_end_request,
                                           .release = release,
                                           .id = id,
                                           .energy = energy}};

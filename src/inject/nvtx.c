@@ -413,7 +413,7 @@ static void lose_one(void)
 }
 
 /* When too many are open, the oldest range is dropped. */
-static uint64_t start(const name *n)
+static uint64_t begin_range(const name *n)
 {
     pthread_mutex_lock(&ranges_mutex);
     uint64_t id = ++last_range;
@@ -426,7 +426,7 @@ static uint64_t start(const name *n)
     return id;
 }
 
-static void end(uint64_t id)
+static void end_range(uint64_t id)
 {
     buffer *b = my_buffer();
     name n;
@@ -475,21 +475,21 @@ static int range_pop(void)
 static uint64_t range_start_ex(const attributes *a)
 {
     name n = name_of_attributes(&default_domain, a);
-    return start(&n);
+    return begin_range(&n);
 }
 static uint64_t range_start_a(const char *text)
 {
     name n = name_of(&default_domain, MESSAGE_CHAR, text);
-    return start(&n);
+    return begin_range(&n);
 }
 static uint64_t range_start_w(const wchar_t *text)
 {
     name n = name_of(&default_domain, MESSAGE_WIDE, text);
-    return start(&n);
+    return begin_range(&n);
 }
 static void range_end(uint64_t id)
 {
-    end(id);
+    end_range(id);
 }
 static int domain_push_ex(const domain *d, const attributes *a)
 {
@@ -503,12 +503,12 @@ static int domain_pop(const domain *d)
 static uint64_t domain_start_ex(const domain *d, const attributes *a)
 {
     name n = name_of_attributes(known(d), a);
-    return start(&n);
+    return begin_range(&n);
 }
 static void domain_end(const domain *d, uint64_t id)
 {
     (void)d;
-    end(id);
+    end_range(id);
 }
 
 static void *keep_name(int type, const void *text)
@@ -607,7 +607,7 @@ __attribute__((destructor)) static void finish(void)
 {
     if (marker_fd < 0) return;
     for (uint64_t i = 0; i < OPEN_RANGES; i++)
-        if (ranges[i].id) end(ranges[i].id);
+        if (ranges[i].id) end_range(ranges[i].id);
     flush_all();
 }
 
