@@ -39,7 +39,7 @@ double pj_bench_truth_noisy(pj_bench_truth *b, double value, double share)
     return value * exp(share * pj_random_normal(&b->random));
 }
 
-/* ---- comparison ----------------------------------------------------------------------------- */
+/* ---- comparison ---- */
 
 static bool analysis_is_different(pj_bench_truth *b, size_t n, double factor, double spread)
 {
@@ -85,7 +85,7 @@ static void bench_comparison(pj_bench_truth *b)
                        "%", "of pairs with that difference");
 }
 
-/* ---- anomalies ------------------------------------------------------------------------------ */
+/* ---- anomalies ---- */
 
 static void bench_anomalies(pj_bench_truth *b, pj_planted_tokens *t)
 {
@@ -111,7 +111,7 @@ static void bench_anomalies(pj_bench_truth *b, pj_planted_tokens *t)
                        "reported in 40 runs whose power never changes; none");
 }
 
-/* ---- advice --------------------------------------------------------------------------------- */
+/* ---- advice ---- */
 
 static bool has_rule(const pj_advice *all, size_t speaking, const char *rule)
 {
@@ -148,7 +148,7 @@ static void bench_advice(pj_bench_truth *b)
                        "of runs without anything to recommend");
 }
 
-/* ---- ablation ------------------------------------------------------------------------------- */
+/* ---- ablation ---- */
 
 /* Real runs of a small model on simulated sensors; each seed draws other powers. */
 static pj_status bench_ablation(pj_bench_truth *b, pj_error *err)
@@ -176,7 +176,7 @@ static pj_status bench_ablation(pj_bench_truth *b, pj_error *err)
     return PJ_OK;
 }
 
-/* ---- prediction ----------------------------------------------------------------------------- */
+/* ---- prediction ---- */
 
 /* A machine whose time is a smooth maximum of compute and memory time, which differs slightly from
  * the fitted model. */
@@ -229,7 +229,7 @@ static void bench_prediction(pj_bench_truth *b)
                        "as outside the range of the runs");
 }
 
-/* ---- the command ---------------------------------------------------------------------------- */
+/* ---- the command ---- */
 
 typedef struct analysis_args {
     int64_t seed, runs;

@@ -1,6 +1,6 @@
 /*
  * perjoule bench attach: overhead of the proxy of `perjoule attach --listen`. A server and a client
- * in this process communicate directly, through a relay that copies bytes without looking at them,
+ * in this process communicate directly, through a relay that copies bytes unexamined,
  * and through the proxy. Added latency of a request: difference of the median durations, measured
  * alternately. Streams are sent as fast as they are taken, then paced: all chunks at once, as
  * engines with continuous batching send them, and evenly spread. CPU cost per chunk: time of the
@@ -60,7 +60,7 @@ typedef struct bench {
     double chunk_us, direct_stream_ms, through_stream_ms;
 } bench;
 
-/* ---- the server ------------------------------------------------------------------------------ */
+/* ---- the server ---- */
 
 typedef struct peer {
     int fd;
@@ -93,7 +93,8 @@ static bool send_piece(peer *p)
     return send_chunk(p, usage) && pj_bench_send(p->fd, "0\r\n\r\n", 5);
 }
 
-/* When the first paced chunk of a connection is due: on a common grid, or each at its own place. */
+/* When the first paced chunk of a connection is due: on a common grid, or at evenly spread
+ * offsets. */
 static int64_t first_due(const bench *b, uint32_t index)
 {
     int64_t now_ns = pj_clock_ns(), grid_ns = now_ns - now_ns % PACE_NS + PACE_NS;
@@ -161,7 +162,7 @@ static void *attach_serve(void *context)
     return NULL;
 }
 
-/* ---- the proxy ------------------------------------------------------------------------------- */
+/* ---- the proxy ---- */
 
 static int attach_admit(void *context, const char *host, const char *origin,
                         const char *authorization, const char *token, const char **detail)
@@ -184,7 +185,7 @@ static void attach_progress(void *context, void *request)
     pj_request_progress(request);
 }
 
-static void end(void *context, void *request, pj_exchange *exchange)
+static void attach_end(void *context, void *request, pj_exchange *exchange)
 {
     if (request)
         pj_request_end(request, true);
@@ -246,8 +247,8 @@ static pj_status start_proxy(bench *b, pj_error *err)
                                     .listener = b->listener,
                                     .stop = &b->stop,
                                     .hooks = {b, attach_admit, attach_is_own_token, attach_begin,
-                                              attach_progress, end, attach_release, attach_id,
-                                              attach_energy}};
+                                              attach_progress, attach_end, attach_release,
+                                              attach_id, attach_energy}};
     status = pj_thread_start(&b->server_thread, "pj-bench-server", attach_serve, b, err);
     if (status == PJ_OK)
         status = pj_thread_start(&b->proxy_thread, "pj-bench-proxy", run_proxy, b, err);
@@ -264,7 +265,7 @@ static void stop_proxy(bench *b)
     close(b->relay_listener);
 }
 
-/* ---- the client ------------------------------------------------------------------------------ */
+/* ---- the client ---- */
 
 typedef struct load {
     const char *body;
@@ -405,7 +406,7 @@ static pj_status attach_measure(bench *b, pj_error *err)
     return status == PJ_OK ? measure_delays(b, SPREAD, err) : status;
 }
 
-/* ---- the report ------------------------------------------------------------------------------ */
+/* ---- the report ---- */
 
 static double attach_quantile(double *us, int64_t count, double q)
 {
@@ -455,7 +456,7 @@ static void attach_print_text(bench *b, double direct, double through, double sl
     print_paced(b, SPREAD, "spread");
 }
 
-static void print(bench *b)
+static void print_attach(bench *b)
 {
     double direct = attach_quantile(b->direct_us, b->requests, 0.5);
     double through = attach_quantile(b->through_us, b->requests, 0.5);
@@ -509,7 +510,7 @@ static int run_bench_attach(const pj_command *command, int argc, char **argv)
     if (code == PJ_PARSE_GO_ON) {
         b->requests -= b->requests % 10;
         pj_status status = attach_measure(b, &err);
-        if (status == PJ_OK) print(b);
+        if (status == PJ_OK) print_attach(b);
         for (int i = 0; i < PACES * WAYS; i++) pj_free(b->delays[i / WAYS][i % WAYS].us);
         pj_requests_close(b->recorder);
         pj_session_close(b->session);

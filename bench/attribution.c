@@ -62,7 +62,7 @@ typedef struct class_score {
     char name[128];
     pj_phase phase;
     double squares, error, data_share; /* sums: ((power - truth) / sd)^2, |error|, share of data */
-    unsigned judged, covered;
+    unsigned scored, covered;
 } class_score;
 
 typedef struct bench {
@@ -75,7 +75,7 @@ typedef struct bench {
     /* of the current run */
     double *errors, *equal;
     size_t count;
-    unsigned judged, covered, unknown;
+    unsigned scored, covered, unknown;
     uint64_t parts, parts_covered; /* component rows */
     class_score *classes;          /* [class_count] for the current row */
     uint32_t class_count;
@@ -116,16 +116,16 @@ static void score(bench *b, uint32_t c, const pj_class_row *row, double truth)
     snprintf(s->name, sizeof s->name, "%s", row->name);
     s->phase = (pj_phase)row->phase;
     double off = fabs(row->power_mw - truth);
-    s->judged++;
+    s->scored++;
     s->covered += off <= 1.96 * row->power_sd_mw;
     s->error += off / truth;
     s->data_share += row->data_share;
     if (row->power_sd_mw > 0) s->squares += off * off / (row->power_sd_mw * row->power_sd_mw);
 }
 
-/* Judges single component rows, whose energies depend on how the windows around them were
+/* Scores single component rows, whose energies depend on how the windows around them were
  * divided. */
-static void judge_parts(bench *b, const pj_run_data *d)
+static void score_parts(bench *b, const pj_run_data *d)
 {
     for (uint32_t i = 0; i < d->component_count; i++) {
         const pj_energy *e = &d->components[i].energy;
@@ -158,7 +158,7 @@ static void attribution_judge(bench *b, const pj_sim_spec *spec, const pj_run_da
         double off = fabs(row->power_mw - truth);
         b->equal[b->count] = fabs(net / time - truth) / truth;
         b->errors[b->count++] = off / truth;
-        b->judged++;
+        b->scored++;
         b->covered += off <= 1.96 * row->power_sd_mw;
         score(b, c, row, truth);
     }
@@ -194,7 +194,7 @@ static pj_status attribution_simulate(bench *b, pj_tree *tree, const sensor *s, 
     pj_energy_free(joules);
     if (status == PJ_OK) {
         attribution_judge(b, &spec, &d);
-        judge_parts(b, &d);
+        score_parts(b, &d);
         b->residual = fmax(b->residual, sum_error(&d));
     }
     pj_run_data_fini(&d);
@@ -214,15 +214,15 @@ static void print_classes(bench *b)
     pj_json_array_begin(b->out);
     for (uint32_t c = 0; c < b->class_count; c++) {
         const class_score *s = &b->classes[c];
-        if (!s->judged) continue;
+        if (!s->scored) continue;
         pj_json_object_begin(b->out);
         pj_json_kv_string(b->out, "name", s->name);
         pj_json_kv_string(b->out, "phase", pj_phase_name(s->phase));
-        pj_json_kv_uint(b->out, "judged", s->judged);
-        pj_json_kv_double(b->out, "error_mean", s->error / s->judged);
-        pj_json_kv_double(b->out, "coverage", (double)s->covered / s->judged);
-        pj_json_kv_double(b->out, "z_rms", sqrt(s->squares / s->judged));
-        pj_json_kv_double(b->out, "data_share", s->data_share / s->judged);
+        pj_json_kv_uint(b->out, "judged", s->scored);
+        pj_json_kv_double(b->out, "error_mean", s->error / s->scored);
+        pj_json_kv_double(b->out, "coverage", (double)s->covered / s->scored);
+        pj_json_kv_double(b->out, "z_rms", sqrt(s->squares / s->scored));
+        pj_json_kv_double(b->out, "data_share", s->data_share / s->scored);
         pj_json_object_end(b->out);
     }
     pj_json_array_end(b->out);
@@ -231,7 +231,7 @@ static void print_classes(bench *b)
 static void attribution_print_row(bench *b, const sensor *s)
 {
     double equal = p95(b->equal, b->count), error = p95(b->errors, b->count);
-    double coverage = (double)b->covered / b->judged;
+    double coverage = (double)b->covered / b->scored;
     double parts = (double)b->parts_covered / (double)b->parts;
     double published = s->limits[b->token_ms < sqrt(50 * 10)];
     if (!b->json) {
@@ -239,7 +239,7 @@ static void attribution_print_row(bench *b, const sensor *s)
         if (published > 0) snprintf(limit, sizeof limit, "%.2f %%", 100 * published);
         printf("%-28s  %9.2f %%  %10s  %9.1f %%  %9.1f %%  %8.1f %%  %8.0e", s->name, 100 * error,
                limit, 100 * equal, 100 * coverage, 100 * parts, b->residual);
-        if (b->unknown) printf("  (%u of %u unknown)", b->unknown, b->unknown + b->judged);
+        if (b->unknown) printf("  (%u of %u unknown)", b->unknown, b->unknown + b->scored);
         printf("\n");
         fflush(stdout);
         return;
@@ -252,7 +252,7 @@ static void attribution_print_row(bench *b, const sensor *s)
     pj_json_kv_double(b->out, "equal_power_p95", equal);
     pj_json_kv_double(b->out, "coverage", coverage);
     pj_json_kv_double(b->out, "parts_coverage", parts);
-    pj_json_kv_uint(b->out, "classes_judged", b->judged);
+    pj_json_kv_uint(b->out, "classes_judged", b->scored);
     pj_json_kv_uint(b->out, "classes_unknown", b->unknown);
     pj_json_kv_double(b->out, "sum_error", b->residual);
     print_classes(b);
@@ -307,7 +307,7 @@ static void attribution_run_all(void *context, pj_spool_reader *reader)
              facts.info.model_name ? facts.info.model_name : "");
     for (int i = 0; i < SENSORS && status == PJ_OK; i++) {
         if (b->only && !strstr(sensors[i].name, b->only)) continue;
-        b->count = b->judged = b->covered = b->unknown = 0;
+        b->count = b->scored = b->covered = b->unknown = 0;
         b->parts = b->parts_covered = 0;
         b->residual = 0;
         memset(b->classes, 0, b->class_count * sizeof *b->classes);

@@ -84,7 +84,7 @@ static void time_call(call *c, row *r)
     r->best_ns = samples[0];
 }
 
-/* ---- products --------------------------------------------------------------------------- */
+/* ---- products ---- */
 
 static void run_product(call *c)
 {
@@ -118,7 +118,7 @@ static void add_product(bench *b, const pj_kernels *k, pj_dtype type, const size
     b->count++;
 }
 
-/* ---- rows ------------------------------------------------------------------------------- */
+/* ---- rows ---- */
 
 static void run_rmsnorm(call *c)
 {
@@ -198,7 +198,7 @@ static void add_rows(bench *b, const pj_kernels *k)
     kernels_add_row(b, k, "pack_q8", run_pack, 512, 2048, NAN, 512 * 2048 * 4);
 }
 
-/* ---- the run ---------------------------------------------------------------------------- */
+/* ---- the run ---- */
 
 /* Random bytes that are valid for every weight type: small exponents, small codes. */
 static void kernels_fill(bench *b)

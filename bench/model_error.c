@@ -3,7 +3,7 @@
  * lengths. For runs, phases, tokens, sums of classes and single rows, the table shows the coverage
  * of the nominal 95 % interval and its median half width relative to the truth; figures reported as
  * unavailable count for neither and are printed separately. Rows whose sensor is as declared are
- * also evaluated with an estimator that is told everything: the ratio of the median widths is the
+ * also evaluated with an estimator that knows everything: the ratio of the median widths is the
  * price of not knowing. */
 #include "bench/model_error.h"
 #include "bench/prior.h"
@@ -81,16 +81,16 @@ enum { LENGTHS = 4, KINDS = 5, MOST_WIDTHS = 1 << 18 };
 static const char *const kind_names[KINDS] = {"run", "phase", "token", "class", "row"};
 
 typedef struct score {
-    uint64_t judged, covered, unavailable, widths;
+    uint64_t scored, covered, unavailable, widths;
     float *width; /* relative half widths */
 } score;
 
 typedef struct table {
     const pj_model_error_options *options;
-    score scores[2][KINDS]; /* as declared; told everything */
+    score scores[2][KINDS]; /* as declared; knows everything */
 } table;
 
-/* ---- judging ------------------------------------------------------------------------------- */
+/* ---- judging ---- */
 
 static void model_error_judge(score *s, double found_mj, double sd_mj, double truth_mj)
 {
@@ -99,17 +99,17 @@ static void model_error_judge(score *s, double found_mj, double sd_mj, double tr
         s->unavailable++;
         return;
     }
-    s->judged++;
+    s->scored++;
     s->covered += fabs(found_mj - truth_mj) <= 1.96 * sd_mj;
     if (s->widths < MOST_WIDTHS) s->width[s->widths++] = (float)(1.96 * sd_mj / truth_mj);
 }
 
-static void judge_energy(score *s, const pj_energy *e, double truth_mj)
+static void score_energy(score *s, const pj_energy *e, double truth_mj)
 {
     model_error_judge(s, pj_mj_of_nj(e->gross_nj), (double)e->sd_mj, truth_mj);
 }
 
-static void judge_classes(score *s, const pj_run_data *d, double *truth_mj)
+static void score_classes(score *s, const pj_run_data *d, double *truth_mj)
 {
     double whole = 0;
     for (uint32_t c = 0; c < d->class_count; c++) truth_mj[c] = 0;
@@ -124,7 +124,7 @@ static void judge_classes(score *s, const pj_run_data *d, double *truth_mj)
             model_error_judge(s, d->classes[c].energy_mj, d->classes[c].energy_sd_mj, truth_mj[c]);
 }
 
-static bool judge_run(score *scores, const pj_run_data *d)
+static bool score_run(score *scores, const pj_run_data *d)
 {
     double run_mj = 0, *class_mj = pj_alloc(d->class_count + 1, sizeof *class_mj);
     if (!class_mj) return false;
@@ -133,19 +133,19 @@ static bool judge_run(score *scores, const pj_run_data *d)
     model_error_judge(&scores[0], d->info.total_mj, d->info.total_sd_mj, run_mj);
     for (uint32_t i = 0; i < d->phase_count; i++)
         if (d->phases[i].phase == PJ_PHASE_PREFILL || d->phases[i].phase == PJ_PHASE_DECODE)
-            judge_energy(&scores[1], &d->phases[i].energy,
+            score_energy(&scores[1], &d->phases[i].energy,
                          pj_mj_of_nj(d->phases[i].energy.planted_nj));
     for (uint32_t i = 0; i < d->token_count; i++)
-        judge_energy(&scores[2], &d->tokens[i].energy, pj_mj_of_nj(d->tokens[i].energy.planted_nj));
-    judge_classes(&scores[3], d, class_mj);
+        score_energy(&scores[2], &d->tokens[i].energy, pj_mj_of_nj(d->tokens[i].energy.planted_nj));
+    score_classes(&scores[3], d, class_mj);
     for (uint32_t i = 0; i < d->component_count; i++)
-        judge_energy(&scores[4], &d->components[i].energy,
+        score_energy(&scores[4], &d->components[i].energy,
                      pj_mj_of_nj(d->components[i].energy.planted_nj));
     pj_free(class_mj);
     return true;
 }
 
-/* ---- runs ---------------------------------------------------------------------------------- */
+/* ---- runs ---- */
 
 static pj_status model_error_simulate(table *t, pj_tree *tree, const table_row *row, uint64_t seed,
                                       bool everything, pj_error *err)
@@ -168,7 +168,7 @@ static pj_status model_error_simulate(table *t, pj_tree *tree, const table_row *
         d.rail_count = pj_sim_rails(&spec, d.rails, PJ_MAX_RAILS);
         for (uint32_t r = 0; r < d.rail_count; r++) {
             d.baseline_mw[r] = spec.idle_mw * spec.rails[r].share *
-                               (isnan(spec.told_gain) ? 1 : spec.gain / spec.told_gain);
+                               (isnan(spec.declared_gain) ? 1 : spec.gain / spec.declared_gain);
             d.baseline_sd_mw[r] = 0.001 * d.baseline_mw[r];
         }
         status = pj_build_rows(tree, &d, err);
@@ -176,13 +176,13 @@ static pj_status model_error_simulate(table *t, pj_tree *tree, const table_row *
     if (status == PJ_OK) status = pj_energy_new(tree, &none, &options, &d, &joules, err);
     if (status == PJ_OK) status = pj_energy_fill(joules, err);
     pj_energy_free(joules);
-    if (status == PJ_OK && !judge_run(t->scores[everything], &d))
+    if (status == PJ_OK && !score_run(t->scores[everything], &d))
         status = pj_fail_memory(err, "the scores of a bench");
     pj_run_data_fini(&d);
     return status;
 }
 
-/* ---- printing ------------------------------------------------------------------------------ */
+/* ---- printing ---- */
 
 static int model_error_by_size(const void *a, const void *b)
 {
@@ -206,11 +206,11 @@ static void model_error_print_json(pj_json *json, const table_row *row, double s
     pj_json_kv_bool(json, "as_declared", row->declared);
     for (int k = 0; k < KINDS; k++) {
         score *s = &t->scores[0][k], *best = &t->scores[1][k];
-        double all = (double)(s->judged + s->unavailable);
+        double all = (double)(s->scored + s->unavailable);
         pj_json_key(json, kind_names[k]);
         pj_json_object_begin(json);
         pj_json_kv_double(json, "coverage",
-                          s->judged ? (double)s->covered / (double)s->judged : NAN);
+                          s->scored ? (double)s->covered / (double)s->scored : NAN);
         pj_json_kv_double(json, "half_width", median_width(s));
         pj_json_kv_double(json, "unavailable", all > 0 ? (double)s->unavailable / all : NAN);
         if (row->declared)
@@ -225,18 +225,18 @@ static void model_error_print_row(const table_row *row, double seconds, table *t
     printf("%-32s %5g s", row->name, seconds);
     for (int k = 0; k < KINDS; k++) {
         score *s = &t->scores[0][k], *best = &t->scores[1][k];
-        if (!s->judged) {
+        if (!s->scored) {
             printf("  %5s %8s %5s", "-", "-", s->unavailable ? "-" : "");
             continue;
         }
         double width = median_width(s), ratio = width / median_width(best);
         char beside[16] = "";
         if (row->declared) snprintf(beside, sizeof beside, "x%.1f", ratio);
-        printf("  %5.1f %7.2g%% %5s", 100 * (double)s->covered / (double)s->judged, 100 * width,
+        printf("  %5.1f %7.2g%% %5s", 100 * (double)s->covered / (double)s->scored, 100 * width,
                beside);
     }
     const score *run = &t->scores[0][0];
-    uint64_t all = run->judged + run->unavailable;
+    uint64_t all = run->scored + run->unavailable;
     if (run->unavailable) printf("  %.0f%% n/a", 100 * (double)run->unavailable / (double)all);
     printf("\n");
     fflush(stdout);
@@ -248,7 +248,7 @@ static pj_status model_error_run_row(table *t, pj_tree *tree, const table_row *r
     pj_status status = PJ_OK;
     for (int e = 0; e < 2; e++)
         for (int k = 0; k < KINDS; k++)
-            t->scores[e][k].judged = t->scores[e][k].covered = t->scores[e][k].unavailable =
+            t->scores[e][k].scored = t->scores[e][k].covered = t->scores[e][k].unavailable =
                 t->scores[e][k].widths = 0;
     for (int64_t i = 0; i < t->options->runs && status == PJ_OK; i++) {
         uint64_t seed = (uint64_t)(t->options->seed + i);

@@ -95,7 +95,7 @@ static pj_status overhead_measure(overhead *o, pj_error *err)
     return status;
 }
 
-/* ---- printing ------------------------------------------------------------------------------ */
+/* ---- printing ---- */
 
 static void overhead_print_json(const overhead *o, const pj_engine_facts *facts)
 {
@@ -178,7 +178,7 @@ static void overhead_print_table(const overhead *o, const pj_engine_facts *facts
            (unsigned long long)o->hash[0]);
 }
 
-/* ---- the command --------------------------------------------------------------------------- */
+/* ---- the command ---- */
 
 static pj_status overhead_prepare(overhead *o, int32_t **ids, pj_prompt *prompt, pj_error *err)
 {

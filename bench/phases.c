@@ -12,7 +12,7 @@
 
 enum { READINGS = 2000 };
 
-/* ---- made traces ----------------------------------------------------------------------------- */
+/* ---- made traces ---- */
 
 typedef struct trace {
     double t_ms[READINGS], mw[READINGS];
@@ -69,7 +69,7 @@ typedef struct phase_score {
     double all, right, near_90, near_90_right;
 } phase_score;
 
-static void judge_trace(const trace *t, const pj_phase_model *model, phase_score *s)
+static void score_trace(const trace *t, const pj_phase_model *model, phase_score *s)
 {
     uint8_t phase[READINGS];
     double confidence[READINGS];
@@ -98,15 +98,15 @@ static bool score_phases(pj_bench_truth *b, double overlap, phase_score *s)
     ok = ok && pj_phase_model_train(tagged, TRAIN, &model);
     for (int i = 0; i < TEST && ok; i++) {
         make_trace(b, &train[TRAIN], overlap);
-        judge_trace(&train[TRAIN], &model, s);
+        score_trace(&train[TRAIN], &model, s);
     }
     pj_free(train);
     pj_free(tagged);
     return ok;
 }
 
-/* Sensors of 1, 20 and 100 ms. The samples of a segment are right or wrong together, so that only
- * many requests tell how well the confidence is calibrated. */
+/* Sensors of 1, 20 and 100 ms. The samples of a segment are right or wrong together, so that many
+ * requests are needed to measure calibration of the confidence. */
 static pj_status bench_simulated_phases(pj_bench_truth *b, pj_error *err)
 {
     static const struct {
@@ -148,7 +148,7 @@ pj_status pj_bench_truth_phases(pj_bench_truth *b, pj_error *err)
     return bench_simulated_phases(b, err);
 }
 
-/* ---- recordings ------------------------------------------------------------------------------ */
+/* ---- recordings ---- */
 
 static pj_status bench_recorded_phases(pj_bench_truth *b, const char *fixtures, pj_error *err)
 {

@@ -55,7 +55,7 @@ void pj_planted_advice_none(pj_advice_facts *f)
     };
 }
 
-/* ---- parts ---------------------------------------------------------------------------------- */
+/* ---- parts ---- */
 
 void pj_planted_bytes_bound(pj_advice_facts *f)
 {
@@ -88,8 +88,7 @@ static void waits_for_memory(pj_advice_facts *f)
     pj_planted_no_room(f);
 }
 
-/* ---- a run for each rule ----------------------------------------------------------------------
- */
+/* ---- a run for each rule ---- */
 
 static void planted_advice_keep_resident(pj_advice_facts *f)
 {

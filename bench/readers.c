@@ -47,7 +47,7 @@ struct pj_bench_readers {
     int64_t cpu_ns;
 };
 
-/* ---- frames -------------------------------------------------------------------------------- */
+/* ---- frames ---- */
 
 static void count_frame(pj_bench_readers *reader_set, reader *t)
 {
@@ -126,7 +126,7 @@ static void *readers_read_all(void *context)
     return NULL;
 }
 
-/* ---- connecting ---------------------------------------------------------------------------- */
+/* ---- connecting ---- */
 
 static pj_status shake_hands(pj_bench_readers *reader_set, reader *t, pj_error *err)
 {

@@ -22,16 +22,16 @@ typedef struct recorded {
     size_t count;
 } recorded;
 
-typedef struct judging {
+typedef struct scoring {
     const char *folder;
     recorded all[RECORDINGS];
     uint8_t phase[MOST];
     double confidence[MOST];
-} judging;
+} scoring;
 
-/* ---- files ---------------------------------------------------------------------------------- */
+/* ---- files ---- */
 
-static pj_status read_whole(const judging *j, const char *of, const char *file, char **text,
+static pj_status read_whole(const scoring *j, const char *of, const char *file, char **text,
                             size_t *bytes, pj_error *err)
 {
     char path[PATH_MAX];
@@ -40,7 +40,7 @@ static pj_status read_whole(const judging *j, const char *of, const char *file, 
 }
 
 /* Tags readings by whether the load was on. */
-static pj_status tag(const judging *j, const char *of, recorded *r, pj_error *err)
+static pj_status tag(const scoring *j, const char *of, recorded *r, pj_error *err)
 {
     size_t bytes, edges = 0;
     double edge_ms[MOST_EDGES];
@@ -63,7 +63,7 @@ static pj_status tag(const judging *j, const char *of, recorded *r, pj_error *er
 }
 
 /* unix_us,cables_w,slot_w: the card's power is the sum of both. */
-static pj_status recorded_phases_read_meter(const judging *j, const char *of, const char *name,
+static pj_status recorded_phases_read_meter(const scoring *j, const char *of, const char *name,
                                             recorded *r, pj_error *err)
 {
     size_t bytes;
@@ -96,7 +96,7 @@ static double begin_of(const char *text, double meter_begin_ms)
 }
 
 /* The card's own readings without repeated polls. */
-static pj_status read_sensor(const judging *j, const char *of, const char *name,
+static pj_status read_sensor(const scoring *j, const char *of, const char *name,
                              double meter_begin_ms, recorded *r, pj_error *err)
 {
     size_t bytes;
@@ -118,7 +118,7 @@ static pj_status read_sensor(const judging *j, const char *of, const char *name,
     return status == PJ_OK ? tag(j, of, r, err) : status;
 }
 
-static pj_status recorded_phases_read_all(judging *j, pj_error *err)
+static pj_status recorded_phases_read_all(scoring *j, pj_error *err)
 {
     recorded *all = j->all;
     pj_status status = recorded_phases_read_meter(j, "k40m-step",
@@ -137,7 +137,7 @@ static pj_status recorded_phases_read_all(judging *j, pj_error *err)
     return status;
 }
 
-/* ---- judging -------------------------------------------------------------------------------- */
+/* ---- judging ---- */
 
 static pj_phase_trace trace_of(const recorded *r, bool tagged)
 {
@@ -149,7 +149,7 @@ static bool is_work(uint8_t phase)
     return phase == PJ_PHASE_PREFILL || phase == PJ_PHASE_DECODE;
 }
 
-static void recorded_phases_judge(judging *j, const recorded *r, const pj_phase_model *model,
+static void recorded_phases_judge(scoring *j, const recorded *r, const pj_phase_model *model,
                                   bool prior, pj_recorded_score *s)
 {
     pj_phase_trace untagged = trace_of(r, false);
@@ -168,7 +168,7 @@ static void recorded_phases_judge(judging *j, const recorded *r, const pj_phase_
     }
 }
 
-static bool judge_one(judging *j, size_t at, pj_recorded_score *s)
+static bool score_one(scoring *j, size_t at, pj_recorded_score *s)
 {
     pj_phase_trace traces[RECORDINGS];
     pj_phase_model model;
@@ -186,12 +186,12 @@ static bool judge_one(judging *j, size_t at, pj_recorded_score *s)
 pj_status pj_recorded_phases_judge(const char *folder, pj_recorded_score scores[PJ_RECORDED_TRACES],
                                    pj_error *err)
 {
-    judging *j = pj_alloc(1, sizeof *j);
+    scoring *j = pj_alloc(1, sizeof *j);
     if (!j) return pj_fail_memory(err, "recordings");
     j->folder = folder;
     pj_status status = recorded_phases_read_all(j, err);
     for (size_t i = 0; i < RECORDINGS && status == PJ_OK; i++)
-        if (!judge_one(j, i, &scores[i])) status = pj_fail_memory(err, "recordings");
+        if (!score_one(j, i, &scores[i])) status = pj_fail_memory(err, "recordings");
     pj_free(j);
     return status;
 }

@@ -2,7 +2,7 @@
  * Phase detection in recorded power traces without tags: three graphics cards whose load was
  * switched at known times, seen by an external meter with a resolution of 1 ms and, where its
  * readings resolve the load, by the card's own sensor. Work is tagged decode, the rest idle. Each
- * recording is judged by a model that was trained on all others, and by the prior.
+ * recording is classified by a model that was trained on all others, and by the prior.
  */
 #ifndef PJ_BENCH_RECORDED_PHASES_H
 #define PJ_BENCH_RECORDED_PHASES_H
@@ -15,7 +15,7 @@ enum { PJ_RECORDED_TRACES = 5 };
 typedef struct pj_recorded_score {
     const char *name;
     double all, right;
-    double prior_right;            /* work and idle told apart by the prior */
+    double prior_right;            /* work and idle separated by the prior */
     double near_90, near_90_right; /* with a confidence of 85 to 95 % */
 } pj_recorded_score;
 

@@ -13,7 +13,7 @@
 
 enum { MOST = PJ_RECORDED_RUNS, PAIRS = 2000, LARGEST = 10 };
 
-/* ---- the file ------------------------------------------------------------------------------- */
+/* ---- the file ---- */
 
 static const char *recorded_repeats_field(const char *line, int index)
 {
@@ -99,7 +99,7 @@ pj_status pj_recorded_repeats_read(const char *path, pj_recorded_repeats *r, pj_
     return status;
 }
 
-/* ---- judging -------------------------------------------------------------------------------- */
+/* ---- judging ---- */
 
 static bool recorded_repeats_is_different(const pj_recorded_repeats *r, pj_random *random, size_t n,
                                           double factor)

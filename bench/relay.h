@@ -1,5 +1,5 @@
-/* For `perjoule bench attach`: a relay that copies bytes between connections and looks at nothing,
- * the least that any proxy can cost. */
+/* For `perjoule bench attach`: a relay that copies bytes between connections unexamined: the lower
+ * bound of what a proxy costs. */
 #ifndef PJ_BENCH_BENCH_RELAY_H
 #define PJ_BENCH_BENCH_RELAY_H
 

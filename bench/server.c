@@ -1,6 +1,6 @@
 /*
  * perjoule bench server: the cost of live readers, for a run and for themselves. During runs whose
- * engine is pinned to one core, the load beside them changes several times per second:
+ * engine is pinned to one core, the load on other cores changes several times per second:
  *
  *   - the readers are connected, but get no messages,
  *   - a thousand WebSocket readers get all messages, served from another core,
@@ -73,17 +73,17 @@ typedef struct server_bench {
     uint32_t stage_tokens, stages; /* of the stage; number of complete stages of the run */
     pace before, with;             /* of the stages before the current one */
     comparison compared[WAYS];
-    _Atomic int way; /* current load beside the run */
+    _Atomic int way; /* current load on the other core */
     _Atomic bool ends;
     pj_bench_readers_report total;
     pj_hub_stats sent;
-    double told_s;
+    double read_s;
     uint32_t runs;
     bool all_told;
     size_t memory_kb;
 } server_bench;
 
-/* ---- load beside a run ---------------------------------------------------------------------- */
+/* ---- background load ---- */
 
 static void *server_add(void *context)
 {
@@ -103,7 +103,7 @@ static const pj_live_sink *sink_of(const server_bench *b)
     return pj_live_json_sink(b->live);
 }
 
-static bool is_told(const server_bench *b)
+static bool has_readers(const server_bench *b)
 {
     return atomic_load(&b->way) == READERS;
 }
@@ -126,31 +126,33 @@ static void server_on_end(void *context, const char *run_id, const pj_live_end *
 static void server_on_power(void *context, const char *run_id, const pj_live_power *samples,
                             uint32_t count)
 {
-    if (is_told(context))
+    if (has_readers(context))
         sink_of(context)->power(sink_of(context)->context, run_id, samples, count);
 }
 
 static void server_on_section_start(void *context, const char *run_id,
                                     const pj_live_section *section)
 {
-    if (is_told(context))
+    if (has_readers(context))
         sink_of(context)->section_start(sink_of(context)->context, run_id, section);
 }
 
 static void server_on_section_end(void *context, const char *run_id, const pj_live_section *section)
 {
-    if (is_told(context)) sink_of(context)->section_end(sink_of(context)->context, run_id, section);
+    if (has_readers(context))
+        sink_of(context)->section_end(sink_of(context)->context, run_id, section);
 }
 
 static void on_token(void *context, const char *run_id, const pj_live_token *token)
 {
-    if (is_told(context)) sink_of(context)->token(sink_of(context)->context, run_id, token);
+    if (has_readers(context)) sink_of(context)->token(sink_of(context)->context, run_id, token);
 }
 
 static void server_on_parts(void *context, const char *run_id, const pj_live_part *parts,
                             uint32_t count)
 {
-    if (is_told(context)) sink_of(context)->parts(sink_of(context)->context, run_id, parts, count);
+    if (has_readers(context))
+        sink_of(context)->parts(sink_of(context)->context, run_id, parts, count);
 }
 
 static pj_live_sink gated_sink(server_bench *b)
@@ -167,7 +169,7 @@ static pj_live_sink gated_sink(server_bench *b)
                           .run_end = server_on_end};
 }
 
-/* ---- stages, on the engine's thread -------------------------------------------------------- */
+/* ---- stages, on the engine's thread ---- */
 
 static bool server_is_done(const server_bench *b)
 {
@@ -176,7 +178,7 @@ static bool server_is_done(const server_bench *b)
 
 static void begin_stage(server_bench *b, beside way, int64_t now)
 {
-    if (is_told(b) && b->change_ns) b->told_s += (double)(now - b->change_ns) / 1e9;
+    if (has_readers(b) && b->change_ns) b->read_s += (double)(now - b->change_ns) / 1e9;
     atomic_store(&b->way, (int)way);
     b->change_ns = now;
     b->settled = false;
@@ -305,7 +307,7 @@ static void *server_work(void *context)
     return NULL;
 }
 
-/* ---- results ------------------------------------------------------------------------------- */
+/* ---- results ---- */
 
 static bool all_delivered(const server_bench *b)
 {
@@ -344,7 +346,7 @@ static void server_print_table(const server_bench *b)
     for (int way = READERS; way < WAYS; way++)
         if (b->compared[way].count) server_print_row(&b->compared[way], way_names[way]);
     printf("\n  messages  %llu to %u readers, %.0f per second, %.0f bytes each, %s\n",
-           (unsigned long long)t->messages, t->readers - t->deaf, (double)t->messages / b->told_s,
+           (unsigned long long)t->messages, t->readers - t->deaf, (double)t->messages / b->read_s,
            (double)t->bytes / (double)t->messages,
            all_delivered(b) ? "all delivered, in order" : "NOT all delivered");
     printf("  hub       %.2f CPU s per million messages, %.0f MB resident\n",
@@ -379,7 +381,7 @@ static void server_print_json(const server_bench *b)
     pj_json_kv_uint(&json, "messages", t->messages);
     pj_json_kv_uint(&json, "gaps", t->gaps);
     pj_json_kv_bool(&json, "all_delivered", all_delivered(b));
-    pj_json_kv_double(&json, "messages_per_s", (double)t->messages / b->told_s);
+    pj_json_kv_double(&json, "messages_per_s", (double)t->messages / b->read_s);
     pj_json_kv_double(&json, "bytes_per_message", (double)t->bytes / (double)t->messages);
     pj_json_kv_double(&json, "hub_cpu_s_per_million", hub_cpu_s_per_million(b));
     pj_json_kv_double(&json, "resident_mb", (double)b->memory_kb / 1024);
@@ -389,7 +391,7 @@ static void server_print_json(const server_bench *b)
     pj_buffer_fini(&buffer);
 }
 
-/* ---- the command --------------------------------------------------------------------------- */
+/* ---- the command ---- */
 
 static pj_status server_measure(server_bench *b, pj_error *err)
 {

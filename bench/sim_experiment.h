@@ -5,7 +5,7 @@
 #include "experiment/experiment.h"
 #include "experiment/experiment_view.h"
 
-/* Runs of a small model without attention, MLP, head and all layers but one, beside whole ones. */
+/* Runs of a small model without attention, MLP, head and all layers but one, and whole ones. */
 extern const char pj_sim_parts_plan[];
 
 /* Runs a plan that has a name, with its runs in `database`. `end` (or NULL) is called after each

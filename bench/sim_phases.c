@@ -93,7 +93,7 @@ static bool sim_phases_judge(const pj_sim_trace *t, const pj_phase_model *model,
     return ok;
 }
 
-static bool judge_all(const pj_sim_trace *traces, pj_sim_phase_score *score)
+static bool score_all(const pj_sim_trace *traces, pj_sim_phase_score *score)
 {
     pj_phase_trace others[TRACES];
     pj_phase_model model;
@@ -122,7 +122,7 @@ pj_status pj_sim_phases_judge(const char *preset, uint64_t seed, double stretch,
         pj_sim_request request = sim_phases_draw(&random, stretch);
         status = pj_sim_trace_make(sensor, &request, seed * 1000 + (uint64_t)i, &traces[i], err);
     }
-    if (status == PJ_OK && !judge_all(traces, score)) status = pj_fail_memory(err, "phases");
+    if (status == PJ_OK && !score_all(traces, score)) status = pj_fail_memory(err, "phases");
     for (int i = 0; i < TRACES; i++) pj_sim_trace_fini(&traces[i]);
     return status;
 }

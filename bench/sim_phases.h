@@ -1,5 +1,5 @@
 /* How often the detection of phases is right on simulated requests whose tags were removed: one
- * machine, requests of many lengths, each judged by a model that was trained on all others. */
+ * machine, requests of many lengths, each classified by a model that was trained on all others. */
 #ifndef PJ_BENCH_SIM_PHASES_H
 #define PJ_BENCH_SIM_PHASES_H
 
@@ -12,7 +12,7 @@
 typedef struct pj_sim_phase_score {
     double all, right, clear, clear_right;
     double near_90, near_90_right; /* with a confidence of 85 to 95 % */
-    double unknown;                /* traces: too short or too flat to judge */
+    double unknown;                /* traces: too short or too flat to classify */
 } pj_sim_phase_score;
 
 /* Adds the requests of one simulated machine to `score`. `seed` draws the powers of its components

@@ -44,7 +44,7 @@ typedef struct measured {
     double resident, file, anonymous; /* bytes, of the last start; NAN: unknown */
 } measured;
 
-/* ---- one start ----------------------------------------------------------------------------- */
+/* ---- one start ---- */
 
 static pj_status start_spawn(const settings *s, char *path, pid_t *pid, int *output, pj_error *err)
 {
@@ -157,7 +157,7 @@ static pj_status start_once(const settings *s, char *path, int64_t index, measur
     return status;
 }
 
-/* ---- what is printed ----------------------------------------------------------------------- */
+/* ---- what is printed ---- */
 
 static double start_least(const double *values, int64_t count)
 {
@@ -215,7 +215,7 @@ static void start_print_json(const settings *s, const measured *m)
     pj_buffer_fini(&buffer);
 }
 
-/* ---- the command --------------------------------------------------------------------------- */
+/* ---- the command ---- */
 
 static int run_bench_start(const pj_command *command, int argc, char **argv)
 {

@@ -20,8 +20,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* ---- measuring --------------------------------------------------------------------------------
- */
+/* ---- measuring ---- */
 
 typedef struct bench {
     int64_t tokens, layers, runs;
@@ -269,7 +268,7 @@ static pj_status bench_lists(bench *b, pj_error *err)
     return status;
 }
 
-/* ---- a real run --------------------------------------------------------------------------- */
+/* ---- a real run ---- */
 
 static void store_note_run(void *context, const char *run_id)
 {
@@ -332,7 +331,7 @@ static pj_status bench_real(bench *b, pj_error *err)
     return status;
 }
 
-/* ---- the command -------------------------------------------------------------------------- */
+/* ---- the command ---- */
 
 static pj_status open_folder(bench *b, const char *folder_option, pj_error *err)
 {

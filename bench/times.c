@@ -36,7 +36,7 @@ typedef struct database {
     char trace[300];
 } database;
 
-/* ---- the runs ------------------------------------------------------------------------------- */
+/* ---- the runs ---- */
 
 static const char model_format[] =
     "{\"parameters\":%.0f,\"active_parameters\":%.0f,\"layers\":%d,\"heads\":16,\"head_dim\":64,"
@@ -114,7 +114,7 @@ static pj_status times_fill(database *d, uint32_t runs, pj_error *err)
     return status;
 }
 
-/* ---- the analyses ---------------------------------------------------------------------------- */
+/* ---- the analyses ---- */
 
 typedef pj_status analysis(database *d, pj_json *json, pj_error *err);
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- all of them ---------------------------------------------------------------------------- */
+/* ---- all of them ---- */
 
 static size_t advice_count(const pj_advice_rule *rules)
 {

@@ -33,7 +33,7 @@ void pj_advice_saves(const pj_advice_facts *f, pj_advice *a, const char *of, dou
 bool pj_advice_is_bytes_bound(const pj_advice_facts *f)
 {
     if (!(f->decode_bytes > 0) || !(f->decode_flops > 0)) return false;
-    /* Prefill of a few tokens reads weights too and says nothing about FLOPs. */
+    /* Prefill of a few tokens reads weights too and is no measure of FLOPs. */
     if (f->input_tokens >= 16 && f->prefill_flops > 0 && f->prefill_ms > 0 && f->decode_ms > 0)
         return f->decode_ms > 2 * f->decode_flops * f->prefill_ms / f->prefill_flops;
     return f->decode_flops / f->decode_bytes < 4;

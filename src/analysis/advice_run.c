@@ -35,7 +35,7 @@ static void observed(const pj_advice_facts *f, pj_advice *a, const pj_advice_nei
     pj_advice_saves(f, a, "request", f->request_mj, 1 - n->hi, 1 - n->ratio, 1 - n->lo, "observed");
 }
 
-/* ---- keep-resident -------------------------------------------------------------------------- */
+/* ---- keep-resident ---- */
 
 static void advice_run_keep_resident(const pj_advice_facts *f, pj_advice *a)
 {
@@ -62,7 +62,7 @@ static void advice_run_keep_resident(const pj_advice_facts *f, pj_advice *a)
     snprintf(a->test, sizeof a->test, "perjoule serve");
 }
 
-/* ---- batches -------------------------------------------------------------------------------- */
+/* ---- batches ---- */
 
 static bool has_room_for(const pj_advice_facts *f, double batch)
 {
@@ -132,7 +132,7 @@ static void advice_run_batch_down(const pj_advice_facts *f, pj_advice *a)
     pj_advice_experiment(f, a, settings);
 }
 
-/* ---- weights -------------------------------------------------------------------------------- */
+/* ---- weights ---- */
 
 /* The next smaller type, and its bytes per weight relative to the present ones. */
 static const struct narrower {
@@ -245,7 +245,7 @@ static void advice_run_kv_precision(const pj_advice_facts *f, pj_advice *a)
     pj_advice_run(f, a, "--kv f16");
 }
 
-/* ---- threads, prompts, drafts --------------------------------------------------------------- */
+/* ---- threads, prompts, drafts ---- */
 
 static void threads(const pj_advice_facts *f, pj_advice *a)
 {

@@ -6,8 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* ---- Student's t ------------------------------------------------------------------------------
- */
+/* ---- Student's t ---- */
 
 /* Continued fraction of the incomplete beta function, by Lentz's method. */
 static double beta_fraction(double a, double b, double x)
@@ -60,8 +59,7 @@ double pj_student_quantile(double probability, double degrees)
     return (low + high) / 2;
 }
 
-/* ---- moments ----------------------------------------------------------------------------------
- */
+/* ---- moments ---- */
 
 static size_t without_nans(const double *from, size_t count, double *to)
 {
@@ -98,8 +96,7 @@ static void welch(pj_comparison *c)
     c->hedges_g = pooled > 0 ? c->difference / pooled * (1 - 3 / (4 * df - 1)) : NAN;
 }
 
-/* ---- ranks ------------------------------------------------------------------------------------
- */
+/* ---- ranks ---- */
 
 typedef struct ranked {
     double value;
@@ -161,8 +158,7 @@ void pj_compare(const double *a, size_t n_a, const double *b, size_t n_b, double
     pj_free(all);
 }
 
-/* ---- many tests -------------------------------------------------------------------------------
- */
+/* ---- many tests ---- */
 
 void pj_holm(const double *p, size_t count, double *adjusted)
 {

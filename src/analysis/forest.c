@@ -22,7 +22,7 @@ struct pj_forest {
     node trees[PJ_FOREST_TREES][NODES];
 };
 
-/* ---- standardised features ------------------------------------------------------------------ */
+/* ---- standardised features ---- */
 
 static bool standardise(pj_forest *f, const double *rows, size_t count)
 {
@@ -45,7 +45,7 @@ static double feature_of(const pj_forest *f, const double *row, uint32_t k)
     return (row[k] - f->centre[k]) / f->spread[k];
 }
 
-/* ---- trees ---------------------------------------------------------------------------------- */
+/* ---- trees ---- */
 
 typedef struct growth {
     pj_forest *f;
@@ -148,7 +148,7 @@ void pj_forest_free(pj_forest *forest)
     pj_free(forest);
 }
 
-/* ---- scores --------------------------------------------------------------------------------- */
+/* ---- scores ---- */
 
 static double forest_path_of(const pj_forest *f, const node *tree, const double *row)
 {

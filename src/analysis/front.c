@@ -44,7 +44,7 @@ static axis axis_of(const double *values, const uint32_t *front, size_t count)
     return a;
 }
 
-static double front_place(const axis *a, double value)
+static double front_position(const axis *a, double value)
 {
     if (!(a->hi > a->lo)) return 0;
     if (a->is_log) return log(value / a->lo) / log(a->hi / a->lo);
@@ -59,7 +59,7 @@ size_t pj_pareto_knee(const double *x, const double *y, const uint32_t *front, s
     axis across = axis_of(x, front, count), up = axis_of(y, front, count);
     for (size_t i = 0; i < count; i++) {
         /* The ends lie at (0, 1) and (1, 0), on the line x + y = 1. */
-        double below = 1 - front_place(&across, x[front[i]]) - front_place(&up, y[front[i]]);
+        double below = 1 - front_position(&across, x[front[i]]) - front_position(&up, y[front[i]]);
         if (below > most) {
             most = below;
             best = i;

@@ -1,4 +1,4 @@
-/* Pareto front of alternatives judged by two costs, and its knee. Pure. */
+/* Pareto front of alternatives under two costs, and its knee. Pure. */
 #ifndef PJ_ANALYSIS_FRONT_H
 #define PJ_ANALYSIS_FRONT_H
 

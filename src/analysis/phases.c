@@ -16,7 +16,7 @@ typedef struct segment {
     double p[PHASES]; /* posterior */
 } segment;
 
-/* ---- segments ------------------------------------------------------------------------------- */
+/* ---- segments ---- */
 
 static void phases_measure(segment *s, const double *logs)
 {
@@ -39,7 +39,7 @@ static double time_share(const pj_phase_trace *t, const segment *s)
 
 /* Levels relative to idle, at most `lowest`, and to the trace's top; false: flatter than the noise.
  */
-static bool phases_place(const pj_phase_trace *t, segment *s, size_t n, double lowest)
+static bool phases_set_levels(const pj_phase_trace *t, segment *s, size_t n, double lowest)
 {
     double lo = lowest, hi = -INFINITY, noise = 0, total = 0;
     for (size_t i = 0; i < n; i++) {
@@ -57,7 +57,7 @@ static bool phases_place(const pj_phase_trace *t, segment *s, size_t n, double l
     return true;
 }
 
-/* The smallest difference between neighbours that is no noise. NAN: memory is out. */
+/* The smallest significant difference between neighbours. NAN: out of memory. */
 static double least_rise(const double *v, size_t n)
 {
     double lo = INFINITY, hi = -INFINITY, *sorted = pj_alloc(n, sizeof *sorted);
@@ -99,10 +99,10 @@ static bool is_nearer(double log_mw, double a, double b)
     return fabs(mw - exp(a)) < fabs(mw - exp(b));
 }
 
-/* A sensor that averages shows a step as a ramp, which is no phase of its own: its first half takes
- * the power before it, its second half the power after it, a single reading the nearer one, and at
- * either end of the trace all of it takes the power that is known. Returns the lowest power of a
- * ramp at an end, INFINITY for none: idle power is at most that. */
+/* A sensor that averages shows a step as a ramp, which is not a phase of its own: its first half
+ * takes the power before it, its second half the power after it, a single reading the nearer one,
+ * and at either end of the trace all of it takes the power that is known. Returns the lowest power
+ * of a ramp at an end, INFINITY for none: idle power is at most that. */
 static double undo_ramps(double *v, size_t n, bool mixes)
 {
     double least = least_rise(v, n), lowest = INFINITY;
@@ -129,8 +129,8 @@ static double phases_mean_power(const double *logs, size_t from, size_t to)
 }
 
 /* A reading whose window holds the end of one phase and the beginning of the next belongs to the
- * one that fills more of it, which its power tells in watts, not in their logarithms. */
-static void place_mixed(const double *logs, size_t n, size_t *begin, size_t count)
+ * one that fills more of it, which is determined from power in watts, not from its logarithm. */
+static void assign_mixed(const double *logs, size_t n, size_t *begin, size_t count)
 {
     for (size_t k = 1; k < count; k++) {
         size_t from = begin[k - 1], at = begin[k], to = k + 1 < count ? begin[k + 1] : n;
@@ -156,14 +156,14 @@ static segment *phases_cut(const pj_phase_trace *t, size_t *count)
         lowest = undo_ramps(logs, t->count, mixes);
         *count = pj_change_points(logs, t->count, begin);
     }
-    if (*count && mixes) place_mixed(logs, t->count, begin, *count);
+    if (*count && mixes) assign_mixed(logs, t->count, begin, *count);
     if (*count) s = pj_alloc(*count, sizeof *s);
     for (size_t i = 0; s && i < *count; i++) {
         s[i].from = begin[i];
         s[i].to = i + 1 < *count ? begin[i + 1] : t->count;
         phases_measure(&s[i], logs);
     }
-    if (s && !phases_place(t, s, *count, lowest)) {
+    if (s && !phases_set_levels(t, s, *count, lowest)) {
         pj_free(s);
         s = NULL;
     }
@@ -172,7 +172,7 @@ static segment *phases_cut(const pj_phase_trace *t, size_t *count)
     return s;
 }
 
-/* ---- the model ------------------------------------------------------------------------------ */
+/* ---- the model ---- */
 
 void pj_phase_model_prior(pj_phase_model *m)
 {
@@ -216,7 +216,8 @@ static double log_heavy(double x, double mean, double sd)
 /* With a floor, so that one outlying segment cannot determine the whole path. */
 static double emission(const pj_phase_model *m, const segment *s, int p)
 {
-    bool absolute = m->log_mw_sd[p] > 0; /* says more than the level, which depends on the trace */
+    bool absolute =
+        m->log_mw_sd[p] > 0; /* more informative than the level, which depends on the trace */
     double power = absolute ? log_heavy(s->log_mw, m->log_mw[p], m->log_mw_sd[p])
                             : log_normal(s->level, m->level[p], m->level_sd[p]);
     double l = power + log_heavy(s->share, m->share[p], m->share_sd[p]);
@@ -280,7 +281,7 @@ static bool is_near_a_phase(const pj_phase_model *m, const segment *s)
     return false;
 }
 
-/* A trace of another machine than those of the training is judged without its absolute power. */
+/* A trace of a machine outside the training set is classified without its absolute power. */
 static bool is_known_machine(const pj_phase_model *m, const segment *s, size_t n)
 {
     size_t near = 0, all = 0;
@@ -350,11 +351,11 @@ size_t pj_phases_detect(const pj_phase_trace *t, const pj_phase_model *m, uint8_
     return n;
 }
 
-/* ---- training ------------------------------------------------------------------------------- */
+/* ---- training ---- */
 
 /* Sums over tagged segments, weighted so that all segments of one phase in one trace count as one:
- * they are alike, and a trace of a hundred short requests says no more about other machines than
- * one of a single request. Transitions are counted as they are. */
+ * they are alike, and a trace of a hundred short requests is no more informative about other
+ * machines than one of a single request. Transitions are counted as they are. */
 typedef struct tally {
     double n[PHASES], level[PHASES], level_2[PHASES], share[PHASES], share_2[PHASES];
     double log_mw[PHASES], log_mw_2[PHASES], log_mw_n[PHASES];
@@ -502,7 +503,7 @@ static void estimate(const tally *c, pj_phase_model *m)
     estimate_powers(c, m);
 }
 
-/* ---- calibration of the confidence ---------------------------------------------------------- */
+/* ---- calibration of the confidence ---- */
 
 /* Samples away from changes of the phase, by step of their posterior; those near to one, by side
  * and distance, too. Each trace counts the same: its samples are right or wrong by segments. */
@@ -517,7 +518,7 @@ static int step_of(double p)
     return step < STEPS ? step : STEPS - 1;
 }
 
-static void judge_segment(const pieces *of, size_t k, const uint8_t *phase, outcomes *o)
+static void score_segment(const pieces *of, size_t k, const uint8_t *phase, outcomes *o)
 {
     enum { TRACE = 3 }; /* what a trace weighs against the prior, the posterior itself */
     const segment *s = &of->segments[k];
@@ -545,7 +546,7 @@ static void phases_judge(const pieces *of, const pj_phase_model *m, outcomes *o,
 {
     if (!of->segments) return;
     name_samples(m, of->segments, of->count, phase, confidence);
-    for (size_t k = 0; k < of->count; k++) judge_segment(of, k, phase, o);
+    for (size_t k = 0; k < of->count; k++) score_segment(of, k, phase, o);
 }
 
 /* How often samples near a change are right, relative to the others of their segments. */
@@ -554,10 +555,10 @@ static void measure_edges(const outcomes *o, pj_phase_model *m)
     enum { PRIOR = 10 };
     for (int side = 0; side < 2; side++)
         for (int d = 0; d < EDGE; d++) {
-            double told = 0;
-            for (int i = 0; i < STEPS; i++) told += o->edge_all[side][d][i] * m->calibrated[i];
+            double predicted = 0;
+            for (int i = 0; i < STEPS; i++) predicted += o->edge_all[side][d][i] * m->calibrated[i];
             m->edge[side][d] =
-                fmin((o->edge_right[side][d] + PRIOR * m->edge[side][d]) / (told + PRIOR), 1);
+                fmin((o->edge_right[side][d] + PRIOR * m->edge[side][d]) / (predicted + PRIOR), 1);
         }
 }
 

@@ -30,8 +30,8 @@ typedef struct pj_phase_model {
      * the trace's time */
     double level[PJ_PHASE_COUNT], level_sd[PJ_PHASE_COUNT];
     double share[PJ_PHASE_COUNT], share_sd[PJ_PHASE_COUNT];
-    /* log of its power in mW; NAN: unknown. It tells phases apart where a trace has no idle time,
-     * and little where the training has machines of many sizes, since it then spreads widely. */
+    /* log of its power in mW; NAN: unknown. It separates phases where a trace has no idle time, and
+     * little where the training has machines of many sizes, since it then spreads widely. */
     double log_mw[PJ_PHASE_COUNT], log_mw_sd[PJ_PHASE_COUNT];
     double start[PJ_PHASE_COUNT], next[PJ_PHASE_COUNT][PJ_PHASE_COUNT];
     double calibrated[PJ_PHASE_STEPS]; /* confidence for a posterior of (i + 0.5) / STEPS */

@@ -11,7 +11,7 @@
 
 enum { LEAST_BLOCKS = 3 };
 
-/* ---- JSON ----------------------------------------------------------------------------------- */
+/* ---- JSON ---- */
 
 static pj_status plan_bad(pj_error *err, const char *what)
 {
@@ -295,7 +295,7 @@ void pj_plan_write(const pj_plan *p, pj_json *json)
     pj_json_object_end(json);
 }
 
-/* ---- cells ---------------------------------------------------------------------------------- */
+/* ---- cells ---- */
 
 uint32_t pj_plan_cells(const pj_plan *p)
 {
@@ -365,7 +365,7 @@ void pj_plan_cell_name(const pj_plan *p, uint32_t index, char *text, size_t byte
     if (!text[0]) snprintf(text, bytes, p->ablate_count > 1 ? "the whole model" : "the cell");
 }
 
-/* ---- order and end -------------------------------------------------------------------------- */
+/* ---- order and end ---- */
 
 void pj_plan_order(const pj_plan *p, uint32_t block, uint32_t *order)
 {

@@ -16,7 +16,7 @@ static const double usual_error = 0.1;
 /* How far beyond the runs a prediction may lie, as a factor. */
 static const double reach = 1.3;
 
-/* ---- physics -------------------------------------------------------------------------------- */
+/* ---- physics ---- */
 
 /* Regressors: FLOPs of prefill, FLOPs and bytes of decode, steps, and a constant per request. */
 static void terms_of(const pj_request_work *w, double x[TERMS])
@@ -31,7 +31,7 @@ static void terms_of(const pj_request_work *w, double x[TERMS])
     x[4] = 1;
 }
 
-/* ---- the fit -------------------------------------------------------------------------------- */
+/* ---- the fit ---- */
 
 typedef struct fit {
     double normal[TERMS][TERMS], right[TERMS]; /* of terms divided by the value: relative errors */
@@ -131,7 +131,7 @@ static void predict_one(const double (*x)[TERMS], const double *y, size_t n, con
     *median_error = expm1(predict_quantile(errors, n, 0.5));
 }
 
-/* ---- what was seen -------------------------------------------------------------------------- */
+/* ---- what was seen ---- */
 
 static void sizes_of(const pj_request_work *w, double sizes[BOUNDS])
 {

@@ -35,7 +35,7 @@ typedef struct pj_prediction {
     double median_error; /* relative, leave-one-out */
     size_t runs;
     const char *refusal; /* NULL: predicted */
-    /* Indices of the runs whose work is most like what was asked, nearest first. */
+    /* Indices of the runs whose work is most like the request, nearest first. */
     size_t nearest[PJ_PREDICT_NEAREST], nearest_count;
 } pj_prediction;
 

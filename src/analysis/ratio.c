@@ -1,4 +1,4 @@
-/* Ratios of geometric means and what it takes to tell them from 1. */
+/* Ratios of geometric means and the sample size needed to distinguish them from 1. */
 #include "analysis/ratio.h"
 
 #include "analysis/compare.h"

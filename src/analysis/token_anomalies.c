@@ -26,7 +26,7 @@ typedef struct table {
     double *scratch;
 } table;
 
-/* ---- deviations ----------------------------------------------------------------------------- */
+/* ---- deviations ---- */
 
 /* Median of the window around `at`: work grows with the position. */
 static double local_median(const double *values, size_t count, size_t at)
@@ -87,7 +87,7 @@ static void token_anomalies_fill_rows(table *t, const pj_token_figures *f)
     }
 }
 
-/* ---- causes --------------------------------------------------------------------------------- */
+/* ---- causes ---- */
 
 static double known(const double *values, size_t i)
 {
@@ -117,7 +117,7 @@ const char *pj_anomaly_cause_name(pj_anomaly_cause cause)
     return causes[cause];
 }
 
-/* ---- the search ----------------------------------------------------------------------------- */
+/* ---- the search ---- */
 
 static int strongest(const double *z)
 {

@@ -24,9 +24,9 @@ static pj_outcome verdict_judge(const pj_verdict_facts *f)
  */
 static double target_of(double detectable)
 {
-    static const double said[] = {0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002};
-    for (size_t i = 0; i < sizeof said / sizeof *said; i++)
-        if (said[i] < 0.75 * detectable) return said[i];
+    static const double targets[] = {0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002};
+    for (size_t i = 0; i < sizeof targets / sizeof *targets; i++)
+        if (targets[i] < 0.75 * detectable) return targets[i];
     return 0.001;
 }
 
@@ -41,7 +41,7 @@ static void plan(const pj_verdict_facts *f, pj_judgement *j)
     j->more_runs = fmax(ceil(pj_repeats_for(f->ratio.cv, j->target)) - n, 1);
 }
 
-/* A share as people say it: "3.4 %", "48 %". */
+/* A fraction in words: "3.4 %", "48 %". */
 static void percent(double share, char *text, size_t bytes)
 {
     double value = 100 * share;

@@ -37,7 +37,7 @@ typedef struct pj_judgement {
 } pj_judgement;
 
 const char *pj_outcome_name(pj_outcome outcome); /* "different", "not_distinguishable", ... */
-/* Judges, and writes the sentence. */
+/* Decides the outcome and writes the sentence. */
 void pj_verdict_write(const pj_verdict_facts *facts, pj_judgement *judgement, char *text,
                       size_t bytes);
 

@@ -23,8 +23,7 @@ typedef struct sharing {
     bool any;                  /* some step was shared */
 } sharing;
 
-/* ---- weights -----------------------------------------------------------------------------------
- */
+/* ---- weights ---- */
 
 static void batch_normalise(double *weights, uint32_t count)
 {
@@ -73,8 +72,7 @@ static void batch_weigh(sharing *s, uint32_t first, uint32_t count)
     s->by_context |= attend && s->context[first].shared_nj;
 }
 
-/* ---- amounts -----------------------------------------------------------------------------------
- */
+/* ---- amounts ---- */
 
 /* Divides whole + context by the two weights into integer nanojoules that add up exactly: parts are
  * differences of rounded running sums. An unknown whole gives unknown parts. */
@@ -150,8 +148,7 @@ static void share_step(sharing *s, uint32_t first, uint32_t count)
     }
 }
 
-/* ---- all steps ---------------------------------------------------------------------------------
- */
+/* ---- all steps ---- */
 
 static void batch_add_known(int64_t *sum, int64_t nj)
 {

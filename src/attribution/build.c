@@ -14,7 +14,7 @@
 
 enum { LARGE_TREE_NODES = 20000 };
 
-/* ---- facts --------------------------------------------------------------------------------- */
+/* ---- facts ---- */
 
 static pj_status take_fact(const pj_record *record, pj_run_data *data, int64_t *begin_ns,
                            uint32_t *warning_capacity, pj_error *err)
@@ -77,7 +77,7 @@ pj_status pj_build_facts(pj_tree *tree, pj_run_data *data, pj_error *err)
     return PJ_OK;
 }
 
-/* ---- rows ---------------------------------------------------------------------------------- */
+/* ---- rows ---- */
 
 typedef struct rows_state {
     pj_tree *tree;
@@ -286,7 +286,7 @@ static bool fill_row(rows_state *s, uint32_t index)
     }
 }
 
-/* ---- facts computed from rows -------------------------------------------------------------- */
+/* ---- facts computed from rows ---- */
 
 static double phase_ms(const pj_run_data *d, pj_phase phase)
 {
@@ -299,7 +299,7 @@ static double phase_ms(const pj_run_data *d, pj_phase phase)
 static bool fill_text(pj_run_data *d)
 {
     size_t bytes = 0;
-    if (d->info.prompt_private) return true; /* there are no texts */
+    if (d->info.prompt_private) return true; /* there is no text */
     for (uint32_t i = 0; i < d->token_count; i++)
         if (d->tokens[i].sequence == 0) bytes += strlen(d->tokens[i].text);
     char *text = pj_arena_alloc(&d->arena, bytes + 1, 1), *at = text;
@@ -333,7 +333,7 @@ pj_status pj_build_rows(pj_tree *tree, pj_run_data *d, pj_error *err)
     return PJ_OK;
 }
 
-/* ---- readings ------------------------------------------------------------------------------ */
+/* ---- readings ---- */
 
 static bool collect_readings(const pj_tree *tree, pj_readings *readings)
 {
@@ -362,7 +362,7 @@ static bool collect_readings(const pj_tree *tree, pj_readings *readings)
     return true;
 }
 
-/* ---- the whole build ----------------------------------------------------------------------- */
+/* ---- the whole build ---- */
 
 /* Rows and energies of a large run are built in parallel and joined in pj_energy_fill. */
 typedef struct rows_task {

@@ -7,8 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- words --------------------------------------------------------------------------------------
- */
+/* ---- words ---- */
 
 void pj_throttle_names(uint32_t throttle, char *text, size_t bytes)
 {
@@ -20,8 +19,7 @@ void pj_throttle_names(uint32_t throttle, char *text, size_t bytes)
             used += (size_t)snprintf(text + used, bytes - used, "%s%s", used ? "," : "", names[i]);
 }
 
-/* ---- rows ---------------------------------------------------------------------------------------
- */
+/* ---- rows ---- */
 
 typedef struct row_source {
     const pj_condition *items;
@@ -59,8 +57,7 @@ static bool conditions_take_row(pj_run_data *d, const pj_condition *c, int64_t b
     return row->device && (!c->throttle_known || row->throttle);
 }
 
-/* ---- by device ----------------------------------------------------------------------------------
- */
+/* ---- by device ---- */
 
 typedef struct spread {
     double sum, least, most;

@@ -39,7 +39,7 @@ struct pj_division {
     pj_division_window *windows;
 };
 
-/* ---- cells ---------------------------------------------------------------------------------- */
+/* ---- cells ---- */
 
 static void division_add_record(pj_division_member *m, pj_share_record record,
                                 const pj_share_energy *energies)
@@ -97,7 +97,7 @@ static void division_take_cell(void *context, const pj_ledger_cell *c)
     if (c->end_ns > d->latest_ns) d->latest_ns = c->end_ns;
 }
 
-/* ---- making --------------------------------------------------------------------------------- */
+/* ---- making ---- */
 
 pj_division *pj_division_new(const pj_rail *rails, uint32_t rail_count, pj_share_rule rule)
 {
@@ -161,7 +161,7 @@ void pj_division_settle(pj_division *d, int64_t now_ns, int64_t force_ns)
     pj_ledger_settle(d->ledger, known_ns > force_ns ? known_ns : force_ns, NULL);
 }
 
-/* ---- runs ----------------------------------------------------------------------------------- */
+/* ---- runs ---- */
 
 /* Times increase strictly, so that every part has a length. */
 static int64_t division_advance(pj_division *d, int64_t at_ns)
@@ -263,7 +263,7 @@ bool pj_division_next(pj_division_member *m, pj_share_record *record,
     return true;
 }
 
-/* ---- windows -------------------------------------------------------------------------------- */
+/* ---- windows ---- */
 
 pj_division_window *pj_division_window_open(pj_division *d, int64_t begin_ns)
 {

@@ -27,7 +27,7 @@ void pj_division_free(pj_division *division); /* frees its members and windows; 
 
 pj_status pj_division_read(pj_division *division, const pj_reading *reading, pj_error *err);
 
-/* ---- runs ----------------------------------------------------------------------------------- */
+/* ---- runs ---- */
 
 /* The run's time begins at `*at_ns`, which is raised if necessary. NULL when out of memory. */
 pj_division_member *pj_division_enter(pj_division *division, int64_t *at_ns, double weight);
@@ -43,18 +43,18 @@ bool pj_division_is_shared(const pj_division_member *member);
 bool pj_division_next(pj_division_member *member, pj_share_record *record,
                       const pj_share_energy **energies);
 
-/* Until when every rail that counts in the total is known, or of those the ones set in `rails` if
- * that is not NULL; INT64_MIN: nothing is. */
+/* The time up to which every rail that counts in the total is known (only those set in `rails` if
+ * not NULL); INT64_MIN: unknown. */
 int64_t pj_division_known_ns(const pj_division *division, const bool *rails);
 /* Determines the energy of all cells that the sensors have seen, and of those that ended before
  * `force_ns` even if they have not. */
 void pj_division_settle(pj_division *division, int64_t now_ns, int64_t force_ns);
 
-/* ---- windows -------------------------------------------------------------------------------- */
+/* ---- windows ---- */
 
 pj_division_window *pj_division_window_open(pj_division *division, int64_t begin_ns);
 void pj_division_window_stop(pj_division_window *window, int64_t end_ns);
-/* Energy of one rail over a stopped window, by what is known of it now. */
+/* Energy of one rail over a stopped window, from the readings so far. */
 void pj_division_window_energy(const pj_division *division, const pj_division_window *window,
                                uint32_t rail, pj_curve_energy *energy);
 void pj_division_window_close(pj_division *division, pj_division_window *window);

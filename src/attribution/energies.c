@@ -16,11 +16,11 @@
 #include <math.h>
 
 /* Share of a run that windows must have covered. A run shorter than the sensor's period needs
- * nearly full coverage, since no similar work elsewhere in the run tells what the rest took. */
+ * nearly full coverage, since no similar work elsewhere in the run indicates what the rest took. */
 #define LEAST_OBSERVED       0.1
 #define LEAST_OBSERVED_SHORT 0.9
 
-/* ---- sums, bottom up ----------------------------------------------------------------------- */
+/* ---- sums, bottom up ---- */
 
 static void start_node(pj_energy *node, bool known, bool has_planted)
 {
@@ -87,7 +87,7 @@ static void sum_nodes(pj_energies *j)
     if (!tree->nested) sum_children(j, 0);
 }
 
-/* ---- rails --------------------------------------------------------------------------------- */
+/* ---- rails ---- */
 
 static pj_status energies_prepare(pj_energies *j, pj_error *err)
 {
@@ -128,7 +128,7 @@ static pj_status attribute_rails(pj_energies *j, pj_error *err)
     return PJ_OK;
 }
 
-/* ---- unobserved energy --------------------------------------------------------------------- */
+/* ---- unobserved energy ---- */
 
 /* Upper bound of what the rails can draw, NAN where some rail has none. */
 static double energies_most_mw(const pj_energies *j)
@@ -152,8 +152,8 @@ static void energies_withdraw(pj_energies *j, pj_energy *e, double ms, bool obse
     e->absence = PJ_ABSENT_BELOW_RESOLUTION;
 }
 
-/* Whether a run is so short that its energy depends on when the sensor looked, and nothing tells
- * when that was: neither a declaration that the readings confirm, nor the readings themselves. */
+/* Whether a run is so short that its energy depends on when the sensor sampled, and that is neither
+ * declared and confirmed by the readings nor evident from them. */
 static bool may_be_missed(const pj_energies *j, const pj_rail_result *result, int64_t run_ns)
 {
     const pj_rail *rail = &j->d->rails[result->rail];
@@ -179,7 +179,7 @@ static bool is_observed(const pj_energies *j)
     return true;
 }
 
-static void judge_resolution(pj_energies *j)
+static void check_resolution(pj_energies *j)
 {
     const pj_tree *tree = j->tree;
     double run_mj = pj_mj_of_nj(j->run.gross_nj);
@@ -200,7 +200,7 @@ static void judge_resolution(pj_energies *j)
     for (uint32_t i = 0; i < tree->leaf_count; i++) j->gross[i] = j->net[i] = PJ_NJ_UNKNOWN;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------ */
+/* ---- all of it ---- */
 
 pj_status pj_energy_new(const pj_tree *tree, const pj_readings *readings,
                         const pj_build_options *options, pj_run_data *data, pj_energies **joules,
@@ -222,7 +222,7 @@ pj_status pj_energy_fill(pj_energies *j, pj_error *err)
 {
     sum_nodes(j);
     pj_status status = pj_energy_check_total(j, err);
-    if (status == PJ_OK) judge_resolution(j);
+    if (status == PJ_OK) check_resolution(j);
     if (status == PJ_OK) status = pj_energy_rows(j, err);
     if (status == PJ_OK) status = pj_energy_of_run(j, err);
     if (status == PJ_OK) status = pj_energy_report(j, err);

@@ -41,7 +41,7 @@ typedef struct pj_rail_result {
     double class_spread;             /* relative 1 sigma of power between leaves of a class */
     double observed;                 /* share of the run's time covered by windows */
     int64_t period_ns;               /* typical time between two readings */
-    bool settled;                    /* when the sensor looked is known or shows in its readings */
+    bool settled; /* when the sensor sampled is known or evident from its readings */
     bool counter;
     pj_fit fit; /* of pooled classes */
     bool has_fit;

@@ -25,9 +25,9 @@ pj_status pj_energy_check(pj_energies *j, pj_error *err)
     return PJ_OK;
 }
 
-/* Said by the meter while it listened to the rail's source, or by an earlier attribution. Two rails
- * may have the same fault, so the code alone does not tell. */
-static bool said_already(const pj_run_data *d, uint32_t before, const pj_finding *finding)
+/* Whether the meter or an earlier attribution has reported the finding. Two rails may have the same
+ * fault, so the code alone does not identify it. */
+static bool is_reported(const pj_run_data *d, uint32_t before, const pj_finding *finding)
 {
     for (uint32_t i = 0; i < before; i++)
         if (strcmp(d->warnings[i].code, finding->code) == 0 &&
@@ -48,7 +48,7 @@ static bool add_warning(pj_energies *j, pj_warning_row *all, uint32_t *count, co
 }
 
 /* Warns of what attribution could not do, each once. The array has room for two more. */
-static bool tell_limits(pj_energies *j, pj_warning_row *all, uint32_t *count)
+static bool report_limits(pj_energies *j, pj_warning_row *all, uint32_t *count)
 {
     char text[256];
     double upper_mj = (double)j->run.upper_mj;
@@ -82,14 +82,14 @@ pj_status pj_energy_report(pj_energies *j, pj_error *err)
     if (before) memcpy(all, d->warnings, before * sizeof *all);
     for (uint32_t i = 0; i < j->finding_count; i++) {
         const pj_finding *f = &j->findings[i];
-        if (said_already(d, d->warning_count, f)) continue;
+        if (is_reported(d, d->warning_count, f)) continue;
         pj_warning_row *row = &all[before++];
         *row = (pj_warning_row){(double)(j->tree->end_ns - j->tree->begin_ns) / 1e6,
                                 pj_arena_strndup(&d->arena, f->code, strlen(f->code)),
                                 pj_arena_strndup(&d->arena, f->text, strlen(f->text))};
         if (!row->code || !row->text) return pj_fail_memory(err, "the warnings of a run");
     }
-    if (!tell_limits(j, all, &before)) return pj_fail_memory(err, "the warnings of a run");
+    if (!report_limits(j, all, &before)) return pj_fail_memory(err, "the warnings of a run");
     d->warnings = all;
     d->warning_count = before;
     return pj_run_name_total(d, j->used_rails, j->missing_rails, err);

@@ -44,7 +44,7 @@ void pj_energy_rail_fini(pj_rail_result *result)
     result->has_fit = false;
 }
 
-/* ---- windows ------------------------------------------------------------------------------- */
+/* ---- windows ---- */
 
 static const pj_rail *rail_of(const pj_energies *j, const pj_rail_result *result)
 {
@@ -127,7 +127,7 @@ static bool overlaps(const pj_energies *j, const pj_rail_result *result, int64_t
 }
 
 /* Drops windows wholly outside the run in which other work kept the machine busy, and those beyond
- * them: they say nothing about this run. */
+ * them: they carry no information about this run. */
 static void drop_busy_margins(const pj_energies *j, pj_rail_result *result, int64_t period)
 {
     double idle_mw = j->d->baseline_mw[result->rail], most = 0;
@@ -147,8 +147,8 @@ static void drop_busy_margins(const pj_energies *j, pj_rail_result *result, int6
     memmove(result->windows, result->windows + from, (to - from) * sizeof *result->windows);
 }
 
-static void energy_rail_place(const pj_window *given, size_t count, const pj_timing *timing,
-                              pj_window *windows)
+static void energy_rail_shift_windows(const pj_window *given, size_t count, const pj_timing *timing,
+                                      pj_window *windows)
 {
     for (size_t i = 0; i < count; i++) {
         pj_window *w = &windows[i];
@@ -181,7 +181,7 @@ static void set_reach(pj_energies *j, pj_rail_result *result, int64_t period)
     j->leaves[tree->leaf_count + 1] = (pj_leaf){tree->end_ns, result->end_ns, idle, 0};
 }
 
-/* ---- the fit ------------------------------------------------------------------------------- */
+/* ---- the fit ---- */
 
 /* The prior of a class: from a calibration, or for idle time that it draws the baseline and nothing
  * above it. */
@@ -203,8 +203,8 @@ static pj_class_prior prior_of(pj_energies *j, uint32_t rail, uint32_t pool)
 }
 
 /* Energy of the time that windows cover, and its uncertainty beyond the windows' own noise: none
- * where they tile it. Of overlapping windows the curve is no second observation: it was resolved
- * from the same noisy readings. */
+ * where they tile it. For overlapping windows the curve is not a second observation: it was
+ * deconvolved from the same noisy readings. */
 static void measure_total(const pj_energies *j, const pj_rail_result *result, bool as_declared,
                           int64_t begin_ns, int64_t end_ns, pj_curve_energy *total)
 {
@@ -283,12 +283,12 @@ static pj_status fit_rail(pj_energies *j, pj_rail_result *result, bool as_declar
     if (result->has_fit) status = pj_design_init(&result->design, &input, 0, err);
     pj_free(priors);
     pj_free(windows);
-    /* Without a fit, energy is shared by time (equal power), and `method` says so. */
+    /* Without a fit, energy is shared by time (equal power), and `method` records that. */
     return status == PJ_E_INVALID || status == PJ_E_UNAVAILABLE || status == PJ_E_INTERNAL ? PJ_OK
                                                                                            : status;
 }
 
-/* ---- blocks -------------------------------------------------------------------------------- */
+/* ---- blocks ---- */
 
 static pj_status make_blocks(pj_energies *j, pj_rail_result *result, int64_t period, pj_error *err)
 {
@@ -313,8 +313,8 @@ static pj_status make_blocks(pj_energies *j, pj_rail_result *result, int64_t per
     return pj_blocks_init(&input, &result->blocks, err);
 }
 
-/* Number of leaves of similar length per class: a class with a single leaf fits any power and says
- * nothing about how power varies. NULL: out of memory. */
+/* Number of leaves of similar length per class: a class with a single leaf fits any power and gives
+ * no information about how power varies. NULL: out of memory. */
 static double *count_leaves(const pj_energies *j)
 {
     double *sums = pj_alloc(2 * (size_t)j->pool_count, sizeof *sums);
@@ -379,7 +379,7 @@ static double sum_residuals(const pj_energies *j, const pj_rail_result *result)
  * contain it. Where a block holds single leaves this is a measurement; where it holds many they
  * average out, and the residuals only bound the assumed value. Those of overlapping windows are
  * shrunk by what the fit found. */
-static double judge_spread(const pj_energies *j, const pj_rail_result *result)
+static double estimate_spread(const pj_energies *j, const pj_rail_result *result)
 {
     double *count = count_leaves(j);
     if (!count || !result->has_fit || j->options->trusted) {
@@ -396,7 +396,7 @@ static double judge_spread(const pj_energies *j, const pj_rail_result *result)
     return fmax(fmax(seen, result->fit.spread), LEAST_SPREAD);
 }
 
-/* ---- energies of leaves -------------------------------------------------------------------- */
+/* ---- energies of leaves ---- */
 
 /* Blocks of a curve without power windows: the pieces between two counter ticks are the blocks
  * already; this only removes implausible values of a foreign spool. */
@@ -483,7 +483,7 @@ static void energy_rail_add_leaves(pj_energies *j, pj_rail_result *result)
     }
 }
 
-/* ---- timings ------------------------------------------------------------------------------- */
+/* ---- timings ---- */
 
 static pj_status energy_rail_attribute(pj_energies *j, pj_rail_result *result, int64_t period,
                                        bool as_declared, pj_error *err)
@@ -511,7 +511,7 @@ static pj_status try_timing(pj_energies *j, pj_rail_result *result, const pj_win
     pj_status status = PJ_OK;
     if (!mj || !other.windows) status = pj_fail_memory(err, "the windows of a sensor");
     if (status == PJ_OK) {
-        energy_rail_place(given, count, timing, other.windows);
+        energy_rail_shift_windows(given, count, timing, other.windows);
         status = energy_rail_attribute(j, &other, period, false, err);
     }
     for (uint32_t i = 0; status == PJ_OK && i < leaves; i++)
@@ -542,7 +542,7 @@ static pj_status try_timings(pj_energies *j, pj_rail_result *result, int64_t per
     }
     for (uint32_t i = 1; i < count && status == PJ_OK; i++)
         status = try_timing(j, result, given, result->window_count, period, &timings[i], err);
-    if (given) energy_rail_place(given, result->window_count, &timings[0], result->windows);
+    if (given) energy_rail_shift_windows(given, result->window_count, &timings[0], result->windows);
     pj_free(given);
     if (status != PJ_OK) return status;
     return energy_rail_attribute(j, result, period, !timings[0].shift_ns && !timings[0].window_ns,
@@ -619,7 +619,7 @@ pj_status pj_energy_rail(pj_energies *j, uint32_t rail, pj_error *err)
     result->observed = observed_share(j, result);
     if (!energy_rail_find_blocks(j, result) || !find_bridges(j, result))
         return pj_fail_memory(err, "the energies of a run");
-    result->class_spread = judge_spread(j, result);
+    result->class_spread = estimate_spread(j, result);
     status = pj_energy_scale(j, result, err);
     if (status != PJ_OK) return status;
     energy_rail_add_leaves(j, result);

@@ -33,7 +33,7 @@ static uint32_t list_leaves(const pj_tree *tree, leaf_use use, uint32_t *leaves)
     return count;
 }
 
-static pj_status judge_request(pj_energies *j, uint32_t *leaves, pj_error *err)
+static pj_status measure_request(pj_energies *j, uint32_t *leaves, pj_error *err)
 {
     pj_run_info *info = &j->d->info;
     uint32_t count = list_leaves(j->tree, IN_REQUEST, leaves);
@@ -49,7 +49,7 @@ static pj_status judge_request(pj_energies *j, uint32_t *leaves, pj_error *err)
     return PJ_OK;
 }
 
-static pj_status judge_model_load(pj_energies *j, uint32_t *leaves, pj_error *err)
+static pj_status measure_model_load(pj_energies *j, uint32_t *leaves, pj_error *err)
 {
     pj_run_info *info = &j->d->info;
     pj_sd net;
@@ -67,8 +67,8 @@ pj_status pj_energy_request(pj_energies *j, pj_error *err)
     if (status != PJ_OK || isnan(j->d->info.request_mj)) return status;
     uint32_t *leaves = pj_alloc((size_t)j->tree->leaf_count + 1, sizeof *leaves);
     if (!leaves) return pj_fail_memory(err, "the energies of a run");
-    status = judge_request(j, leaves, err);
-    if (status == PJ_OK) status = judge_model_load(j, leaves, err);
+    status = measure_request(j, leaves, err);
+    if (status == PJ_OK) status = measure_model_load(j, leaves, err);
     pj_free(leaves);
     return status;
 }

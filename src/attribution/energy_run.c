@@ -43,7 +43,7 @@ static void grouped_fini(grouped *g)
     pj_free(g->leaves);
 }
 
-/* ---- classes ------------------------------------------------------------------------------- */
+/* ---- classes ---- */
 
 static pj_status start_class(pj_energies *j, uint32_t c, pj_class_row *row, pj_error *err)
 {
@@ -126,7 +126,7 @@ static pj_status fill_classes(pj_energies *j, pj_error *err)
     return status;
 }
 
-/* ---- rails --------------------------------------------------------------------------------- */
+/* ---- rails ---- */
 
 static double add_if_known(double sum, double value)
 {
@@ -186,7 +186,7 @@ static void integrate_rail(const pj_energies *j, uint32_t rail, pj_rail_energy *
 }
 
 /* For a rail that was shared among leaves: the sum of the rows. `ms` is the time for which the run
- * is charged idle power: its share of the duration where it ran beside others. */
+ * is charged idle power: its share of the duration where it overlapped others. */
 static pj_status sum_rail(pj_energies *j, uint32_t result, const grouped *by_phase,
                           pj_rail_energy *row, double *ms, pj_error *err)
 {
@@ -253,7 +253,7 @@ static pj_status fill_rail_energy(pj_energies *j, pj_error *err)
     return status;
 }
 
-/* ---- the run ------------------------------------------------------------------------------- */
+/* ---- the run ---- */
 
 /* The interval expected after `calibrate`: two seconds of one class are 2 s / period readings, each
  * with the estimated noise (at least 0.2 %). Never wider than the present interval; NAN where power
@@ -270,8 +270,8 @@ static double calibrated_interval(const pj_energies *j, const pj_rail_result *le
     return then < 0.001 ? fmin(now, 0.001) : fmin(now, then);
 }
 
-/* Over the classes inside tokens only: model loading may dominate a short run's energy but says
- * nothing about how well components are separated. */
+/* Over the classes inside tokens only: model loading may dominate a short run's energy but is no
+ * measure of how well components are separated. */
 static double interval_now(const pj_energies *j, const pj_fit *fit)
 {
     bool *counted = pj_alloc(j->pool_count, sizeof *counted);

@@ -34,10 +34,10 @@ static const double lengths[MOST_LENGTHS] = {0, 0.25, 0.5, 1, 10};
 typedef struct candidate {
     int64_t shift_ns, window_ns;
     double log_prior, log_weight;
-    double width; /* of the delays that it stands for, in ns; 0: of none but itself */
+    double width; /* of the delays that it represents, in ns; 0: only itself */
 } candidate;
 
-/* What the readings say about the delay for one window length. */
+/* Evidence of the delay for one window length. */
 typedef struct spread_of_delays {
     int64_t window_ns;
     double weight, mean, sd;
@@ -91,7 +91,7 @@ static bool merge_leaves(search *s)
 }
 
 /* Moves the windows to the candidate's timing; their mean powers stay as read. */
-static void energy_timing_place(const search *s, const candidate *c)
+static void energy_timing_shift_windows(const search *s, const candidate *c)
 {
     for (size_t i = 0; i < s->count; i++) {
         const pj_window *from = &s->given[i];
@@ -115,7 +115,7 @@ static double evidence(const search *s, const candidate *c)
     pj_fit fit;
     double total_mj = 0, log_lengths = 0;
     int64_t begin = INT64_MAX, end = INT64_MIN;
-    energy_timing_place(s, c);
+    energy_timing_shift_windows(s, c);
     for (size_t i = 0; i < s->count; i++) {
         const pj_window *w = &s->windows[i];
         if (w->begin_ns < begin) begin = w->begin_ns;
@@ -280,7 +280,7 @@ static uint32_t energy_timing_choose(const search *s, int64_t period, pj_timing 
     return count;
 }
 
-/* ---- refinement with all classes ----------------------------------------------------------- */
+/* ---- refinement with all classes ---- */
 
 /* Where phases leave several timings possible, classes may decide: a component of many milliseconds
  * has edges too. */
@@ -305,7 +305,7 @@ static bool use_classes(search *s, pj_energies *j)
     return true;
 }
 
-/* Evaluates a delay that stands for all those within `width`, or for itself alone if that is 0. */
+/* Evaluates a delay that represents all those within `width`, or only itself if that is 0. */
 static void try_shift(search *s, double shift, double width, int64_t window, double density)
 {
     candidate *c = &s->items[s->item_count++];
@@ -329,7 +329,7 @@ static candidate *likeliest(search *s, size_t from, bool *lowest, bool *highest)
     return best;
 }
 
-/* Replaces a delay by three that stand for a third of its width each. */
+/* Replaces a delay by three that represent a third of its width each. */
 static void energy_timing_split(search *s, candidate *c, double density)
 {
     double width = c->width / 3, middle = (double)c->shift_ns;
@@ -341,7 +341,7 @@ static void energy_timing_split(search *s, candidate *c, double density)
 
 /* Weighs the delays that the phases leave possible for one window length: evenly spaced ones, so
  * that a delay that the readings hardly determine stays as uncertain as it is, then closer ones
- * around the likeliest as long as it stands out. */
+ * around the likeliest while it stands out. */
 static void weigh_delays(search *s, const spread_of_delays *given, double step, double log_prior)
 {
     double reach = fmax(2 * given->sd, step), density = log_prior - log(given->most - given->least);
@@ -457,7 +457,7 @@ static void end_search(search *s)
     pj_free(s);
 }
 
-/* Weighs every delay and window by phases; NULL: the readings cannot tell, or no memory. */
+/* Weighs every delay and window by phases; NULL: the readings do not determine it, or no memory. */
 static search *begin_search(const pj_energies *j, const pj_rail_result *result,
                             const pj_window *windows, size_t count, int64_t period_ns)
 {

@@ -31,7 +31,7 @@ typedef struct block_cache {
     double *times, *moved; /* [pools] G: window times by influence; S G */
 } block_cache;
 
-typedef struct judgement {
+typedef struct uncertainty_state {
     pj_energies *joules;
     uint32_t begin, end; /* nodes */
     /* for one rail and set at a time */
@@ -48,7 +48,7 @@ typedef struct judgement {
     uint32_t *leaves;   /* of a node and all its descendants */
     size_t leaf_count, leaf_capacity;
     pj_status status;
-} judgement;
+} uncertainty_state;
 
 /* A set's figures on one rail. */
 typedef struct set_figure {
@@ -57,16 +57,16 @@ typedef struct set_figure {
     double idle_gross, idle_net; /* 1 sigma due to idle power */
 } set_figure;
 
-/* ---- memory -------------------------------------------------------------------------------- */
+/* ---- memory ---- */
 
-static bool energy_uncertainty_allocate(judgement *g, pj_energies *j)
+static bool energy_uncertainty_allocate(uncertainty_state *g, pj_energies *j)
 {
     size_t blocks = 1, windows = 1, pools = j->pool_count + 1;
     for (uint32_t i = 0; i < j->result_count; i++) {
         if (j->results[i].blocks.count > blocks) blocks = j->results[i].blocks.count;
         if (j->results[i].window_count > windows) windows = j->results[i].window_count;
     }
-    *g = (judgement){.joules = j};
+    *g = (uncertainty_state){.joules = j};
     struct {
         double **array;
         size_t count;
@@ -89,7 +89,7 @@ static bool energy_uncertainty_allocate(judgement *g, pj_energies *j)
     return ok;
 }
 
-static void energy_uncertainty_release(judgement *g)
+static void energy_uncertainty_release(uncertainty_state *g)
 {
     double *const arrays[] = {g->net_mj,  g->time_s,    g->squares, g->f,    g->moment,
                               g->scratch, g->influence, g->times,   g->moved};
@@ -102,7 +102,7 @@ static void energy_uncertainty_release(judgement *g)
     pj_free(g->leaves);
 }
 
-/* ---- class powers -------------------------------------------------------------------------- */
+/* ---- class powers ---- */
 
 /* S x for the classes of the fit, mW^2 s -> mW mJ; returns x' S x in mJ^2. */
 static double times_covariance(const pj_fit *fit, const double *x, double *product)
@@ -129,8 +129,8 @@ static void subtract_windows(const pj_rail_result *result, size_t first, size_t 
     }
 }
 
-static const block_cache *energy_uncertainty_look_up(judgement *g, const pj_rail_result *result,
-                                                     size_t block)
+static const block_cache *energy_uncertainty_look_up(uncertainty_state *g,
+                                                     const pj_rail_result *result, size_t block)
 {
     size_t rail = (size_t)(result - g->joules->results);
     block_cache *c = &g->cache[rail * CACHED + block % CACHED];
@@ -157,7 +157,8 @@ static bool shares_noise(const pj_rail_result *result)
 }
 
 /* A set inside one block, whose effect is cached. */
-static double inside_variance(judgement *g, const pj_rail_result *result, size_t block, double f)
+static double inside_variance(uncertainty_state *g, const pj_rail_result *result, size_t block,
+                              double f)
 {
     const block_cache *c = energy_uncertainty_look_up(g, result, block);
     const pj_fit *fit = &result->fit;
@@ -174,7 +175,8 @@ static double inside_variance(judgement *g, const pj_rail_result *result, size_t
     return (powers > 0 ? powers : 0) + f * f * c->noise_var;
 }
 
-static double across_variance(judgement *g, const pj_rail_result *result, size_t low, size_t high)
+static double across_variance(uncertainty_state *g, const pj_rail_result *result, size_t low,
+                              size_t high)
 {
     size_t first, last;
     double noise = pj_blocks_influence(&result->blocks, low, high - low, g->f + low, g->scratch,
@@ -190,10 +192,10 @@ static double across_variance(judgement *g, const pj_rail_result *result, size_t
     return powers + noise;
 }
 
-/* ---- one set on one rail ------------------------------------------------------------------- */
+/* ---- one set on one rail ---- */
 
-static void energy_uncertainty_add_leaf(judgement *g, const pj_rail_result *result, uint32_t index,
-                                        size_t *low, size_t *high, double *seconds)
+static void energy_uncertainty_add_leaf(uncertainty_state *g, const pj_rail_result *result,
+                                        uint32_t index, size_t *low, size_t *high, double *seconds)
 {
     const pj_energies *j = g->joules;
     const pj_leaf *leaf = &j->leaves[index + 1];
@@ -227,7 +229,7 @@ static double heat_of(const pj_energies *j, const pj_rail_result *result)
 }
 
 /* The set's shares of blocks, and the terms that depend on them alone. */
-static void energy_uncertainty_take_shares(judgement *g, const pj_rail_result *result,
+static void energy_uncertainty_take_shares(uncertainty_state *g, const pj_rail_result *result,
                                            double seconds, set_figure *figure)
 {
     const pj_blocks *b = &result->blocks;
@@ -253,8 +255,8 @@ static void energy_uncertainty_take_shares(judgement *g, const pj_rail_result *r
 
 /* The effect of a leaf's own deviation on the set's figure: (share - f) x energy, summed over its
  * blocks. Returns its square less the sum of the squares, which take_shares() has counted. */
-static double bridge_variance(const judgement *g, const pj_rail_result *result, uint32_t index,
-                              bool member, size_t low, size_t high)
+static double bridge_variance(const uncertainty_state *g, const pj_rail_result *result,
+                              uint32_t index, bool member, size_t low, size_t high)
 {
     const pj_leaf *leaf = &g->joules->leaves[index + 1];
     const pj_blocks *b = &result->blocks;
@@ -270,7 +272,7 @@ static double bridge_variance(const judgement *g, const pj_rail_result *result, 
 }
 
 /* Leaves that reach over several blocks deviate in all of them alike. */
-static void add_bridges(judgement *g, const pj_rail_result *result, size_t low, size_t high,
+static void add_bridges(uncertainty_state *g, const pj_rail_result *result, size_t low, size_t high,
                         set_figure *figure)
 {
     double spread = result->class_spread * result->class_spread, sum = 0;
@@ -317,7 +319,7 @@ static void scale_figure(const pj_energies *j, const pj_rail_result *result, con
     figure->idle_net *= factor;
 }
 
-static void measure_alone(judgement *g, uint32_t rail, const uint32_t *leaves, size_t count,
+static void measure_alone(uncertainty_state *g, uint32_t rail, const uint32_t *leaves, size_t count,
                           set_figure *figure)
 {
     const pj_energies *j = g->joules;
@@ -349,7 +351,7 @@ static void measure_alone(judgement *g, uint32_t rail, const uint32_t *leaves, s
     weigh_timings(result, leaves, count, figure);
 }
 
-static void energy_uncertainty_measure(judgement *g, uint32_t rail, const uint32_t *leaves,
+static void energy_uncertainty_measure(uncertainty_state *g, uint32_t rail, const uint32_t *leaves,
                                        size_t count, set_figure *figure)
 {
     const pj_rail_result *result = &g->joules->results[rail];
@@ -357,7 +359,7 @@ static void energy_uncertainty_measure(judgement *g, uint32_t rail, const uint32
     if (result->part_factor) scale_figure(g->joules, result, leaves, count, figure);
 }
 
-/* ---- all rails together -------------------------------------------------------------------- */
+/* ---- all rails together ---- */
 
 typedef struct total {
     double random_var, bias_gross, bias_net;
@@ -395,9 +397,9 @@ static void energy_uncertainty_sum_up(const total *t, pj_sd *gross, pj_sd *net)
     *net = (pj_sd){random, (float)t->bias_net, (float)sqrt(gain_net)};
 }
 
-/* ---- nodes --------------------------------------------------------------------------------- */
+/* ---- nodes ---- */
 
-static bool take_leaf(judgement *g, uint32_t leaf)
+static bool take_leaf(uncertainty_state *g, uint32_t leaf)
 {
     if (g->leaf_count == g->leaf_capacity) {
         size_t more = g->leaf_capacity ? 2 * g->leaf_capacity : 1024;
@@ -412,7 +414,7 @@ static bool take_leaf(judgement *g, uint32_t leaf)
 
 /* Collects the leaves of node `index` and its descendants, as far as they are charged to an
  * enclosing span of kind `outer`. */
-static bool energy_uncertainty_collect(judgement *g, uint32_t index, uint8_t outer)
+static bool energy_uncertainty_collect(uncertainty_state *g, uint32_t index, uint8_t outer)
 {
     const pj_energies *j = g->joules;
     const pj_tree *tree = j->tree;
@@ -440,7 +442,7 @@ pj_method pj_energy_method(const pj_energies *j, uint8_t kind, int64_t ns)
 
 static void *energy_uncertainty_judge(void *context)
 {
-    judgement *g = context;
+    uncertainty_state *g = context;
     pj_energies *j = g->joules;
     for (uint32_t i = g->begin; i < g->end; i++) {
         const pj_node *node = &j->tree->nodes[i];
@@ -486,7 +488,7 @@ static bool group_leaves(pj_energies *j)
 pj_status pj_energy_check_total(pj_energies *j, pj_error *err)
 {
     uint32_t nodes = j->tree->node_count, middle = nodes < LARGE_NODES ? nodes : nodes / 2;
-    judgement first, second;
+    uncertainty_state first, second;
     pthread_t thread;
     bool ok = energy_uncertainty_allocate(&first, j);
     ok &= energy_uncertainty_allocate(&second, j);
@@ -513,7 +515,7 @@ pj_status pj_energy_check_total(pj_energies *j, pj_error *err)
 pj_status pj_energy_check_leaves(pj_energies *j, const uint32_t *leaves, size_t count, int result,
                                  pj_sd *gross, pj_sd *net, pj_error *err)
 {
-    judgement g;
+    uncertainty_state g;
     total sum;
     set_figure figure;
     bool ok = energy_uncertainty_allocate(&g, j);

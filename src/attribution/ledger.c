@@ -58,11 +58,11 @@ struct pj_ledger {
     pj_ledger_entry *entries;
     int64_t settled_ns; /* everything before it is divided */
     double divided_mj;
-    int64_t unknown_ns;  /* time with entries of which not every rail is known */
+    int64_t unknown_ns;  /* time with entries during which some rail is unknown */
     double prefill_rate; /* observed tokens per nanosecond */
 };
 
-/* ---- making --------------------------------------------------------------------------------- */
+/* ---- making ---- */
 
 pj_ledger *pj_ledger_new(const pj_ledger_options *o)
 {
@@ -167,7 +167,7 @@ void pj_ledger_machine(const pj_ledger *l, int64_t begin_ns, int64_t end_ns, pj_
     if (!any) *sum = (pj_curve_energy){NAN, NAN, NAN, NAN, NAN, 0};
 }
 
-/* ---- work ----------------------------------------------------------------------------------- */
+/* ---- work ---- */
 
 static bool ledger_add_step(pj_ledger_entry *e, int64_t t_ns, double work)
 {
@@ -201,7 +201,7 @@ static double recent_mw(const pj_ledger *l, int64_t known_ns)
     return NAN;
 }
 
-/* For a request of which no energy is known yet: its share of the machine's last known power. How
+/* For a request whose energy is still unknown: its share of the machine's last known power. How
  * that divides into input and output is unknown. */
 static pj_ledger_figure first_figure(const pj_ledger *l, int64_t begin_ns)
 {
@@ -232,7 +232,7 @@ pj_ledger_entry *pj_ledger_enter(pj_ledger *l, int64_t begin_ns, double prompt_g
     e->prompt_work = prompt_guess >= 1 ? prompt_guess : 1;
     e->thinning = 1;
     e->figure = first_figure(l, e->begin_ns);
-    /* Time before the first request is attributed to none. */
+    /* Time before the first request is not attributed. */
     if (l->settled_ns == INT64_MIN || (!l->entries && !l->take)) l->settled_ns = e->begin_ns;
     e->next = l->entries;
     l->entries = e;
@@ -323,7 +323,7 @@ static double work_at(const pj_ledger *l, pj_ledger_entry *e, int64_t t_ns)
     return s[i].work + part * (s[i + 1].work - s[i].work);
 }
 
-/* ---- dividing a cell ------------------------------------------------------------------------ */
+/* ---- dividing a cell ---- */
 
 typedef pj_ledger_cell cell;
 
@@ -439,7 +439,7 @@ static double rail_part(const pj_ledger *l, const pj_ledger_entry *e, const cell
     return equally ? (energy_mj - idle) * part + *idle_mj : energy_mj * part;
 }
 
-/* ---- settling ------------------------------------------------------------------------------- */
+/* ---- settling ---- */
 
 /* Halves the resolution: drops every other point, never the first. */
 static void thin(pj_ledger_entry *e, uint32_t rails)
@@ -572,7 +572,7 @@ pj_status pj_ledger_settle(pj_ledger *l, int64_t until_ns, pj_error *err)
     return ok ? PJ_OK : pj_fail_memory(err, "the shares of requests");
 }
 
-/* ---- figures -------------------------------------------------------------------------------- */
+/* ---- figures ---- */
 
 static double taken(const pj_ledger *l, const pj_ledger_entry *e)
 {
@@ -718,7 +718,7 @@ void pj_ledger_estimate(pj_ledger *l, int64_t now_ns)
 pj_ledger_figure pj_ledger_of(const pj_ledger *l, const pj_ledger_entry *e)
 {
     if (!e->settled) {
-        pj_ledger_figure early = e->figure; /* the time asked for may precede its first token */
+        pj_ledger_figure early = e->figure; /* the requested time may precede its first token */
         early.first_ns = e->first_ns;
         return early;
     }

@@ -4,11 +4,11 @@
  * division is a convention and its result is `allocated`:
  *   equal   at every moment the same for all
  *   tokens  in proportion to declared weights, if there are any; equally while all of them are 0.
- *           For requests at every moment in proportion to the requests' token rates: uncached
- * prompt tokens over the duration of prefill, output tokens over the time between them bytes   the
- * same between prefill and decode; within decode, the energy of reading the KV cache is divided by
- * context length, and that of reading the weights, which are read once for all, by the number of
- * steps that each request took part in; idle power equally
+ *           For requests in proportion to their token rates: uncached prompt tokens over the
+ *           duration of prefill, output tokens over the time between them
+ *   bytes   the same between prefill and decode; within decode, the energy of reading the KV cache
+ *           is divided by context length, that of reading the weights, which are read once for all,
+ *           by the number of steps that each request took part in; idle power equally
  *
  * Time is cut into cells at every begin, first token, change of weight and end, and at least every
  * 20 ms (with declared weights, 5 s). Once the sensors have covered a cell, it is divided once and
@@ -57,8 +57,8 @@ pj_batch_rule pj_ledger_rule(const pj_ledger *ledger);      /* that is applied *
 
 /* A reading of a rail (index into the options' rails). */
 pj_status pj_ledger_read(pj_ledger *ledger, const pj_reading *reading, pj_error *err);
-/* Until when every rail that counts in the total is known, or of those the ones set in `rails` if
- * that is not NULL; INT64_MIN: nothing is. */
+/* The time up to which every rail that counts in the total is known (only those set in `rails` if
+ * not NULL); INT64_MIN: unknown. */
 int64_t pj_ledger_known_ns(const pj_ledger *ledger, const bool *rails);
 /* Energy of the machine over an interval, as far as it is known. */
 void pj_ledger_machine(const pj_ledger *ledger, int64_t begin_ns, int64_t end_ns,
@@ -66,8 +66,7 @@ void pj_ledger_machine(const pj_ledger *ledger, int64_t begin_ns, int64_t end_ns
 void pj_ledger_rail(const pj_ledger *ledger, uint32_t rail, int64_t begin_ns, int64_t end_ns,
                     pj_curve_energy *energy);
 
-/* ---- requests and runs, in order of time
- * ------------------------------------------------------------- */
+/* ---- requests and runs, in order of time ---- */
 
 /* `prompt_guess`: prompt tokens estimated from the length of the text. NULL when out of memory. */
 pj_ledger_entry *pj_ledger_enter(pj_ledger *ledger, int64_t begin_ns, double prompt_guess);
@@ -81,7 +80,7 @@ void pj_ledger_weigh(pj_ledger_entry *entry, int64_t at_ns, double weight);
 /* Releases an entry that has ended, is settled, and whose figures have been read. */
 void pj_ledger_drop(pj_ledger *ledger, pj_ledger_entry *entry);
 
-/* ---- dividing ------------------------------------------------------------------------------- */
+/* ---- dividing ---- */
 
 /* While nothing is in flight: begins to divide at `at_ns`; readings long before are forgotten. */
 void pj_ledger_start(pj_ledger *ledger, int64_t at_ns);
@@ -93,7 +92,7 @@ double pj_ledger_part(const pj_ledger *ledger, const pj_ledger_entry *entry,
                       const pj_ledger_cell *cell);
 /* The time up to which shares are final: every rail and the work of every request in flight are
  * known. Settling up to it from time to time changes no share and leaves less to estimate.
- * INT64_MIN: nothing is known. */
+ * INT64_MIN: unknown. */
 int64_t pj_ledger_certain_ns(const pj_ledger *ledger);
 /* Estimates for all entries as of now, from known energy and the rates of the last second. */
 void pj_ledger_estimate(pj_ledger *ledger, int64_t now_ns);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- reading -------------------------------------------------------------------------------- */
+/* ---- reading ---- */
 
 typedef struct found {
     pj_share_record record;
@@ -99,7 +99,7 @@ void pj_shares_fini(pj_shares *s)
     *s = (pj_shares){0};
 }
 
-/* ---- using ---------------------------------------------------------------------------------- */
+/* ---- using ---- */
 
 const pj_share_part *pj_shares_at(const pj_shares *s, int64_t at_ns)
 {

@@ -13,7 +13,7 @@ enum { NONE = -1, MAX_LANES = 65536, MAX_OPEN = 16, MAX_NESTING = 40 };
  * instead of becoming leaves. */
 enum { LEAST_GAP_NS = 500 };
 
-/* ---- growing arrays ------------------------------------------------------------------------ */
+/* ---- growing arrays ---- */
 
 static bool tree_grow(void **array, uint32_t *capacity, uint32_t count, size_t size)
 {
@@ -44,7 +44,7 @@ uint32_t pj_tree_ancestor(const pj_tree *tree, uint32_t node, pj_span_kind kind)
     return UINT32_MAX;
 }
 
-/* ---- reading ------------------------------------------------------------------------------- */
+/* ---- reading ---- */
 
 typedef struct lane_state {
     uint32_t *pending; /* nodes waiting for their enclosing span */
@@ -250,7 +250,7 @@ static bool close_open(reading_state *r)
     return true;
 }
 
-/* ---- placing by context -------------------------------------------------------------------- */
+/* ---- placing by context ---- */
 
 /* Open-addressing hash of nodes by (kind, phase, token, layer, id); equal keys chain to the earlier
  * node. */
@@ -346,7 +346,7 @@ static uint32_t parent_by_context(const pj_tree *tree, const location_map *map, 
 }
 
 /* Finds parents for host spans that stayed pending and for device spans. */
-static bool place_roots(reading_state *r)
+static bool attach_roots(reading_state *r)
 {
     pj_tree *tree = r->tree;
     bool any = false;
@@ -375,7 +375,7 @@ static void cut_long_chains(pj_tree *tree)
     }
 }
 
-/* ---- spans that a client left out ----------------------------------------------------------- */
+/* ---- spans that a client left out ---- */
 
 /* Synthesised spans by parent: the one that its last child was put into, 0 when that child needed
  * none. Consecutive children share a synthesised span; it never extends over a recorded sibling. */
@@ -450,7 +450,7 @@ static bool is_nested(const pj_tree *tree, uint32_t index)
     return pj_tree_stands_apart(outer, kind) || (kind == PJ_SPAN_TOKEN && outer == PJ_SPAN_SECTION);
 }
 
-/* Most runs lack nothing: nothing is written and the memory stays untouched. */
+/* Most runs lack nothing: nothing is written and the memory is never touched. */
 static void stands_by_itself(made_up *m, uint32_t parent)
 {
     if (parent < m->nodes && m->last[parent]) m->last[parent] = 0;
@@ -506,7 +506,7 @@ static bool tree_complete(pj_tree *tree)
     return ok;
 }
 
-/* ---- children ------------------------------------------------------------------------------ */
+/* ---- children ---- */
 
 static _Thread_local const pj_node *sort_base; /* qsort has no context */
 
@@ -545,7 +545,7 @@ static bool group_children(pj_tree *tree)
     return true;
 }
 
-/* ---- classes and leaves -------------------------------------------------------------------- */
+/* ---- classes and leaves ---- */
 
 static bool is_class(const pj_tree *tree, uint32_t index, uint8_t phase, uint32_t component,
                      uint32_t operation)
@@ -655,7 +655,7 @@ static int tree_leaf_by_begin(const void *a, const void *b)
     return x->begin_ns < y->begin_ns ? -1 : x->begin_ns > y->begin_ns;
 }
 
-/* ---- the whole tree ------------------------------------------------------------------------ */
+/* ---- the whole tree ---- */
 
 void pj_tree_class_name(const pj_tree *tree, const pj_tree_class *c, char *text, size_t bytes)
 {
@@ -680,7 +680,7 @@ static pj_status read_spans(reading_state *r, pj_spool_reader *reader, pj_error 
         pj_status status = tree_take_record(r, record, err);
         if (status != PJ_OK) return status;
     }
-    if (!close_open(r) || !place_roots(r)) return pj_fail_memory(err, "the spans of a run");
+    if (!close_open(r) || !attach_roots(r)) return pj_fail_memory(err, "the spans of a run");
     cut_long_chains(r->tree);
     if (!tree_complete(r->tree)) return pj_fail_memory(err, "the spans of a run");
     return PJ_OK;

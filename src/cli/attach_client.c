@@ -39,7 +39,7 @@ typedef struct attached {
     pj_load load;
 } attached;
 
-/* ---- prompts -------------------------------------------------------------------------------- */
+/* ---- prompts ---- */
 
 static pj_status attach_client_read_texts(attached *s, const char *path, size_t *bytes,
                                           pj_error *err)
@@ -98,7 +98,7 @@ static void attach_client_make_up(const attached *s, uint32_t index, pj_buffer *
         pj_buffer_printf(text, "%s%s", i ? " " : "", words[pj_random_u64(&random) & 31]);
 }
 
-/* ---- hooks of the client --------------------------------------------------------------------- */
+/* ---- hooks of the client ---- */
 
 static const char *body(void *context, uint32_t index, size_t *bytes)
 {
@@ -124,7 +124,7 @@ static const char *body(void *context, uint32_t index, size_t *bytes)
     return pj_buffer_get(to);
 }
 
-static void *begin(void *context, uint32_t index, pj_exchange *exchange)
+static void *client_begin_request(void *context, uint32_t index, pj_exchange *exchange)
 {
     attached *s = context;
     s->printed = 0;
@@ -144,7 +144,7 @@ static void progress(void *context, void *request)
     s->printed = strlen(text);
 }
 
-static void end(void *context, void *request, pj_exchange *exchange)
+static void client_end_request(void *context, void *request, pj_exchange *exchange)
 {
     attached *s = context;
     if (s->streams_text && s->printed) putchar('\n');
@@ -155,27 +155,30 @@ static void end(void *context, void *request, pj_exchange *exchange)
 }
 
 /* On the storing thread. */
-static void done(void *context, void *user, const pj_exchange *exchange, const pj_run_data *data,
-                 const pj_error *err)
+static void client_request_done(void *context, void *user, const pj_exchange *exchange,
+                                const pj_run_data *data, const pj_error *err)
 {
     attached *s = context;
     pj_load_add(&s->load, (uint32_t)(uintptr_t)user, exchange, data, err);
 }
 
-/* ---- a load ---------------------------------------------------------------------------------- */
+/* ---- a load ---- */
 
 static pj_status attach_client_send_all(attached *s, uint32_t count, pj_error *err)
 {
     const pj_attach_args *a = s->args;
     pj_ask request = {.completion = a->api && strcmp(a->api, "completions") == 0};
-    pj_client_options options = {
-        .url = &a->address,
-        .path = pj_request_path(&s->server, &request),
-        .headers = a->header_lines,
-        .requests = count,
-        .concurrency = (uint32_t)a->concurrency,
-        .cancel = &pj_attach_cancelled,
-        .hooks = {.context = s, .body = body, .begin = begin, .progress = progress, .end = end}};
+    pj_client_options options = {.url = &a->address,
+                                 .path = pj_request_path(&s->server, &request),
+                                 .headers = a->header_lines,
+                                 .requests = count,
+                                 .concurrency = (uint32_t)a->concurrency,
+                                 .cancel = &pj_attach_cancelled,
+                                 .hooks = {.context = s,
+                                           .body = body,
+                                           .begin = client_begin_request,
+                                           .progress = progress,
+                                           .end = client_end_request}};
     pj_status status = pj_client_run(&options, err);
     pj_requests_drain(s->requests);
     return status;
@@ -246,7 +249,7 @@ static pj_status attach_client_open_all(attached *s, pj_error *err)
     if (status != PJ_OK) return status;
     pj_requests_options requests = pj_attach_requests(a, &s->server, s->session);
     requests.keeps_all = true;
-    requests.done = done;
+    requests.done = client_request_done;
     requests.context = s;
     return pj_requests_open(&requests, &s->requests, err);
 }

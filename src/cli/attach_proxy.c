@@ -28,7 +28,7 @@ typedef struct proxying {
     char partial[256]; /* rails missing from the totals, in words */
 } proxying;
 
-/* ---- access control ------------------------------------------------------------------------- */
+/* ---- access control ---- */
 
 static int admit(void *context, const char *host, const char *origin, const char *authorization,
                  const char *token, const char **detail)
@@ -55,10 +55,9 @@ static bool is_own_token(void *context, const char *authorization)
     return x->gate.token && pj_gate_token(&x->gate, authorization, NULL);
 }
 
-/* ---- requests ---------------------------------------------------------------------------------
- */
+/* ---- requests ---- */
 
-static void *begin(void *context, pj_exchange *exchange)
+static void *proxy_begin_request(void *context, pj_exchange *exchange)
 {
     proxying *x = context;
     return pj_request_begin(x->requests, exchange, NULL);
@@ -70,7 +69,7 @@ static void progress(void *context, void *request)
     pj_request_progress(request);
 }
 
-static void end(void *context, void *request, pj_exchange *exchange)
+static void proxy_end_request(void *context, void *request, pj_exchange *exchange)
 {
     (void)context;
     if (request)
@@ -111,8 +110,8 @@ static pj_proxy_energy energy(void *context, void *request, int64_t now_ns)
 }
 
 /* On the storing thread: one line per request. */
-static void done(void *context, void *user, const pj_exchange *exchange, const pj_run_data *data,
-                 const pj_error *err)
+static void proxy_request_done(void *context, void *user, const pj_exchange *exchange,
+                               const pj_run_data *data, const pj_error *err)
 {
     proxying *x = context;
     char joules[32], time[32], input[24] = "-";
@@ -140,8 +139,7 @@ static void done(void *context, void *user, const pj_exchange *exchange, const p
     fflush(stdout);
 }
 
-/* ---- opening and closing ----------------------------------------------------------------------
- */
+/* ---- opening and closing ---- */
 
 static pj_status open_gate(proxying *x, pj_error *err)
 {
@@ -171,12 +169,12 @@ static pj_status attach_proxy_open_all(proxying *x, pj_error *err)
     status = pj_attach_open_session(a, &x->session, err);
     if (status != PJ_OK) return status;
     pj_requests_options requests = pj_attach_requests(a, &x->server, x->session);
-    requests.done = done;
+    requests.done = proxy_request_done;
     requests.context = x;
     return pj_requests_open(&requests, &x->requests, err);
 }
 
-static void say_ready(const proxying *x)
+static void print_ready(const proxying *x)
 {
     char authority[PJ_URL_AUTHORITY_BYTES];
     pj_url_authority(&x->address, authority, sizeof authority);
@@ -240,13 +238,13 @@ static pj_status attach_proxy_serve(proxying *x, pj_error *err)
                                 .hooks = {.context = x,
                                           .admit = admit,
                                           .is_own_token = is_own_token,
-                                          .begin = begin,
+                                          .begin = proxy_begin_request,
                                           .progress = progress,
-                                          .end = end,
+                                          .end = proxy_end_request,
                                           .release = release,
                                           .id = id,
                                           .energy = energy}};
-    say_ready(x);
+    print_ready(x);
     pj_status status = pj_proxy_run(&options, err);
     pj_requests_drain(x->requests);
     print_end(x);

@@ -14,7 +14,7 @@
 
 enum { MOST_SUMMARY_BYTES = 1 << 30 };
 
-/* ---- collecting ----------------------------------------------------------------------------- */
+/* ---- collecting ---- */
 
 static void keep_times(pj_load_row *row, const pj_exchange *exchange)
 {
@@ -119,7 +119,7 @@ void pj_load_clear(pj_load *load)
     *load = (pj_load){.keeps_data = keeps};
 }
 
-/* ---- the steady state ------------------------------------------------------------------------ */
+/* ---- the steady state ---- */
 
 static int attach_report_by_time(const void *a, const void *b)
 {
@@ -159,7 +159,7 @@ void pj_load_steady(const pj_load *load, uint32_t concurrency, pj_requests *requ
     w->quality = pj_requests_quality(requests);
 }
 
-/* ---- figures over requests ------------------------------------------------------------------ */
+/* ---- figures over requests ---- */
 
 typedef struct figure {
     double sum, square;
@@ -187,7 +187,7 @@ static double deviation(const figure *f)
 
 typedef struct figures {
     figure ttft_ms, token_ms, input_rate, output_rate, input_j, output_j;
-    double input, cached, output; /* input NAN: a server did not tell */
+    double input, cached, output; /* input NAN: not reported by the server */
     double total_mj;              /* of the requests whose energy is known */
 } figures;
 
@@ -215,7 +215,7 @@ static figures attach_report_sum_up(const pj_load *load)
     return f;
 }
 
-/* ---- tables --------------------------------------------------------------------------------- */
+/* ---- tables ---- */
 
 void pj_load_print_one(const pj_load *load)
 {
@@ -329,7 +329,7 @@ void pj_load_print(const pj_load *load, const pj_remote_server *server, uint32_t
     print_window(window);
 }
 
-/* ---- JSON ----------------------------------------------------------------------------------- */
+/* ---- JSON ---- */
 
 static void attach_report_write_figure(pj_json *json, const char *key, const figure *f)
 {

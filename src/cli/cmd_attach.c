@@ -30,7 +30,7 @@ static void attach_catch_signals(void)
     sigaction(SIGHUP, &action, NULL);
 }
 
-/* ---- arguments ------------------------------------------------------------------------------ */
+/* ---- arguments ---- */
 
 /* "Name: value" lines of the head; control characters are rejected. */
 static pj_status join_headers(pj_attach_args *a, pj_error *err)
@@ -75,7 +75,7 @@ static pj_status parse_shape(pj_attach_args *a, pj_error *err)
 }
 
 /* Sensors of this machine do not cover a server on another one. */
-static void check_place(pj_attach_args *a)
+static void check_remote_server(pj_attach_args *a)
 {
     bool borrowed = a->power && pj_power_is_remote(a->power);
     if (borrowed || (a->power && strcmp(a->power, "none") == 0) || pj_url_is_here(&a->address))
@@ -95,7 +95,7 @@ static pj_status attach_prepare(pj_attach_args *a, pj_error *err)
     if (status == PJ_OK) status = join_headers(a, err);
     if (status == PJ_OK) status = parse_shape(a, err);
     if (status != PJ_OK) return status;
-    check_place(a);
+    check_remote_server(a);
     a->batch_rule = a->rule ? pj_batch_rule_parse(a->rule) : PJ_BATCH_BYTES;
     if (a->rule && a->batch_rule == PJ_BATCH_BYTES &&
         !(a->weight_bytes > 0 && a->context_bytes > 0))

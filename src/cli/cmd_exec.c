@@ -37,7 +37,7 @@ typedef struct execution {
     pj_exec_run r;
 } execution;
 
-/* ---- the report ---------------------------------------------------------------------------- */
+/* ---- the report ---- */
 
 static double run_seconds(const execution *e)
 {
@@ -244,7 +244,7 @@ static void exec_print_json(const execution *e)
     pj_buffer_fini(&text);
 }
 
-/* ---- all of it ----------------------------------------------------------------------------- */
+/* ---- all of it ---- */
 
 /* Measures even if the database cannot be written. */
 static pj_status open_session(execution *e, pj_error *err)

@@ -42,7 +42,7 @@ static bool has_grid(const experiment_args *a)
            a->ablate || a->engines.count;
 }
 
-/* ---- the plan ------------------------------------------------------------------------------- */
+/* ---- the plan ---- */
 
 /* A synthetic model's name has commas of its own: "synthetic:SHAPE,bf16,layers=2". */
 static size_t length_of_item(const char *at)
@@ -166,7 +166,7 @@ static pj_status make_plan(const experiment_args *a, const char *file, pj_store 
     return status;
 }
 
-/* ---- running -------------------------------------------------------------------------------- */
+/* ---- running ---- */
 
 static void print_progress(void *context, const pj_experiment_progress *p)
 {

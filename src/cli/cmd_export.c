@@ -23,7 +23,7 @@ static bool is_special(const char *path)
     return lstat(path, &found) == 0 && !S_ISREG(found.st_mode);
 }
 
-/* Writes to a temporary file beside the target first, so that a failed export leaves no partial
+/* Writes to a temporary file in the same folder first, so that a failed export leaves no partial
  * file; but directly to special files, which must not be replaced. */
 static pj_status export_to(pj_store *store, const char *id, pj_export_format format,
                            const char *path, pj_error *err)

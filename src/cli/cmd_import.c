@@ -1,5 +1,5 @@
 /* perjoule import: imports exported runs, spools and power traces into the database, and traces of
- * PyTorch's profiler with the power that was recorded beside them. */
+ * PyTorch's profiler with power recorded at the same time. */
 #include "cli/stored.h"
 #include "import/torch_run.h"
 #include "import/trace_run.h"
@@ -62,7 +62,7 @@ static pj_status import_trace(pj_store *store, const char *path, pj_error *err)
     return status;
 }
 
-/* ---- traces of PyTorch --------------------------------------------------------------------- */
+/* ---- traces of PyTorch ---- */
 
 static pj_status read_kineto(const char *path, pj_kineto *trace, pj_error *err)
 {

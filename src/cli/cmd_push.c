@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void say_id(void *context, const char *id)
+static void push_print_id(void *context, const char *id)
 {
     const bool *json = context;
     if (!*json) printf("%s\n", id);
@@ -32,7 +32,7 @@ static int push(const pj_command *command, const char *server, bool json)
     pj_outbox_result result;
     pj_error err = {0};
     pj_status status = pj_outbox_path(server, path, sizeof path, &err);
-    if (status == PJ_OK) status = pj_outbox_push(server, say_id, &json, &result, &err);
+    if (status == PJ_OK) status = pj_outbox_push(server, push_print_id, &json, &result, &err);
     if (status != PJ_OK) return pj_command_failed(command, &err);
     if (json) push_print_json(&result, path);
     if (!json && !result.left && !result.handed_over) printf("nothing to transfer\n");

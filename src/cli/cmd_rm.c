@@ -43,7 +43,7 @@ static void print_count(const char *what, uint64_t count)
     printf("%s %llu run%s\n", what, (unsigned long long)count, count == 1 ? "" : "s");
 }
 
-/* ---- retention ------------------------------------------------------------------------------ */
+/* ---- retention ---- */
 
 typedef struct pruned {
     uint64_t count;
@@ -58,7 +58,7 @@ static void take_pruned(void *context, const char *id)
     if (p->print) puts(id);
 }
 
-/* Counts the runs to delete, asks, and deletes them. */
+/* Counts the runs to delete, asks for confirmation, and deletes them. */
 static pj_status prune_after_asking(pj_store *store, pj_prune rule, const rm_args *a, pj_error *err)
 {
     pruned p = {0}, deleted = {0};
@@ -109,7 +109,7 @@ static int rm_prune(const pj_command *command, const rm_args *a)
     return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
 }
 
-/* ---- runs by name --------------------------------------------------------------------------- */
+/* ---- runs by name ---- */
 
 static int remove_named(const pj_command *command, const rm_args *a, char **names, int count)
 {
@@ -133,7 +133,7 @@ static int remove_named(const pj_command *command, const rm_args *a, char **name
     return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
 }
 
-/* ---- space ---------------------------------------------------------------------------------- */
+/* ---- space ---- */
 
 static double megabytes(const char *path)
 {

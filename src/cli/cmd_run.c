@@ -51,7 +51,7 @@ typedef struct run_state {
     bool is_last; /* of a series */
 } run_state;
 
-/* ---- interruption -------------------------------------------------------------------------- */
+/* ---- interruption ---- */
 
 static _Atomic bool cancelled;
 
@@ -69,7 +69,7 @@ static void run_catch_signals(void)
     sigaction(SIGTERM, &action, NULL);
 }
 
-/* ---- prompts ------------------------------------------------------------------------------- */
+/* ---- prompts ---- */
 
 static pj_status run_read_file(const char *path, char **text, size_t *bytes, pj_error *err)
 {
@@ -133,7 +133,7 @@ static pj_status run_get_prompts(run_state *s, const char *positional, pj_error 
     return status;
 }
 
-/* ---- options ------------------------------------------------------------------------------- */
+/* ---- options ---- */
 
 static void on_token(void *context, const pj_generated *token)
 {
@@ -165,7 +165,7 @@ static void run_set_options(run_state *s)
     o->request.cancel = &cancelled;
 }
 
-/* ---- the runs ----------------------------------------------------------------------------- */
+/* ---- the runs ---- */
 
 /* Breakdown of the time to the first token; false when the model was open before, or no token
  * came. */
@@ -239,7 +239,7 @@ static void run_print_speed(const run_state *s, const pj_profile_result *result)
     pj_process_memory memory;
     pj_run_start start;
     pj_process_memory_get(&memory);
-    /* after the text, so that nobody waits for it */
+    /* after the text, so that it delays no output */
     pj_run_report_speed(stdout, &result->data, &result->generated, facts,
                         pj_engine_read_speed(s->slot.engine, READ_BYTES));
     if (get_start(s, result, &start)) pj_run_report_start(stdout, &start);
@@ -362,8 +362,8 @@ static pj_status run_all(run_state *s, pj_error *err)
 
 static void run_release(run_state *s)
 {
-    const char *place = s->session && s->session->store ? pj_store_path(s->session->store) : "";
-    if (pj_store_is_server(place)) pj_say_waiting(place);
+    const char *database = s->session && s->session->store ? pj_store_path(s->session->store) : "";
+    if (pj_store_is_server(database)) pj_say_waiting(database);
     pj_session_close(s->session);
     pj_model_slot_close(&s->slot);
     pj_free(s->texts);
@@ -373,7 +373,7 @@ static void run_release(run_state *s)
     pj_free(s);
 }
 
-/* ---- the command --------------------------------------------------------------------------- */
+/* ---- the command ---- */
 
 /* Reports a name found in two places. */
 static pj_status run_find_model(const pj_command *command, run_state *s, pj_error *err)

@@ -43,7 +43,7 @@ typedef struct serve_state {
     pj_server *server;
 } serve_state;
 
-/* ---- signals ------------------------------------------------------------------------------- */
+/* ---- signals ---- */
 
 static int stop_pipe[2] = {-1, -1}; /* from the handler to the stopper */
 static int go_pipe[2] = {-1, -1};   /* from the stopper to the main thread */
@@ -98,7 +98,7 @@ static void wait_for_signal(void)
     while (poll(&wait, 1, -1) < 0 && errno == EINTR) continue;
 }
 
-/* ---- the browser --------------------------------------------------------------------------- */
+/* ---- the browser ---- */
 
 /* Whether a command is on the PATH. */
 static bool is_on_path(const char *command)
@@ -151,7 +151,7 @@ static void open_browser(const char *url, unsigned port)
     if (child > 0) waitpid(child, NULL, 0);
 }
 
-/* ---- starting and stopping ----------------------------------------------------------------- */
+/* ---- starting and stopping ---- */
 
 static void queue_changed(void *context, uint32_t waiting)
 {
@@ -163,7 +163,7 @@ static void serve_say_recovery(void *context, const char *text)
     pj_say("perjoule serve: %s", text);
 }
 
-static void say_text(const char *text)
+static void serve_say(const char *text)
 {
     pj_say("perjoule serve: %s", text);
 }
@@ -200,7 +200,7 @@ static pj_status start_work(serve_state *s, const serve_args *a, pj_error *err)
                                 .names = {a->otlp_names.items},
                                 .service = &s->service,
                                 .log = pj_idle_meter_log(s->serve.idle_meter),
-                                .say = say_text};
+                                .say = serve_say};
         status = pj_otlp_open(&otlp, &s->otlp, err);
         if (status == PJ_OK) status = pj_session_add_sink(s->session, pj_otlp_sink(s->otlp), err);
         if (status != PJ_OK) return status;
@@ -263,7 +263,7 @@ static pj_status serve_start(serve_state *s, const serve_args *a, pj_error *err)
                             .token = a->join_token ? a->join_token : a->token,
                             .machine = s->session->machine.name,
                             .hub = s->hub,
-                            .say = say_text};
+                            .say = serve_say};
     return pj_join_open(&join, &s->join, err);
 }
 
@@ -288,7 +288,7 @@ static void serve_stop(serve_state *s)
     pj_serve_fini(&s->serve);
 }
 
-static void say_where(const serve_state *s, const serve_args *a)
+static void print_address(const serve_state *s, const serve_args *a)
 {
     char url[300];
     const char *host = a->host ? a->host : "127.0.0.1";
@@ -316,7 +316,7 @@ static int serve_execute(const pj_command *command, const serve_args *a)
     pj_status status = s ? serve_catch_signals(&err) : pj_fail_memory(&err, "the server");
     if (status == PJ_OK) status = serve_start(s, a, &err);
     if (status == PJ_OK) {
-        say_where(s, a);
+        print_address(s, a);
         wait_for_signal();
         pj_say("perjoule serve: stopping");
     }
@@ -325,7 +325,7 @@ static int serve_execute(const pj_command *command, const serve_args *a)
     return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
 }
 
-/* ---- the command --------------------------------------------------------------------------- */
+/* ---- the command ---- */
 
 static int run_serve(const pj_command *command, int argc, char **argv)
 {

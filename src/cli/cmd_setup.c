@@ -62,12 +62,12 @@ static bool setup_is_plain_name(const char *name)
 }
 
 /* Writes the file with the given mode, or prints it. */
-static int setup_deliver(const pj_command *command, const setup_options *o, const char *place,
-                         const char *text, mode_t mode)
+static int setup_deliver(const pj_command *command, const setup_options *o,
+                         const char *path_in_root, const char *text, mode_t mode)
 {
     char path[4096];
     pj_error err;
-    snprintf(path, sizeof path, "%s%s", o->root, place);
+    snprintf(path, sizeof path, "%s%s", o->root, path_in_root);
     if (!o->write) {
         printf("# %s (mode %04o)\n%s", path, (unsigned)mode, text);
         return PJ_EXIT_OK;
@@ -84,7 +84,7 @@ static int setup_deliver(const pj_command *command, const setup_options *o, cons
     return PJ_EXIT_OK;
 }
 
-/* ---- powermetrics ------------------------------------------------------------------------- */
+/* ---- powermetrics ---- */
 
 static const char *const samplers[] = {"cpu_power,gpu_power,ane_power", "cpu_power,gpu_power",
                                        "cpu_power"};
@@ -138,7 +138,7 @@ static int setup_powermetrics(const pj_command *command, const setup_options *o)
     return code;
 }
 
-/* ---- RAPL ---------------------------------------------------------------------------------- */
+/* ---- RAPL ---- */
 
 /* No distribution has a group for this; creates a system group if it is missing. */
 static bool make_group(const char *name)

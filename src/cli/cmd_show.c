@@ -49,7 +49,7 @@ static pj_advice_options advice_options(const showing *s)
     return (pj_advice_options){asked ? s->rates.co2_g_per_kwh : NAN};
 }
 
-/* ---- JSON ----------------------------------------------------------------------------------- */
+/* ---- JSON ---- */
 
 static pj_status show_write_part(const showing *s, part what, pj_json *json, pj_error *err)
 {
@@ -75,7 +75,7 @@ static pj_status show_write_json(const showing *s, part what, pj_error *err)
     return pj_json_out_end(&out, status, err);
 }
 
-/* ---- text ----------------------------------------------------------------------------------- */
+/* ---- text ---- */
 
 enum {
     PHASE_ROWS = 1 << PJ_TABLE_PHASES,
@@ -188,7 +188,7 @@ static pj_status print_part(const showing *s, part what, pj_error *err)
     }
 }
 
-/* ---- which parts ---------------------------------------------------------------------------- */
+/* ---- which parts ---- */
 
 static pj_status show_parts(const showing *s, pj_error *err)
 {
@@ -213,7 +213,7 @@ static pj_status show_parts(const showing *s, pj_error *err)
 }
 
 /* Facts that the default views depend on: without energy, time is shown. */
-static pj_status look_at_run(pj_store *store, const char *id, show_args *args, pj_error *err)
+static pj_status inspect_run(pj_store *store, const char *id, show_args *args, pj_error *err)
 {
     pj_run_list one = {0};
     pj_status status = pj_store_info(store, id, &one, err);
@@ -267,7 +267,7 @@ static int run_show(const pj_command *command, int argc, char **argv)
     pj_status status = pj_prices_get(&args.prices, &s.rates, &err);
     if (status == PJ_OK) status = pj_stored_open(args.db, &store, &err);
     if (status == PJ_OK) status = pj_store_resolve(store, positional ? argv[1] : "last", id, &err);
-    if (status == PJ_OK) status = look_at_run(store, id, &args, &err);
+    if (status == PJ_OK) status = inspect_run(store, id, &args, &err);
     s.store = store;
     if (status == PJ_OK) status = show_parts(&s, &err);
     pj_store_close(store);

@@ -16,7 +16,7 @@
 #include <string.h>
 
 enum { HISTORY = 60, COLUMNS = PJ_RAIL_TOTAL + 1 };
-/* Late readings are awaited by counting looks, not by a clock: after the whole process was stopped,
+/* Late readings are awaited by counting polls, not by a clock: after the whole process was stopped,
  * the sampler still gets its turn. */
 static const int64_t LOOK_NS = 2 * PJ_NS_PER_MS;
 enum { LOOKS = 500 };
@@ -47,8 +47,7 @@ static void on_interrupt(int signal_number)
     interrupted = 1;
 }
 
-/* ---- rows --------------------------------------------------------------------------------------
- */
+/* ---- rows ---- */
 
 /* Sum of a column's rails; NAN when any of them is unknown. */
 static double top_column_mw(const top *t, pj_rail_class column)
@@ -125,7 +124,7 @@ static void print_json_row(const top *t, double t_ms)
     pj_buffer_fini(&text);
 }
 
-/* ---- the terminal ----------------------------------------------------------------------- */
+/* ---- the terminal ---- */
 
 static pj_style colour_of(pj_rail_class c)
 {
@@ -215,7 +214,7 @@ static void print_plain(const top *t, double t_ms)
     fflush(stdout);
 }
 
-/* ---- running ------------------------------------------------------------------------------ */
+/* ---- running ---- */
 
 static void print_events(const top *t)
 {
@@ -286,7 +285,7 @@ static void top_sleep_until(int64_t until_ns)
                                                                 : until_ns);
 }
 
-/* Rails that are still unknown after so many looks are silent. */
+/* Rails that are still unknown after so many polls are silent. */
 static pj_status await_known(top *t, int64_t until_ns, int64_t looks, pj_error *err)
 {
     for (;; looks--) {

@@ -15,7 +15,7 @@ static void print_title(const char *title)
     printf("\n%s%s%s\n", pj_style_on(stdout, PJ_STYLE_BOLD), title, pj_style_off(stdout));
 }
 
-/* ---- heads and settings --------------------------------------------------------------------- */
+/* ---- heads and settings ---- */
 
 static void print_head(const pj_side *side, const pj_run_info *run)
 {
@@ -51,7 +51,7 @@ static void print_caveats(const pj_sides *s)
                pj_style_off(stdout), s->caveats[i].text);
 }
 
-/* ---- the table ------------------------------------------------------------------------------ */
+/* ---- the table ---- */
 
 static void print_change(double percent, bool lower)
 {
@@ -101,7 +101,7 @@ static void print_metrics(const pj_sides *s)
     if (s->count > COLUMNS_MAX) printf("the first %d groups; --json prints all\n", COLUMNS_MAX);
 }
 
-/* ---- tests ---------------------------------------------------------------------------------- */
+/* ---- tests ---- */
 
 static void print_tests(const pj_sides *s)
 {
@@ -121,7 +121,7 @@ static void print_tests(const pj_sides *s)
     }
 }
 
-/* ---- where the difference comes from --------------------------------------------------------- */
+/* ---- where the difference comes from ---- */
 
 static void print_term(const pj_term *t)
 {
@@ -146,7 +146,7 @@ static void print_terms(const pj_sides *s, const pj_side_terms *d)
         printf("  and %u smaller ones (see --json)\n", d->count - TERMS_SHOWN);
 }
 
-/* ---- sentences ------------------------------------------------------------------------------ */
+/* ---- sentences ---- */
 
 static void print_standing(const pj_sides *s, const pj_side_best *best, int standing,
                            const char *introduction)

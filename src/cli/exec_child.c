@@ -28,7 +28,7 @@ enum { LOWEST_FD = 3, HIGHEST_FD = 9, PIPE_BYTES = 1 << 20, READ_BYTES = 1 << 16
 static volatile sig_atomic_t child_pid; /* for the handlers */
 static int wake_fd = -1;
 
-/* ---- signals ------------------------------------------------------------------------------- */
+/* ---- signals ---- */
 
 /* Signals whose disposition perjoule changes, and which of them its caller had ignored (nohup, a
  * shell's background job): the program starts with the caller's. */
@@ -76,17 +76,17 @@ static volatile sig_atomic_t handed_over[OF_TERMINAL];
 
 /* One that a process sent to perjoule alone is forwarded. A sender in our own process group
  * (timeout, a shell's `kill 0`) sends to the whole group. */
-static void forward_unless_told(int number, siginfo_t *from, void *context)
+static void forward_unless_delivered(int number, siginfo_t *from, void *context)
 {
     int kept = errno;
     bool sent = from->si_code == SI_USER || from->si_code == SI_QUEUE; /* else: the terminal */
-    bool told = !sent || getpgid(from->si_pid) == getpgrp();
+    bool delivered = !sent || getpgid(from->si_pid) == getpgrp();
     for (size_t i = 0; i < OF_TERMINAL; i++)
         if (of_terminal[i] == number && handed_over[i]) {
             handed_over[i] = 0;
-            told = true;
+            delivered = true;
         }
-    if (told)
+    if (delivered)
         handle_own(number);
     else
         exec_child_forward(number, from, context);
@@ -103,8 +103,8 @@ static void wake(int number, siginfo_t *from, void *context)
 
 static void take_signals(void)
 {
-    void (*const handlers[HANDLED])(int, siginfo_t *, void *) = {forward_unless_told,
-                                                                 forward_unless_told,
+    void (*const handlers[HANDLED])(int, siginfo_t *, void *) = {forward_unless_delivered,
+                                                                 forward_unless_delivered,
                                                                  exec_child_forward,
                                                                  exec_child_forward,
                                                                  exec_child_forward,
@@ -139,7 +139,7 @@ static void hand_over_pending(pid_t program)
         }
 }
 
-/* ---- cgroup -------------------------------------------------------------------------------- */
+/* ---- cgroup ---- */
 
 static bool exec_child_write_text(const char *folder, const char *name, const char *text)
 {
@@ -216,7 +216,7 @@ static void remove_cgroup(pj_child *c)
     c->cgroup[0] = 0;
 }
 
-/* ---- processes that still run -------------------------------------------------------------- */
+/* ---- processes that still run ---- */
 
 typedef struct process {
     pid_t pid, parent;
@@ -277,7 +277,7 @@ static double seconds_of_the_living(void)
     return sum;
 }
 
-/* ---- starting ------------------------------------------------------------------------------ */
+/* ---- starting ---- */
 
 static bool is_program(const char *path)
 {
@@ -389,7 +389,7 @@ pj_status pj_child_start(pj_child *c, const char *const *variables, pj_error *er
     return pj_fail(err, PJ_E_NOT_FOUND, "cannot run %s: %s", c->words[0], strerror(why));
 }
 
-/* ---- waiting ------------------------------------------------------------------------------- */
+/* ---- waiting ---- */
 
 static double exec_child_seconds(struct timeval t)
 {

@@ -1,4 +1,4 @@
-/* Looks at the program's file, and finds our libraries beside perjoule or where it is installed. */
+/* Inspects the program's file and finds our libraries next to perjoule or where it is installed. */
 #include "cli/exec_inject.h"
 
 #include "base/file.h"
@@ -9,24 +9,24 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- our libraries ------------------------------------------------------------------------- */
+/* ---- our libraries ---- */
 
 static bool find_library(const char *name, char *path, size_t bytes)
 {
-    static const char *const places[] = {"%s/%s", "%s/../lib/perjoule/%s"};
+    static const char *const folders[] = {"%s/%s", "%s/../lib/perjoule/%s"};
     char folder[PATH_MAX];
     if (pj_process_path(folder, sizeof folder, NULL) != PJ_OK) folder[0] = 0;
     char *slash = strrchr(folder, '/');
     if (slash) *slash = 0;
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        snprintf(path, bytes, i ? places[1] : places[0], folder, name);
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        snprintf(path, bytes, i ? folders[1] : folders[0], folder, name);
         if (access(path, R_OK) == 0) return true;
     }
     snprintf(path, bytes, "%s/%s", PJ_INJECTED_DIR, name);
     return access(path, R_OK) == 0;
 }
 
-/* ---- the program's file -------------------------------------------------------------------- */
+/* ---- the program's file ---- */
 
 enum { ELF_IDENT_BYTES = 16, ELF_MACHINE_AT = 18, ELF_HEAD_BYTES = 20 };
 
@@ -70,7 +70,7 @@ static kinship kinship_of(const char *path)
     return found;
 }
 
-/* ---- choices ------------------------------------------------------------------------------- */
+/* ---- choices ---- */
 
 static void choose_nvtx(pj_injection *i, pj_run *run)
 {

@@ -46,7 +46,7 @@ static pj_status experiment_engines_figure_of(const pj_run_info *info, double *j
                    info->failure ? info->failure : "the run did not complete");
 }
 
-/* ---- servers -------------------------------------------------------------------------------- */
+/* ---- servers ---- */
 
 typedef struct visit {
     const pj_foreign_cell *cell;
@@ -189,7 +189,7 @@ static pj_status visit_server(pj_engines *e, const pj_foreign_cell *c, const cha
     return status;
 }
 
-/* ---- programs ------------------------------------------------------------------------------- */
+/* ---- programs ---- */
 
 /* The command with {model}, {batch}, {input}, {output} and {prompt} filled in; texts are quoted for
  * the shell. Its output is discarded. */
@@ -258,7 +258,7 @@ void pj_engines_init(pj_engines *e)
     pj_child_reserve(&e->blank);
 }
 
-/* ---- both ------------------------------------------------------------------------------------ */
+/* ---- both ---- */
 
 static bool experiment_engines_is_blank(const char *text)
 {

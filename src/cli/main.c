@@ -104,7 +104,7 @@ static int main_run_program(int argc, char **argv)
     return command->run(command, argc - 1, argv + 1);
 }
 
-/* ---- the stack ------------------------------------------------------------------------------ */
+/* ---- the stack ---- */
 
 /* Kernels keep more than this on the stack. */
 enum { LEAST_STACK_BYTES = 1 << 20 };

@@ -44,7 +44,7 @@ int pj_command_usage(const pj_command *command, const char *format, ...)
     return PJ_EXIT_USAGE;
 }
 
-/* ---- help and man page ------------------------------------------------------------------- */
+/* ---- help and man page ---- */
 
 static void option_heading(const pj_option *o, char *text, size_t bytes)
 {
@@ -57,7 +57,7 @@ static void option_heading(const pj_option *o, char *text, size_t bytes)
 enum { HELP_COLUMN = 30, NARROWEST = 30 };
 
 /* Whether a line break in a text separates paragraphs or an indented line, and must be kept. A
- * single one before a word stands for a blank. */
+ * single one before a word becomes a space. */
 static bool is_kept_break(const char *text, const char *at)
 {
     return at == text || at[-1] == '\n' || at[1] == '\n' || at[1] == ' ' || !at[1];
@@ -242,7 +242,7 @@ static void print_man(const pj_command *command, const pj_option *options)
            "it needs is unavailable, 130 interrupted.\n.SH SEE ALSO\n.BR perjoule (1)\n");
 }
 
-/* ---- parsing ----------------------------------------------------------------------------- */
+/* ---- parsing ---- */
 
 /* `bare_ns`: unit of a number without a unit. */
 static bool parse_duration(const char *text, double bare_ns, int64_t *ns)
@@ -450,7 +450,7 @@ int pj_options_parse(const pj_command *command, const pj_option *options, int ar
     return PJ_PARSE_GO_ON;
 }
 
-/* ---- options of requests to generate --------------------------------------------------------- */
+/* ---- options of requests to generate ---- */
 
 pj_option pj_request_option(pj_generation_request *request, const char *field)
 {

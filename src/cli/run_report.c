@@ -22,7 +22,7 @@ static void energy_text(double mj, double sd_mj, char *text, size_t bytes)
         pj_format_interval(mj, sd_mj, text, bytes);
 }
 
-/* ---- phases -------------------------------------------------------------------------------- */
+/* ---- phases ---- */
 
 static void run_report_print_line(FILE *out, const pj_run_part *line)
 {
@@ -61,7 +61,7 @@ static void run_report_print_phases(FILE *out, const pj_run_data *d)
     fprintf(out, "  %spartial:%s %s\n", pj_style_on(out, PJ_STYLE_YELLOW), pj_style_off(out), text);
 }
 
-/* ---- components with the most energy -------------------------------------------------------- */
+/* ---- components with the most energy ---- */
 
 static int hotter(const void *a, const void *b)
 {
@@ -95,7 +95,7 @@ static void print_hottest(FILE *out, const pj_run_data *d)
     }
 }
 
-/* ---- lines below --------------------------------------------------------------------------- */
+/* ---- lines below ---- */
 
 static void print_disturbed(FILE *out, const pj_run_info *info)
 {
@@ -256,7 +256,7 @@ static void run_report_print_warnings(FILE *out, const pj_run_data *d)
                 d->warnings[i].text);
 }
 
-/* Why there is no energy, where no warning says it. */
+/* Why there is no energy, where no warning gives the reason. */
 static void print_absence(FILE *out, const pj_run_data *d)
 {
     const pj_run_info *info = &d->info;
@@ -316,7 +316,7 @@ void pj_run_report_speed(FILE *out, const pj_run_data *d, const pj_generate_resu
     run_report_print_warnings(out, d);
 }
 
-/* ---- start and memory ---------------------------------------------------------------------- */
+/* ---- start and memory ---- */
 
 static double run_report_ms_of(int64_t ns)
 {
@@ -372,7 +372,7 @@ void pj_run_report_write_resident(pj_json *json, const pj_process_memory *m)
     pj_json_object_end(json);
 }
 
-/* ---- text and ids -------------------------------------------------------------------------- */
+/* ---- text and ids ---- */
 
 static void run_report_write_ids(pj_json *json, const char *key, const int32_t *ids, uint32_t count)
 {

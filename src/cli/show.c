@@ -71,8 +71,7 @@ static void show_print_text(const char *text)
     }
 }
 
-/* ---- overview ---------------------------------------------------------------------------------
- */
+/* ---- overview ---- */
 
 static void show_print_line(const char *name, const char *text)
 {
@@ -288,8 +287,7 @@ void pj_show_overview(const pj_show_run *run, const pj_cost_rates *rates)
     if (run->component_count) pj_show_components(run, UINT32_MAX);
 }
 
-/* ---- tables -----------------------------------------------------------------------------------
- */
+/* ---- tables ---- */
 
 static void print_phase(const char *name, double ms, double mj, double sd, uint8_t method)
 {
@@ -445,8 +443,7 @@ void pj_show_part(void *context, const pj_part_figures *p)
     putchar('\n');
 }
 
-/* ---- heatmap ----------------------------------------------------------------------------------
- */
+/* ---- heatmap ---- */
 
 static void show_print_cell(double value, double low, double high)
 {

@@ -104,8 +104,8 @@ void pj_format_energy(double mj, char *text, size_t bytes)
     format_scaled(mj, joules, joule_factors, 6, text, bytes);
 }
 
-/* Places that show a half width to one significant digit, two if the first is 1. */
-static int places_of(double half)
+/* Decimal places that show a half width to one significant digit, two if the first is 1. */
+static int digits_of(double half)
 {
     double exponent = floor(log10(half));
     bool small = half / pow(10, exponent) < 1.95;
@@ -122,10 +122,10 @@ void pj_format_interval(double mj, double sd_mj, char *text, size_t bytes)
     int unit = unit_of(fmax(fabs(mj), half), joule_factors, 6);
     double value = mj / joule_factors[unit];
     half /= joule_factors[unit];
-    int places = places_of(half);
-    double least = pow(10, -places);
+    int digits = digits_of(half);
+    double least = pow(10, -digits);
     bool below = half < least / 2;
-    snprintf(text, bytes, "%.*f ± %s%.*f %s", places, value, below ? "<" : "", places,
+    snprintf(text, bytes, "%.*f ± %s%.*f %s", digits, value, below ? "<" : "", digits,
              below ? least : half, joules[unit]);
 }
 

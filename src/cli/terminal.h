@@ -32,8 +32,8 @@ void pj_format_energy(double mj, char *text, size_t bytes); /* "12.3 mJ", "4.56 
 void pj_format_power(double mw, char *text, size_t bytes);
 void pj_format_time(double ms, char *text, size_t bytes);
 void pj_format_count(double value, char *text, size_t bytes); /* "1.24 G" */
-/* A value and the half width of its 95 % interval in one unit and with the places that the half
- * width deserves: "12.4 ± 0.3 mJ"; without a standard deviation the value alone. */
+/* A value and the half width of its 95 % interval in one unit and with as many decimals as the half
+ * width justifies: "12.4 ± 0.3 mJ"; without a standard deviation the value alone. */
 void pj_format_interval(double mj, double sd_mj, char *text, size_t bytes);
 /* The width to give printf ("%*s") for a text to take `columns` on the screen: UTF-8 characters
  * have more bytes than columns. */

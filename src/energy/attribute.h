@@ -38,8 +38,8 @@ typedef struct pj_window {
 } pj_window;
 
 /* An interval of work of one class. Leaves are sorted by begin_ns; they may overlap when several
- * threads record. Energy of time without a leaf is attributed to nobody: give such time leaves of a
- * class of its own. */
+ * threads record. Energy of time without a leaf is not attributed: give such time leaves of a class
+ * of its own. */
 typedef struct pj_leaf {
     int64_t begin_ns, end_ns;
     uint32_t class_;

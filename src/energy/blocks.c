@@ -51,7 +51,7 @@ static bool blocks_allocate(pj_blocks *b, size_t room, size_t windows)
            b->observed_s && b->window_var;
 }
 
-/* ---- laying blocks ------------------------------------------------------------------------- */
+/* ---- laying blocks ---- */
 
 static void blocks_add_block(pj_blocks *b, int64_t begin, int64_t end, size_t window, bool hole)
 {
@@ -112,7 +112,7 @@ static void lay(pj_blocks *b, const pj_blocks_input *in)
     if (b->count > 0) lay_edges(b, in);
 }
 
-/* ---- energy predicted from class powers ---------------------------------------------------- */
+/* ---- energy predicted from class powers ---- */
 
 /* Predicted net energy of the leaves over [begin, end), mJ; `from` is the first leaf that can
  * overlap it. */
@@ -180,11 +180,11 @@ static double blocks_window_variance(const pj_window *w, double noise)
     return relative * relative + w->sd_mj * w->sd_mj;
 }
 
-/* ---- tiled and partly seen ----------------------------------------------------------------- */
+/* ---- tiled and partly seen ---- */
 
 /* Residual power of each window, mW; returns the lag-1 autocorrelation of the residuals, 0 to 1. */
-static double judge_residuals(const pj_blocks *b, const pj_blocks_input *in, double *residual,
-                              double *rms)
+static double measure_residuals(const pj_blocks *b, const pj_blocks_input *in, double *residual,
+                                double *rms)
 {
     double squares = 0, products = 0;
     size_t from = 0, used = 0;
@@ -245,15 +245,16 @@ static void fill_block(pj_blocks *b, const pj_blocks_input *in, size_t k, double
 
 /* The error of a lagging sensor's reading between two blocks, as the energy of a block. Readings
  * follow the power of the blocks before. */
-static void judge_answer(pj_blocks *b, const pj_blocks_input *in, size_t k, double *answer_mw)
+static void set_reading_variance(pj_blocks *b, const pj_blocks_input *in, size_t k,
+                                 double *response_mw)
 {
     const pj_window *w = &in->windows[b->window_of[k]];
     double seconds = (double)(w->end_ns - w->begin_ns) * 1e-9, decay = pj_lag_decay(w);
     double mw = fabs(w->energy_mj) / seconds;
-    if (isnan(*answer_mw)) *answer_mw = mw;
-    double first = in->noise * *answer_mw * seconds;
-    *answer_mw = decay * *answer_mw + (1 - decay) * mw;
-    double last = in->noise * *answer_mw * seconds, rounding = w->reading_mj * w->reading_mj;
+    if (isnan(*response_mw)) *response_mw = mw;
+    double first = in->noise * *response_mw * seconds;
+    *response_mw = decay * *response_mw + (1 - decay) * mw;
+    double last = in->noise * *response_mw * seconds, rounding = w->reading_mj * w->reading_mj;
     b->closing[k] = 1 / (1 - decay);
     if (k == 0 || b->window_of[k - 1] == SIZE_MAX) b->reading_var[k] = first * first + rounding;
     b->reading_var[k + 1] = last * last + rounding;
@@ -261,13 +262,13 @@ static void judge_answer(pj_blocks *b, const pj_blocks_input *in, size_t k, doub
 
 static void fill_tiled(pj_blocks *b, const pj_blocks_input *in, double *residual)
 {
-    double rms, alike = judge_residuals(b, in, residual, &rms), answer_mw = NAN;
+    double rms, alike = measure_residuals(b, in, residual, &rms), response_mw = NAN;
     for (size_t k = 0; k < b->count; k++) {
         if (b->window_of[k] == SIZE_MAX) continue;
         const pj_window *w = &in->windows[b->window_of[k]];
         fill_block(b, in, k, residual[k], rms, alike);
         if (w->lag_s > 0) {
-            judge_answer(b, in, k, &answer_mw);
+            set_reading_variance(b, in, k, &response_mw);
             continue;
         }
         b->noise_var[k] = blocks_window_variance(w, in->noise);
@@ -279,7 +280,7 @@ static void fill_tiled(pj_blocks *b, const pj_blocks_input *in, double *residual
     }
 }
 
-/* ---- overlapping --------------------------------------------------------------------------- */
+/* ---- overlapping ---- */
 
 static double *blocks_cell(const pj_blocks *b, size_t row, size_t column)
 {
@@ -375,9 +376,10 @@ static double seconds_apart(const pj_blocks *b, size_t window)
     return sum;
 }
 
-/* Relative noise of the readings, told from variation of the load by the windows' overlap: noise
- * differs from one reading to the next, the load that they have in common does not. Two equations
- * for two unknown variances, from the residuals and from the differences between neighbours. */
+/* Relative noise of the readings, separated from variation of the load by the windows' overlap:
+ * noise differs from one reading to the next, the load that they have in common does not. Two
+ * equations for two unknown variances, from the residuals and from the differences between
+ * neighbours. */
 static double noise_of_neighbours(const pj_blocks *b, const pj_blocks_input *in,
                                   const double *residual_mj)
 {
@@ -468,7 +470,7 @@ static bool fill_overlapping(pj_blocks *b, const pj_blocks_input *in)
     return ok;
 }
 
-/* ---- all of it ----------------------------------------------------------------------------- */
+/* ---- all of it ---- */
 
 pj_status pj_blocks_init(const pj_blocks_input *in, pj_blocks *b, pj_error *err)
 {

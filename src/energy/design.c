@@ -48,7 +48,7 @@ static bool reserve(pj_design *d, size_t *capacity, size_t needed)
     return true;
 }
 
-/* Where a time lies among the knots. */
+/* The interval between knots that contains a time. */
 static double position_of(const pj_fit_input *in, int64_t begin_ns, int64_t end_ns, size_t knots)
 {
     double middle = (double)(begin_ns - in->begin_ns) + (double)(end_ns - begin_ns) / 2;

@@ -19,7 +19,7 @@ typedef struct pj_design {
      * intervals based on the bound are never too narrow, and a class seen through one long leaf
      * counts as one observation, however many windows the leaf fills. */
     double *squares, *bound;
-    double *work;          /* [rows]: the work that the hats' entries stand for */
+    double *work;          /* [rows]: the work that the hats' entries represent */
     double *total_s;       /* [columns]: the same in the whole run */
     double *total_squares; /* [columns]: sum of squares of the leaves' times in the run, s^2 */
 } pj_design;

@@ -56,7 +56,7 @@ static void set_prior(pj_regression *r)
     }
 }
 
-/* ---- noise and drift ------------------------------------------------------------------------ */
+/* ---- noise and drift ---- */
 
 /* Grids: noise from a perfect to a useless sensor; drift relative to the mean power. The absence of
  * drift can be seen to many more digits with a counter than with power readings. */
@@ -146,8 +146,8 @@ static double try_noise(pj_regression *r, double noise, size_t spread, double wi
     return best;
 }
 
-/* Narrows the coarse grid's step around its best noise: many windows tell noises apart that differ
- * by less, and a spread judged at another noise would seem not to explain the readings. */
+/* Narrows the coarse grid's step around its best noise: with many windows smaller differences are
+ * significant, and a spread evaluated at the wrong noise would seem not to explain the readings. */
 static void fit_refine(pj_regression *r, size_t spread, double best, levels *l, double *likeliest)
 {
     for (double step = sqrt(COARSE_STEP); step > FINE_STEP; step = sqrt(step)) {
@@ -234,7 +234,7 @@ static double root_mean_spread(const levels *l)
     return sqrt(sum);
 }
 
-/* Relative to its prior's, which it keeps where there are too few windows to judge it. */
+/* Relative to its prior's, which it keeps where there are too few windows to estimate it. */
 static double root_mean_drift(const pj_regression *r, const levels *l)
 {
     double sum = 0, prior = 0;
@@ -286,7 +286,7 @@ static double log_evidence(const pj_regression *r, const levels *l)
     return l->best.evidence + log(sum) - used * log(r->scale);
 }
 
-/* ---- posterior ----------------------------------------------------------------------------- */
+/* ---- posterior ---- */
 
 typedef struct estimate {
     double *mean, *cov;         /* [n], [n][n]: averaged over the levels */
@@ -295,7 +295,7 @@ typedef struct estimate {
     double *free_variance;      /* [classes] variances before truncation */
 } estimate;
 
-/* Recalls the sums of the noise at that place: only the prior differs. */
+/* Recalls the sums at that grid point of the noise: only the prior differs. */
 static void come_back(pj_regression *r, levels *l, size_t index, const level *at)
 {
     pj_regression_sums *kept = index < MAX_NOISES ? &l->kept[index] : NULL;
@@ -457,7 +457,8 @@ pj_status pj_fit_run(const pj_fit_input *input, pj_fit *fit, pj_error *err)
         status = pj_fail_memory(err, "attribution");
         goto done;
     }
-    for (size_t c = 0; c < r.classes; c++) /* the open mean is no knowledge of a class */
+    for (size_t c = 0; c < r.classes;
+         c++) /* the unconstrained mean is no information about a class */
         prior[c] = r.d0[c] + (r.calibrated[c] ? r.common[c] * r.common[c] : 0);
     predict_total(&r, fit);
     double likeliest[SPREADS] = {FIRST_NOISE};

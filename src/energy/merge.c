@@ -13,7 +13,7 @@ static size_t only_leaf(const pj_window *w, const pj_leaf *leaves, size_t count,
     return covers && alone ? first : SIZE_MAX;
 }
 
-/* A sensor that sees a part of the time leaves gaps. Where in the leaf a window lies does not
+/* A sensor that sees a part of the time leaves gaps. A window's position in the leaf does not
  * matter: the sum is one window of the length that they have together. */
 static void merge_append(pj_window *to, const pj_window *w)
 {

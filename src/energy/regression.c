@@ -38,16 +38,16 @@ static size_t choose_knots(const pj_fit_input *in)
     return in->window_count >= DRIFT_LEAST_WINDOWS ? 2 : 0;
 }
 
-/* ---- set-up ------------------------------------------------------------------------------- */
+/* ---- set-up ---- */
 
-/* Rows of several windows, so that a line of the normal equations is read and written once for all
+/* Rows of several windows, so that a row of the normal equations is read and written once for all
  * of them. */
 enum { BATCH = 8 };
 typedef struct pj_row_batch {
     size_t windows, columns;
     size_t *column;   /* [n] those that some window of the batch has */
     size_t *position; /* [n] of a column in `column`, plus one; 0: not there */
-    double *factor;   /* [n][BATCH] weighted seconds, by place */
+    double *factor;   /* [n][BATCH] weighted seconds, by position in the batch */
     double *far;      /* [BATCH][n] */
 } pj_row_batch;
 
@@ -162,7 +162,7 @@ static bool regression_is_empty(const pj_design *d, size_t w)
 }
 
 /* Variances due to a spread of 1 within classes of these powers. */
-static void judge_leaves(pj_regression *r, const double *powers)
+static void set_leaf_variances(pj_regression *r, const double *powers)
 {
     const pj_design *d = &r->design;
     r->own_total = 0;
@@ -179,7 +179,7 @@ static void judge_leaves(pj_regression *r, const double *powers)
     pj_overlap_judge(r, powers);
 }
 
-/* ---- known noise ---------------------------------------------------------------------------- */
+/* ---- known noise ---- */
 
 /* Variance of a counter's reading with a timing error of `at_s` seconds while it rose by `mw`. */
 static double reading_variance(const pj_regression *r, double reading_mj, double mw, double at_s)
@@ -206,8 +206,8 @@ static bool is_linked(const pj_regression *r, size_t w)
            !regression_is_empty(&r->design, w - 1) && !regression_is_empty(&r->design, w);
 }
 
-/* What a lagging sensor reads at the end of every window, and the rounding of its readings. */
-static void judge_answers(pj_regression *r, size_t w)
+/* What a lagging sensor reads at the end of the window, and the rounding of its readings. */
+static void add_lagged_readings(pj_regression *r, size_t w)
 {
     const pj_window *window = &r->in->windows[w];
     double decay = pj_lag_decay(window), rounding = window->reading_mj / r->scale;
@@ -219,7 +219,7 @@ static void judge_answers(pj_regression *r, size_t w)
 }
 
 /* Adds the variances of both readings of a window, and the covariance with the window before. */
-static void judge_readings(pj_regression *r, size_t w)
+static void add_counter_readings(pj_regression *r, size_t w)
 {
     const pj_window *window = &r->in->windows[w], *before = window - 1;
     double seconds = window_seconds(r, w), mw = r->level[w] / seconds;
@@ -242,7 +242,7 @@ static void judge_readings(pj_regression *r, size_t w)
     r->loose += end;
 }
 
-static void judge_windows(pj_regression *r)
+static void set_window_variances(pj_regression *r)
 {
     double before_mw = 0;
     r->loose = 0;
@@ -254,9 +254,9 @@ static void judge_windows(pj_regression *r)
         r->known[w] = sd * sd + shift * shift;
         r->link[w] = 0;
         if (window->lag_s > 0)
-            judge_answers(r, w);
+            add_lagged_readings(r, w);
         else
-            judge_readings(r, w);
+            add_counter_readings(r, w);
         before_mw = mw;
     }
 }
@@ -273,7 +273,7 @@ static void regression_fill(pj_regression *r)
         r->y[w] = (mj - idle_mw(in) * window_seconds(r, w)) / r->scale;
         r->level[w] = fabs(mj) / r->scale;
     }
-    judge_windows(r);
+    set_window_variances(r);
 }
 
 pj_status pj_regression_init(pj_regression *r, const pj_fit_input *in, pj_error *err)
@@ -289,7 +289,7 @@ pj_status pj_regression_init(pj_regression *r, const pj_fit_input *in, pj_error 
 
 void pj_regression_centre(pj_regression *r, const double *mean)
 {
-    judge_leaves(r, mean);
+    set_leaf_variances(r, mean);
     pj_design_set_powers(&r->design, r->in, mean);
     memcpy(r->around, mean, r->n * sizeof(double));
 }
@@ -302,10 +302,10 @@ void pj_regression_relevel(pj_regression *r, const double *mean)
         double predicted = regression_expect(&r->design, w, mean) + idle;
         r->level[w] = fmin(fmax(predicted, read / 2), 2 * read);
     }
-    judge_windows(r);
+    set_window_variances(r);
 }
 
-/* ---- likelihood ---------------------------------------------------------------------------- */
+/* ---- likelihood ---- */
 
 /* to[0..n) += factor x from[0..n) */
 WIDE static void add_scaled(double *restrict to, const double *restrict from, double factor,
@@ -582,7 +582,7 @@ double pj_regression_evidence(pj_regression *r, double drift_sd)
     return -0.5 * (r->log_v + log_det + log_prior + r->residual + r->misfit - gain);
 }
 
-/* ---- posterior ----------------------------------------------------------------------------- */
+/* ---- posterior ---- */
 
 double pj_regression_least_noise(const pj_regression *r)
 {

@@ -40,12 +40,12 @@
 /* Steps leave STEP_BYTES free for a step's own lines and for closing what is open. */
 enum { NODES = 1 << 16, LINES_BYTES = 4 << 20, WRITE_BYTES = 4096, STEP_BYTES = 8192 };
 
-/* ---- their interface ----------------------------------------------------------------------- */
+/* ---- their interface ---- */
 
 typedef struct tensor tensor;
 typedef bool (*eval_callback)(tensor *node, bool ask, void *context);
 
-/* ---- state --------------------------------------------------------------------------------- */
+/* ---- state ---- */
 
 typedef struct node {
     int64_t begin_ns, end_ns;
@@ -90,7 +90,7 @@ static int64_t now_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* ---- lines --------------------------------------------------------------------------------- */
+/* ---- lines ---- */
 
 /* Pipe capacity is counted in pages, so that not all of it may be usable. */
 static size_t room_in_pipe(void)
@@ -134,8 +134,8 @@ static void flush_at_exit(void)
 }
 
 /* "@BEGIN[-END] #LANE TEXT"; 0: no such time. The process is the lane. */
-__attribute__((format(printf, 3, 4))) static void say_times(int64_t begin_ns, int64_t end_ns,
-                                                            const char *format, ...)
+__attribute__((format(printf, 3, 4))) static void report_times(int64_t begin_ns, int64_t end_ns,
+                                                               const char *format, ...)
 {
     enum { MOST = 512 };
     char *line = lines + state.used, times[64] = "";
@@ -157,26 +157,26 @@ __attribute__((format(printf, 3, 4))) static void say_times(int64_t begin_ns, in
     state.used += (size_t)used;
 }
 
-#define say(at_ns, ...) say_times(at_ns, 0, __VA_ARGS__)
+#define report(at_ns, ...) report_times(at_ns, 0, __VA_ARGS__)
 
-static void say_lost(void)
+static void report_lost(void)
 {
     uint64_t lost = state.lost;
     if (!lost || state.used + STEP_BYTES > LINES_BYTES) return;
     state.lost = 0;
-    say(0, "lost %" PRIu64, lost);
+    report(0, "lost %" PRIu64, lost);
 }
 
-/* ---- facts of the model -------------------------------------------------------------------- */
+/* ---- facts of the model ---- */
 
-static void say_meta(const void *model, const char *fact, const char *key)
+static void report_meta(const void *model, const char *fact, const char *key)
 {
     REAL(int32_t(*)(const void *, const char *, char *, size_t), "llama_model_meta_val_str");
     char text[200] = "";
     if (!real || real(model, key, text, sizeof text) <= 0) return;
     for (char *c = text; *c; c++)
         if ((unsigned char)*c < ' ') *c = ' ';
-    say(0, "fact %s %s", fact, text);
+    report(0, "fact %s %s", fact, text);
 }
 
 static const void *model_of(const void *context)
@@ -185,36 +185,36 @@ static const void *model_of(const void *context)
     return real ? real(context) : NULL;
 }
 
-static void say_layers(const void *model)
+static void report_layers(const void *model)
 {
     REAL(int32_t(*)(const void *), "llama_model_n_layer");
-    if (real) say(0, "fact layers %d", (int)real(model));
+    if (real) report(0, "fact layers %d", (int)real(model));
 }
 
-static void say_parameters(const void *model)
+static void report_parameters(const void *model)
 {
     REAL(uint64_t(*)(const void *), "llama_model_n_params");
-    if (real) say(0, "fact parameters %" PRIu64, real(model));
+    if (real) report(0, "fact parameters %" PRIu64, real(model));
 }
 
 static void introduce(const void *context)
 {
     state.introduced = true;
-    say(0, "fact engine llama.cpp");
-    say(0, "fact level %s", state.callback_set ? "fine" : "coarse");
+    report(0, "fact engine llama.cpp");
+    report(0, "fact level %s", state.callback_set ? "fine" : "coarse");
     const void *model = model_of(context);
     if (!model) return;
-    say_meta(model, "model", "general.name");
-    say_meta(model, "architecture", "general.architecture");
-    say_layers(model);
-    say_parameters(model);
+    report_meta(model, "model", "general.name");
+    report_meta(model, "architecture", "general.architecture");
+    report_layers(model);
+    report_parameters(model);
 }
 
-/* ---- steps --------------------------------------------------------------------------------- */
+/* ---- steps ---- */
 
 static void end_step(int64_t at_ns)
 {
-    if (state.step_open) say(at_ns, "end");
+    if (state.step_open) report(at_ns, "end");
     state.step_open = false;
 }
 
@@ -222,8 +222,8 @@ static void end_phase(int64_t at_ns)
 {
     end_step(at_ns);
     if (state.phase == STEP_NONE) return;
-    say(at_ns, "end");
-    say(0, "tokens %" PRIu64 " %" PRIu64, state.input, state.output);
+    report(at_ns, "end");
+    report(0, "tokens %" PRIu64 " %" PRIu64, state.input, state.output);
     state.phase = STEP_NONE;
 }
 
@@ -236,12 +236,12 @@ static void begin_step(step_kind kind, bool is_mixed, int64_t begin_ns)
     if (paused || kind != state.phase) end_phase(end_ns);
     end_step(end_ns);
     if (kind != state.phase)
-        say(begin_ns, "begin phase %s", kind == STEP_PROMPT ? "prefill" : "decode");
+        report(begin_ns, "begin phase %s", kind == STEP_PROMPT ? "prefill" : "decode");
     state.phase = kind;
     if (kind == STEP_TOKEN)
-        say(begin_ns, "begin token %" PRIu32, state.token++);
+        report(begin_ns, "begin token %" PRIu32, state.token++);
     else
-        say(begin_ns, "begin section %s", is_mixed ? "mixed_batch" : "prompt_batch");
+        report(begin_ns, "begin section %s", is_mixed ? "mixed_batch" : "prompt_batch");
     state.step_open = true;
 }
 
@@ -258,44 +258,44 @@ typedef struct open_parts {
 
 static void close_component(open_parts *open, int64_t at_ns)
 {
-    if (open->component && state.every_node) say(at_ns, "end");
+    if (open->component && state.every_node) report(at_ns, "end");
     open->component = NULL;
 }
 
 static void close_part(open_parts *open, int64_t at_ns)
 {
     close_component(open, at_ns);
-    if (open->layer != INT32_MIN) say(at_ns, "end");
+    if (open->layer != INT32_MIN) report(at_ns, "end");
     open->layer = INT32_MIN;
 }
 
-static void say_node(open_parts *open, const node *n, int64_t before_ns)
+static void report_node(open_parts *open, const node *n, int64_t before_ns)
 {
     const pj_node_class *c = &n->class;
     const char *section = c->layer < 0 ? section_of(c) : NULL;
     if (c->layer != open->layer || section != open->section) {
         close_part(open, before_ns);
         if (section)
-            say(n->begin_ns, "begin section %s", section);
+            report(n->begin_ns, "begin section %s", section);
         else
-            say(n->begin_ns, "begin layer %d", c->layer);
+            report(n->begin_ns, "begin layer %d", c->layer);
         open->layer = c->layer;
         open->section = section;
     }
     if (!state.every_node) {
-        say_times(n->begin_ns, n->end_ns, "span component %s", c->component);
+        report_times(n->begin_ns, n->end_ns, "span component %s", c->component);
         return;
     }
     if (!open->component || strcmp(open->component, c->component) != 0) {
         close_component(open, before_ns);
-        say(n->begin_ns, "begin component %s", c->component);
+        report(n->begin_ns, "begin component %s", c->component);
         open->component = c->component;
     }
-    say_times(n->begin_ns, n->end_ns, "span operation %s", c->operation);
+    report_times(n->begin_ns, n->end_ns, "span operation %s", c->operation);
 }
 
-/* All or none of a step's nodes are written: with half of them the step would look cheaper. */
-static void say_nodes(void)
+/* All or none of a step's nodes are written: with half of them the step would seem cheaper. */
+static void report_nodes(void)
 {
     enum { MOST = 240, USUAL = 110 }; /* bytes per node, with the ends and begins around it */
     open_parts open = {.layer = INT32_MIN};
@@ -308,7 +308,7 @@ static void say_nodes(void)
         return;
     }
     for (uint32_t i = 0; i < count; i++)
-        say_node(&open, &nodes[i], i ? nodes[i - 1].end_ns : nodes[0].begin_ns);
+        report_node(&open, &nodes[i], i ? nodes[i - 1].end_ns : nodes[0].begin_ns);
     close_part(&open, nodes[count - 1].end_ns);
 }
 
@@ -329,8 +329,8 @@ static void record_step(const void *context, pj_batch_contents c, int64_t begin_
     if (is_first) state.context = context;
     if (state.in_warmup || context != state.context) {
         if (is_first) state.context = NULL;
-        say_times(begin_ns, end_ns, "span section %s",
-                  state.in_warmup ? "warmup" : "another_context");
+        report_times(begin_ns, end_ns, "span section %s",
+                     state.in_warmup ? "warmup" : "another_context");
         return;
     }
     state.is_undecided = is_first;
@@ -345,7 +345,7 @@ static void record_step(const void *context, pj_batch_contents c, int64_t begin_
     }
     begin_step(is_prompt ? STEP_PROMPT : STEP_TOKEN, c.prompt_tokens && c.generated, begin_ns);
     state.active_ns = end_ns;
-    say_nodes();
+    report_nodes();
 }
 
 /* A program that resets the counters after the first step without reading its result was warming
@@ -357,7 +357,7 @@ static void take_back_first_step(void)
     state.phase = STEP_NONE;
     state.input = state.output = state.token = 0;
     state.context = NULL;
-    say_times(state.first_ns, state.active_ns, "span section warmup");
+    report_times(state.first_ns, state.active_ns, "span section warmup");
 }
 
 static bool is_recording(void)
@@ -395,7 +395,7 @@ static int32_t run_step(const call *c)
     step.is_in = false;
     pthread_mutex_lock(&state.mutex);
     record_step(c->context, contents, begin_ns, end_ns);
-    say_lost();
+    report_lost();
     if (!state.is_undecided) flush();
     pthread_mutex_unlock(&state.mutex);
     errno = kept;
@@ -423,8 +423,7 @@ PJ_EXPORT int32_t llama_process(void *context, int type, void *batch)
     return run_step(&(call){.process = real, .context = context, .extended = batch, .type = type});
 }
 
-/* ---- other calls that show the program's progress
- * --------------------------------------------------- */
+/* ---- other calls that show the program's progress ---- */
 
 /* The device may still be computing when llama_decode returns; a later call waits for it or fetches
  * the results. */
@@ -497,7 +496,7 @@ PJ_EXPORT void llama_free(void *context)
     if (real) real(context);
 }
 
-/* ---- nodes --------------------------------------------------------------------------------- */
+/* ---- nodes ---- */
 
 static const char *text_of(const char *function, const tensor *t)
 {
@@ -553,7 +552,7 @@ PJ_EXPORT void ggml_backend_sched_set_eval_callback(void *scheduler, eval_callba
     if (real) real(scheduler, callback, context);
 }
 
-/* ---- begin and end ------------------------------------------------------------------------- */
+/* ---- begin and end ---- */
 
 /* After fork the child discards its copy of the buffer, which the parent writes. */
 static void forget(void)
@@ -562,7 +561,7 @@ static void forget(void)
     state.marker_fd = -1;
 }
 
-/* A descendant may have closed the descriptor and opened a file of its own under the number. */
+/* A descendant may have closed the descriptor and opened another file under its number. */
 static bool is_pipe(int fd)
 {
     struct stat s;
@@ -585,7 +584,7 @@ __attribute__((destructor)) static void finish(void)
     if (!is_recording() || pthread_mutex_trylock(&state.mutex) != 0) return;
     end_phase(state.active_ns);
     flush_at_exit();
-    say_lost();
+    report_lost();
     flush_at_exit();
     state.marker_fd = -1;
     pthread_mutex_unlock(&state.mutex);

@@ -20,7 +20,7 @@ typedef struct tally {
     uint32_t tokens[SEQUENCES], wanted[SEQUENCES];
 } tally;
 
-static void add(tally *t, int32_t sequence, bool is_wanted)
+static void tally_add(tally *t, int32_t sequence, bool is_wanted)
 {
     uint32_t s = (uint32_t)sequence % SEQUENCES;
     t->tokens[s]++;
@@ -38,7 +38,7 @@ static pj_batch_contents sum(const tally *t)
     return c;
 }
 
-/* ---- llama_batch --------------------------------------------------------------------------- */
+/* ---- llama_batch ---- */
 
 /* Its members are read only if llama.cpp's own constructor allocated them. */
 static bool check_layout(void)
@@ -57,7 +57,7 @@ static bool check_layout(void)
 
 static bool layout_is_known(void)
 {
-    static _Atomic int known; /* 0: not yet looked, 1: no, 2: yes */
+    static _Atomic int known; /* 0: not yet checked, 1: no, 2: yes */
     if (!atomic_load(&known)) atomic_store(&known, check_layout() ? 2 : 1);
     return atomic_load(&known) == 2;
 }
@@ -69,12 +69,13 @@ pj_batch_contents pj_batch_count(const pj_llama_batch *b)
     for (int32_t i = 0; i < b->count; i++) {
         bool in_one = is_known && has_sequences && b->sequence_count[i] > 0;
         bool is_last = i == b->count - 1;
-        add(&t, in_one ? b->sequence[i][0] : 0, is_known && b->wanted ? b->wanted[i] : is_last);
+        tally_add(&t, in_one ? b->sequence[i][0] : 0,
+                  is_known && b->wanted ? b->wanted[i] : is_last);
     }
     return sum(&t);
 }
 
-/* ---- llama_batch_ext ----------------------------------------------------------------------- */
+/* ---- llama_batch_ext ---- */
 
 static struct list {
     const void *batch;
@@ -137,7 +138,7 @@ pj_batch_contents pj_batch_ext_count(const void *batch)
     pthread_mutex_lock(&lists_mutex);
     struct list *l = find_list(batch);
     for (uint32_t i = 0; l && i < l->count; i++)
-        add(&t, l->entries[i].sequence, l->entries[i].is_wanted);
+        tally_add(&t, l->entries[i].sequence, l->entries[i].is_wanted);
     pthread_mutex_unlock(&lists_mutex);
     return sum(&t);
 }

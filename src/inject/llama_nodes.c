@@ -8,7 +8,7 @@ typedef struct pair {
     const char *from, *to;
 } pair;
 
-static const char *find(const pair *table, size_t count, const char *text, bool prefix)
+static const char *find_pair(const pair *table, size_t count, const char *text, bool prefix)
 {
     for (size_t i = 0; i < count; i++)
         if (prefix ? !strncmp(text, table[i].from, strlen(table[i].from))
@@ -17,7 +17,7 @@ static const char *find(const pair *table, size_t count, const char *text, bool 
     return NULL;
 }
 
-#define FIND(table, text, prefix) find(table, sizeof(table) / sizeof *(table), text, prefix)
+#define FIND(table, text, prefix) find_pair(table, sizeof(table) / sizeof *(table), text, prefix)
 
 /* ggml_op_desc's names; the rest is "other". */
 static const char *operation_class(const char *operation)

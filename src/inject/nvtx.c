@@ -41,7 +41,7 @@ enum {
 #define RETRY_NS INT64_C(1000000)   /* the pipe was full */
 #define EXIT_NS  INT64_C(200000000) /* wait for a full pipe to be read at exit */
 
-/* ---- NVTX's interface ---------------------------------------------------------------------- */
+/* ---- NVTX's interface ---- */
 
 typedef void (*function)(void);
 typedef struct export_callbacks {
@@ -78,7 +78,7 @@ typedef struct domain { /* what a handle points to; never freed, since there are
 
 static const domain default_domain;
 
-/* ---- text ---------------------------------------------------------------------------------- */
+/* ---- text ---- */
 
 static void add_bytes(name *n, const char *text, size_t bytes)
 {
@@ -127,7 +127,7 @@ static name name_of_attributes(const domain *d, const attributes *a)
     return name_of(d, whole ? a->message_type : 0, whole ? a->message : NULL);
 }
 
-/* ---- buffers ------------------------------------------------------------------------------- */
+/* ---- buffers ---- */
 
 /* The open ranges of a thread in a domain. Bit n of `is_left_out`: the range at depth n was
  * dropped, so its end must not be written. */
@@ -321,7 +321,7 @@ static buffer *my_buffer(void)
     return mine = b;
 }
 
-/* ---- lines --------------------------------------------------------------------------------- */
+/* ---- lines ---- */
 
 /* Flushes a buffer that is full or old enough. False: no room for a line of `bytes` besides the
  * ends of the open ranges. */
@@ -401,7 +401,7 @@ static int pop(const domain *d)
     return (int)l->depth;
 }
 
-/* ---- ranges that another thread may end ---------------------------------------------------- */
+/* ---- ranges that another thread may end ---- */
 
 static void lose_one(void)
 {
@@ -413,7 +413,7 @@ static void lose_one(void)
 }
 
 /* When too many are open, the oldest range is dropped. */
-static uint64_t start(const name *n)
+static uint64_t begin_range(const name *n)
 {
     pthread_mutex_lock(&ranges_mutex);
     uint64_t id = ++last_range;
@@ -426,7 +426,7 @@ static uint64_t start(const name *n)
     return id;
 }
 
-static void end(uint64_t id)
+static void end_range(uint64_t id)
 {
     buffer *b = my_buffer();
     name n;
@@ -446,7 +446,7 @@ static void end(uint64_t id)
     unlock(b);
 }
 
-/* ---- the functions that NVTX calls --------------------------------------------------------- */
+/* ---- the functions that NVTX calls ---- */
 
 static const domain *known(const domain *d)
 {
@@ -475,21 +475,21 @@ static int range_pop(void)
 static uint64_t range_start_ex(const attributes *a)
 {
     name n = name_of_attributes(&default_domain, a);
-    return start(&n);
+    return begin_range(&n);
 }
 static uint64_t range_start_a(const char *text)
 {
     name n = name_of(&default_domain, MESSAGE_CHAR, text);
-    return start(&n);
+    return begin_range(&n);
 }
 static uint64_t range_start_w(const wchar_t *text)
 {
     name n = name_of(&default_domain, MESSAGE_WIDE, text);
-    return start(&n);
+    return begin_range(&n);
 }
 static void range_end(uint64_t id)
 {
-    end(id);
+    end_range(id);
 }
 static int domain_push_ex(const domain *d, const attributes *a)
 {
@@ -503,12 +503,12 @@ static int domain_pop(const domain *d)
 static uint64_t domain_start_ex(const domain *d, const attributes *a)
 {
     name n = name_of_attributes(known(d), a);
-    return start(&n);
+    return begin_range(&n);
 }
 static void domain_end(const domain *d, uint64_t id)
 {
     (void)d;
-    end(id);
+    end_range(id);
 }
 
 static void *keep_name(int type, const void *text)
@@ -548,7 +548,7 @@ static void *create_w(const wchar_t *text)
     return create(MESSAGE_WIDE, text);
 }
 
-/* ---- the entry point ----------------------------------------------------------------------- */
+/* ---- the entry point ---- */
 
 typedef struct slot {
     unsigned id;
@@ -607,7 +607,7 @@ __attribute__((destructor)) static void finish(void)
 {
     if (marker_fd < 0) return;
     for (uint64_t i = 0; i < OPEN_RANGES; i++)
-        if (ranges[i].id) end(ranges[i].id);
+        if (ranges[i].id) end_range(ranges[i].id);
     flush_all();
 }
 

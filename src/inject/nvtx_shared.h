@@ -24,7 +24,7 @@ typedef struct pj_nvtx_slot {
 
 typedef struct pj_nvtx_shared {
     uint64_t magic, pipe_inode; /* of the marker pipe */
-    _Atomic uint32_t taken;     /* slots asked for; those beyond PJ_NVTX_SLOTS were private */
+    _Atomic uint32_t taken;     /* requested slots; those beyond PJ_NVTX_SLOTS were private */
     pj_nvtx_slot slots[PJ_NVTX_SLOTS];
 } pj_nvtx_shared;
 

@@ -1,6 +1,6 @@
 /* Idle power: the median over slices of a quiet window, with a robust spread, so that one wake-up
  * of a background service does not matter. Whether the window was quiet is checked, not assumed: by
- * the CPU time of the whole machine, by what its GPUs say of themselves, and by comparing the two
+ * the CPU time of the whole machine, by its GPUs' own utilisation, and by comparing the two
  * halves. */
 #include "power/meter.h"
 

@@ -18,7 +18,7 @@
 enum { ENOUGH_CHANGES = 12, ENOUGH_READS = 100, MAX_CACHE_BYTES = 64 << 10 };
 static const int64_t LIMIT_NS = 3 * PJ_NS_PER_S;
 
-/* ---- measuring ------------------------------------------------------------------------------- */
+/* ---- measuring ---- */
 
 typedef struct watch {
     pj_filter filter;
@@ -109,7 +109,7 @@ static double poll_source(pj_power_sampler *s, watch *watches, int64_t limit_ns)
     return calls ? (double)busy * 1e-3 / (double)calls : NAN;
 }
 
-/* ---- cache ----------------------------------------------------------------------------------- */
+/* ---- cache ---- */
 
 /* An old profile is valid only if all of this is unchanged. */
 static void cache_key(const pj_power_sampler *s, const pj_rail *rail, char key[17])
@@ -196,13 +196,13 @@ static void cache_write(const pj_power_sampler *s, const pj_rail_profile *profil
     pj_buffer_fini(&text);
 }
 
-/* ---- both ------------------------------------------------------------------------------------ */
+/* ---- both ---- */
 
 static void characterise_apply(pj_power_sampler *s, const pj_rail_profile *profiles)
 {
     for (uint32_t i = 0; i < s->rail_count; i++) {
-        int64_t seen = profiles[i].period_ns, said = s->rails[i].period_ns;
-        if (seen > 0 && (said == 0 || seen > said * 3 / 2 || seen < said / 2))
+        int64_t seen = profiles[i].period_ns, stated = s->rails[i].period_ns;
+        if (seen > 0 && (stated == 0 || seen > stated * 3 / 2 || seen < stated / 2))
             s->rails[i].period_ns = seen;
     }
 }

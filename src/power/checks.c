@@ -12,16 +12,16 @@ static const int64_t LEAST_NS = PJ_NS_PER_S; /* over less, the phase of updates 
 static const double TOLERANCE = 0.05;
 static const double BETWEEN_SOURCES = 0.10; /* two kinds of sensor, each with its own gain */
 
-typedef struct look {
+typedef struct check_input {
     const pj_rail *rails;
     uint32_t count;
     const pj_curve *const *curves;
     int64_t begin_ns, end_ns;
     pj_finding *findings;
     uint32_t found;
-} look;
+} check_input;
 
-static pj_finding *checks_report(look *l, const char *code, uint32_t rail, double excess)
+static pj_finding *checks_report(check_input *l, const char *code, uint32_t rail, double excess)
 {
     static pj_finding dropped;
     pj_finding *f = l->found < PJ_FINDINGS_MAX ? &l->findings[l->found++] : &dropped;
@@ -29,12 +29,12 @@ static pj_finding *checks_report(look *l, const char *code, uint32_t rail, doubl
     return f;
 }
 
-static double energy_mj(const look *l, uint32_t rail)
+static double energy_mj(const check_input *l, uint32_t rail)
 {
     return l->curves[rail] ? pj_curve_energy_mj(l->curves[rail], l->begin_ns, l->end_ns) : NAN;
 }
 
-static double watts(const look *l, double mj)
+static double watts(const check_input *l, double mj)
 {
     return mj / ((double)(l->end_ns - l->begin_ns) * 1e-9) * 1e-3;
 }
@@ -51,9 +51,9 @@ static bool reads_the_same(const pj_rail *counter, const pj_rail *power)
            counter->scope == power->scope && same_device(counter, power);
 }
 
-/* ---- parts against their sum ------------------------------------------------------------ */
+/* ---- parts against their sum ---- */
 
-static void check_children(look *l, uint32_t parent)
+static void check_children(check_input *l, uint32_t parent)
 {
     double sum = 0, whole = energy_mj(l, parent);
     for (uint32_t i = 0; i < l->count; i++) {
@@ -69,9 +69,9 @@ static void check_children(look *l, uint32_t parent)
              l->rails[parent].name, watts(l, sum), watts(l, whole));
 }
 
-/* ---- two readings of one quantity ------------------------------------------------------- */
+/* ---- redundant readings ---- */
 
-static void check_pair(look *l, uint32_t counter, uint32_t power)
+static void check_pair(check_input *l, uint32_t counter, uint32_t power)
 {
     if (!reads_the_same(&l->rails[counter], &l->rails[power])) return;
     double x = energy_mj(l, counter), y = energy_mj(l, power);
@@ -84,7 +84,7 @@ static void check_pair(look *l, uint32_t counter, uint32_t power)
 }
 
 /* Compares a class with a second source's measurement of it. */
-static void check_twins(look *l, pj_rail_class class_)
+static void check_twins(check_input *l, pj_rail_class class_)
 {
     double first = NAN, second = NAN;
     uint32_t rail = 0, twin = 0;
@@ -107,7 +107,7 @@ static void check_twins(look *l, pj_rail_class class_)
 }
 
 /* Two devices with identical values at identical times are one sensor. */
-static bool same_series(const look *l, uint32_t a, uint32_t b)
+static bool same_series(const check_input *l, uint32_t a, uint32_t b)
 {
     pj_curve_point x[SAME_POINTS], y[SAME_POINTS];
     bool moves = false;
@@ -121,7 +121,7 @@ static bool same_series(const look *l, uint32_t a, uint32_t b)
     return moves; /* two idle devices may well show the same constant */
 }
 
-static void check_duplicate(look *l, uint32_t a, uint32_t b)
+static void check_duplicate(check_input *l, uint32_t a, uint32_t b)
 {
     const pj_rail *x = &l->rails[a], *y = &l->rails[b];
     if (a >= b || x->rail_class != y->rail_class || x->kind != y->kind || x->parent == (int)b ||
@@ -134,22 +134,24 @@ static void check_duplicate(look *l, uint32_t a, uint32_t b)
              x->name, y->name);
 }
 
-/* ---- sensors that stopped -----------------------------------------------------------------------
- * Where a driver states no update period, an unchanged value may be a device that is off or idle,
- * and counts as such. What remains is a suspicion, which is told where the rail had never stood
- * still for nearly as long before. */
+/* ---- sensors that stopped ---- */
+
+/* Where a driver states no update period, an unchanged value may be a device that is off or idle,
+ * and counts as such. Otherwise it is suspicious, and reported if the rail had never been constant
+ * for nearly as long before. */
 
 enum { EARLIER_STILLS = 4, GRID = 512, LEAST_POINTS = 16 };
 static const int64_t STILL_COUNTER_NS = PJ_NS_PER_S / 10, STILL_POWER_NS = 2 * PJ_NS_PER_S;
 static const double LEAST_EXCESS = 0.005; /* less is not worth a warning */
 
-static double checks_energy_between(const look *l, uint32_t rail, int64_t from_ns, int64_t to_ns)
+static double checks_energy_between(const check_input *l, uint32_t rail, int64_t from_ns,
+                                    int64_t to_ns)
 {
     return pj_curve_energy_mj(l->curves[rail], from_ns, to_ns);
 }
 
 /* Since when the counter has stood still at the end of the interval. */
-static int64_t counter_stopped_ns(const look *l, uint32_t rail)
+static int64_t counter_stopped_ns(const check_input *l, uint32_t rail)
 {
     int64_t moves_ns = l->begin_ns, still_ns = l->end_ns;
     while (still_ns - moves_ns > PJ_NS_PER_MS) {
@@ -160,14 +162,14 @@ static int64_t counter_stopped_ns(const look *l, uint32_t rail)
     return still_ns;
 }
 
-static bool paused_before(const look *l, uint32_t rail, int64_t stop_ns, int64_t pause_ns)
+static bool paused_before(const check_input *l, uint32_t rail, int64_t stop_ns, int64_t pause_ns)
 {
     for (int64_t t = l->begin_ns; t + pause_ns <= stop_ns; t += pause_ns / 2)
         if (checks_energy_between(l, rail, t, t + pause_ns) == 0) return true;
     return false;
 }
 
-static void check_stopped_counter(look *l, uint32_t rail)
+static void check_stopped_counter(check_input *l, uint32_t rail)
 {
     const pj_rail *r = &l->rails[rail];
     int64_t stop_ns = counter_stopped_ns(l, rail), still_ns = l->end_ns - stop_ns;
@@ -183,7 +185,7 @@ static void check_stopped_counter(look *l, uint32_t rail)
              r->name, (double)still_ns * 1e-9, mw * 1e-3);
 }
 
-static void check_still(look *l, uint32_t rail)
+static void check_still(check_input *l, uint32_t rail)
 {
     const pj_rail *r = &l->rails[rail];
     if (r->kind != PJ_RAIL_COUNTER || !pj_rail_in_column(l->rails, l->count, rail, PJ_RAIL_TOTAL))
@@ -198,8 +200,8 @@ static void check_still(look *l, uint32_t rail)
              r->name);
 }
 
-/* A power reading that stands at a value of its working range; at its lowest the device is idle. */
-static void check_stopped_power(look *l, uint32_t rail)
+/* A power reading stuck at a value of its working range; at its lowest the device is idle. */
+static void check_stopped_power(check_input *l, uint32_t rail)
 {
     const pj_rail *r = &l->rails[rail];
     if (r->kind == PJ_RAIL_COUNTER || !l->curves[rail] || r->quality != PJ_MEASURED ||
@@ -242,7 +244,7 @@ static void check_stopped_power(look *l, uint32_t rail)
 uint32_t pj_rails_check(const pj_rail *rails, uint32_t count, const pj_curve *const *curves,
                         int64_t begin_ns, int64_t end_ns, pj_finding findings[PJ_FINDINGS_MAX])
 {
-    look l = {rails, count, curves, begin_ns, end_ns, findings, 0};
+    check_input l = {rails, count, curves, begin_ns, end_ns, findings, 0};
     if (end_ns - begin_ns < LEAST_NS) return 0;
     for (uint32_t i = 0; i < count; i++) {
         check_children(&l, i);

@@ -48,7 +48,7 @@ static int64_t early_ns(const pj_coarsen *c)
     return ASSUMED_NS / 4 < c->interval_ns / 4 ? ASSUMED_NS / 4 : c->interval_ns / 4;
 }
 
-/* ---- counters, and long averages ------------------------------------------------------------- */
+/* ---- counters, and long averages ---- */
 
 static int pass_held(pj_coarsen *c, pj_reading *out)
 {

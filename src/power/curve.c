@@ -6,7 +6,7 @@
  * two binary searches. Energies never decrease: a lag correction that would make a piece negative
  * is carried over to the next ones.
  *
- * Uncertainty (docs/measurement.md): a piece does not tell how energy is distributed inside it. For
+ * Uncertainty (docs/measurement.md): how energy is distributed inside a piece is unknown. For
  * a load that is on during a share x of the piece and off otherwise, the part f of it has a
  * standard deviation of up to e sqrt(f (1 - f) / 3), at worst p tau / sqrt(12); this is assumed at
  * both edges of an interval.
@@ -61,7 +61,7 @@ static const double MAX_MISSING = 0.05; /* with more of an interval uncovered it
 /* part of filled energy's error that does not average out */
 static const double FILL_BIAS = 0.1;
 
-/* ---- building ------------------------------------------------------------------------------ */
+/* ---- building ---- */
 
 static pj_curve *new_curve(const pj_rail *rail, bool of_steps)
 {
@@ -78,7 +78,7 @@ static pj_curve *new_curve(const pj_rail *rail, bool of_steps)
     return curve;
 }
 
-/* A counter behind a sensor that does not see all of the time is no better than that sensor. */
+/* A counter fed by a sensor that samples part of the time is no better than that sensor. */
 pj_curve *pj_curve_new(const pj_rail *rail)
 {
     return new_curve(rail, pj_rail_steps_are_power(rail));
@@ -254,7 +254,7 @@ static pj_status add_tile(pj_curve *c, int64_t begin, int64_t end, const pj_read
                            (double)r->fresh_error_ns, 0, err);
 }
 
-/* Overlapping windows: the reading stands for the time around the middle of its window. The first
+/* Overlapping windows: the reading represents the time around the middle of its window. The first
  * one of a contiguous series also covers the half before its middle; finish adds the other half of
  * the last one. */
 static pj_status add_centred(pj_curve *c, int64_t begin, int64_t end, const pj_reading *r,
@@ -312,7 +312,7 @@ static pj_status add_power_repeat(pj_curve *c, const pj_reading *r, pj_error *er
     int64_t steps = (r->before_ns - delay - c->last_tick_ns) / period, from = c->last_tick_ns;
     if (steps <= 0) return PJ_OK;
     if (c->rail.kind != PJ_RAIL_AVERAGE) {
-        for (int64_t i = 0; i < steps; i++) { /* each stands for a reading of the same value */
+        for (int64_t i = 0; i < steps; i++) { /* each represents a reading of the same value */
             int64_t end = from + (i + 1) * period, window = curve_window_of(c, r, end);
             pj_status added =
                 curve_add_window(c, end - window, end, c->last_value, (double)period / 2, err);
@@ -393,7 +393,7 @@ pj_status pj_curve_add(pj_curve *curve, const pj_reading *given, pj_error *err)
     }
 }
 
-/* ---- overlapping windows, at the end ----------------------------------------------------- */
+/* ---- overlapping windows, at the end ---- */
 
 /* Most windows, and the first one, begin well before the one before them ends. A single long one is
  * a late reading. */
@@ -435,7 +435,7 @@ pj_status pj_curve_finish(pj_curve *curve, pj_error *err)
     return status;
 }
 
-/* ---- queries -------------------------------------------------------------------------------- */
+/* ---- queries ---- */
 
 bool pj_curve_span(const pj_curve *curve, int64_t *begin_ns, int64_t *end_ns)
 {

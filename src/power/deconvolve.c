@@ -66,8 +66,8 @@ static double *deconvolve_cell(const system_t *s, size_t row, size_t column)
     return &s->matrix[row * (s->bands + 1) + (column + s->bands - row)];
 }
 
-/* Adds one window's weighted equation to the normal equations. Of a window that reaches beyond the
- * blocks, or over more of them than there are bands, nothing can be said. *first advances with the
+/* Adds one window's weighted equation to the normal equations. A window that extends beyond the
+ * blocks, or over more of them than there are bands, is skipped. *first advances with the
  * windows. */
 static void deconvolve_add_window(const system_t *s, const pj_curve_point *w, double weight,
                                   size_t *first)

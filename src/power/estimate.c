@@ -41,7 +41,7 @@ static const double IDLE_SHARE = 0.25;               /* of the thermal design po
 static const double WATTS_PER_THREAD = 4;
 static const double KNOWN_SD = 0.25, UNKNOWN_SD = 0.5, BY_HAND_SD = 0.15;
 
-/* ---- which CPU -------------------------------------------------------------------------- */
+/* ---- which CPU ---- */
 
 #ifdef __APPLE__
 static void estimate_read_model(const pj_power_env *env, char *model, size_t bytes, int *threads,
@@ -137,7 +137,7 @@ static pj_status take_argument(estimate_state *s, const char *argument, pj_error
     return PJ_OK;
 }
 
-/* ---- utilisation ------------------------------------------------------------------------ */
+/* ---- utilisation ---- */
 
 #ifdef __APPLE__
 static bool read_busy(const estimate_state *s, double *busy, double *total)
@@ -173,7 +173,7 @@ static bool read_busy(const estimate_state *s, double *busy, double *total)
 }
 #endif
 
-/* ---- the source ------------------------------------------------------------------------- */
+/* ---- the source ---- */
 
 static pj_status estimate_open(void *state, const pj_power_env *env, const char *argument,
                                pj_error *err)

@@ -20,7 +20,7 @@ enum { USUAL_STILLS = 4 };
 /* resolution / value: with a coarse step equal values are expected */
 static const double COARSE = 0.01;
 static const double UNBOUNDED_MW = 20e6;                    /* no rail of one machine draws 20 kW */
-static const int64_t STILL_COUNTER_NS = 100 * PJ_NS_PER_MS; /* frozen: at least this long too */
+static const int64_t STILL_COUNTER_NS = 100 * PJ_NS_PER_MS; /* frozen: at least this long as well */
 static const int64_t STILL_POWER_NS = 2 * PJ_NS_PER_S;
 static const int64_t REPEAT_EVERY_NS = 10 * PJ_NS_PER_MS; /* where no period is known */
 
@@ -103,7 +103,7 @@ static int64_t middle_of(const pj_reading *r)
 
 /* When an update was published: the device's own timestamp if it lies between the polls, else
  * halfway between the last poll with the old value and this one, at most one period ago. */
-static void filter_place(const pj_filter *f, pj_reading *r)
+static void filter_date_update(const pj_filter *f, pj_reading *r)
 {
     if (r->fresh_ns > 0 && r->fresh_ns <= r->after_ns) return;
     int64_t now = middle_of(r);
@@ -117,9 +117,8 @@ static void filter_place(const pj_filter *f, pj_reading *r)
     r->fresh_error_ns = since / 2;
 }
 
-/* Whether the poll came in time for an update every period: one that came later may have missed
- * some, and says nothing about their interval. Of values with a time of their own none is missed.
- */
+/* Whether the poll was in time to see every update; a later one may have missed some, and is no
+ * evidence of their interval. Values with the device's own timestamp are never missed. */
 static bool in_time(const pj_filter *f, const pj_reading *r)
 {
     return f->period_ns == 0 || r->fresh_error_ns == 0 ||
@@ -144,7 +143,7 @@ static void note_interval(pj_filter *f, const pj_reading *r, int *note, double *
 
 static bool accept(pj_filter *f, pj_reading *r, int *note, double *note_value)
 {
-    filter_place(f, r);
+    filter_date_update(f, r);
     if (r->status == PJ_READING_OK) note_interval(f, r, note, note_value);
     if (f->frozen && *note == PJ_NOTE_NONE) *note = PJ_METER_THAWED;
     int64_t still = middle_of(r) - f->change_ns;

@@ -250,8 +250,8 @@ static bool is_apu(const chip *c, const char *base)
     return hwmon_is_one_of(base, mi300a);
 }
 
-/* Keeps a GPU whose power cannot be read now, or not at all, so that totals say that they lack it.
- * An APU's power is part of its processor's; of a board with several dies one reports for all. */
+/* Keeps a GPU whose power cannot be read now, or not at all, so that totals are marked incomplete.
+ * An APU's power is part of its processor's; on a board with several dies one reports for all. */
 static void add_silent(hwmon *h, chip *c, const char *folder)
 {
     static const char *const suffixes[] = {"average", "input"};
@@ -324,7 +324,7 @@ static void close_channels(hwmon *h)
     h->count = h->silent = 0;
 }
 
-/* ---- the source ---------------------------------------------------------------------------- */
+/* ---- the source ---- */
 
 static void hwmon_explain(const hwmon *h, pj_source_report *report)
 {
@@ -371,8 +371,8 @@ static bool same_chip(const channel *a, const channel *b)
     return a->chip_order == b->chip_order && strcmp(a->chip, b->chip) == 0;
 }
 
-/* Scope of a channel where the board tells more than the table: on an APU the GPU's reading covers
- * the whole package, CPU included. */
+/* Scope of a channel where the board determines it rather than the table: on an APU the GPU's
+ * reading covers the whole package, CPU included. */
 static pj_rail_scope hwmon_scope_of(const channel *c)
 {
     if (c->apu) return PJ_SCOPE_MODULE;
@@ -461,7 +461,7 @@ static pj_status hwmon_read(void *state, pj_reading *readings, uint32_t max, uin
         if (status == PJ_OK) continue;
         bool gone = status == PJ_E_NOT_FOUND; /* ENODEV: unplugged, or the driver was removed */
         r->value = NAN;
-        if (h->channels[i].silent) { /* no value is no news */
+        if (h->channels[i].silent) { /* a missing value is not an event */
             r->reason = PJ_REASON_NOT_A_NUMBER;
             continue;
         }

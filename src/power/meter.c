@@ -17,7 +17,7 @@ static const int64_t POLL_MIN_NS = PJ_NS_PER_MS;
 static const int64_t POLL_MAX_NS = 10 * PJ_NS_PER_MS;
 static const double MAX_DISAGREEMENT = 0.05;
 
-/* ---- which rails are kept -------------------------------------------------------------------- */
+/* ---- which rails are kept ---- */
 
 /* The rail of an earlier source that already provides this one, or -1. GPUs are identified by
  * device, since two sources may see different ones; the machine has one CPU column, whatever the
@@ -122,7 +122,7 @@ static bool any_kept(const pj_power_sampler *s)
     return false;
 }
 
-/* ---- opening --------------------------------------------------------------------------------- */
+/* ---- opening ---- */
 
 /* Ten polls per update period for slow sensors: updates are then located to a twentieth of it. */
 static int64_t own_poll_interval(const pj_power_sampler *s)
@@ -365,7 +365,7 @@ void pj_meter_close(pj_meter *meter)
     pj_free(meter);
 }
 
-/* ---- running --------------------------------------------------------------------------------- */
+/* ---- running ---- */
 
 pj_status pj_meter_start(pj_meter *meter, pj_error *err)
 {
@@ -432,7 +432,7 @@ int64_t pj_meter_settle_ns(const pj_meter *meter)
     return longest;
 }
 
-/* ---- queries -------------------------------------------------------------------------------- */
+/* ---- queries ---- */
 
 const pj_rail *pj_meter_rails(const pj_meter *meter, uint32_t *count)
 {

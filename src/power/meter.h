@@ -52,16 +52,16 @@ void pj_meter_stop(pj_meter *meter); /* joins the threads; may run twice; start 
  * sources. */
 size_t pj_meter_read(pj_meter *meter, pj_reading *readings, size_t max);
 /* Callback for every reading taken from the rings, called in the thread that takes them; NULL:
- * none. Set it while nobody reads. */
+ * none. Set it while no thread reads. */
 typedef void pj_meter_subscriber_fn(void *context, const pj_reading *readings, size_t count);
 void pj_meter_subscribe(pj_meter *meter, pj_meter_subscriber_fn *subscriber, void *context);
-/* Minimum interval between polls from the next start on; 0: as opened. Between runs nobody needs a
- * thousand readings per second. */
+/* Minimum interval between polls from the next start on; 0: as opened. Saves CPU time between
+ * runs. */
 void pj_meter_set_pace(pj_meter *meter, int64_t pace_ns);
 /* How long sampling must continue after the end of an interval until its energy is known. */
 int64_t pj_meter_settle_ns(const pj_meter *meter);
 
-/* ---- events -------------------------------------------------------------------------------- */
+/* ---- events ---- */
 
 typedef enum pj_meter_event_kind {
     PJ_METER_SOURCE_RESTARTED = 0,
@@ -94,7 +94,7 @@ const char *pj_meter_event_code(pj_meter_event_kind kind);
 void pj_meter_event_text(const pj_meter *meter, const pj_meter_event *event, char *text,
                          size_t bytes);
 
-/* ---- cost of sampling ------------------------------------------------------------------- */
+/* ---- cost of sampling ---- */
 
 typedef struct pj_meter_cost {
     double cpu_share;        /* CPU time of all sampler threads / time since start */
@@ -107,7 +107,7 @@ typedef struct pj_meter_cost {
 
 void pj_meter_get_cost(const pj_meter *meter, pj_meter_cost *cost);
 
-/* ---- idle power ------------------------------------------------------------------------------ */
+/* ---- idle power ---- */
 
 typedef enum pj_baseline_kind {
     PJ_BASELINE_COLD = 0, /* before a model is loaded */
@@ -130,8 +130,9 @@ typedef struct pj_baseline {
 /* Measures for `duration_ns` (the meter must be started) and discards the readings. */
 pj_status pj_meter_baseline(pj_meter *meter, pj_baseline_kind kind, int64_t duration_ns,
                             pj_baseline *baseline, pj_error *err);
-/* Tells what share of the window a GPU was busy (by the device's name in conditions; NAN: unknown).
- * If it was not idle, the idle power of its rail, and of rails that contain it, is not known. */
+/* Sets the share of the window for which a GPU was busy (by the device's name in conditions; NAN:
+ * unknown). If it was not idle, the idle power of its rail, and of rails that contain it, is not
+ * known. */
 void pj_baseline_note_gpu(pj_baseline *baseline, const pj_rail *rails, const char *device,
                           double share);
 /* Why net figures based on it are unavailable, in one sentence; false: they are available. */

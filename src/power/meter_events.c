@@ -41,10 +41,10 @@ static bool is_news(pj_meter *meter, const pj_meter_event *event)
     }
     uint32_t bit = 1u << event->kind, cause = bit;
     if (event->kind == PJ_METER_RESET) cause |= 1u << PJ_METER_REJECTED;
-    bool news = (meter->said[rail] & cause) == 0;
-    meter->said[rail] |= bit;
+    bool news = (meter->reported[rail] & cause) == 0;
+    meter->reported[rail] |= bit;
     if (!news && event->kind != PJ_METER_SUSPENDED && event->kind != PJ_METER_THAWED)
-        meter->unsaid[rail]++;
+        meter->suppressed[rail]++;
     return news;
 }
 
@@ -53,13 +53,13 @@ bool pj_meter_next_event(pj_meter *meter, pj_meter_event *event)
     while (meter_events_take_event(meter, event))
         if (is_news(meter, event)) return true;
     for (uint32_t r = 0; !meter->running && r < meter->rail_count; r++) {
-        if (meter->unsaid[r] == 0) continue;
+        if (meter->suppressed[r] == 0) continue;
         *event = (pj_meter_event){.at_ns = pj_clock_ns(),
-                                  .value = meter->unsaid[r],
+                                  .value = meter->suppressed[r],
                                   .kind = PJ_METER_REPEATED,
                                   .source = meter->rail_source[r],
                                   .rail = (uint16_t)r};
-        meter->unsaid[r] = 0;
+        meter->suppressed[r] = 0;
         return true;
     }
     return false;
@@ -67,8 +67,8 @@ bool pj_meter_next_event(pj_meter *meter, pj_meter_event *event)
 
 void pj_meter_forget_events(pj_meter *meter)
 {
-    memset(meter->said, 0, sizeof meter->said);
-    memset(meter->unsaid, 0, sizeof meter->unsaid);
+    memset(meter->reported, 0, sizeof meter->reported);
+    memset(meter->suppressed, 0, sizeof meter->suppressed);
     meter->lost_sources = 0;
 }
 

@@ -33,9 +33,9 @@ struct pj_meter {
     pj_meter_subscriber_fn *subscriber; /* called with all readings read; NULL: none */
     void *subscriber_context;
     /* bit mask of kinds reported per rail; last: for the machine */
-    uint32_t said[PJ_MAX_RAILS + 1];
-    uint32_t unsaid[PJ_MAX_RAILS + 1]; /* number of suppressed repeats */
-    uint32_t lost_sources;             /* bit mask of those reported as lost */
+    uint32_t reported[PJ_MAX_RAILS + 1];
+    uint32_t suppressed[PJ_MAX_RAILS + 1]; /* number of suppressed repeats */
+    uint32_t lost_sources;                 /* bit mask of those reported as lost */
 };
 
 void pj_meter_forget_events(pj_meter *meter); /* a run begins */

@@ -54,7 +54,7 @@ typedef struct nvml {
     uint32_t rail_count;
 } nvml;
 
-/* ---- the library ----------------------------------------------------------------------------- */
+/* ---- the library ---- */
 
 static bool load_symbols(nvml_api *a)
 {
@@ -135,7 +135,7 @@ static bool nvml_load(nvml_api *a, const pj_power_env *env, pj_source_report *re
     return false;
 }
 
-/* ---- which devices --------------------------------------------------------------------------- */
+/* ---- which devices ---- */
 
 static bool same_uuid(const char *wanted, size_t length, const char *uuid)
 {
@@ -217,7 +217,7 @@ static void find_gpus(nvml *n, const char *visible)
     keep_visible(n, visible);
 }
 
-/* ---- which readings -------------------------------------------------------------------------- */
+/* ---- which readings ---- */
 
 static double field_number(const nvml_field *f)
 {
@@ -278,7 +278,7 @@ static bool try_rail(nvml *n, gpu_rail rail)
     return true;
 }
 
-/* A GPU that gives nothing keeps a rail without readings: totals then say that they lack it. */
+/* An unreadable GPU keeps a rail without readings, so that totals are marked incomplete. */
 static void keep_unreadable(nvml *n, uint32_t g)
 {
     if (n->rail_count == MAX_RAILS) return;

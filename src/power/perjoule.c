@@ -34,7 +34,7 @@ enum {
 #define PATIENCE_NS  (3 * PJ_NS_PER_S)  /* timeout of an answer */
 #define LOST_NS      (30 * PJ_NS_PER_S) /* without an answer: the source is lost */
 #define DELAY_NS     (2500 * PJ_NS_PER_MS)
-#define LAST_WALL_MS 4e12 /* the year 2096: later times are no times */
+#define LAST_WALL_MS 4e12 /* the year 2096: later timestamps are invalid */
 
 typedef struct remote_bound {
     int64_t low_ns, high_ns; /* their wall clock minus our monotonic one */
@@ -43,7 +43,7 @@ typedef struct remote_bound {
 typedef struct remote {
     pj_url url;
     char token[256];
-    char place[PJ_URL_AUTHORITY_BYTES]; /* host and port as in a URL */
+    char authority[PJ_URL_AUTHORITY_BYTES]; /* host and port as in a URL */
     pj_rail rails[REMOTE_RAILS];
     uint32_t rail_count;
     pj_call call;
@@ -57,7 +57,7 @@ typedef struct remote {
     uint32_t waiting_count;
 } remote;
 
-/* ---- the argument ---------------------------------------------------------------------------- */
+/* ---- the argument ---- */
 
 static pj_status remote_take_url(remote *r, const char *text, size_t length, pj_error *err)
 {
@@ -65,7 +65,7 @@ static pj_status remote_take_url(remote *r, const char *text, size_t length, pj_
     snprintf(url, sizeof url, "%.*s", (int)length, text);
     if (length < sizeof url && strncmp(url, "http://", 7) == 0 &&
         pj_url_parse(url, REMOTE_PORT, &r->url, NULL) == PJ_OK) {
-        pj_url_authority(&r->url, r->place, sizeof r->place);
+        pj_url_authority(&r->url, r->authority, sizeof r->authority);
         return PJ_OK;
     }
     return pj_fail(err, PJ_E_INVALID, "%s is not a server address: use perjoule:http://HOST:PORT",
@@ -89,7 +89,7 @@ static pj_status parse_argument(remote *r, const char *argument, pj_error *err)
     return PJ_OK;
 }
 
-/* ---- asking ---------------------------------------------------------------------------------- */
+/* ---- requests ---- */
 
 static bool remote_keep(void *context, const char *bytes, size_t count)
 {
@@ -132,7 +132,7 @@ static json_t *remote_parse(remote *r)
     return answer;
 }
 
-/* ---- clocks ---------------------------------------------------------------------------------- */
+/* ---- clocks ---- */
 
 /* `end_ms`: the last whole second before the answer was made, on their clock. */
 static void bound_offset(remote *r, int64_t end_ms)
@@ -160,7 +160,7 @@ static int64_t offset_of(const remote *r, int64_t *half_ns)
     return low + (high - low) / 2;
 }
 
-/* ---- rails ----------------------------------------------------------------------------------- */
+/* ---- rails ---- */
 
 static void copy_word(char *to, size_t size, const json_t *value)
 {
@@ -197,7 +197,7 @@ static void take_rail(remote *r, const json_t *from)
     copy_word(quality, sizeof quality, json_object_get(from, "quality"));
     if (!rail->name[0]) return;
     snprintf(rail->source, sizeof rail->source, "perjoule");
-    snprintf(rail->device, sizeof rail->device, "%.46s", r->place);
+    snprintf(rail->device, sizeof rail->device, "%.46s", r->authority);
     snprintf(host, sizeof host, "%.40s", r->url.host);
     snprintf(rail->field, sizeof rail->field, "%.20s of %s", source, host);
     rail->rail_class = (pj_rail_class)perjoule_class_of(word);
@@ -228,7 +228,7 @@ static int rail_named(const remote *r, const json_t *rail)
     return -1;
 }
 
-/* ---- readings -------------------------------------------------------------------------------- */
+/* ---- readings ---- */
 
 static void add_reading(remote *r, uint32_t rail, double mw, int64_t end_ns, int64_t error_ns)
 {
@@ -281,7 +281,7 @@ static void take_seconds(remote *r, const json_t *answer)
     }
 }
 
-/* ---- the source ------------------------------------------------------------------------------ */
+/* ---- the source ---- */
 
 static pj_status open_remote(void *state, const pj_power_env *env, const char *argument,
                              pj_error *err)
@@ -310,11 +310,11 @@ static pj_status open_remote(void *state, const pj_power_env *env, const char *a
         return pj_fail(err, PJ_E_DENIED,
                        "the server at %s requires a token: append ,token=... "
                        "or set PERJOULE_TOKEN",
-                       r->place);
+                       r->authority);
     if (http == 200)
-        return pj_fail(err, PJ_E_UNAVAILABLE, "the server at %s has no rails", r->place);
+        return pj_fail(err, PJ_E_UNAVAILABLE, "the server at %s has no rails", r->authority);
     return pj_fail(err, PJ_E_UNAVAILABLE,
-                   "no perjoule server answers at %s%s; start perjoule serve there", r->place,
+                   "no perjoule server answers at %s%s; start perjoule serve there", r->authority,
                    http ? " (it is another one)" : "");
 }
 

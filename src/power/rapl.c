@@ -12,7 +12,7 @@
  * intel-rapl-mmio) is used once. A package is a rail of class CPU; core and uncore are inside it
  * and kept as platform rails; psys covers the whole machine and is the packages' parent. If some
  * counters can be read and that of a package or DRAM cannot, it is a rail without readings, so that
- * totals say that they lack it.
+ * totals are marked incomplete.
  */
 #include "power/source.h"
 
@@ -65,7 +65,7 @@ static bool sys_path(const pj_power_env *env, char *out, const char *format, con
            pj_power_path(out, PATH_BYTES, env->sysfs_root, path);
 }
 
-/* ---- powercap ------------------------------------------------------------------------------ */
+/* ---- powercap ---- */
 
 /* "package-1-die-0", "core", ... A sub-zone's package is that of its parent zone. */
 static bool parse_name(const char *name, domain_kind *kind, int *package)
@@ -173,7 +173,7 @@ static void add_zones(rapl *r, const pj_power_env *env, const char *prefix, trou
     }
 }
 
-/* ---- perf ---------------------------------------------------------------------------------- */
+/* ---- perf ---- */
 
 #ifdef __linux__
 
@@ -276,7 +276,7 @@ static void add_events(rapl *r, const pj_power_env *env, const rapl *zones, trou
 static void add_events(rapl *r, const pj_power_env *env, const rapl *zones, trouble *t) {}
 #endif
 
-/* ---- the source ---------------------------------------------------------------------------- */
+/* ---- the source ---- */
 
 static void close_domain(const domain *d)
 {

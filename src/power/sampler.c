@@ -24,8 +24,8 @@ static const int64_t LIMITS_EVERY_NS = PJ_NS_PER_S;
 static const double LIMIT_STEP = 0.001; /* a larger relative difference is a change */
 /* a stall is reported from this and ten intervals on */
 static const int64_t STALL_NS = PJ_NS_PER_S;
-/* Maximum wait for a source's first read: a second or more. Looks are counted, not time, since a
- * machine that keeps the sampler from its turn keeps the waiting thread from its own. */
+/* Maximum wait for a source's first read: a second or more. Checks are counted instead of time: on
+ * a loaded machine the sampler and the waiting thread are delayed alike. */
 static const int64_t LOOK_NS = PJ_NS_PER_MS / 20;
 enum { LOOKS = 10000 };
 
@@ -63,7 +63,7 @@ static void note_event(pj_power_sampler *s, int kind, int rail, int64_t at_ns, d
     pj_ring_write(&s->events, &event);
 }
 
-/* ---- readings ------------------------------------------------------------------------------- */
+/* ---- readings ---- */
 
 static void sampler_pass_on(pj_power_sampler *s, uint32_t rail, pj_reading *readings, int count)
 {
@@ -153,7 +153,7 @@ static bool all_lost(const pj_power_sampler *s)
     return any;
 }
 
-/* ---- restart -------------------------------------------------------------------------------- */
+/* ---- restart ---- */
 
 static bool same_rails(pj_power_sampler *s)
 {
@@ -185,7 +185,7 @@ static bool restart(pj_power_sampler *s)
     return false;
 }
 
-/* ---- time ----------------------------------------------------------------------------------- */
+/* ---- time ---- */
 
 /* Boot clock minus monotonic clock: grows while the machine sleeps. */
 static int64_t sleep_offset(int64_t previous)
@@ -235,7 +235,7 @@ double pj_lateness_quantile(const uint64_t counts[PJ_LATENESS_BUCKETS], double q
     return NAN;
 }
 
-/* ---- power limits ---------------------------------------------------------------------------- */
+/* ---- power limits ---- */
 
 static void watch_limits(pj_power_sampler *s, int64_t now)
 {
@@ -252,7 +252,7 @@ static void watch_limits(pj_power_sampler *s, int64_t now)
     s->limit_count = count;
 }
 
-/* ---- the thread ------------------------------------------------------------------------------ */
+/* ---- the thread ---- */
 
 bool pj_power_sampler_tick(pj_power_sampler *s)
 {
@@ -327,7 +327,7 @@ pj_status pj_power_sampler_start(pj_power_sampler *sampler, pj_error *err)
     reopen(sampler);
     if (!sampler->open) return PJ_OK; /* the other sources continue */
     sampler->restarted = false;
-    sampler->limit_count = 0; /* changes between runs are no events */
+    sampler->limit_count = 0; /* changes between runs are not events */
     sampler->limits_due_ns = 0;
     rearm(sampler);
     atomic_store(&sampler->stop, false);

@@ -1,7 +1,7 @@
 /* From truth to readings. The truth is a list of segments with a prefix sum of energy, so that the
  * mean over any window takes two binary searches. At each tick a sensor publishes the mean over its
  * window, delayed, with gain, noise and quantisation. The raw values then pass the same filter as
- * those of real sensors, so that resets, jumps and drop-outs are judged by the same code. */
+ * those of real sensors, so that resets, jumps and drop-outs are classified by the same code. */
 #include "power/sim.h"
 
 #include "base/clock.h"
@@ -91,7 +91,7 @@ double pj_sim_truth_mj(const pj_sim_spec *spec, uint32_t rail, const pj_sim_segm
     return spec->rails[rail].share * (spec->idle_mw * sim_seconds(end_ns - begin_ns) + net);
 }
 
-/* ---- a sensor at work ------------------------------------------------------------------- */
+/* ---- a sensor at work ---- */
 
 typedef struct sensor {
     truth truth;

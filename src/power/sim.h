@@ -29,9 +29,9 @@
  *   reset_ms, freeze_ms=A-B, jump_ms + jump_mw, dropout (probability), duplicate (probability)
  *   drift           relative rise of all net powers from begin to end of a run, as by heat (0)
  *   class_jitter    leaves of one class vary by up to this relative amount (0)
- *   declare_delay_ms, declare_window_ms, declare_lag_ms    what the estimator is told; by default
- *                   the truth. `unknown` tells it nothing
- *   declare_gain    the gain it is told, as 1.02+-0.01; without +- the usual uncertainty applies,
+ *   declare_delay_ms, declare_window_ms, declare_lag_ms    what the estimator assumes; by default
+ *                   the truth. `unknown` withholds it
+ *   declare_gain    the gain it assumes, as 1.02+-0.01; without +- the usual uncertainty applies,
  *                   and `unknown` is 1
  *   idle_mw (10000) true idle power, summed over all rails
  *   low_mw, high_mw range of class powers drawn from the seed (20000 to 60000)
@@ -75,8 +75,8 @@ typedef struct pj_sim_spec {
     double idle_mw, low_mw, high_mw;
     double drift, class_jitter;
     /* declared to the estimator; -1: the truth */
-    int64_t told_delay_ns, told_window_ns, told_lag_ns;
-    double told_gain, told_gain_sd; /* NAN: the truth */
+    int64_t declared_delay_ns, declared_window_ns, declared_lag_ns;
+    double declared_gain, declared_gain_sd; /* NAN: the truth */
     pj_sim_rail rails[PJ_SIM_MAX_RAILS];
     uint32_t rail_count;
     pj_sim_class classes[PJ_SIM_MAX_CLASSES];

@@ -1,6 +1,7 @@
 /* The source "sim" during a run. The truth is known only after the run, so these readings are
  * provisional: idle power plus the activity last announced by the profiler. They have the period,
- * noise and quantisation of the specification, so that a dashboard looks as with such a sensor. */
+ * noise and quantisation of the specification, so that a dashboard behaves as with such a
+ * sensor. */
 #include "power/sim_source.h"
 
 #include "base/clock.h"
@@ -86,7 +87,7 @@ static double sim_source_value_of(sim_state *s, uint32_t rail)
     return spec->modulus_mj > 0 ? fmod(uj, spec->modulus_mj * 1e3) : uj;
 }
 
-/* Readings that nobody took are not made up for, but a counter goes on counting. */
+/* Missed readings are not caught up, but a counter keeps counting. */
 static void skip_until(sim_state *s, int64_t now)
 {
     for (uint32_t i = 0; i < s->spec.rail_count; i++)

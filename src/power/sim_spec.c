@@ -88,9 +88,9 @@ static const key keys[] = {
     {"high_mw", FIELD(high_mw), UNIT_PLAIN, 0, 1e7},
     {"drift", FIELD(drift), UNIT_PLAIN, -0.9, 10},
     {"class_jitter", FIELD(class_jitter), UNIT_PLAIN, 0, 1},
-    {"declare_delay_ms", FIELD(told_delay_ns), UNIT_MS, 0, 60000},
-    {"declare_window_ms", FIELD(told_window_ns), UNIT_MS, 0, 60000},
-    {"declare_lag_ms", FIELD(told_lag_ns), UNIT_MS, 0, 60000},
+    {"declare_delay_ms", FIELD(declared_delay_ns), UNIT_MS, 0, 60000},
+    {"declare_window_ms", FIELD(declared_window_ns), UNIT_MS, 0, 60000},
+    {"declare_lag_ms", FIELD(declared_lag_ns), UNIT_MS, 0, 60000},
 };
 
 static pj_status bad_value(const char *name, const char *value, const char *what, pj_error *err)
@@ -262,7 +262,7 @@ static pj_status sim_spec_add_class(pj_sim_spec *spec, const char *name, const c
     return PJ_OK;
 }
 
-/* ---- the whole specification ------------------------------------------------------------ */
+/* ---- the whole specification ---- */
 
 /* Settings that depend on others. */
 typedef struct later {
@@ -310,18 +310,18 @@ static pj_status set_seed(pj_sim_spec *spec, const char *value, pj_error *err)
 
 static pj_status set_told_gain(pj_sim_spec *spec, const char *value, pj_error *err)
 {
-    spec->told_gain = 1;
-    spec->told_gain_sd = 0;
+    spec->declared_gain = 1;
+    spec->declared_gain_sd = 0;
     if (strcmp(value, "unknown") == 0) return PJ_OK;
-    return pj_gain_parse(value, &spec->told_gain, &spec->told_gain_sd, err);
+    return pj_gain_parse(value, &spec->declared_gain, &spec->declared_gain_sd, err);
 }
 
 static bool set_unknown(pj_sim_spec *spec, const char *name, const char *value)
 {
     if (strncmp(name, "declare_", 8) != 0 || strcmp(value, "unknown") != 0) return false;
-    if (strcmp(name, "declare_delay_ms") == 0) return spec->told_delay_ns = 0, true;
-    if (strcmp(name, "declare_window_ms") == 0) return spec->told_window_ns = 0, true;
-    if (strcmp(name, "declare_lag_ms") == 0) return spec->told_lag_ns = 0, true;
+    if (strcmp(name, "declare_delay_ms") == 0) return spec->declared_delay_ns = 0, true;
+    if (strcmp(name, "declare_window_ms") == 0) return spec->declared_window_ns = 0, true;
+    if (strcmp(name, "declare_lag_ms") == 0) return spec->declared_lag_ns = 0, true;
     return false;
 }
 
@@ -404,11 +404,11 @@ pj_status pj_sim_parse(const char *text, pj_sim_spec *spec, pj_error *err)
                           .idle_mw = 10000,
                           .low_mw = 20000,
                           .high_mw = 60000,
-                          .told_delay_ns = -1,
-                          .told_window_ns = -1,
-                          .told_lag_ns = -1,
-                          .told_gain = NAN,
-                          .told_gain_sd = NAN,
+                          .declared_delay_ns = -1,
+                          .declared_window_ns = -1,
+                          .declared_lag_ns = -1,
+                          .declared_gain = NAN,
+                          .declared_gain_sd = NAN,
                           .rail_count = 1,
                           .rails = {{.name = "cpu", .parent = -1}}};
     if (strlen(text) >= sizeof copy)
@@ -432,7 +432,7 @@ pj_status pj_sim_parse(const char *text, pj_sim_spec *spec, pj_error *err)
     return status != PJ_OK ? status : sim_spec_settle(spec, &after, err);
 }
 
-/* ---- derived ---------------------------------------------------------------------------- */
+/* ---- derived ---- */
 
 static pj_rail_class sim_spec_class_of(const char *name)
 {
@@ -450,11 +450,11 @@ uint32_t pj_sim_rails(const pj_sim_spec *spec, pj_rail *rails, uint32_t max)
 {
     uint32_t count = spec->rail_count < max ? spec->rail_count : max;
     bool counter = spec->kind == PJ_RAIL_COUNTER;
-    bool told_gain = !isnan(spec->told_gain);
+    bool declared_gain = !isnan(spec->declared_gain);
     bool whole_period = spec->window_ns == 0 && spec->lag_ns == 0;
     int64_t window_ns = whole_period ? spec->period_ns : spec->window_ns;
-    if (spec->told_window_ns >= 0) window_ns = spec->told_window_ns;
-    if (counter && spec->told_window_ns == 0) window_ns = PJ_WINDOW_UNKNOWN;
+    if (spec->declared_window_ns >= 0) window_ns = spec->declared_window_ns;
+    if (counter && spec->declared_window_ns == 0) window_ns = PJ_WINDOW_UNKNOWN;
     pj_rail_kind kind = spec->kind;
     if (!counter) kind = window_ns > spec->period_ns ? PJ_RAIL_AVERAGE : PJ_RAIL_INSTANT;
     for (uint32_t i = 0; i < count; i++) {
@@ -467,12 +467,13 @@ uint32_t pj_sim_rails(const pj_sim_spec *spec, pj_rail *rails, uint32_t max)
                        .parent = spec->rails[i].parent,
                        .period_ns = spec->period_ns,
                        .window_ns = window_ns,
-                       .delay_ns = spec->told_delay_ns < 0 ? spec->delay_ns : spec->told_delay_ns,
-                       .lag_ns = spec->told_lag_ns < 0 ? spec->lag_ns : spec->told_lag_ns,
+                       .delay_ns =
+                           spec->declared_delay_ns < 0 ? spec->delay_ns : spec->declared_delay_ns,
+                       .lag_ns = spec->declared_lag_ns < 0 ? spec->lag_ns : spec->declared_lag_ns,
                        .resolution = spec->resolution * (counter ? 1e3 : 1),
                        .modulus_uj = counter ? spec->modulus_mj * 1e3 : 0,
-                       .gain = told_gain ? spec->told_gain : spec->gain,
-                       .gain_sd = told_gain ? spec->told_gain_sd : 1e-4};
+                       .gain = declared_gain ? spec->declared_gain : spec->gain,
+                       .gain_sd = declared_gain ? spec->declared_gain_sd : 1e-4};
         snprintf(r->name, sizeof r->name, "%s", spec->rails[i].name);
         snprintf(r->source, sizeof r->source, "sim");
         snprintf(r->device, sizeof r->device, "sim-%s", spec->rails[i].name);

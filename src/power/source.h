@@ -23,7 +23,7 @@ enum {
     PJ_POWER_ARGUMENT_BYTES = 1024
 };
 
-/* Where sources look, configurable for tests and unusual machines. Strings are borrowed and must
+/* Where sources search, configurable for tests and unusual machines. Strings are borrowed and must
  * outlive every source opened with them. */
 typedef struct pj_power_env {
     const char *sysfs_root;      /* prefix of "/sys/...": "" for the machine's own */
@@ -147,7 +147,7 @@ typedef enum pj_reading_reason {
     PJ_REASON_COUNT
 } pj_reading_reason;
 
-/* ---- helpers for sources (source.c) --------------------------------------------------------- */
+/* ---- helpers for sources (source.c) ---- */
 
 /* Writes root + path; false when it does not fit. */
 bool pj_power_path(char *out, size_t bytes, const char *root, const char *path);

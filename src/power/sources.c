@@ -25,7 +25,7 @@ const pj_power_source *pj_power_source_find(const char *name, size_t length)
     return NULL;
 }
 
-/* ---- environment --------------------------------------------------------------------------- */
+/* ---- environment ---- */
 
 static const char *environment_or(const char *name, const char *otherwise)
 {
@@ -65,7 +65,7 @@ const char *pj_power_default(void)
     return list && *list ? list : "auto";
 }
 
-/* ---- the list ------------------------------------------------------------------------------ */
+/* ---- the list ---- */
 
 static bool list_has(const pj_power_list *list, const pj_power_source *source)
 {

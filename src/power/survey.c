@@ -15,7 +15,7 @@ typedef struct listener {
     pj_curve *curves[PJ_MAX_RAILS];
 } listener;
 
-/* ---- words ----------------------------------------------------------------------------------- */
+/* ---- words ---- */
 
 const char *pj_source_state_name(pj_source_state state)
 {
@@ -23,7 +23,7 @@ const char *pj_source_state_name(pj_source_state state)
     return (unsigned)state < 4 ? names[state] : "unknown";
 }
 
-/* ---- listening ----------------------------------------------------------------------------- */
+/* ---- listening ---- */
 
 static void listener_close(listener *l)
 {
@@ -111,7 +111,7 @@ static void take_powers(const listener *l, pj_survey_source *s)
     }
 }
 
-/* ---- all ----------------------------------------------------------------------------------- */
+/* ---- all ---- */
 
 static bool worth_opening(const pj_survey_source *s)
 {
@@ -181,7 +181,7 @@ pj_status pj_survey(const pj_survey_options *options, pj_survey_source **sources
     return status;
 }
 
-/* ---- JSON ---------------------------------------------------------------------------------- */
+/* ---- JSON ---- */
 
 static void text_or_null(pj_json *json, const char *key, const char *text)
 {
@@ -216,12 +216,12 @@ static void rail_json(const pj_survey_source *s, const pj_survey_rail *r, pj_jso
     pj_json_object_end(json);
 }
 
-static void source_json(const pj_survey_source *s, bool tell_use, pj_json *json)
+static void source_json(const pj_survey_source *s, bool with_use, pj_json *json)
 {
     pj_json_object_begin(json);
     pj_json_kv_string(json, "name", s->source->name);
     pj_json_kv_string(json, "state", pj_source_state_name(s->report.state));
-    if (tell_use) pj_json_kv_bool(json, "in_use", s->in_use);
+    if (with_use) pj_json_kv_bool(json, "in_use", s->in_use);
     text_or_null(json, "reason", s->report.reason);
     text_or_null(json, "remedy", s->report.remedy);
     text_or_null(json, "warning", s->disagreement);

@@ -52,7 +52,7 @@ void pj_trace_fini(pj_trace *trace)
     *trace = (pj_trace){0};
 }
 
-/* ---- cells ------------------------------------------------------------------------------ */
+/* ---- cells ---- */
 
 static cell trim(cell c)
 {
@@ -136,7 +136,7 @@ static bool cell_date(cell c, double *ms)
     return true;
 }
 
-/* ---- header ----------------------------------------------------------------------------- */
+/* ---- header ---- */
 
 /* Power limit of a recorded column: one without a number may be the sum of several devices. */
 static double trace_file_most_mw(const pj_rail *rail)
@@ -241,7 +241,7 @@ static pj_status trace_file_read_header(reader *r, const char *line, size_t leng
     return PJ_OK;
 }
 
-/* ---- rows ------------------------------------------------------------------------------- */
+/* ---- rows ---- */
 
 static pj_status trace_file_make_room(reader *r, pj_error *err)
 {
@@ -342,8 +342,8 @@ static int find_rail(const pj_trace *t, const char *name)
     return -1;
 }
 
-/* The column that contains this one, judged by names: "gpu" is the sum of "gpu0" and "gpu1"; cores
- * are in their package, a GPU's memory on its board; a total contains all that count; -1: none. */
+/* The column that contains this one, by name: "gpu" is the sum of "gpu0" and "gpu1"; cores are in
+ * their package, a GPU's memory on its board; a total contains all that count; -1: none. */
 static int parent_by_name(const pj_trace *t, const pj_rail *rail)
 {
     const char *class_name = pj_rail_class_name(rail->rail_class), *name = rail->name;
