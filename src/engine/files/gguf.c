@@ -91,7 +91,7 @@ static pj_status cut_off(const reader *r, const char *what)
 }
 
 /* The next `bytes` bytes, or NULL if fewer are left. */
-static const unsigned char *take(reader *r, uint64_t bytes)
+static const unsigned char *gguf_take(reader *r, uint64_t bytes)
 {
     const unsigned char *block = r->at;
     if (bytes > (uint64_t)(r->end - r->at)) return NULL;
@@ -108,14 +108,14 @@ static uint64_t gguf_load(const unsigned char *at, size_t bytes)
 
 static bool take_u32(reader *r, uint32_t *value)
 {
-    const unsigned char *at = take(r, 4);
+    const unsigned char *at = gguf_take(r, 4);
     if (at) *value = (uint32_t)gguf_load(at, 4);
     return at != NULL;
 }
 
 static bool take_u64(reader *r, uint64_t *value)
 {
-    const unsigned char *at = take(r, 8);
+    const unsigned char *at = gguf_take(r, 8);
     if (at) *value = gguf_load(at, 8);
     return at != NULL;
 }
@@ -124,7 +124,7 @@ static bool gguf_take_text(reader *r, pj_gguf_text *text)
 {
     uint64_t bytes;
     if (!take_u64(r, &bytes)) return false;
-    text->text = (const char *)take(r, bytes);
+    text->text = (const char *)gguf_take(r, bytes);
     text->bytes = (size_t)bytes;
     return text->text != NULL;
 }
@@ -168,7 +168,7 @@ static bool skip_values(reader *r, uint32_t type, uint64_t count, int depth)
     pj_gguf_text text;
     if (!is_type(type) || depth > MAX_NESTING) return false;
     if (scalar_bytes[type])
-        return !pj_mul_overflows(count, scalar_bytes[type], &bytes) && take(r, bytes);
+        return !pj_mul_overflows(count, scalar_bytes[type], &bytes) && gguf_take(r, bytes);
     for (uint64_t i = 0; i < count; i++) {
         uint32_t inner;
         uint64_t items;

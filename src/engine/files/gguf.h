@@ -64,7 +64,7 @@ bool pj_gguf_has_magic(const unsigned char *file, size_t bytes);
 pj_status pj_gguf_parse(const unsigned char *file, size_t bytes, const char *name, pj_arena *arena,
                         pj_gguf *gguf, pj_error *err);
 
-/* NULL when there is no such key. */
+/* NULL when absent. */
 const pj_gguf_value *pj_gguf_find(const pj_gguf *gguf, const char *key);
 /* Item `index` of a value, 0 for a scalar. False: another type, or an integer out of range.
  * Booleans are not numbers. */

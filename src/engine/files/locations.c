@@ -1,4 +1,4 @@
-/* Walks the places where models are stored. Every walk has a fixed depth, so cyclic links are
+/* Walks the locations of models. Every walk has a fixed depth, so cyclic links are
  * harmless; files are recognised by name only. */
 #include "engine/files/locations.h"
 
@@ -154,8 +154,8 @@ static unsigned count_files(const char *folder, const char *end)
     return count;
 }
 
-/* Whether a snapshot has all weights: one file, or as many as the names of a split set say. A file
- * gets its name there once it is complete. */
+/* Whether a snapshot has all weights: one file, or every part of a split set, whose names
+ * state their count. A file appears under its name once it is complete. */
 static bool has_weights(const char *snapshot)
 {
     unsigned count = 0, parts = 1;
