@@ -24,7 +24,7 @@ enum {
     LOWER_ROWS = 8,
     CHUNK = PJ_BF16_WEIGHTS_MAX, /* columns in one call of a tile, at most */
     SPLIT_VECTORS = 2,
-    /* Activations of a pass, which stay in the L2 cache (2 MiB) beside a block of weights. */
+    /* Activations of a pass, which stay in the L2 cache (2 MiB) with a block of weights. */
     PASS_BYTES = 1280 << 10
 };
 

@@ -66,7 +66,7 @@ static inline void pj_codes_nibbles(const uint8_t *nibbles, const uint8_t table[
 }
 
 #if defined(__SSSE3__)
-/* 16 in byte i where bit i of two bytes is set, else 0; `place`: which byte holds the bit. */
+/* 16 in byte i where bit i of two bytes is set, else 0; `lane`: which byte holds the bit. */
 static inline __m128i pj_codes_fifth(uint32_t fifth, __m128i lane)
 {
     __m128i bit = _mm_set1_epi64x((long long)0x8040201008040201ull);

@@ -88,7 +88,7 @@ typedef struct lane_scales {
     __m512 scale, minimum;
 } lane_scales;
 
-/* The words at `place` of eight rows. */
+/* The words at `offset` of eight rows. */
 INLINE __m128i lane_words(const lane_block *at, size_t first, size_t offset)
 {
     __m128i words = _mm_cvtsi32_si128(pj_load_u16(lane_at(at, first) + offset));

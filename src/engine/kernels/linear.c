@@ -204,7 +204,7 @@ static void look_at(const product *p, const pj_linear_job *job, size_t token, si
     const pj_kernels *k = p->kernels;
     size_t step = job->sample_step > 1 ? job->sample_step : 1, rows = end - begin;
     float *y = job->y + token * job->y_stride + begin;
-    int64_t look = pj_stats_timer_begin();
+    int64_t timed_from = pj_stats_timer_begin();
     if (step == 1) {
         if (sums && !job->bias)
             k->value_sums(sums, rows, tokens, PJ_TILE_MAX_TOKENS, job->tau, to);
@@ -223,7 +223,7 @@ static void look_at(const product *p, const pj_linear_job *job, size_t token, si
             k->value_bounds(y, tokens, rows, job->y_stride, &sampled);
         pj_value_sums_add(to, &sampled);
     }
-    pj_stats_timer_end(look);
+    pj_stats_timer_end(timed_from);
 }
 
 static void dot_unit(const product *p, const pj_linear_job *job, size_t begin, size_t end,

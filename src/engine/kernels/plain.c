@@ -11,7 +11,7 @@
 
 /* ---- rows ------------------------------------------------------------------------------- */
 
-static void rmsnorm(float *y, const float *x, const float *weight, size_t n, float eps)
+static void plain_rmsnorm(float *y, const float *x, const float *weight, size_t n, float eps)
 {
     double square = 0;
     for (size_t i = 0; i < n; i++) square += (double)x[i] * x[i];
@@ -19,8 +19,8 @@ static void rmsnorm(float *y, const float *x, const float *weight, size_t n, flo
     for (size_t i = 0; i < n; i++) y[i] = weight[i] * (x[i] * scale);
 }
 
-static void layernorm(float *y, const float *x, const float *weight, const float *bias, size_t n,
-                      float eps)
+static void plain_layernorm(float *y, const float *x, const float *weight, const float *bias,
+                            size_t n, float eps)
 {
     double sum = 0, square = 0;
     for (size_t i = 0; i < n; i++) sum += x[i];
@@ -31,8 +31,8 @@ static void layernorm(float *y, const float *x, const float *weight, const float
         y[i] = (x[i] - (float)mean) * scale * weight[i] + (bias ? bias[i] : 0);
 }
 
-static void rope(float *x, size_t heads, size_t head_stride, const float *cosine, const float *sine,
-                 size_t rotary, bool neighbours)
+static void plain_rope(float *x, size_t heads, size_t head_stride, const float *cosine,
+                       const float *sine, size_t rotary, bool neighbours)
 {
     size_t half = rotary / 2, step = neighbours ? 2 : 1, apart = neighbours ? 1 : half;
     for (size_t h = 0; h < heads; h++, x += head_stride)
@@ -43,7 +43,7 @@ static void rope(float *x, size_t heads, size_t head_stride, const float *cosine
         }
 }
 
-static void add(float *y, const float *x, size_t n)
+static void plain_add(float *y, const float *x, size_t n)
 {
     for (size_t i = 0; i < n; i++) y[i] += x[i];
 }
@@ -53,17 +53,17 @@ static void add_scaled(float *y, const float *x, float scale, size_t n)
     for (size_t i = 0; i < n; i++) y[i] += scale * x[i];
 }
 
-static void multiply(float *y, const float *x, size_t n)
+static void plain_multiply(float *y, const float *x, size_t n)
 {
     for (size_t i = 0; i < n; i++) y[i] *= x[i];
 }
 
-static void silu(float *y, const float *x, size_t n)
+static void plain_silu(float *y, const float *x, size_t n)
 {
     for (size_t i = 0; i < n; i++) y[i] = x[i] / (1 + expf(-x[i]));
 }
 
-static void gelu(float *y, const float *x, size_t n)
+static void plain_gelu(float *y, const float *x, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         float inner = 0.7978845608028654f * (x[i] + 0.044715f * x[i] * x[i] * x[i]);
@@ -76,7 +76,7 @@ static void scale_row(float *x, size_t n, float scale)
     for (size_t i = 0; i < n; i++) x[i] *= scale;
 }
 
-static void softcap(float *x, size_t n, float cap)
+static void plain_softcap(float *x, size_t n, float cap)
 {
     for (size_t i = 0; i < n; i++) x[i] = cap * tanhf(x[i] / cap);
 }
@@ -108,7 +108,7 @@ static void delta_step(float *state, const float *q, const float *k, const float
     }
 }
 
-static void softmax(float *x, size_t n)
+static void plain_softmax(float *x, size_t n)
 {
     float largest = -INFINITY;
     double sum = 0;
@@ -159,7 +159,7 @@ static void attention_mask(float *scores, size_t score_stride, size_t rows, size
 
 static void attention_softmax(float *scores, size_t score_stride, size_t rows, size_t n)
 {
-    for (size_t r = 0; r < rows; r++) softmax(scores + r * score_stride, n);
+    for (size_t r = 0; r < rows; r++) plain_softmax(scores + r * score_stride, n);
 }
 
 static void attention_values(float *y, size_t y_stride, const float *weights, size_t weight_stride,
@@ -335,7 +335,7 @@ static void tile_store(const float *c, size_t rows, size_t tokens, const float *
 }
 
 /* Sums that the compiler may keep in registers. */
-static double peak(size_t rounds)
+static double plain_peak(size_t rounds)
 {
     enum { SUMS = 32 };
     volatile float factor = 0.999f;
@@ -356,20 +356,20 @@ const pj_kernels pj_kernels_c = {
     .name = "c",
     .dequantise = pj_blocks_dequantise,
     .quantise = pj_blocks_quantise,
-    .rmsnorm = rmsnorm,
-    .layernorm = layernorm,
-    .rope = rope,
-    .add = add,
+    .rmsnorm = plain_rmsnorm,
+    .layernorm = plain_layernorm,
+    .rope = plain_rope,
+    .add = plain_add,
     .add_scaled = add_scaled,
-    .multiply = multiply,
-    .silu = silu,
-    .gelu = gelu,
+    .multiply = plain_multiply,
+    .silu = plain_silu,
+    .gelu = plain_gelu,
     .scale = scale_row,
-    .softcap = softcap,
+    .softcap = plain_softcap,
     .silu_multiply = silu_multiply,
     .sigmoid_multiply = sigmoid_multiply,
     .delta_step = delta_step,
-    .softmax = softmax,
+    .softmax = plain_softmax,
     .attention_scores = attention_scores,
     .attention_scale = attention_scale,
     .attention_mask = attention_mask,
@@ -400,6 +400,6 @@ const pj_kernels pj_kernels_c = {
               [PJ_FORM_Q8] = &form_q8,
               [PJ_FORM_Q8_WORDS] = &form_q8,
               [PJ_FORM_SPLIT] = &form_f32},
-    .peak = {peak, peak, peak, peak, peak},
+    .peak = {plain_peak, plain_peak, plain_peak, plain_peak, plain_peak},
     .tile_store = tile_store,
 };

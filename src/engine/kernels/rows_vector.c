@@ -47,14 +47,14 @@ static double sum_square(const float *x, size_t n, float mean)
 
 /* ---- norms ------------------------------------------------------------------------------ */
 
-static void rmsnorm(float *y, const float *x, const float *weight, size_t n, float eps)
+static void rows_rmsnorm(float *y, const float *x, const float *weight, size_t n, float eps)
 {
     float scale = (float)(1 / sqrt(sum_square(x, n, 0) / (double)n + (double)eps));
     FOR_VECTORS(n) STORE(y, LOAD(weight) * (LOAD(x) * scale));
 }
 
-static void layernorm(float *y, const float *x, const float *weight, const float *bias, size_t n,
-                      float eps)
+static void rows_layernorm(float *y, const float *x, const float *weight, const float *bias,
+                           size_t n, float eps)
 {
     float mean = (float)(sum_of(x, n) / (double)n);
     float scale = (float)(1 / sqrt(sum_square(x, n, mean) / (double)n + (double)eps));
@@ -78,8 +78,8 @@ static void rope_halves(float *x, const float *cosine, const float *sine, size_t
     }
 }
 
-static void rope(float *x, size_t heads, size_t head_stride, const float *cosine, const float *sine,
-                 size_t rotary, bool neighbours)
+static void rows_rope(float *x, size_t heads, size_t head_stride, const float *cosine,
+                      const float *sine, size_t rotary, bool neighbours)
 {
     for (size_t h = 0; h < heads; h++, x += head_stride) {
         if (!neighbours) {
@@ -96,7 +96,7 @@ static void rope(float *x, size_t heads, size_t head_stride, const float *cosine
 
 /* ---- element by element ----------------------------------------------------------------- */
 
-static void add(float *y, const float *x, size_t n)
+static void rows_add(float *y, const float *x, size_t n)
 {
     FOR_VECTORS(n) STORE(y, LOAD(y) + LOAD(x));
 }
@@ -106,7 +106,7 @@ static void add_scaled(float *y, const float *x, float scale, size_t n)
     FOR_VECTORS(n) STORE(y, LOAD(y) + scale * LOAD(x));
 }
 
-static void multiply(float *y, const float *x, size_t n)
+static void rows_multiply(float *y, const float *x, size_t n)
 {
     FOR_VECTORS(n) STORE(y, LOAD(y) * LOAD(x));
 }
@@ -116,7 +116,7 @@ INLINE vec silu_of(vec x)
     return x / (1 + vec_exp(-x));
 }
 
-static void silu(float *y, const float *x, size_t n)
+static void rows_silu(float *y, const float *x, size_t n)
 {
     FOR_VECTORS(n) STORE(y, silu_of(LOAD(x)));
 }
@@ -181,7 +181,7 @@ static void silu_multiply(float *y, const float *gate, const float *up, size_t n
 }
 
 /* 0.5 (1 + tanh z) = 1 / (1 + e^-2z) */
-static void gelu(float *y, const float *x, size_t n)
+static void rows_gelu(float *y, const float *x, size_t n)
 {
     FOR_VECTORS(n)
     {
@@ -196,7 +196,7 @@ static void scale_row(float *x, size_t n, float scale)
 }
 
 /* tanh z = 1 - 2 / (1 + e^2z) */
-static void softcap(float *x, size_t n, float cap)
+static void rows_softcap(float *x, size_t n, float cap)
 {
     float twice = 2 / cap;
     FOR_VECTORS(n) STORE(x, cap - 2 * cap / (1 + vec_exp(LOAD(x) * twice)));
@@ -204,7 +204,7 @@ static void softcap(float *x, size_t n, float cap)
 
 /* ---- softmax ---------------------------------------------------------------------------- */
 
-static void softmax(float *x, size_t n)
+static void rows_softmax(float *x, size_t n)
 {
     size_t whole = n / LANES * LANES;
     vec most = vec_of(-INFINITY), lanes = vec_of(0);
@@ -228,7 +228,7 @@ static void softmax(float *x, size_t n)
 
 static void attention_softmax(float *scores, size_t score_stride, size_t rows, size_t n)
 {
-    for (size_t r = 0; r < rows; r++) softmax(scores + r * score_stride, n);
+    for (size_t r = 0; r < rows; r++) rows_softmax(scores + r * score_stride, n);
 }
 
 static void attention_scale(float *scores, size_t score_stride, size_t rows, size_t n, float scale)
@@ -418,7 +418,7 @@ static void gate_counts(const float *gate, const float *activated, const float *
 
 /* ---- weights ---------------------------------------------------------------------------- */
 
-static void dequantise(pj_dtype type, const void *row, float *y, size_t n)
+static void rows_dequantise(pj_dtype type, const void *row, float *y, size_t n)
 {
     if (type != PJ_F16 && type != PJ_BF16) {
         pj_blocks_dequantise(type, row, y, n);
@@ -435,21 +435,21 @@ static void dequantise(pj_dtype type, const void *row, float *y, size_t n)
 
 void PJ_SET_SYMBOL(rows)(pj_kernels *kernels)
 {
-    kernels->dequantise = dequantise;
-    kernels->rmsnorm = rmsnorm;
-    kernels->layernorm = layernorm;
-    kernels->rope = rope;
-    kernels->add = add;
+    kernels->dequantise = rows_dequantise;
+    kernels->rmsnorm = rows_rmsnorm;
+    kernels->layernorm = rows_layernorm;
+    kernels->rope = rows_rope;
+    kernels->add = rows_add;
     kernels->add_scaled = add_scaled;
-    kernels->multiply = multiply;
-    kernels->silu = silu;
-    kernels->gelu = gelu;
+    kernels->multiply = rows_multiply;
+    kernels->silu = rows_silu;
+    kernels->gelu = rows_gelu;
     kernels->scale = scale_row;
-    kernels->softcap = softcap;
+    kernels->softcap = rows_softcap;
     kernels->silu_multiply = silu_multiply;
     kernels->sigmoid_multiply = sigmoid_multiply;
     kernels->delta_step = delta_step;
-    kernels->softmax = softmax;
+    kernels->softmax = rows_softmax;
     kernels->attention_softmax = attention_softmax;
     kernels->attention_scale = attention_scale;
     kernels->value_sums = value_sums;

@@ -1,11 +1,11 @@
-/* Times a random sample of looks, so that no periodic pattern is missed. */
+/* Times a random sample of sections, so that no periodic pattern is missed. */
 #include "engine/kernels/stats_timer.h"
 
 enum {
     EVERY = 64,
     TRIES = 31,
-    LONG_NS = 20000, /* no look during which the thread was preempted is shorter */
-    BY_CPU = 8       /* timed looks after a long one that the CPU clock times */
+    LONG_NS = 20000, /* a section with a preemption takes at least this */
+    BY_CPU = 8       /* timed sections after a long one, by the CPU clock */
 };
 
 _Thread_local pj_stats_timer pj_stats_timing;
@@ -16,8 +16,8 @@ static uint32_t next_wait(pj_stats_timer *c)
     return 1 + (c->random >> 8) % (2 * EVERY - 1); /* EVERY on average */
 }
 
-/* Median cost of reading a clock: with the minimum, part of every reading would be counted as a
- * look, EVERY times over. */
+/* Median cost of reading a clock: with the minimum, part of every reading would be counted as
+ * statistics, EVERY times over. */
 static int64_t cost_of_reading(int64_t (*clock_ns)(void))
 {
     int64_t took[TRIES];
@@ -49,7 +49,7 @@ void pj_stats_timer_add(int64_t begun_ns)
     if (by_cpu) c->by_cpu--;
     if (took_ns >= LONG_NS) c->by_cpu = BY_CPU;
     if (took_ns >= LONG_NS && !by_cpu) {
-        c->wait = 1; /* perhaps preempted: the CPU clock times the next look in its stead */
+        c->wait = 1; /* perhaps preempted: the CPU clock times the next section instead */
         return;
     }
     c->spent_ns += EVERY * took_ns; /* negative ones too: without them the sum would be too large */

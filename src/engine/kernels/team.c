@@ -1,11 +1,11 @@
 /*
  * A dispatch increments one counter: workers wait for it to change, check in, run, and check out at
  * a second counter that the caller waits for. Both waits spin first and then sleep on a condition
- * variable; a waker takes the lock only if somebody has announced that it sleeps.
+ * variable; a waker takes the lock only if a thread has announced that it sleeps.
  *
  * Checking in adds one to a word that also holds the dispatch number. A caller that has seen all
  * work taken may close that word: a worker that arrives later, because it was descheduled, finds it
- * closed and waits for the next dispatch, and nobody waits for it.
+ * closed and waits for the next dispatch, and the caller does not wait for it.
  */
 #include "engine/kernels/team.h"
 
@@ -97,7 +97,7 @@ static bool check_in(pj_team *team, unsigned *turn)
     return true;
 }
 
-static void *work(void *context)
+static void *team_work(void *context)
 {
     worker *self = context;
     pj_team *team = self->team;
@@ -132,7 +132,8 @@ pj_status pj_team_new(unsigned threads, bool pin, pj_team **result, pj_error *er
     if (!team->scratch) status = pj_fail_memory(err, "the thread team");
     for (unsigned i = 1; i < threads && status == PJ_OK; i++) {
         team->workers[i] = (worker){.team = team, .index = i};
-        status = pj_thread_start(&team->workers[i].thread, "pj-team", work, &team->workers[i], err);
+        status =
+            pj_thread_start(&team->workers[i].thread, "pj-team", team_work, &team->workers[i], err);
         if (status == PJ_OK) team->started = i;
     }
     if (status != PJ_OK) {
@@ -164,7 +165,7 @@ unsigned pj_team_threads(const pj_team *team)
 }
 
 /* Begins a dispatch; all threads of the previous one have checked out. */
-static void dispatch(pj_team *team, pj_team_fn *run, void *context)
+static void team_dispatch(pj_team *team, pj_team_fn *run, void *context)
 {
     team->run = run;
     team->context = context;
@@ -181,7 +182,7 @@ void pj_team_run(pj_team *team, pj_team_fn *run, void *context)
         return;
     }
     unsigned done = atomic_load(&team->arrived.value) + team->threads - 1;
-    dispatch(team, run, context);
+    team_dispatch(team, run, context);
     run(context, 0);
     gate_wait(&team->arrived, done, team->spin_rounds);
 }
@@ -194,7 +195,7 @@ void pj_team_offer(pj_team *team, pj_team_fn *run, void *context)
         return;
     }
     unsigned done = atomic_load(&team->arrived.value);
-    dispatch(team, run, context);
+    team_dispatch(team, run, context);
     run(context, 0);
     done += (unsigned)(atomic_fetch_or(&team->present, CLOSED) & (CLOSED - 1));
     gate_wait(&team->arrived, done, team->spin_rounds);
