@@ -174,7 +174,7 @@ static jv t_lower(jv_run *run, jv self, const jv_arguments *a)
     return run->failed ? text : jv_method(text, "islower")(run, text, a);
 }
 
-/* Whether the reference has a filter or test of that name, which templates ask before they use it.
+/* Whether the reference has a filter or test of that name, which templates test before they use it.
  * Those that are missing here are rejected. */
 static jv filters_is_known(jv_run *run, jv value, jv_function *(*find_by)(const char *name))
 {
@@ -498,7 +498,7 @@ static jv f_default(jv_run *run, jv self, const jv_arguments *a)
     return self.kind == JV_UNDEFINED || (falsy && !jv_true(self)) ? value : self;
 }
 
-/* attribute="a.b": dotted path; numbers are indices. `missing` stands for what is undefined on the
+/* attribute="a.b": dotted path; numbers are indices. `missing` replaces undefined values on the
  * way. */
 static jv member_path(jv_run *run, jv value, const jv_string *path, jv missing)
 {

@@ -10,7 +10,7 @@ enum { MAX_WIDTH = 1000, MAX_PRECISION = 60 };
 
 /* How one value is written. */
 typedef struct field {
-    const char *text; /* as it stands in the format, for errors */
+    const char *text; /* its spelling in the format, for errors */
     size_t bytes;
     char align; /* < > ^ or = (after the sign); 0: by type */
     char fill[5];

@@ -167,7 +167,7 @@ static bool dict_grow(jv_run *run, jv_dict *dict)
     return true;
 }
 
-/* Lists and dictionaries are no keys; nor are tuples that hold one, which is not checked. */
+/* Lists and dictionaries cannot be keys; nor can tuples that hold one, which is not checked. */
 static bool jv_hashable(jv_run *run, jv key)
 {
     bool good = key.kind != JV_DICT && (key.kind != JV_LIST || key.list->tuple);

@@ -177,7 +177,7 @@ static size_t space_before(const char *text, size_t at)
     return at;
 }
 
-static size_t space_behind(const char *text, size_t bytes, size_t at)
+static size_t space_after(const char *text, size_t bytes, size_t at)
 {
     uint32_t c;
     for (size_t n; at < bytes && (n = pj_utf8_next(text + at, bytes - at, &c)); at += n)
@@ -244,11 +244,11 @@ static pj_status cut_added(encoder *e, const pj_trie *trie, section s, between_f
             size_t left = space_before(s.text, begin);
             begin = left > done ? left : done;
         }
-        if (token->rstrip) stop = space_behind(s.text, s.bytes, stop);
+        if (token->rstrip) stop = space_after(s.text, s.bytes, stop);
         if (done < begin) status = between(e, encode_part_of(s, done, begin));
         /* A token inside white space that the previous one absorbed has nothing left. */
-        bool stands = begin < stop;
-        if (status == PJ_OK && stands && !pj_ids_append(e->ids, (int32_t)token->id))
+        bool remains = begin < stop;
+        if (status == PJ_OK && remains && !pj_ids_append(e->ids, (int32_t)token->id))
             status = pj_fail_memory(e->err, "token ids");
         done = stop;
     }

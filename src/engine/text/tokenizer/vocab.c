@@ -148,7 +148,7 @@ int64_t pj_vocab_find(const pj_vocab *vocab, const char *text, size_t bytes)
     return index < 0 ? -1 : (int64_t)vocab->entries[index].id;
 }
 
-/* The entry in a query's first slot if it looks right; NULL otherwise. */
+/* The entry in a query's first slot if the upper half of its hash matches; NULL otherwise. */
 static const pj_vocab_entry *likely_entry(const pj_vocab *vocab, uint64_t hash)
 {
     uint64_t value = vocab->by_text.slots[hash & vocab->by_text.mask];
