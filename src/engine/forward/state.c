@@ -38,8 +38,8 @@ static size_t state_larger(size_t a, size_t b)
 static size_t widest_mlp(const pj_model_config *c)
 {
     size_t widest = state_larger(c->expert_intermediate, c->shared_intermediate);
-    bool beside = pj_blueprint_get(c->arch)->experts_beside;
-    if (c->experts == 0 || c->layer_is_dense || beside)
+    bool parallel = pj_blueprint_get(c->arch)->parallel_experts;
+    if (c->experts == 0 || c->layer_is_dense || parallel)
         widest = state_larger(widest, c->intermediate);
     for (uint32_t i = 0; c->wide_readers && i < c->layers; i++)
         widest = state_larger(widest, pj_config_mlp_width(c, i));
@@ -108,8 +108,8 @@ static void cut_activations(pj_state *s, cutter *c)
     s->gate_up = state_cut(c, tokens, 2 * f + PJ_GATE_GAP, sizeof(float));
     s->act = state_cut(c, tokens, f, sizeof(float));
     s->gathered = state_cut(c, experts ? tokens : 0, m->hidden, sizeof(float));
-    s->branch = state_cut(c, s->model->blueprint->experts_beside && experts ? tokens : 0, m->hidden,
-                          sizeof(float));
+    s->branch = state_cut(c, s->model->blueprint->parallel_experts && experts ? tokens : 0,
+                          m->hidden, sizeof(float));
     s->token_vectors = state_cut(c, tokens, vectors, sizeof(float));
     s->token_context = state_cut(c, tokens, vectors, sizeof(float));
     s->routing = state_cut(c, tokens, experts, sizeof(float));

@@ -63,7 +63,7 @@ static const pj_blueprint blueprints[PJ_ARCH_COUNT] = {
                              .shared_expert = true},
     [PJ_ARCH_GEMMA4] = {SANDWICH_NORM, ATTENTION_BIAS, .qk_norm = PJ_QK_NORM_HEAD, .v_norm = true,
                         .router = PJ_ROUTER_SOFTMAX_RENORMALISED, .layer_scale = true,
-                        .experts_beside = true},
+                        .parallel_experts = true},
 };
 
 const pj_blueprint *pj_blueprint_get(pj_arch arch)

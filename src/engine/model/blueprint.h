@@ -50,10 +50,10 @@ typedef struct pj_blueprint {
     bool output_gate; /* rows of q_proj: per head the query, then the output gate */
     /* attention sinks: a logit per head that takes part in the softmax and has no value */
     bool sinks;
-    bool v_norm;         /* RMSNorm of each head of values, without weights */
-    bool layer_scale;    /* a learned factor on each layer's output */
-    bool experts_beside; /* experts run in parallel with the dense block, not instead of it */
-    bool shared_expert;  /* an additional expert for every token, weighted by a sigmoid */
+    bool v_norm;           /* RMSNorm of each head of values, without weights */
+    bool layer_scale;      /* a learned factor on each layer's output */
+    bool parallel_experts; /* experts run in parallel with the dense block, not instead of it */
+    bool shared_expert;    /* an additional expert for every token, weighted by a sigmoid */
     pj_bias_rule qkv_bias, o_bias, mlp_bias, head_bias;
     /* Components in layer order; PJ_N_NONE: the architecture has no such norm. */
     pj_instrument_name attention_norm;     /* before attention */

@@ -388,7 +388,7 @@ static pj_status map_gguf(pj_checkpoint *c, const char *path, pj_gguf *gguf, pj_
     return status == PJ_OK ? add_tensors(c, gguf->tensors, gguf->tensor_count, err) : status;
 }
 
-/* "NAME-00002-of-00003.gguf" is part 1 (the second) of 3; the others are beside it. */
+/* "NAME-00002-of-00003.gguf" is part 1 (the second) of 3; the others are in its folder. */
 static pj_status map_parts(pj_checkpoint *c, const char *path, int64_t parts, pj_error *err)
 {
     char tail[32], part[PATH_MAX];

@@ -233,7 +233,7 @@ static void read_qwen3_5_experts(pj_config_reader *r, pj_model_config *config)
 }
 
 /* Gemma 4's larger models run experts in parallel with each layer's dense block. */
-static void read_experts_beside(pj_config_reader *r, pj_model_config *config)
+static void read_parallel_experts(pj_config_reader *r, pj_model_config *config)
 {
     if (!pj_config_bool(r, "enable_moe_block", false)) return;
     config->experts = pj_config_count(r, "num_experts", -1, 1, PJ_MAX_EXPERTS);
@@ -245,7 +245,7 @@ static void read_experts_beside(pj_config_reader *r, pj_model_config *config)
 static void config_read_experts(pj_config_reader *r, pj_model_config *config)
 {
     if (config->arch == PJ_ARCH_GEMMA4) {
-        read_experts_beside(r, config);
+        read_parallel_experts(r, config);
         return;
     }
     pj_arch arch = config->arch;

@@ -87,7 +87,7 @@ static void add_experts(tally *t, const pj_model_config *c, const pj_blueprint *
     add_matrix(t, c->experts, c->hidden); /* the router */
     add_vector(t, b->router_bias, c->experts);
     /* Scales of the router's input and of each expert, and norms around both branches. */
-    add_vector(t, b->experts_beside, c->hidden + c->experts + 3 * (uint64_t)c->hidden);
+    add_vector(t, b->parallel_experts, c->hidden + c->experts + 3 * (uint64_t)c->hidden);
     if (!b->shared_expert) return;
     add_mlp(t, c, b, c->shared_intermediate);
     add_matrix(t, 1, c->hidden); /* its gate */
@@ -142,7 +142,7 @@ static tally count(const pj_model_config *c)
         t.attention += t.stored - before;
         before = t.stored;
         if (has_experts(c, i)) add_experts(&t, c, b);
-        if (!has_experts(c, i) || b->experts_beside) add_mlp(&t, c, b, pj_config_mlp_width(c, i));
+        if (!has_experts(c, i) || b->parallel_experts) add_mlp(&t, c, b, pj_config_mlp_width(c, i));
         add_token_input(&t, c);
         add_vector(&t, b->layer_scale, 1);
         t.mlp += t.stored - before;

@@ -38,7 +38,7 @@ static void gguf_config_refuse(reader *r, pj_status status, const char *key, con
         r->status = pj_fail(r->err, status, "%s: %s.%s %s", r->name, r->arch, key, problem);
 }
 
-static const pj_gguf_value *get(const reader *r, const char *key)
+static const pj_gguf_value *gguf_config_get(const reader *r, const char *key)
 {
     char full[KEY_BYTES];
     snprintf(full, sizeof full, "%s.%s", r->arch, key);
@@ -58,7 +58,7 @@ static bool same_integer(const pj_gguf_value *value, int64_t *number)
 /* `fallback` < 0: the key is required. */
 static uint32_t want_count(reader *r, const char *key, int64_t fallback, int64_t min, int64_t max)
 {
-    const pj_gguf_value *value = get(r, key);
+    const pj_gguf_value *value = gguf_config_get(r, key);
     int64_t number = fallback;
     char problem[96];
     if (!value && fallback < 0) gguf_config_refuse(r, PJ_E_INVALID, key, "is missing");
@@ -79,7 +79,7 @@ static uint32_t want_count(reader *r, const char *key, int64_t fallback, int64_t
 
 static double want_number(reader *r, const char *key, double fallback, double min, double max)
 {
-    const pj_gguf_value *value = get(r, key);
+    const pj_gguf_value *value = gguf_config_get(r, key);
     double number;
     char problem[96];
     if (!value) return fallback;
@@ -95,7 +95,7 @@ static double want_number(reader *r, const char *key, double fallback, double mi
 
 static bool want_bool(reader *r, const char *key, bool fallback)
 {
-    const pj_gguf_value *value = get(r, key);
+    const pj_gguf_value *value = gguf_config_get(r, key);
     bool flag = fallback;
     if (value && !pj_gguf_bool(value, &flag))
         gguf_config_refuse(r, PJ_E_INVALID, key, "must be true or false");
@@ -140,14 +140,14 @@ static void gguf_config_read_arch(reader *r, pj_model_config *config)
     snprintf(r->arch, sizeof r->arch, "%s", name);
     if (config->arch == PJ_ARCH_LLAMA && want_count(r, "expert_count", 0, 0, PJ_MAX_EXPERTS))
         config->arch = PJ_ARCH_MIXTRAL;
-    if (config->arch == PJ_ARCH_OLMO2 && get(r, "attention.sliding_window"))
+    if (config->arch == PJ_ARCH_OLMO2 && gguf_config_get(r, "attention.sliding_window"))
         config->arch = PJ_ARCH_OLMO3;
     snprintf(config->arch_name, sizeof config->arch_name, "%s", pj_arch_name(config->arch));
 }
 
 static void refuse_unless_neutral(reader *r, const char *key)
 {
-    const pj_gguf_value *value = get(r, key);
+    const pj_gguf_value *value = gguf_config_get(r, key);
     double number;
     if (value &&
         (value->is_array || !pj_gguf_number(value, 0, &number) || (number != 0 && number != 1)))
@@ -206,7 +206,7 @@ static int64_t rows_of_embedding(const reader *r)
 
 static void read_head_dim(reader *r, pj_model_config *c)
 {
-    bool given = get(r, "attention.key_length") != NULL;
+    bool given = gguf_config_get(r, "attention.key_length") != NULL;
     if (r->status != PJ_OK) return;
     if (c->heads % c->kv_heads != 0)
         gguf_config_refuse(r, PJ_E_INVALID, "attention.head_count",
@@ -286,7 +286,7 @@ static void gguf_config_read_window(reader *r, pj_model_config *c)
 {
     const pj_config_rules *rules = pj_config_rules_get(c->arch);
     const char *key = "attention.sliding_window_pattern";
-    const pj_gguf_value *pattern = get(r, key);
+    const pj_gguf_value *pattern = gguf_config_get(r, key);
     uint32_t period = rules->window_period;
     c->window =
         want_count(r, "attention.sliding_window",

@@ -297,7 +297,7 @@ static pj_status load_experts(pj_loader *l, const char *prefix, pj_layer *layer)
 }
 
 /* Gemma 4: a router with its own norm and scales, and norms around both branches. */
-static pj_status load_experts_beside(pj_loader *l, const char *prefix, pj_layer *layer)
+static pj_status load_parallel_experts(pj_loader *l, const char *prefix, pj_layer *layer)
 {
     const pj_model_config *c = &l->model->config;
     char name[PJ_TENSOR_NAME_BYTES];
@@ -333,9 +333,9 @@ pj_status pj_load_feed_forward(pj_loader *l, const char *prefix, pj_layer *layer
     bool dense = c->experts == 0 || (c->layer_is_dense && c->layer_is_dense[layer->index]);
     char mlp[PJ_TENSOR_NAME_BYTES];
     snprintf(mlp, sizeof mlp, "%s.mlp", prefix);
-    bool beside = l->model->blueprint->experts_beside;
-    if (!dense && !beside) return load_experts(l, prefix, layer);
+    bool parallel = l->model->blueprint->parallel_experts;
+    if (!dense && !parallel) return load_experts(l, prefix, layer);
     pj_status status = load_mlp(l, mlp, pj_config_mlp_width(c, layer->index),
                                 l->model->blueprint->mlp, &layer->mlp);
-    return status || dense ? status : load_experts_beside(l, prefix, layer);
+    return status || dense ? status : load_parallel_experts(l, prefix, layer);
 }

@@ -1,4 +1,4 @@
-/* Lists the models in all places, opening each far enough to tell whether it is usable. */
+/* Lists the models in all locations, opening each far enough to tell whether it is usable. */
 #include "engine/model/scan.h"
 
 #include "base/file.h"
