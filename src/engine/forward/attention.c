@@ -244,16 +244,16 @@ static void run_units(void *context, unsigned thread)
         stage_softmax(a, &u, scores, thread);
         stage_values(a, &u, scores, thread);
         if (!a->sums_units) continue;
-        int64_t look = pj_stats_timer_begin();
+        int64_t timed_from = pj_stats_timer_begin();
         sum_attended(a, &u, pj_instrument_sums(a->s->instrument, thread));
-        pj_stats_timer_end(look);
+        pj_stats_timer_end(timed_from);
     }
 }
 
 /* ---- separate stages with statistics ------------------------------------------------------ */
 
 /* Every step-th row of a segment, always including the last. */
-static bool row_is_looked_at(const unit *u, uint32_t i, size_t step)
+static bool row_is_sampled(const unit *u, uint32_t i, size_t step)
 {
     uint32_t row = u->first + i / u->heads - u->segment->row;
     return pj_sample_has_row(row, u->segment->count, step);
@@ -265,7 +265,7 @@ static void sum_rows(const attention *a, const unit *u, const float *scores, pj_
 {
     const pj_kernels *k = a->s->kernels;
     size_t step = pj_instrument_step(a->s->instrument, u->segment->count);
-    if (u->positions == 1 && row_is_looked_at(u, 0, step)) { /* every key read is visible */
+    if (u->positions == 1 && row_is_sampled(u, 0, step)) { /* every key read is visible */
         k->value_sums(scores, u->rows, u->keys, row_floats(a, u->keys), PJ_SPARSITY_TAU, sums);
         return;
     }
@@ -273,7 +273,7 @@ static void sum_rows(const attention *a, const unit *u, const float *scores, pj_
         pj_visible v = visible(a, u, i);
         uint32_t keys = v.end - v.begin;
         const float *row = scores + i * row_floats(a, u->keys) + v.begin;
-        if (row_is_looked_at(u, i, step))
+        if (row_is_sampled(u, i, step))
             k->value_sums(row, 1, keys, keys, PJ_SPARSITY_TAU, sums);
         else
             k->value_bounds(row, 1, keys, keys, sums);
@@ -315,7 +315,7 @@ static void look_at_unit(const attention *a, const unit *u, const float *scores,
     uint32_t keys = 0;
     double log_keys = 0;
     for (uint32_t i = 0; i < u->rows; i++) {
-        if (!row_is_looked_at(u, i, step)) continue;
+        if (!row_is_sampled(u, i, step)) continue;
         pj_visible v = visible(a, u, i);
         if (v.end - v.begin != keys) log_keys = log(keys = v.end - v.begin);
         look_at_row(a->s->kernels, scores + i * row_floats(a, u->keys) + v.begin, keys, log_keys,
@@ -375,13 +375,13 @@ static void run_stage_unit(const attention *a, const stage_row *stage, const uni
 {
     if (stage->run) stage->run(a, u, scores, thread);
     if (!a->s->instrument->statistics || stage->summed == NOTHING) return;
-    int64_t look = pj_stats_timer_begin();
+    int64_t timed_from = pj_stats_timer_begin();
     if (stage->summed == OUTPUT)
         sum_attended(a, u, sums);
     else
         sum_rows(a, u, scores, sums);
     if (stage->run == stage_softmax) look_at_unit(a, u, scores, thread);
-    pj_stats_timer_end(look);
+    pj_stats_timer_end(timed_from);
 }
 
 static void run_stage_share(void *context, unsigned thread)
@@ -530,9 +530,9 @@ static void attention_end_stage(const attention *a, const stage_row *stage, cons
 {
     pj_instrument *r = a->s->instrument;
     pj_stats stats;
-    int64_t look = pj_stats_timer_begin();
+    int64_t timed_from = pj_stats_timer_begin();
     if (r->statistics && a->end == a->units) record_extras(a, stage->name);
-    pj_stats_timer_end(look);
+    pj_stats_timer_end(timed_from);
     pj_work work = {
         .flops = stage->flops_per_pair * e->pairs * (stage->product ? a->layer->head_dim : 1),
         .bytes = stage->product ? e->kv_floats * kv_value_bytes(a->s) + 4 * e->q_floats
@@ -751,7 +751,7 @@ static void cut_units(attention *a)
 }
 
 /* Scores, softmax and values of all units, with statistics of the output. */
-static void run(attention *a, const extent *e, const pj_done *output)
+static void attention_run(attention *a, const extent *e, const pj_done *output)
 {
     const pj_steps *s = a->s;
     pj_value_sums attended = {0};
@@ -793,6 +793,6 @@ void pj_steps_attention(const pj_steps *s, const pj_layer *l)
                     .rows = s->rows,
                     .cols = l->heads * dim,
                     .stride = l->heads * dim};
-    run(&a, &e, &done);
+    attention_run(&a, &e, &done);
     pj_instrument_module_end_with_last(s->instrument, &done);
 }

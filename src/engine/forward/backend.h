@@ -10,8 +10,8 @@
  *   - logits in host memory when `forward` returns;
  *   - the bookkeeping of pj_sequence: tokens and length of what its cache holds;
  *   - spans: sections, layers, components and operations with FLOPs, bytes and statistics through
- *     the pj_instrument of the call, or, from a device that reports late, as spans with two pairs
- * of clocks (pj_span_record in perjoule.h) before the run ends;
+ *     the pj_instrument of the call, or, from a device that reports late, by pj_device_span_add of
+ *     perjoule.h before the run ends;
  *   - no allocation, lock or log in `forward`.
  */
 #ifndef PJ_FORWARD_BACKEND_H
@@ -83,7 +83,7 @@ typedef struct pj_backend {
     uint32_t version; /* PJ_BACKEND_VERSION */
     const char *name; /* "cpu" */
     /* Allocates everything a pass of these options needs. */
-    pj_status (*open)(pj_compute *compute, const pj_compute_host *place,
+    pj_status (*open)(pj_compute *compute, const pj_compute_host *host,
                       const pj_state_options *options, pj_error *err);
     void (*close)(pj_compute *compute);                    /* only if open */
     void (*reset)(pj_compute *compute, uint32_t sequence); /* empties a sequence */
@@ -106,7 +106,7 @@ extern const pj_backend *const pj_backends[];
 
 /* Opens with `backend` (NULL: the default); fails on a table of another version. */
 pj_status pj_compute_open(pj_compute *compute, const pj_backend *backend,
-                          const pj_compute_host *place, const pj_state_options *options,
+                          const pj_compute_host *host, const pj_state_options *options,
                           pj_error *err);
 void pj_compute_close(pj_compute *compute); /* may run twice; a zeroed one is allowed */
 

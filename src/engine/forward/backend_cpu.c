@@ -4,13 +4,12 @@
 #include "base/memory.h"
 #include "engine/forward/forward.h"
 
-static pj_status cpu_open(pj_compute *compute, const pj_compute_host *place,
+static pj_status cpu_open(pj_compute *compute, const pj_compute_host *host,
                           const pj_state_options *options, pj_error *err)
 {
     pj_state *state = pj_alloc(1, sizeof *state);
     if (!state) return pj_fail_memory(err, "the state of a generation");
-    pj_status status =
-        pj_state_init(state, place->model, place->kernels, place->team, options, err);
+    pj_status status = pj_state_init(state, host->model, host->kernels, host->team, options, err);
     if (status != PJ_OK) {
         pj_free(state);
         return status;

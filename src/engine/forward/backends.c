@@ -6,7 +6,7 @@ extern const pj_backend pj_backend_cpu;
 const pj_backend *const pj_backends[] = {&pj_backend_cpu, NULL};
 
 pj_status pj_compute_open(pj_compute *compute, const pj_backend *backend,
-                          const pj_compute_host *place, const pj_state_options *options,
+                          const pj_compute_host *host, const pj_state_options *options,
                           pj_error *err)
 {
     if (!backend) backend = pj_backends[0];
@@ -15,7 +15,7 @@ pj_status pj_compute_open(pj_compute *compute, const pj_backend *backend,
         return pj_fail(err, PJ_E_INTERNAL,
                        "compute backend %s has version %u, but this engine expects %d",
                        backend->name, backend->version, PJ_BACKEND_VERSION);
-    return backend->open(compute, place, options, err);
+    return backend->open(compute, host, options, err);
 }
 
 void pj_compute_close(pj_compute *compute)

@@ -216,7 +216,7 @@ typedef struct gated {
     const pj_layer *l;
 } gated;
 
-/* Queries and gates alternate by head in state->gate; copies the queries to their place. */
+/* Queries and gates alternate by head in state->gate; copies the queries to state->qkv. */
 static void take_queries_row(void *context, size_t row)
 {
     const gated *g = context;
@@ -286,7 +286,7 @@ static void project_output(const pj_steps *s, const pj_layer *l)
     forward_norm_output(s, &l->attention_out_norm);
 }
 
-/* The first half of a layer: attention, or the delta rule in its place. */
+/* The first half of a layer: attention or the delta rule. */
 static void attend(const pj_steps *s, const pj_layer *l, pj_rows h)
 {
     if (l->delta) {

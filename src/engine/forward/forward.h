@@ -15,8 +15,7 @@ void pj_forward_logits(pj_state *state, const uint32_t *rows, uint32_t count,
 
 /* For calibration. `prepare` runs a complete pass without adding it to the cache, so that every
  * buffer is filled, and notes the existing components in `part`. `part` then runs a single one,
- * part->only, in one layer, on the same buffers. Nothing is recorded: `silent` is a seam without a
- * lane. */
+ * part->only, in one layer, on the same buffers. Nothing is recorded: `silent` has no lane. */
 struct pj_pass_part;
 void pj_forward_prepare(pj_state *state, const pj_pass *pass, pj_instrument *silent,
                         struct pj_pass_part *part);

@@ -49,7 +49,7 @@ void pj_instrument_sample(const pj_instrument *r, const pj_done *of, size_t begi
 {
     size_t step = pj_instrument_step(r, of->rows);
     const float *x = of->x + begin * of->stride;
-    int64_t look = pj_stats_timer_begin();
+    int64_t timed_from = pj_stats_timer_begin();
     if (step == 1) {
         r->kernels->value_sums(x, end - begin, of->cols, of->stride, PJ_SPARSITY_TAU, sums);
     } else {
@@ -62,7 +62,7 @@ void pj_instrument_sample(const pj_instrument *r, const pj_done *of, size_t begi
         r->kernels->value_bounds(x, end - begin, of->cols, of->stride, &sampled);
         pj_value_sums_add(sums, &sampled);
     }
-    pj_stats_timer_end(look);
+    pj_stats_timer_end(timed_from);
 }
 
 typedef struct sums_task {
@@ -124,9 +124,10 @@ void pj_instrument_keep(pj_instrument *r, const pj_done *done, const pj_value_su
 {
     pj_kept_stats *slot = find_kept(r, done->x);
     if (!slot) slot = &r->kept[r->kept_next++ % PJ_INSTRUMENT_KEPT];
-    size_t looked = done->cols ? sums->count / done->cols : 0;
-    if (looked == done->rows) looked = 0;
-    *slot = (pj_kept_stats){done->x, done->rows, done->cols, looked, true, pj_stats_of_sums(sums)};
+    size_t sampled_rows = done->cols ? sums->count / done->cols : 0;
+    if (sampled_rows == done->rows) sampled_rows = 0;
+    *slot = (pj_kept_stats){done->x,      done->rows, done->cols,
+                            sampled_rows, true,       pj_stats_of_sums(sums)};
 }
 
 void pj_instrument_keep_output(pj_instrument *r, const pj_done *done)
@@ -152,8 +153,8 @@ static const pj_stats *stats_of(pj_instrument *r, const pj_done *done)
         slot = find_kept(r, done->x);
     }
     slot->fresh = false;
-    if (slot->looked)
-        pj_instrument_extra(r, PJ_N_X_STATISTICS_ROWS, PJ_EXTRA_SCALAR, (double)slot->looked);
+    if (slot->sampled_rows)
+        pj_instrument_extra(r, PJ_N_X_STATISTICS_ROWS, PJ_EXTRA_SCALAR, (double)slot->sampled_rows);
     return &slot->stats;
 }
 

@@ -1,7 +1,7 @@
 /*
- * The instrumentation between the forward pass and perjoule.h: names interned once before the run,
- * spans by depth, statistics of outputs, and FLOPs and bytes by the conventions of
- * docs/measurement.md. Without a run, or below the required depth, each call only tests a flag.
+ * Instrumentation of the forward pass through perjoule.h: names interned once before the run, spans
+ * by depth, statistics of outputs, and FLOPs and bytes by the conventions of docs/measurement.md.
+ * Without a run, or below the required depth, each call only tests a flag.
  *
  * Only the thread that drives the forward pass records; the team computes statistics for it.
  */
@@ -37,8 +37,8 @@ enum { PJ_INSTRUMENT_EXTRAS = 1024, PJ_INSTRUMENT_KEPT = 4, PJ_INSTRUMENT_JOBS =
 typedef struct pj_kept_stats {
     const float *x; /* NULL: none */
     size_t rows, cols;
-    size_t looked; /* number of sampled rows; 0: all */
-    bool fresh;    /* computed in the open span */
+    size_t sampled_rows; /* number of sampled rows; 0: all */
+    bool fresh;          /* computed in the open span */
     pj_stats stats;
 } pj_kept_stats;
 

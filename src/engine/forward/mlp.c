@@ -95,10 +95,10 @@ static void activate_and_count_rows(const count_task *t, size_t begin, size_t en
         pj_instrument_sample(a->s->instrument, t->done, row, row + 1,
                              pj_instrument_sums(a->s->instrument, thread));
         if (!pj_sample_has_row(row, t->rows, step)) continue;
-        int64_t look = pj_stats_timer_begin();
+        int64_t timed_from = pj_stats_timer_begin();
         k->gate_counts(a->gate + row * a->stride, act, a->up ? a->up + row * a->up_stride : NULL,
                        a->f, PJ_SPARSITY_TAU, &t->thread[thread].counts);
-        pj_stats_timer_end(look);
+        pj_stats_timer_end(timed_from);
     }
 }
 

@@ -30,12 +30,12 @@ static void run_rows(const rows_task *t, size_t begin, size_t end, unsigned thre
         t->run(t->context, row);
         if (!done) continue;
         const float *x = done->x + row / parts * done->stride + row % parts * cols;
-        int64_t look = pj_stats_timer_begin();
+        int64_t timed_from = pj_stats_timer_begin();
         if (pj_sample_has_row(row / parts, done->rows, step))
             k->value_sums(x, 1, cols, cols, PJ_SPARSITY_TAU, sums);
         else
             k->value_bounds(x, 1, cols, cols, sums);
-        pj_stats_timer_end(look);
+        pj_stats_timer_end(timed_from);
     }
 }
 
@@ -83,7 +83,7 @@ typedef struct norm_task {
     const pj_steps *s;
     const pj_norm_step *step;
     float eps;
-    pj_value_sums *sums; /* of the output, to which looked-at rows are added; NULL: none */
+    pj_value_sums *sums; /* of the output, to which sampled rows are added; NULL: none */
 } norm_task;
 
 static const float *norm_input(const pj_norm_step *t, size_t row)
@@ -117,13 +117,12 @@ static double variance(const pj_value_sums *s, size_t n)
 void pj_steps_record_rows(const pj_steps *s, size_t rows)
 {
     size_t step = pj_sample_step(rows);
-    size_t looked_at = (rows + step - 1) / step;
-    if (step > 1)
-        pj_instrument_extra(s->instrument, PJ_N_X_ROWS, PJ_EXTRA_SCALAR, (double)looked_at);
+    size_t sampled = (rows + step - 1) / step;
+    if (step > 1) pj_instrument_extra(s->instrument, PJ_N_X_ROWS, PJ_EXTRA_SCALAR, (double)sampled);
 }
 
 /* The norm for sampled rows, with the ratio of variances across it. */
-static void norm_row_looked_at(void *context, size_t row)
+static void norm_row_with_ratios(void *context, size_t row)
 {
     const norm_task *t = context;
     const pj_norm_step *n = t->step;
@@ -135,14 +134,14 @@ static void norm_row_looked_at(void *context, size_t row)
         return;
     }
     pj_value_sums before = {0}, after = {0};
-    int64_t look = pj_stats_timer_begin();
+    int64_t timed_from = pj_stats_timer_begin();
     t->s->kernels->value_sums(norm_input(n, row), 1, n->n, n->n, 0, &before);
-    pj_stats_timer_end(look);
+    pj_stats_timer_end(timed_from);
     steps_norm_row(context, row);
-    look = pj_stats_timer_begin();
+    timed_from = pj_stats_timer_begin();
     t->s->kernels->value_sums(steps_norm_output(n, row), 1, n->n, n->n, PJ_SPARSITY_TAU, &after);
     if (t->sums) pj_value_sums_add(t->sums, &after);
-    pj_stats_timer_end(look);
+    pj_stats_timer_end(timed_from);
     double out = variance(&after, n->n);
     if (out > 0) ratios[row] = (float)(variance(&before, n->n) / out);
     if (after.sum_square > 0) ratios[n->rows + row] = (float)(before.sum_square / after.sum_square);
@@ -216,13 +215,13 @@ void pj_steps_norm(const pj_steps *s, const pj_norm_step *step)
     pj_instrument_component(s->instrument, step->norm->name);
     pj_instrument_operation(s->instrument, PJ_N_OP_NORM);
     bool ratios = s->instrument->deep && s->instrument->statistics;
-    /* the ratios need sums of the rows they look at: of all, if they are few, on this thread */
+    /* ratios need the sums of sampled rows: of all, if they are few, on this thread */
     if (ratios && pj_instrument_short(step->rows, step->n) && pj_sample_step(done.rows) == 1) {
         task.sums = &sums;
-        pj_steps_rows(s, step->rows, 0, norm_row_looked_at, &task);
+        pj_steps_rows(s, step->rows, 0, norm_row_with_ratios, &task);
         pj_instrument_keep(s->instrument, &done, &sums);
     } else {
-        pj_steps_rows_summed(s, step->rows, values, ratios ? norm_row_looked_at : steps_norm_row,
+        pj_steps_rows_summed(s, step->rows, values, ratios ? norm_row_with_ratios : steps_norm_row,
                              &task, &done);
     }
     if (ratios) record_ratios(s, step);
