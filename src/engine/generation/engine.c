@@ -100,37 +100,37 @@ static pj_status open_tokenizer(pj_engine *e, pj_error *err)
 /* While one thread reads the tokenizer's file, the others make the kernel map weights that are in
  * the page cache, so that the first pass takes no page faults: faulting in a few pages at a time
  * costs as much as reading them. Mapping stops when the tokenizer is ready. */
-typedef struct beside {
+typedef struct tokenizer_load {
     pj_engine *engine;
     bool map_weights;
     pj_status status;
     pj_error *err;
     atomic_bool read;
     atomic_size_t next; /* bytes of weights mapped so far */
-} beside;
+} tokenizer_load;
 
-static void read_or_map(void *context, unsigned thread)
+static void read_or_map_part(void *context, unsigned thread)
 {
     enum { STEP_BYTES = 2 << 20 };
-    beside *b = context;
+    tokenizer_load *load = context;
     if (thread == 0) {
-        b->status = open_tokenizer(b->engine, b->err);
-        b->read = true;
+        load->status = open_tokenizer(load->engine, load->err);
+        load->read = true;
         return;
     }
-    while (b->map_weights && !b->read) {
-        size_t at = atomic_fetch_add_explicit(&b->next, STEP_BYTES, memory_order_relaxed);
-        if (!pj_checkpoint_touch(b->engine->model.checkpoint, at, STEP_BYTES)) return;
+    while (load->map_weights && !load->read) {
+        size_t at = atomic_fetch_add_explicit(&load->next, STEP_BYTES, memory_order_relaxed);
+        if (!pj_checkpoint_touch(load->engine->model.checkpoint, at, STEP_BYTES)) return;
     }
 }
 
-static pj_status read_beside_weights(pj_engine *e, bool map_weights, pj_error *err)
+static pj_status read_tokenizer(pj_engine *e, bool map_weights, pj_error *err)
 {
-    beside b = {.engine = e, .map_weights = map_weights, .err = err};
+    tokenizer_load load = {.engine = e, .map_weights = map_weights, .err = err};
     int64_t begin_ns = pj_clock_ns();
-    pj_team_run(e->team, read_or_map, &b);
+    pj_team_run(e->team, read_or_map_part, &load);
     e->facts.tokenizer_ns = pj_clock_ns() - begin_ns;
-    return b.status;
+    return load.status;
 }
 
 /* The draft model runs on this engine's threads, and only one thread of its own loads it. */
@@ -189,7 +189,7 @@ pj_status pj_engine_open(const pj_engine_options *options, pj_engine **engine, p
     if (e->model.ropes[0].type == PJ_ROPE_DYNAMIC)
         e->context = (uint32_t)(e->context * e->model.ropes[0].factor);
     e->facts.model_ns = pj_clock_ns() - begin_ns;
-    status = read_beside_weights(e, dtype < 0 && !e->model.synthetic, err);
+    status = read_tokenizer(e, dtype < 0 && !e->model.synthetic, err);
     if (status) goto fail;
     gather_facts(e);
     status = open_draft(e, err);
@@ -291,8 +291,8 @@ void pj_engine_sampling_defaults(const pj_engine *engine, pj_sampling *sampling)
 pj_status pj_engine_compute(const pj_engine *e, const pj_state_options *options,
                             pj_compute *compute, pj_error *err)
 {
-    const pj_compute_host place = {&e->model, e->kernels, e->team};
-    return pj_compute_open(compute, e->backend, &place, options, err);
+    const pj_compute_host host = {&e->model, e->kernels, e->team};
+    return pj_compute_open(compute, e->backend, &host, options, err);
 }
 
 /* Recomputes keys that were rotated with other frequencies. */

@@ -29,7 +29,7 @@ typedef struct pj_engine_options {
     uint32_t threads;  /* 0: one per core that this process may use */
     pj_kv_type kv;
     uint32_t chunk;  /* prompt tokens in one pass, 0: 512 */
-    const char *isa; /* kernel sets that may be used, as PERJOULE_ISA; NULL: what that says */
+    const char *isa; /* kernel sets that may be used, as PERJOULE_ISA; NULL: that variable */
     const struct pj_backend *backend; /* computes the forward pass; NULL: the CPU (backend.h) */
     const char *draft;  /* a smaller model that proposes tokens (engine/generation/speculation.h);
                            NULL: none */

@@ -17,13 +17,12 @@ enum {
     DRAFT_TOKENS = 4
 };
 
-/* State of one sequence. */
-typedef struct speaker {
+typedef struct sequence_state {
     pj_sequence_result *result; /* its ids grow during generation */
     pj_sampler sampler;
     pj_token_stream *stream; /* NULL: no tokenizer */
     pj_reply reply;
-} speaker;
+} sequence_state;
 
 /* A token of the current step: its text as a range of the reply. */
 typedef struct fresh_token {
@@ -38,9 +37,9 @@ typedef struct generation {
     pj_generate_result *result;
     pj_error *err;
     pj_compute compute;
-    speaker *speakers; /* [count] */
-    uint32_t count;    /* sequences */
-    uint32_t longest;  /* length of the longest prompt */
+    sequence_state *sequences; /* [count] */
+    uint32_t count;            /* sequences */
+    uint32_t longest;          /* length of the longest prompt */
     uint64_t prompt_tokens;
     pj_speculation speculation;
     uint32_t draft_tokens; /* tokens proposed per step; 0: no draft model */
@@ -50,7 +49,7 @@ typedef struct generation {
     int32_t *ids;              /* [max_tokens] */
     pj_pass_segment *segments; /* [count] */
     uint32_t *logit_rows;      /* [rows of logits] */
-    uint32_t *who;             /* [count] sequence of each row of logits */
+    uint32_t *row_sequence;    /* [count] of each row of logits */
 } generation;
 
 const char *pj_stop_reason_name(pj_stop_reason reason)
@@ -161,10 +160,10 @@ static uint64_t seed_of_stream(uint64_t seed, uint64_t stream)
     return stream ? pj_random_u64(&derived) : seed;
 }
 
-static pj_status prepare_speaker(generation *g, uint32_t index)
+static pj_status prepare_sequence(generation *g, uint32_t index)
 {
     const pj_engine *e = g->engine;
-    speaker *s = &g->speakers[index];
+    sequence_state *s = &g->sequences[index];
     pj_sequence_result *r = s->result = &g->result->sequences[index];
     pj_sampling sampling = g->request->sampling;
     uint32_t vocab = sampling.temperature > 0 ? e->vocab_limit : e->model.config.vocab;
@@ -199,16 +198,16 @@ static pj_status generate_prepare(generation *g)
                                 .kv_type = e->kv_type};
     pj_instrument_section(&e->instrument, PJ_N_KV_CACHE_INIT);
     pj_status status = pj_engine_compute(e, &options, &g->compute, g->err);
-    g->speakers = pj_alloc(g->count, sizeof *g->speakers);
+    g->sequences = pj_alloc(g->count, sizeof *g->sequences);
     g->ids = pj_alloc(tokens, sizeof *g->ids);
     g->segments = pj_alloc(g->count, sizeof *g->segments);
     g->logit_rows = pj_alloc(rows, sizeof *g->logit_rows);
-    g->who = pj_alloc(g->count, sizeof *g->who);
+    g->row_sequence = pj_alloc(g->count, sizeof *g->row_sequence);
     g->fresh = pj_alloc(rows, sizeof *g->fresh);
-    if (!status &&
-        (!g->speakers || !g->ids || !g->segments || !g->logit_rows || !g->who || !g->fresh))
+    if (!status && (!g->sequences || !g->ids || !g->segments || !g->logit_rows ||
+                    !g->row_sequence || !g->fresh))
         status = pj_fail_memory(g->err, "the batch");
-    for (uint32_t i = 0; i < g->count && !status; i++) status = prepare_speaker(g, i);
+    for (uint32_t i = 0; i < g->count && !status; i++) status = prepare_sequence(g, i);
     if (!status && g->draft_tokens)
         status = pj_speculation_open(&g->speculation, e->draft, e, options.context, g->err);
     generate_end_span(g);
@@ -238,7 +237,7 @@ static bool is_eos(const generation *g, int32_t id)
 }
 
 /* Appends the token's text to the reply. */
-static pj_status speak(generation *g, speaker *s, int32_t id)
+static pj_status append_text(generation *g, sequence_state *s, int32_t id)
 {
     if (s->stream) return pj_token_stream_push(s->stream, id, &s->reply.text, g->err);
     char text[16];
@@ -250,7 +249,7 @@ static pj_status speak(generation *g, speaker *s, int32_t id)
 /* Samples the next token of sequence `index` from a row of logits. */
 static pj_status generate_draw(generation *g, uint32_t index, float *logits)
 {
-    speaker *s = &g->speakers[index];
+    sequence_state *s = &g->sequences[index];
     pj_sequence_result *r = s->result;
     size_t vocab = g->engine->model.config.vocab;
     g->result->logits_hash = hash_logits(g->result->logits_hash, logits, vocab);
@@ -261,7 +260,7 @@ static pj_status generate_draw(generation *g, uint32_t index, float *logits)
     pj_status status = PJ_OK;
     if (is_eos(g, id))
         r->stop = PJ_STOP_EOS;
-    else if (!(status = speak(g, s, id)) && pj_reply_check(&s->reply))
+    else if (!(status = append_text(g, s, id)) && pj_reply_check(&s->reply))
         r->stop = PJ_STOP_STRING;
     else if (r->count == g->request->max_tokens)
         r->stop = PJ_STOP_LENGTH;
@@ -272,10 +271,10 @@ static pj_status generate_draw(generation *g, uint32_t index, float *logits)
     return status;
 }
 
-/* Records the sequence's new token, while its span is open, and keeps it for `announce`. */
+/* Records the sequence's new token, while its span is open, and keeps it for report_tokens. */
 static void record_token(generation *g, uint32_t index)
 {
-    speaker *s = &g->speakers[index];
+    sequence_state *s = &g->sequences[index];
     const pj_sequence_result *r = s->result;
     pj_lane *lane = g->engine->instrument.lane;
     fresh_token *t = &g->fresh[g->fresh_count++];
@@ -295,18 +294,18 @@ static pj_status draw_all(generation *g, uint32_t count)
     size_t vocab = g->engine->model.config.vocab;
     pj_instrument_section(&g->engine->instrument, PJ_N_SAMPLING);
     for (uint32_t i = 0; i < count && !status; i++)
-        status = generate_draw(g, g->who[i], g->compute.logits + i * vocab);
+        status = generate_draw(g, g->row_sequence[i], g->compute.logits + i * vocab);
     generate_end_span(g);
-    for (uint32_t i = 0; i < count && !status; i++) record_token(g, g->who[i]);
+    for (uint32_t i = 0; i < count && !status; i++) record_token(g, g->row_sequence[i]);
     return status;
 }
 
 /* Passes the step's tokens on to the caller, outside their span. */
-static void announce(generation *g)
+static void report_tokens(generation *g)
 {
     for (uint32_t i = 0; i < g->fresh_count && g->request->on_token; i++) {
         const fresh_token *t = &g->fresh[i];
-        const speaker *s = &g->speakers[t->sequence];
+        const sequence_state *s = &g->sequences[t->sequence];
         g->request->on_token(g->request->context,
                              &(pj_generated){.sequence = t->sequence,
                                              .position = t->position,
@@ -339,7 +338,7 @@ static pj_status prefill_pass(generation *g, uint32_t *next, uint32_t *done, uin
         rows += n;
         *done += n;
         if (*done == r->prompt_count) {
-            g->who[*ended] = *next;
+            g->row_sequence[*ended] = *next;
             g->logit_rows[(*ended)++] = rows - 1;
             *done = 0;
             ++*next;
@@ -386,7 +385,7 @@ static pj_status prefill(generation *g)
     g->result->prefill_cpu_ns = pj_clock_process_cpu_ns() - cpu_begin;
     for (uint32_t i = 0; i < g->count && !status && !wanted; i++)
         g->result->sequences[i].stop = PJ_STOP_LENGTH;
-    if (!status) announce(g);
+    if (!status) report_tokens(g);
     return status;
 }
 
@@ -412,7 +411,7 @@ static pj_status decode_step(generation *g, uint32_t *live)
         g->segments[rows] = (pj_pass_segment){.sequence = i, .row = rows, .count = 1};
         g->ids[rows] = r->ids[r->count - 1];
         g->logit_rows[rows] = rows;
-        g->who[rows] = i;
+        g->row_sequence[rows] = i;
         rows++;
     }
     pj_pass pass = {.ids = g->ids,
@@ -429,7 +428,7 @@ static pj_status decode_step(generation *g, uint32_t *live)
 
 /* How many tokens the draft may propose, limited so that the text does not end, and the RoPE
  * frequencies do not change, within the step. */
-static uint32_t proposals(const generation *g)
+static uint32_t proposal_count(const generation *g)
 {
     const pj_sequence_result *r = &g->result->sequences[0];
     const pj_rope *rope = &g->engine->model.ropes[0];
@@ -493,7 +492,8 @@ static pj_status speculative_step(generation *g, uint32_t *drawn)
     uint32_t length = q->length;
     pj_instrument_section(&g->engine->instrument, PJ_N_DRAFT);
     if (!status)
-        status = pj_speculation_propose(p, r->ids[first - 1], proposals(g), g->request->cancel);
+        status =
+            pj_speculation_propose(p, r->ids[first - 1], proposal_count(g), g->request->cancel);
     generate_end_span(g);
     if (!status) status = check_proposals(g);
     if (!status) status = draw_checked(g, &accepted);
@@ -537,7 +537,7 @@ static pj_status generate_decode(generation *g)
         if (status) break;
         g->result->decode_ns += pj_clock_ns() - begin;
         g->result->decode_steps++;
-        announce(g);
+        report_tokens(g);
     }
     generate_end_span(g);
     g->result->decode_cpu_ns = pj_clock_process_cpu_ns() - cpu_begin;
@@ -548,7 +548,7 @@ static pj_status generate_decode(generation *g)
 
 /* Decodes the whole text: equal to the streamed text, except that runs of byte tokens are decoded
  * together. A text ended by a stop string stays as it was streamed. */
-static pj_status final_text(generation *g, speaker *s)
+static pj_status final_text(generation *g, sequence_state *s)
 {
     pj_sequence_result *r = s->result;
     size_t count = r->count - (r->stop == PJ_STOP_EOS);
@@ -565,18 +565,18 @@ static pj_status final_text(generation *g, speaker *s)
 
 static void generate_release(generation *g)
 {
-    for (uint32_t i = 0; i < g->count && g->speakers; i++) {
-        pj_sampler_fini(&g->speakers[i].sampler);
-        pj_token_stream_free(g->speakers[i].stream);
-        pj_reply_fini(&g->speakers[i].reply);
+    for (uint32_t i = 0; i < g->count && g->sequences; i++) {
+        pj_sampler_fini(&g->sequences[i].sampler);
+        pj_token_stream_free(g->sequences[i].stream);
+        pj_reply_fini(&g->sequences[i].reply);
     }
     pj_compute_close(&g->compute);
     pj_speculation_close(&g->speculation);
-    pj_free(g->speakers);
+    pj_free(g->sequences);
     pj_free(g->ids);
     pj_free(g->segments);
     pj_free(g->logit_rows);
-    pj_free(g->who);
+    pj_free(g->row_sequence);
     pj_free(g->fresh);
 }
 
@@ -586,8 +586,8 @@ static pj_status generate_finish(generation *g, pj_status status)
     begin_phase(g, PJ_PHASE_POST_INFERENCE);
     pj_instrument_section(instrument, PJ_N_DETOKENIZATION);
     pj_status text = PJ_OK;
-    for (uint32_t i = 0; i < g->count && g->speakers && g->speakers[i].result && !text; i++)
-        text = final_text(g, &g->speakers[i]);
+    for (uint32_t i = 0; i < g->count && g->sequences && g->sequences[i].result && !text; i++)
+        text = final_text(g, &g->sequences[i]);
     generate_end_span(g);
     pj_instrument_section(instrument, PJ_N_CLEANUP);
     generate_release(g);

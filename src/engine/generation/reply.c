@@ -1,5 +1,5 @@
-/* Stop strings. The earliest occurrence ends the text; of several at the same place any will do,
- * since the text before them is the same. */
+/* Stop strings. The earliest occurrence ends the text; of several at one offset any will
+ * do, because the text before them is the same. */
 #include "engine/generation/reply.h"
 
 #include <string.h>

@@ -5,7 +5,7 @@
 pj_status pj_speculation_open(pj_speculation *s, pj_engine *draft, const pj_engine *target,
                               uint32_t context, pj_error *err)
 {
-    const pj_compute_host place = {&draft->model, draft->kernels, target->team};
+    const pj_compute_host host = {&draft->model, draft->kernels, target->team};
     uint32_t chunk = context < draft->options.chunk ? context : draft->options.chunk;
     pj_state_options options = {.sequences = 1,
                                 .context = context,
@@ -18,7 +18,7 @@ pj_status pj_speculation_open(pj_speculation *s, pj_engine *draft, const pj_engi
                        "prompt and new tokens are %u, more than the draft model's context of %u",
                        context, draft->context);
     s->draft = draft;
-    return pj_compute_open(&s->compute, draft->backend, &place, &options, err);
+    return pj_compute_open(&s->compute, draft->backend, &host, &options, err);
 }
 
 void pj_speculation_close(pj_speculation *s)
