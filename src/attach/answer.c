@@ -276,7 +276,7 @@ static void take_choices(reading *r, const json_t *choices)
     }
 }
 
-/* The responses API, and the messages API that some servers offer beside it: typed events. */
+/* The responses API, and the messages API that some servers also offer: typed events. */
 static void take_typed(reading *r, const char *type, const json_t *event)
 {
     pj_answer *a = r->answer;
@@ -325,7 +325,7 @@ static void set_event_tokens(reading *r, const json_t *event)
     const json_t *first = json_array_get(choices, 0);
     const json_t *reason = json_object_get(first, "finish_reason");
     bool is_last = !first || (reason && !json_is_null(reason));
-    /* A usage object on the last event only is the total and says nothing about single chunks. */
+    /* A usage object on the last event only is the total and does not describe single chunks. */
     if (is_last && !a->runs_count) return;
     if (!is_last) a->runs_count = true;
     r->event_tokens = count > a->counted ? count - a->counted : 0;

@@ -24,8 +24,8 @@ typedef struct pj_answer_piece {
     uint32_t choice;
     const char *text; /* UTF-8, not terminated */
     size_t bytes;
-    int64_t tokens;   /* -1: not said */
-    int32_t token_id; /* of a single token; -1: not said */
+    int64_t tokens;   /* -1: unknown */
+    int32_t token_id; /* of a single token; -1: unknown */
 } pj_answer_piece;
 
 /* Times in ms, NAN where the server does not say them. */
@@ -34,7 +34,7 @@ typedef struct pj_answer_timings {
     double prompt_tokens, decode_tokens; /* tokens that those times refer to */
 } pj_answer_timings;
 
-/* Counts are -1 where they were not said. */
+/* Counts are -1 where unknown. */
 typedef struct pj_answer {
     int64_t prompt_tokens, cached_tokens, completion_tokens, total_tokens;
     int64_t draft_tokens, draft_accepted; /* of speculative decoding */

@@ -1,4 +1,4 @@
-/* Copies a body range by range and inserts the member at the marked places. */
+/* Copies a body range by range and inserts the member at the marked offsets. */
 #include "attach/body_insert.h"
 
 #include "http/head.h"

@@ -19,7 +19,7 @@ typedef struct piece {
     int64_t at_ns;
     size_t text; /* offset in the text */
     uint32_t bytes, choice;
-    int32_t tokens; /* -1: not said */
+    int32_t tokens; /* -1: unknown */
     int32_t id;
 } piece;
 
@@ -36,10 +36,11 @@ struct pj_exchange {
     pj_buffer text;
     piece *pieces;
     size_t count, capacity;
-    uint64_t told, untold; /* tokens in pieces with a known count; number of pieces without one */
-    uint64_t unkept;       /* pieces beyond the bound, not stored */
-    uint64_t choices;      /* sequences of the answer */
-    bool doubts;           /* its running count cannot be true */
+    uint64_t counted,
+        uncounted;    /* tokens in pieces with a known count; number of pieces without one */
+    uint64_t unkept;  /* pieces beyond the bound, not stored */
+    uint64_t choices; /* sequences of the answer */
+    bool doubts;      /* its running count cannot be true */
 };
 
 /* ---- the request ---------------------------------------------------------------------------- */
@@ -162,12 +163,12 @@ static bool is_possible(const pj_exchange *x, uint64_t tokens, uint64_t bytes, i
     return tokens <= bytes + TEXTLESS_TOKENS * choices || (double)tokens <= of_time;
 }
 
-/* What is said of a piece's tokens, where it can be true; -1: not said. */
+/* The reported token count of a piece, if it is plausible; -1: unknown. */
 static int64_t exchange_tokens_of(pj_exchange *x, const pj_answer_piece *given)
 {
     uint64_t choice = (uint64_t)given->choice + 1;
     if (choice > x->choices) x->choices = choice <= x->count ? choice : x->count + 1;
-    if (given->tokens > 0 && !is_possible(x, x->told + (uint64_t)given->tokens,
+    if (given->tokens > 0 && !is_possible(x, x->counted + (uint64_t)given->tokens,
                                           x->text.length + given->bytes, x->now_ns))
         x->doubts = true;
     if (!x->doubts) return given->tokens;
@@ -183,9 +184,9 @@ static void exchange_take_piece(void *context, const pj_answer_piece *given)
         x->last_ns = x->now_ns;
     }
     if (tokens >= 0)
-        x->told += (uint64_t)tokens;
+        x->counted += (uint64_t)tokens;
     else
-        x->untold++;
+        x->uncounted++;
     if (x->count == x->capacity && x->capacity < PJ_EXCHANGE_PIECES_MAX) {
         size_t wanted = x->capacity ? x->capacity * 2 : 64;
         piece *bigger = pj_resize(x->pieces, wanted, sizeof *bigger);
@@ -312,7 +313,7 @@ void pj_exchange_payload(pj_exchange *x, const char *bytes, size_t count, int64_
         pj_events_feed(&x->events, bytes, count);
 }
 
-static void exchange_judge(pj_exchange *x, const char *why)
+static void exchange_check(pj_exchange *x, const char *why)
 {
     if (x->outcome == PJ_EXCHANGE_CANCELLED) {
         if (why) snprintf(x->failure, sizeof x->failure, "%s", why);
@@ -341,7 +342,7 @@ void pj_exchange_end(pj_exchange *x, pj_exchange_outcome outcome, const char *wh
     }
     x->end_ns = at_ns;
     x->outcome = outcome;
-    exchange_judge(x, why);
+    exchange_check(x, why);
 }
 
 /* ---- what is known -------------------------------------------------------------------------- */
@@ -393,7 +394,7 @@ int64_t pj_exchange_end_ns(const pj_exchange *x)
 
 uint64_t pj_exchange_tokens_so_far(const pj_exchange *x)
 {
-    return x->told + x->untold;
+    return x->counted + x->uncounted;
 }
 
 const char *pj_exchange_text(const pj_exchange *x)
@@ -432,7 +433,8 @@ pj_exchange_counts pj_exchange_count(const pj_exchange *x)
     int64_t usage = a->completion_tokens;
     if (c.input < 0 && a->progress_total >= 0) c.input = a->progress_total;
     if (c.cached < 0 && a->progress_cached >= 0) c.cached = a->progress_cached;
-    /* llama-server before August 2025 says how many prompt tokens it computed, not how many it had
+    /* llama-server before August 2025 reports how many prompt tokens it computed, not how many it
+     * had
      */
     if (c.cached < 0 && a->timings.prompt_tokens >= 1 && a->timings.prompt_tokens < (double)c.input)
         c.cached = c.input - (int64_t)a->timings.prompt_tokens;
@@ -452,17 +454,17 @@ pj_exchange_counts pj_exchange_count(const pj_exchange *x)
         c.contradictory = true;
         usage = -1;
     }
-    c.output = x->told + x->untold;
-    if (x->untold == 0 && x->told > 0) { /* counted from ids */
-        if (usage >= 0 && (uint64_t)usage < x->told) c.contradictory = true;
-        if (usage >= 0 && (uint64_t)usage > x->told)
+    c.output = x->counted + x->uncounted;
+    if (x->uncounted == 0 && x->counted > 0) { /* counted from ids */
+        if (usage >= 0 && (uint64_t)usage < x->counted) c.contradictory = true;
+        if (usage >= 0 && (uint64_t)usage > x->counted)
             c.output = (uint64_t)usage; /* tokens without text */
     } else if (usage >= 0 && (usage > 0 || x->text.length == 0)) {
         c.output = (uint64_t)usage;
     } else if (usage == 0) {
         c.contradictory = c.approximate = true;
     } else {
-        c.approximate = x->untold > 0;
+        c.approximate = x->uncounted > 0;
     }
     c.spread = c.output > x->count + x->unkept && x->count > 0;
     return c;
@@ -509,7 +511,7 @@ static void join_text(filling *f, const piece *p)
 pj_exchange_token *pj_exchange_tokens(const pj_exchange *x, size_t *count)
 {
     pj_exchange_counts c = pj_exchange_count(x);
-    bool by_sum = x->untold > 0 && !c.approximate;
+    bool by_sum = x->uncounted > 0 && !c.approximate;
     filling f = {.x = x};
     *count = 0;
     f.capacity = c.output < PJ_EXCHANGE_PIECES_MAX ? (size_t)c.output : PJ_EXCHANGE_PIECES_MAX;

@@ -83,7 +83,7 @@ void pj_poller_free(pj_poller *p)
     pj_free(p);
 }
 
-static uint32_t place_of(const pj_poller *p, int fd)
+static uint32_t location_of(const pj_poller *p, int fd)
 {
     uint32_t i = 0;
     while (i < p->count && p->polls[i].fd != fd) i++;
@@ -93,7 +93,7 @@ static uint32_t place_of(const pj_poller *p, int fd)
 bool pj_poller_set(pj_poller *p, int fd, short before, short events, void *tag)
 {
     if (before == events) return true;
-    uint32_t i = place_of(p, fd);
+    uint32_t i = location_of(p, fd);
     if (i == p->count && (!events || p->count == p->most)) return !events;
     if (events) {
         p->count += i == p->count;

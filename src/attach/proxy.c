@@ -509,7 +509,7 @@ static void step_server(proxy *x, pj_pair *p, short events)
 }
 
 /* Passes the end of what the client sends on, as a direct connection would. */
-static void tell_server(pj_pair *p)
+static void proxy_notify_server(pj_pair *p)
 {
     bool more = p->in.length || left_of(&p->to_server) || p->connecting;
     if (!p->client_ended || p->server_reported || p->server < 0 || more) return;
@@ -526,7 +526,7 @@ static bool step_pair(proxy *x, pj_pair *p)
     if (p->server >= 0 && !p->connecting && left_of(&p->to_server) &&
         !send_queue(p->server, &p->to_server) && !try_again(x, p))
         server_failed(x, p, "cannot send to", errno);
-    tell_server(p);
+    proxy_notify_server(p);
     return send_to_client(p);
 }
 

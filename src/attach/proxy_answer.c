@@ -38,7 +38,7 @@ static pj_proxy_energy energy_now(const pj_proxy_options *o, const pj_pair *p, i
 }
 
 /* Copies the received bytes (including chunk framing) with `"energy_joules": {...}` inserted at the
- * marked places. False: out of memory. */
+ * marked offsets. False: out of memory. */
 static bool proxy_answer_insert(const pj_proxy_options *o, const pj_pair *p, const char *bytes,
                                 size_t count, int64_t now_ns, pj_buffer *to)
 {

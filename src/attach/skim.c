@@ -1,4 +1,4 @@
-/* Finding the ends of JSON strings, and places at which they can be cut. */
+/* Finding the ends of JSON strings, and offsets at which they can be cut. */
 #include "attach/skim.h"
 
 #include <ctype.h>
@@ -17,7 +17,7 @@ static const char *find_quote(const char *text, const char *end)
     return NULL;
 }
 
-/* Images and sounds: base64, possibly behind "data:image/png;base64,". */
+/* Images and sounds: base64, possibly after "data:image/png;base64,". */
 static bool is_encoded(const char *text, size_t bytes)
 {
     size_t at = 0;

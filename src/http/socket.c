@@ -160,7 +160,7 @@ static int socket_port(int fd)
                                                : ((struct sockaddr_in *)&address)->sin_port);
 }
 
-/* -1: errno says why. */
+/* -1: errno is set. */
 static int socket_listen_at(const struct addrinfo *a)
 {
     int on = 1, fd = socket(a->ai_family, SOCK_STREAM, 0);

@@ -74,7 +74,7 @@ static void front_refuse(guest *g, int status, const char *detail, bool is_head)
 }
 
 /* What a valid head may not ask of this server. */
-static pj_head_verdict front_judge(const pj_head *head, pj_head_fault *fault)
+static pj_head_verdict front_check(const pj_head *head, pj_head_fault *fault)
 {
     *fault = (pj_head_fault){0};
     if (!head->has_host)
@@ -136,7 +136,7 @@ static bool front_look_at(pj_front *front, int index)
     pj_head_fault fault;
     pj_head_verdict verdict =
         pj_head_parse(front->head, (size_t)n, true, HEAD_MAX_BYTES, &head, &fault);
-    if (verdict == PJ_HEAD_COMPLETE) verdict = front_judge(&head, &fault);
+    if (verdict == PJ_HEAD_COMPLETE) verdict = front_check(&head, &fault);
     if (verdict == PJ_HEAD_BAD)
         front_refuse(g, fault.status, fault.detail, strcmp(head.method, "HEAD") == 0);
     else if (verdict == PJ_HEAD_COMPLETE) {

@@ -213,7 +213,7 @@ static enum MHD_Result check_sender(pj_http *http, const pj_gate *gate, bool *pa
         return pj_http_problem(http, 403,
                                "cross-site request refused: the Origin header does not "
                                "match the Host header");
-    /* The page itself is public: it asks for the token. */
+    /* The page itself is public: it prompts for the token. */
     bool open = strncmp(http->target.path, "/api/", 5) != 0 && !live &&
                 strcmp(http->target.path, "/metrics") != 0;
     if (!open && !has_session(http, gate) &&

@@ -220,7 +220,7 @@ static void greet(pj_hub *hub, pj_reader *reader)
 }
 
 /* Where a new reader starts: where it left off, at the begin of the current run, or now. */
-static void hub_place(pj_hub *hub, pj_reader *reader)
+static void hub_slot(pj_hub *hub, pj_reader *reader)
 {
     bool resumes = reader->cursor > 0 && reader->cursor <= hub->ring.head;
     if (resumes) return;
@@ -247,7 +247,7 @@ static void hub_admit(pj_hub *hub, pj_reader *reader, int64_t now)
         atomic_fetch_sub(&hub->total, 1);
         return;
     }
-    hub_place(hub, reader);
+    hub_slot(hub, reader);
     greet(hub, reader);
     reader->progress_ns = now;
     reader->ping_ns = now;
@@ -402,7 +402,7 @@ static bool wait_for_news(pj_hub *hub, int64_t until_ns, int64_t now)
     return ready > 0 && hub->polls[0].revents;
 }
 
-static void say_goodbye(pj_hub *hub, int64_t now)
+static void hub_send_close(pj_hub *hub, int64_t now)
 {
     pj_reader_news news = no_news(hub);
     hub_deliver(hub, now);
@@ -428,7 +428,7 @@ static void *run_hub(void *context)
             tick_ns = now + TICK_NS;
         }
         if (atomic_load(&hub->closing) && !goodbye_ns) {
-            say_goodbye(hub, now);
+            hub_send_close(hub, now);
             goodbye_ns = now + GOODBYE_NS;
         }
     }

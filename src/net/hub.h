@@ -6,7 +6,7 @@
  * thousand sockets, whose kernel memory the concurrent run has evicted from the caches. If visiting
  * all of them takes long, batches get longer too: the hub idles nine tenths of the time.
  *
- * A slow reader costs nobody anything:
+ * A slow reader delays no one else:
  *
  *   - A reader whose socket is full and that is more than PJ_HUB_LAG messages behind gets no
  * *state* messages (power, heatmaps: a later one supersedes them) until it has caught up. Messages

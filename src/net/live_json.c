@@ -41,9 +41,9 @@ struct pj_live_json {
     pj_live_power batch[BATCH_ROWS];
     uint32_t batch_rows;
     pj_source_quality quality; /* last sent to readers */
-    bool quality_told;
+    bool quality_reported;
     int64_t batch_ns;                    /* when the last batch was sent */
-    int told_quality;                    /* last sent to binary readers; -1: none yet */
+    int reported_quality;                /* last sent to binary readers; -1: none yet */
     char components[COMPONENTS_MAX][48]; /* columns of the heatmap, in order of execution */
     uint32_t component_count, layers_reported;
     bool layout_changed;
@@ -66,7 +66,7 @@ static void figure(pj_json *json, const char *key, double value)
     pj_json_kv_double(json, key, shown);
 }
 
-/* Where an energy comes from; a figure without a value says so instead of naming a sensor. */
+/* Where an energy comes from; a figure without a value states that instead of naming a sensor. */
 static const char *source_of(double energy_mj, pj_source_quality quality)
 {
     return pj_quality_name(isnan(energy_mj) ? PJ_UNAVAILABLE : quality);
@@ -172,8 +172,8 @@ static void live_json_on_begin(void *context, const pj_live_run *run)
     live->component_count = 0;
     live->layers_reported = 0;
     live->batch_rows = 0;
-    live->told_quality = -1;
-    live->quality_told = false;
+    live->reported_quality = -1;
+    live->quality_reported = false;
     live->parts_due_ns = 0;
     strncpy(live->run_id, run->run_id, sizeof live->run_id - 1);
     live_json_begin(live, &json, "run_started", run->run_id, 0);
@@ -415,8 +415,8 @@ static void flush_power(pj_live_json *live, const char *run_id)
 {
     if (live->batch_rows == 0) return;
     const pj_live_power *newest = &live->batch[live->batch_rows - 1];
-    bool anew = !live->quality_told || live->quality != newest->quality;
-    live->quality_told = true;
+    bool anew = !live->quality_reported || live->quality != newest->quality;
+    live->quality_reported = true;
     live->quality = newest->quality;
     /* The frame goes first: a reader of both would take its rows, older than the message's, for
      * repeated ones. */
@@ -510,8 +510,8 @@ static size_t parts_message(pj_live_json *live, const char *run_id, const pj_liv
     return live->text.length;
 }
 
-static void tell_parts(pj_live_json *live, const char *run_id, const pj_live_part *parts,
-                       uint32_t count)
+static void report_parts(pj_live_json *live, const char *run_id, const pj_live_part *parts,
+                         uint32_t count)
 {
     int64_t now = pj_clock_ns();
     uint32_t json = pj_hub_readers(live->hub, false), all = json + pj_hub_readers(live->hub, true);
@@ -632,7 +632,7 @@ static void live_json_on_parts(void *context, const char *run_id, const pj_live_
     bool binary = pj_hub_wants(live->hub, true);
     if (count == 0 || (!binary && !pj_hub_wants(live->hub, false))) return;
     pthread_mutex_lock(&live->mutex);
-    tell_parts(live, run_id, parts, count);
+    report_parts(live, run_id, parts, count);
     if (binary) layers_frame(live, run_id, parts, count);
     if (binary) heatmap_frame(live, run_id, parts, count);
     pthread_mutex_unlock(&live->mutex);

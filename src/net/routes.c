@@ -255,26 +255,26 @@ static enum MHD_Result answer_report(const pj_routes *routes, const route *r, pj
 
 /* ---- streams ------------------------------------------------------------------------------- */
 
-typedef struct stream_ask {
+typedef struct stream_request {
     const pj_service *service;
     pj_view view;
     char id[PJ_UUID_BYTES], format[16];
     pj_params params;
     pj_arena arena; /* storage of the parameters' texts */
-} stream_ask;
+} stream_request;
 
-static void free_stream_ask(void *context)
+static void free_stream_request(void *context)
 {
-    stream_ask *query = context;
+    stream_request *query = context;
     pj_arena_fini(&query->arena);
     pj_free(query);
 }
 
 /* A copy, because libmicrohttpd may end the request before the producer notices. */
-static stream_ask *new_stream_ask(const pj_service *service, const route *r, const pj_http *http,
-                                  const char *id)
+static stream_request *new_stream_request(const pj_service *service, const route *r,
+                                          const pj_http *http, const char *id)
 {
-    stream_ask *query = pj_alloc(1, sizeof *query);
+    stream_request *query = pj_alloc(1, sizeof *query);
     if (!query) return NULL;
     query->service = service;
     query->view = r->view;
@@ -286,7 +286,7 @@ static stream_ask *new_stream_ask(const pj_service *service, const route *r, con
         p->name = pj_arena_strndup(&query->arena, p->name, strlen(p->name));
         p->value = pj_arena_strndup(&query->arena, p->value, strlen(p->value));
         if (p->name && p->value) continue;
-        free_stream_ask(query);
+        free_stream_request(query);
         return NULL;
     }
     return query;
@@ -294,7 +294,7 @@ static stream_ask *new_stream_ask(const pj_service *service, const route *r, con
 
 static pj_status produce_view(void *context, void *stream, pj_error *err)
 {
-    const stream_ask *query = context;
+    const stream_request *query = context;
     pj_view_request request = {query->view, query->id, &query->params};
     uint64_t total = 0;
     pj_buffer block;
@@ -310,7 +310,7 @@ static pj_status produce_view(void *context, void *stream, pj_error *err)
 
 static pj_status produce_export(void *context, void *stream, pj_error *err)
 {
-    const stream_ask *query = context;
+    const stream_request *query = context;
     return query->service->export_run(query->service->context, query->id, query->format,
                                       pj_stream_write, stream, err);
 }
@@ -319,10 +319,10 @@ static pj_status produce_export(void *context, void *stream, pj_error *err)
 static enum MHD_Result answer_whole_run(const pj_routes *routes, const route *r, pj_http *http,
                                         const char *id)
 {
-    stream_ask *query = new_stream_ask(routes->service, r, http, id);
+    stream_request *query = new_stream_request(routes->service, r, http, id);
     if (!query) return MHD_NO;
     return pj_stream_reply(
-        http, &(pj_stream_source){produce_view, query, free_stream_ask, "application/json"});
+        http, &(pj_stream_source){produce_view, query, free_stream_request, "application/json"});
 }
 
 static enum MHD_Result answer_export(const pj_routes *routes, const route *r, pj_http *http,
@@ -339,14 +339,14 @@ static enum MHD_Result answer_export(const pj_routes *routes, const route *r, pj
     size_t k = 0;
     /* already checked to be one of these */
     while (format && strcmp(kinds[k].format, format) != 0) k++;
-    stream_ask *query = new_stream_ask(routes->service, r, http, id);
+    stream_request *query = new_stream_request(routes->service, r, http, id);
     if (!query) return MHD_NO;
     snprintf(query->format, sizeof query->format, "%s", kinds[k].format);
     char name[128];
     snprintf(name, sizeof name, "attachment; filename=\"perjoule-%s.%s\"", id, kinds[k].ending);
     pj_http_add_header(http, "Content-Disposition", name);
     return pj_stream_reply(
-        http, &(pj_stream_source){produce_export, query, free_stream_ask, kinds[k].type});
+        http, &(pj_stream_source){produce_export, query, free_stream_request, kinds[k].type});
 }
 
 /* ---- the live stream ----------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
 /* The HTTP and WebSocket server of one process: libmicrohttpd with one thread per connection, so
- * that a request waiting for a run or a slow export blocks nobody; and one hub thread for all
+ * that a request waiting for a run or a slow export blocks no other; and one hub thread for all
  * WebSocket readers (hub.h), which takes over a socket after its handshake. */
 #ifndef PJ_NET_SERVER_H
 #define PJ_NET_SERVER_H

@@ -1,7 +1,7 @@
 /* Cuts off connections that make no progress: libmicrohttpd ends silent ones after its timeout, but
- * a client that sends a byte now and then could hold a place for hours. A connection must deliver a
+ * a client that sends a byte now and then could hold a slot for hours. A connection must deliver a
  * whole request, head and body, within PJ_REQUEST_DEADLINE_S of being opened or of the end of its
- * last request. When few places are left, a new connection replaces the one silent longest, so that
+ * last request. When few slots are left, a new connection replaces the one silent longest, so that
  * idle connections keep nobody out. */
 #ifndef PJ_NET_WATCH_H
 #define PJ_NET_WATCH_H

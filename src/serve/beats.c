@@ -19,7 +19,7 @@ struct pj_beats {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     bool is_stopping, succeeded;
-    double told_mj[PJ_MAX_RAILS]; /* by rail, as of the last beat */
+    double reported_mj[PJ_MAX_RAILS]; /* by rail, as of the last beat */
 };
 
 /* Energy since the last beat by rail, and their total. NAN: no meter, a rail is unavailable, or
@@ -31,13 +31,13 @@ static double read_energy(const pj_beats *b, double now_mj[PJ_MAX_RAILS])
     const pj_rail *rails = b->options.log ? pj_power_log_rails(b->options.log, &count) : NULL;
     for (uint32_t i = 0; i < count; i++) {
         now_mj[i] = pj_power_log_energy_mj(b->options.log, i);
-        delta[i] = now_mj[i] - b->told_mj[i];
+        delta[i] = now_mj[i] - b->reported_mj[i];
     }
     double total_mj = count ? pj_rail_column_sum(rails, count, delta, PJ_RAIL_TOTAL) : NAN;
     return total_mj > 0 ? total_mj : NAN;
 }
 
-/* "power,thermal" of all devices; "" when none is throttled; NULL when none says. */
+/* "power,thermal" of all devices; "" when none is throttled; NULL when none reports it. */
 static const char *read_throttle(pj_session *session, char *text, size_t bytes)
 {
     pj_condition rows[PJ_CONDITION_DEVICES];
@@ -54,7 +54,7 @@ static const char *read_throttle(pj_session *session, char *text, size_t bytes)
     return known ? text : NULL;
 }
 
-static bool beats_tell(pj_beats *b)
+static bool beats_report(pj_beats *b)
 {
     double now_mj[PJ_MAX_RAILS] = {0};
     char throttle[64];
@@ -70,7 +70,7 @@ static bool beats_tell(pj_beats *b)
                             .drawn_mj = read_energy(b, now_mj),
                             .throttle = read_throttle(session, throttle, sizeof throttle)};
     if (pj_store_machine_beat(b->store, &beat, NULL) != PJ_OK) return false;
-    memcpy(b->told_mj, now_mj, sizeof b->told_mj);
+    memcpy(b->reported_mj, now_mj, sizeof b->reported_mj);
     return true;
 }
 
@@ -83,7 +83,7 @@ static void *beat_always(void *context)
     pthread_mutex_lock(&b->mutex);
     while (!b->is_stopping) {
         pthread_mutex_unlock(&b->mutex);
-        b->succeeded = beats_tell(b);
+        b->succeeded = beats_report(b);
         pthread_mutex_lock(&b->mutex);
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
@@ -92,7 +92,7 @@ static void *beat_always(void *context)
         }
     }
     pthread_mutex_unlock(&b->mutex);
-    if (b->succeeded) beats_tell(b);
+    if (b->succeeded) beats_report(b);
     pj_store_close(b->store);
     return NULL;
 }

@@ -79,7 +79,7 @@ static void unlink_entry(pj_experiments *x, const entry *gone)
         }
 }
 
-static void experiments_tell(const entry *e, const char *state, const char *error)
+static void experiments_notify(const entry *e, const char *state, const char *error)
 {
     const pj_experiment_progress *p = &e->live.progress;
     bool running = strcmp(state, "running") == 0;
@@ -102,7 +102,7 @@ static void experiments_end_entry(pj_experiments *x, entry *e, const char *state
 {
     unlink_entry(x, e);
     pj_store_experiment_set_state(x->store, e->plan.name, state, error, NULL);
-    experiments_tell(e, state, error);
+    experiments_notify(e, state, error);
     entry_free(e);
 }
 
@@ -153,7 +153,7 @@ static pj_status enqueue(pj_experiments *x, entry *e, pj_experiment_ticket *tick
     *ticket =
         (pj_experiment_ticket){.cells = pj_plan_cells(&e->plan), .total = e->live.progress.total};
     snprintf(ticket->name, sizeof ticket->name, "%s", e->plan.name);
-    experiments_tell(e, "queued", NULL);
+    experiments_notify(e, "queued", NULL);
     return PJ_OK;
 }
 
@@ -243,7 +243,7 @@ static void on_progress(void *context, const pj_experiment_progress *progress)
     entry *e = context;
     pthread_mutex_lock(&e->owner->mutex);
     e->live.progress = *progress;
-    experiments_tell(e, "running", NULL);
+    experiments_notify(e, "running", NULL);
     pthread_mutex_unlock(&e->owner->mutex);
 }
 
@@ -253,7 +253,7 @@ static void experiments_on_begin(void *context, pj_profile_options *run)
     e->hooks->begin(e->hooks->context, run, &e->cancel);
     pthread_mutex_lock(&e->owner->mutex);
     snprintf(e->live.run_id, sizeof e->live.run_id, "%s", run->run_id ? run->run_id : "");
-    experiments_tell(e, "running", NULL);
+    experiments_notify(e, "running", NULL);
     pthread_mutex_unlock(&e->owner->mutex);
 }
 

@@ -26,7 +26,7 @@ static void subscriber(void *context, const pj_reading *readings, size_t count)
     pj_power_log_take(context, readings, count);
 }
 
-/* The tap has already logged the readings; events of idle sensors concern no run. */
+/* The subscriber has already logged the readings; events of idle sensors concern no run. */
 static void idle_meter_drain(pj_idle_meter *idle)
 {
     pj_reading readings[64];

@@ -1,7 +1,7 @@
 /* Runs the session's meter between runs, at a low rate, so that the server always knows the
  * machine's power. Runs and the idle server share one meter: no sensor is opened twice. A run takes
  * the meter (pause), samples at its own rate, and returns it (resume); its readings reach the log
- * through the meter's tap. */
+ * through the meter's subscriber. */
 #ifndef PJ_SERVE_IDLE_METER_H
 #define PJ_SERVE_IDLE_METER_H
 

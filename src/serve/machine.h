@@ -10,7 +10,7 @@
  * Face cache, and the demonstration model. */
 pj_status pj_serve_write_models(const char *folder, pj_json *out, pj_error *err);
 /* Resolves a model name to a path. Names from the network are never paths: they cannot leave the
- * places where models are. "synthetic:SHAPE" is accepted as it is. NULL: the demonstration model. A
+ * directories of models. "synthetic:SHAPE" is accepted as it is. NULL: the demonstration model. A
  * model whose weights exceed this machine's memory is refused. */
 pj_status pj_serve_find_model(const char *folder, const char *name, const char *dtype, char *path,
                               size_t bytes, pj_error *err);

@@ -217,8 +217,8 @@ static void queue_add_totals(pj_run_queue *queue, const pj_profile_result *resul
 /* ---- the worker ---------------------------------------------------------------------------- */
 
 /* A run that never began emits no events of its own. */
-static void tell_unbegun(const pj_run_queue *queue, const char *id, pj_run_status status,
-                         const char *error)
+static void queue_report_unbegun(const pj_run_queue *queue, const char *id, pj_run_status status,
+                                 const char *error)
 {
     const pj_live_sink *sink = &queue->options.session->sinks.all;
     if (sink->run_end)
@@ -254,7 +254,7 @@ static void run_job(pj_run_queue *queue, job *j)
     bool loads = !pj_model_slot_holds(&queue->slot, &options.engine);
     pj_status status =
         pj_profile_generate(queue->options.session, &queue->slot, &options, &result, &err);
-    if (!result.run_id[0]) tell_unbegun(queue, j->id, PJ_RUN_FAILED, err.text);
+    if (!result.run_id[0]) queue_report_unbegun(queue, j->id, PJ_RUN_FAILED, err.text);
     /* A cancelled run ended as requested, and is stored. */
     if (status == PJ_E_CANCELLED && result.data.info.id[0]) status = PJ_OK;
     keep_result(j, &result);
@@ -307,7 +307,7 @@ static void end_cell(void *context, pj_status status, const pj_profile_result *r
     pj_run_queue *queue = context;
     pthread_mutex_lock(&queue->mutex);
     job *j = queue->totals.running[0] ? find_job(queue, queue->totals.running) : NULL;
-    if (j && !result->run_id[0]) tell_unbegun(queue, j->id, PJ_RUN_FAILED, err->text);
+    if (j && !result->run_id[0]) queue_report_unbegun(queue, j->id, PJ_RUN_FAILED, err->text);
     queue_add_totals(queue, result);
     queue->totals.running[0] = 0;
     if (j) end_job(queue, j, status, err);
@@ -450,7 +450,7 @@ static void drop_waiting(pj_run_queue *queue, job *j)
     pj_fail(&err, PJ_E_CANCELLED, "run %s was cancelled before it began", id);
     queue->totals.runs[PJ_RUN_CANCELLED]++;
     end_job(queue, j, PJ_E_CANCELLED, &err);
-    tell_unbegun(queue, id, PJ_RUN_CANCELLED, err.text);
+    queue_report_unbegun(queue, id, PJ_RUN_CANCELLED, err.text);
 }
 
 /* With the mutex held, when the server stops. The run stays in the database's queue, or is lost if

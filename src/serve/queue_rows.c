@@ -118,7 +118,7 @@ static bool has_begun(const pj_queue_rows *rows, const char *id)
     return stored;
 }
 
-/* The database is untrusted input: invalid requests are not run. Nobody waits any more. */
+/* The database is untrusted input: invalid requests are not run. No client waits any more. */
 static bool read_ask(const loaded *row, pj_arena *arena, pj_generation_request *request)
 {
     bool syntax;

@@ -7,7 +7,7 @@
  * a text in `prepare`, once per statement:
  *   - parameters are ? (the next one) or ?N; PostgreSQL writes $N;
  *   - upserts are INSERT ... ON CONFLICT (...) DO UPDATE or DO NOTHING;
- *   - CROSS JOIN ... ON asks SQLite to keep that order of joins; elsewhere it is JOIN;
+ *   - CROSS JOIN ... ON makes SQLite keep that order of joins; elsewhere it is JOIN;
  *   - the comment RUN l=t (RUN l=?1) says that rows of l belong to the same run as those of t (to
  *     that run), and RUN l stands for the further column l.run_id: an engine whose tables all carry
  *     run_id adds the condition, or the column;
@@ -153,7 +153,7 @@ typedef struct pj_store_driver {
 } pj_store_driver;
 
 extern const pj_store_driver *const pj_store_drivers[]; /* NULL at the end */
-/* The driver that serves a place; fails where no driver of this build does. */
+/* The driver that serves an address; fails where no driver of this build does. */
 pj_status pj_store_driver_find(const char *address, const pj_store_driver **driver, pj_error *err);
 
 #endif

@@ -14,8 +14,8 @@ pj_status pj_store_experiment_get(pj_store *store, const char *name, pj_arena *a
 /* `losses`: a JSON object by cell. */
 pj_status pj_store_experiment_set_losses(pj_store *store, const char *name, const char *losses,
                                          pj_error *err);
-/* Asks the server on `machine` to run it: its state is "queued" until it has ended, even if the
- * server restarts. */
+/* Queues it for the server on `machine`: its state is "queued" until it has ended, even
+ * if the server restarts. */
 pj_status pj_store_experiment_queue(pj_store *store, const char *name, const char *machine,
                                     pj_error *err);
 /* The state it ended with: "completed", "cancelled", or "failed" with a reason. NULL: begun and not

@@ -74,7 +74,7 @@ static void export_csv_put_value(csv *c, pj_sql *sql, int column, bool is_float)
     }
 }
 
-/* Writes the rows of a SELECT; `table` tells which columns are floats (offset by `skip`), or is
+/* Writes the rows of a SELECT; `table` defines which columns are floats (offset by `skip`), or is
  * NULL. */
 static pj_status put_lines(csv *c, pj_sql *sql, int columns, const pj_row_table *table, int skip,
                            pj_error *err)

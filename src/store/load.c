@@ -182,7 +182,7 @@ static pj_status load_table(loading *l, pj_table_id id, pj_error *err)
     pj_status status = PJ_OK;
     uint32_t i = 0;
     if (range.count == 0) return PJ_OK;
-    /* Before allocating: are there as many rows as run_rows says? */
+    /* Before allocating: are there as many rows as run_rows states? */
     snprintf(text, sizeof text, "SELECT count(*) FROM %s WHERE id BETWEEN ?1 AND ?2 %s",
              table->name, of_run(l));
     pj_sql *sql = select_range(l, text, range, err);

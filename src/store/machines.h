@@ -44,7 +44,7 @@ const char *pj_machine_source(const pj_machine_row *machine);
 
 typedef bool pj_machine_is_live(void *context, const char *name);
 
-/* Writes them as an array. `is_live` tells whether a machine's live stream can be watched through
+/* Writes them as an array. `is_live` returns whether a machine's live stream can be watched through
  * this program; NULL: none can. */
 pj_status pj_view_machines(pj_store *store, pj_machine_is_live *is_live, void *context,
                            pj_json *json, pj_error *err);

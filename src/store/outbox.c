@@ -98,7 +98,7 @@ static bool is_of_the_run(pj_status status)
     return status == PJ_E_INVALID || status == PJ_E_STATE || status == PJ_E_INTERNAL;
 }
 
-/* A run that waited behind others is read back: it may have been changed in the meantime. */
+/* A run that waited after others is read back: it may have been changed in the meantime. */
 static void hand_over_all(pj_store *box, pj_store *server, const pj_buffer *ids,
                           const pj_run_data *saved, pj_handed_over_fn *take, void *context,
                           pj_outbox_result *result)

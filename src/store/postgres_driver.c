@@ -26,7 +26,7 @@ static pj_status postgres_driver_ask_int(pj_postgres *pg, const char *text, int6
 }
 
 /* A schema is ours if it contains our version. One with a table of our names but no version is
- * foreign; other tables beside ours are allowed. */
+ * foreign; other tables besides ours are allowed. */
 static pj_status get_version(void *db, pj_db_owner *owner, int64_t *version, pj_error *err)
 {
     static const char find[] =

@@ -1,5 +1,5 @@
 /* The summary of a run as a JSON object, the same for the command line and the API: the columns of
- * its row (rows.c says where each is shown), and ratios of them. */
+ * its row (rows.c defines where each is shown), and ratios of them. */
 #ifndef PJ_STORE_RUN_SUMMARY_H
 #define PJ_STORE_RUN_SUMMARY_H
 

@@ -68,7 +68,7 @@ static int runs_write_conditions(pj_buffer *sql, const pj_run_query *q)
 /* Writes "FROM …" with the query's matches, of which only `columns` may be used, and returns the
  * number of its parameters. Where an index holds what most conditions ask for, of all runs but
  * those with very long names, the matches are put together from both kinds, so that the engine
- * reads the index in place of the runs. Searches have an index of their own. */
+ * reads the index instead of the runs. Searches have an index of their own. */
 static int write_matches(pj_buffer *text, const pj_store *store, const pj_run_query *q,
                          const char *columns)
 {

@@ -9,8 +9,8 @@
 
 /* ---- borrowing a statement ------------------------------------------------------------------ */
 
-/* The kept statement of this text, or a place for it; texts are compared by content. */
-static pj_sql *find_place(pj_store *store, const char *text)
+/* The kept statement of this text, or a slot for it; texts are compared by content. */
+static pj_sql *find_slot(pj_store *store, const char *text)
 {
     pj_sql *address = NULL;
     for (int i = 0; i < PJ_STATEMENTS_KEPT; i++) {
@@ -49,7 +49,7 @@ static bool prepare(pj_store *store, pj_sql *sql, const char *text, pj_error *er
 
 pj_sql *pj_sql_begin(pj_store *store, const char *text, pj_error *err)
 {
-    pj_sql *sql = find_place(store, text);
+    pj_sql *sql = find_slot(store, text);
     if (!sql) {
         pj_fail(err, PJ_E_INTERNAL, "too many statements are open on database %s", store->address);
         return NULL;

@@ -119,13 +119,13 @@ static void create_private(const char *path)
  * no log and none can be created, the database is opened as immutable. */
 static bool is_immutable(const char *path)
 {
-    char beside[sizeof((pj_sqlite *)0)->path + 8], *slash;
-    snprintf(beside, sizeof beside, "%s-wal", path);
-    if (pj_file_exists(beside)) return false;
-    snprintf(beside, sizeof beside, "%s", path);
-    slash = strrchr(beside, '/');
-    if (slash) slash[slash == beside] = 0;
-    return access(slash ? beside : ".", W_OK) != 0;
+    char sidecar[sizeof((pj_sqlite *)0)->path + 8], *slash;
+    snprintf(sidecar, sizeof sidecar, "%s-wal", path);
+    if (pj_file_exists(sidecar)) return false;
+    snprintf(sidecar, sizeof sidecar, "%s", path);
+    slash = strrchr(sidecar, '/');
+    if (slash) slash[slash == sidecar] = 0;
+    return access(slash ? sidecar : ".", W_OK) != 0;
 }
 
 /* URIs are for immutable files: a path that looks like a URI stays a path. */

@@ -39,9 +39,9 @@ static void make_private(const char *path)
 {
     static const char *const endings[] = {"", "-wal", "-shm"};
     for (int i = 0; i < 3; i++) {
-        char beside[sizeof((pj_sqlite *)0)->path + 8];
-        snprintf(beside, sizeof beside, "%s%s", path, endings[i]);
-        (void)!chmod(beside, 0600);
+        char sidecar[sizeof((pj_sqlite *)0)->path + 8];
+        snprintf(sidecar, sizeof sidecar, "%s%s", path, endings[i]);
+        (void)!chmod(sidecar, 0600);
     }
 }
 

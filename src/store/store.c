@@ -1,4 +1,4 @@
-/* Opening a store: choosing the place and the engine that serves it, migrating, closing. */
+/* Opening a store: choosing the address and the engine that serves it, migrating, closing. */
 #include "store/store.h"
 
 #include "base/clock.h"
@@ -69,7 +69,7 @@ static pj_status connect_again(pj_store *store, pj_error *err)
     return status;
 }
 
-static pj_status store_open_place(pj_store *store, const pj_store_options *options, pj_error *err)
+static pj_status store_open_address(pj_store *store, const pj_store_options *options, pj_error *err)
 {
     store->read_only = options->read_only;
     pj_status status = choose_address(options->path, store->address, sizeof store->address, err);
@@ -86,7 +86,7 @@ pj_status pj_store_open(const pj_store_options *options, pj_store **out, pj_erro
     *out = NULL;
     pj_store *store = pj_alloc(1, sizeof *store);
     if (!store) return pj_fail_memory(err, "the database");
-    pj_status status = store_open_place(store, options, err);
+    pj_status status = store_open_address(store, options, err);
     if (status == PJ_OK)
         *out = store;
     else

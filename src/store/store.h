@@ -23,7 +23,7 @@ typedef struct pj_store_options {
 /* Creates and migrates as needed. */
 pj_status pj_store_open(const pj_store_options *options, pj_store **store, pj_error *err);
 void pj_store_close(pj_store *store); /* NULL is allowed */
-/* Whether a place is a server's address and not a path. */
+/* Whether an address is a server's address and not a path. */
 bool pj_store_is_server(const char *address);
 /* Whether a file's content is a database of this program. */
 bool pj_store_is_database(const char *path);

@@ -10,7 +10,7 @@ enum { PJ_STATEMENTS_KEPT = 16, PJ_ADDRESS_BYTES = 4096 };
 struct pj_sql {
     pj_store *store;
     const pj_store_driver *driver;
-    void *statement; /* NULL: an unused place */
+    void *statement; /* NULL: an unused slot */
     char *text;      /* as given; the key under which the statement is kept */
     int code;        /* first failure, 0 until then */
     bool busy;
@@ -39,6 +39,6 @@ static inline pj_status pj_store_connect(pj_store *store, pj_error *err)
 }
 /* As pj_store_save, but never into the outbox (save.c). */
 pj_status pj_store_save_here(pj_store *store, const pj_run_data *data, pj_error *err);
-void pj_sql_forget(pj_sql *sql); /* an unused place afterwards */
+void pj_sql_forget(pj_sql *sql); /* an unused slot afterwards */
 
 #endif
