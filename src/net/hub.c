@@ -220,7 +220,7 @@ static void greet(pj_hub *hub, pj_reader *reader)
 }
 
 /* Where a new reader starts: where it left off, at the begin of the current run, or now. */
-static void hub_slot(pj_hub *hub, pj_reader *reader)
+static void hub_set_cursor(pj_hub *hub, pj_reader *reader)
 {
     bool resumes = reader->cursor > 0 && reader->cursor <= hub->ring.head;
     if (resumes) return;
@@ -247,7 +247,7 @@ static void hub_admit(pj_hub *hub, pj_reader *reader, int64_t now)
         atomic_fetch_sub(&hub->total, 1);
         return;
     }
-    hub_slot(hub, reader);
+    hub_set_cursor(hub, reader);
     greet(hub, reader);
     reader->progress_ns = now;
     reader->ping_ns = now;

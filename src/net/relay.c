@@ -167,7 +167,7 @@ static void relay_take_text(void *context, const char *text, size_t bytes)
     json_decref(message);
 }
 
-static void relay_send_away(machine *m)
+static void relay_report_away(machine *m)
 {
     static const char text[] =
         "{\"type\":\"warning\",\"run_id\":null,\"t_ms\":null,\"code\":"
@@ -245,7 +245,7 @@ static void *stream_always(void *context)
     machine *m = context;
     do {
         if (stream(m, m->watched_fd) == RELEASED) break;
-        relay_send_away(m);
+        relay_report_away(m);
         pj_clock_sleep_until(pj_clock_ns() + RETRY_NS);
     } while (take_spare(m));
     return NULL;

@@ -66,7 +66,7 @@ static void *run_watch(void *context)
     return NULL;
 }
 
-static void watch_free_slot(pj_watch *watch, struct MHD_Connection *connection, void **out)
+static void watch_take_slot(pj_watch *watch, struct MHD_Connection *connection, void **out)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
@@ -86,7 +86,7 @@ void pj_watch_connection(void *context, struct MHD_Connection *connection, void 
     pj_watch *watch = context;
     pthread_mutex_lock(&watch->mutex);
     if (code == MHD_CONNECTION_NOTIFY_STARTED)
-        watch_free_slot(watch, connection, out);
+        watch_take_slot(watch, connection, out);
     else if (*out) {
         *(location *)*out = (location){0};
         watch->used--;
