@@ -53,7 +53,9 @@ typedef enum pj_source_state {
 /* Result of a probe. Both texts are empty when the source is usable. */
 typedef struct pj_source_report {
     pj_source_state state;
-    char reason[PJ_SOURCE_TEXT_BYTES]; /* one sentence: what is missing */
+    /* One sentence: what is missing. The meter adds the source's name before it and the remedy
+     * after it. */
+    char reason[PJ_SOURCE_TEXT_BYTES];
     char remedy[PJ_SOURCE_TEXT_BYTES]; /* the exact command or step that fixes it */
     bool unread; /* absent, but its device is present: totals lack the source's classes */
 } pj_source_report;
@@ -87,7 +89,8 @@ typedef struct pj_power_source {
      * gives what arrived since the last call, oldest first, possibly none. Sets rail (index among
      * its own), before_ns and after_ns, value, status (OK; GAP with NAN and a reason for a rail
      * that failed; LOST for a rail that is gone), window_ns where known, fresh_ns where the device
-     * reports it; the rest is zero. Never blocks for long. PJ_E_LOST: the source is gone. Other
+     * reports it (equal powers without it are repeats, and after a while a GAP); the rest is zero.
+     * Never blocks for long. PJ_E_LOST: the source is gone. Other
      * failures: nothing could be read this time. */
     pj_status (*read)(void *state, pj_reading *readings, uint32_t max, uint32_t *count);
     void (*close)(void *state); /* after a successful open; may run twice */
