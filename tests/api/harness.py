@@ -161,6 +161,10 @@ class Socket:
         head, _, self.buffer = self.buffer.partition(b"\r\n\r\n")
         self.status = int(head.split(b" ")[1]) if head else None
         self.head = head.decode("latin-1")
+        # The server answers before it admits the reader; what it publishes in between is not sent.
+        # The greeting says that the reader is admitted.
+        if self.status == 101:
+            self.buffer += self._take(1)
 
     def __enter__(self):
         return self
