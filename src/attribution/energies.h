@@ -37,11 +37,12 @@ typedef struct pj_rail_result {
     double weight_mj;                /* gross, to find the most important rail */
     double idle_sd_mw;               /* of the baseline */
     double gain_sd;                  /* relative */
-    uint32_t gain_group;             /* rails of one group share their gain */
-    double class_spread;             /* relative 1 sigma of power between leaves of a class */
-    double observed;                 /* share of the run's time covered by windows */
-    int64_t period_ns;               /* typical time between two readings */
-    bool settled; /* when the sensor sampled is known or evident from its readings */
+    double unseen_sd;    /* relative: a counter's steps taken as powers, and what it counted */
+    uint32_t gain_group; /* rails of one group share their gain */
+    double class_spread; /* relative 1 sigma of power between leaves of a class */
+    double observed;     /* share of the run's time covered by windows */
+    int64_t period_ns;   /* typical time between two readings */
+    bool settled;        /* when the sensor sampled is known or evident from its readings */
     bool counter;
     pj_fit fit; /* of pooled classes */
     bool has_fit;
@@ -67,7 +68,7 @@ struct pj_energies {
     const pj_build_options *options;
     pj_run_data *d;
     pj_curve *curves[PJ_MAX_RAILS];
-    pj_curve *steps[PJ_MAX_RAILS]; /* of slow counters, as powers: they may be late; else NULL */
+    pj_curve *steps[PJ_MAX_RAILS]; /* of counters whose steps may be powers: those; else NULL */
     char (*class_names)[128];
     double *sim_mw; /* [class] simulated net power, NULL: no simulation */
     /* Leaves for the fit: with pooled classes, plus one leaf before and one after the run. */

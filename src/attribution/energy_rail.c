@@ -202,6 +202,16 @@ static pj_class_prior prior_of(pj_energies *j, uint32_t rail, uint32_t pool)
     return prior;
 }
 
+/* Whether the curve was observed over the interval, but for a twentieth of it at the edges. */
+static bool curve_reaches(const pj_curve *curve, int64_t begin_ns, int64_t end_ns)
+{
+    int64_t from_ns, to_ns;
+    if (!pj_curve_span(curve, &from_ns, &to_ns)) return false;
+    int64_t missing =
+        (from_ns > begin_ns ? from_ns - begin_ns : 0) + (end_ns > to_ns ? end_ns - to_ns : 0);
+    return missing * 20 <= end_ns - begin_ns;
+}
+
 /* Energy of the time that windows cover, and its uncertainty beyond the windows' own noise: none
  * where they tile it. For overlapping windows the curve is not a second observation: it was
  * deconvolved from the same noisy readings. */
@@ -209,8 +219,10 @@ static void measure_total(const pj_energies *j, const pj_rail_result *result, bo
                           int64_t begin_ns, int64_t end_ns, pj_curve_energy *total)
 {
     double seen_mj = 0, seen_s = 0;
-    pj_curve_query(j->curves[result->rail], begin_ns, end_ns, total);
-    bool has_curve = as_declared && !overlaps(j, result, period_of(j, result));
+    const pj_curve *curve = j->curves[result->rail];
+    pj_curve_query(curve, begin_ns, end_ns, total);
+    bool has_curve = as_declared && !overlaps(j, result, period_of(j, result)) &&
+                     curve_reaches(curve, begin_ns, end_ns);
     if (has_curve && !isnan(total->energy_mj)) return;
     for (size_t i = 0; i < result->window_count; i++) {
         const pj_window *w = &result->windows[i];
@@ -421,6 +433,53 @@ static void energy_rail_share(pj_energies *j, const pj_rail_result *result)
                  &shared);
 }
 
+/* Energy of the blocks over an interval; a block at its edge counts in part. NAN: unknown. */
+static double blocks_mj(const pj_blocks *b, int64_t begin_ns, int64_t end_ns)
+{
+    double mj = 0;
+    for (size_t k = 0; k < b->count; k++) {
+        const pj_segment *s = &b->segments[k];
+        int64_t from = s->begin_ns > begin_ns ? s->begin_ns : begin_ns;
+        int64_t to = s->end_ns < end_ns ? s->end_ns : end_ns;
+        if (to > from) mj += s->energy_mj * (double)(to - from) / (double)(s->end_ns - s->begin_ns);
+    }
+    return mj;
+}
+
+/* The first and the last tick of a counter within an interval; false: there are not two. */
+static bool find_ticks(const pj_curve *counted, int64_t *begin_ns, int64_t *end_ns)
+{
+    size_t n = pj_curve_windows(counted, *begin_ns, *end_ns, NULL, 0);
+    pj_curve_window *w = pj_alloc(n, sizeof *w);
+    if (!w) return false;
+    pj_curve_windows(counted, *begin_ns, *end_ns, w, n);
+    size_t first = 0, last = n;
+    while (first < n && w[first].begin_ns < *begin_ns) first++;
+    while (last > first && w[last - 1].end_ns > *end_ns) last--;
+    bool found = first < last;
+    if (found) *begin_ns = w[first].begin_ns, *end_ns = w[last - 1].end_ns;
+    pj_free(w);
+    return found;
+}
+
+/* A counter whose steps were taken as powers has nevertheless counted: the blocks add up to that.
+ * How far the powers were off says how much of it the sensor did not see, or saw at another time;
+ * this is common to all blocks. */
+static void keep_counted(pj_energies *j, pj_rail_result *result)
+{
+    const pj_curve *counted = j->steps[result->rail]; /* swapped */
+    pj_blocks *b = &result->blocks;
+    pj_curve_energy e;
+    if (!counted || pj_curve_rail(counted)->kind != PJ_RAIL_COUNTER || b->count == 0) return;
+    int64_t begin_ns = b->segments[0].begin_ns, end_ns = b->segments[b->count - 1].end_ns;
+    if (!find_ticks(counted, &begin_ns, &end_ns)) return;
+    pj_curve_query(counted, begin_ns, end_ns, &e);
+    double factor = e.energy_mj / blocks_mj(b, begin_ns, end_ns);
+    if (!isfinite(factor) || !(factor > 0)) return;
+    for (size_t k = 0; k < b->count; k++) b->segments[k].energy_mj *= factor;
+    result->unseen_sd = fabs(1 - 1 / factor);
+}
+
 static bool energy_rail_find_blocks(const pj_energies *j, pj_rail_result *result)
 {
     const pj_blocks *b = &result->blocks;
@@ -492,6 +551,7 @@ static pj_status energy_rail_attribute(pj_energies *j, pj_rail_result *result, i
     pj_status status = fit_rail(j, result, as_declared, err);
     if (status == PJ_OK) status = make_blocks(j, result, period, err);
     if (status != PJ_OK) return status;
+    keep_counted(j, result);
     keep_sane(&result->blocks);
     energy_rail_share(j, result);
     return PJ_OK;
@@ -570,10 +630,15 @@ static void swap_curves(pj_energies *j, uint32_t rail)
 }
 
 /* A slow counter's steps are the energies of its periods, as declared, unless the readings refute
- * that: then they are readings of power, whose delay and window are inferred. */
+ * that: then they are readings of power, whose delay and window are inferred. So are those of a
+ * counter whose sensor sees a part of the time. */
 static pj_status choose_curve(pj_energies *j, uint32_t rail, pj_error *err)
 {
     if (!j->steps[rail]) return PJ_OK;
+    if (pj_rail_steps_are_power(&j->d->rails[rail])) {
+        swap_curves(j, rail);
+        return PJ_OK;
+    }
     pj_rail_result probe = {.rail = rail, .idle_sd_mw = j->d->baseline_sd_mw[rail]};
     swap_curves(j, rail);
     pj_status status = get_windows(j, &probe, err);

@@ -135,39 +135,61 @@ static pj_status feed_simulated(pj_energies *j, uint32_t rail, uint32_t sim_rail
     return status;
 }
 
-/* Whether a counter's steps may have to be shifted: one that declares that it sees all of each
- * period, which is so long that a delay would show. */
-static bool may_be_late(const pj_energies *j, const pj_rail *rail)
+/* Whether a counter's steps may not be what its periods used: its sensor sees a part of each, or
+ * the periods are so long that an undeclared delay would show. */
+static bool may_be_power(const pj_energies *j, const pj_rail *rail)
 {
-    return rail->kind == PJ_RAIL_COUNTER && rail->window_ns > 0 && !pj_rail_steps_are_power(rail) &&
-           rail->period_ns >= SLOW_NS && !j->options->trusted;
+    if (pj_rail_steps_are_power(rail)) return true;
+    return rail->kind == PJ_RAIL_COUNTER && rail->window_ns > 0 && rail->period_ns >= SLOW_NS &&
+           !j->options->trusted;
+}
+
+static pj_status energy_truth_new_curves(pj_energies *j, uint32_t rail, pj_error *err)
+{
+    const pj_rail *r = &j->d->rails[rail];
+    bool as_power = may_be_power(j, r);
+    j->curves[rail] = pj_curve_new(r);
+    if (as_power) j->steps[rail] = pj_curve_new_of_steps(r);
+    return j->curves[rail] && (!as_power || j->steps[rail])
+               ? PJ_OK
+               : pj_fail_memory(err, "an energy curve");
+}
+
+/* The truth behind all simulated rails. */
+typedef struct truth {
+    pj_sim_segment *segments;
+    size_t count;
+} truth;
+
+static pj_status feed_rail(pj_energies *j, uint32_t rail, const pj_readings *readings, truth *t,
+                           pj_error *err)
+{
+    if (!is_simulated(j, rail))
+        return energy_truth_feed(j, rail, readings->items + readings->begin[rail],
+                                 readings->begin[rail + 1] - readings->begin[rail], err);
+    uint32_t sim_rail = 0;
+    for (uint32_t r = 0; r < rail; r++) sim_rail += is_simulated(j, r);
+    if (!t->segments && (!plant_powers(j) || !(t->segments = make_truth(j, &t->count))))
+        return pj_fail_memory(err, "the simulated truth");
+    return feed_simulated(j, rail, sim_rail, t->segments, t->count, err);
 }
 
 pj_status pj_energy_curves(pj_energies *j, const pj_readings *readings, pj_error *err)
 {
     pj_run_data *d = j->d;
-    pj_sim_segment *truth = NULL;
-    size_t truth_count = 0;
+    truth t = {0};
     pj_status status = PJ_OK;
-    uint32_t sim_rail = 0;
-    for (uint32_t r = 0; r < d->rail_count && status == PJ_OK; r++) {
-        bool slow = may_be_late(j, &d->rails[r]);
-        j->curves[r] = pj_curve_new(&d->rails[r]);
-        if (slow) j->steps[r] = pj_curve_new_of_steps(&d->rails[r]);
-        if (!j->curves[r] || (slow && !j->steps[r]))
-            status = pj_fail_memory(err, "an energy curve");
-        if (status == PJ_OK && is_simulated(j, r)) {
-            if (!truth && (!plant_powers(j) || !(truth = make_truth(j, &truth_count))))
-                status = pj_fail_memory(err, "the simulated truth");
-            if (status == PJ_OK) status = feed_simulated(j, r, sim_rail++, truth, truth_count, err);
-        } else if (status == PJ_OK) {
-            status = energy_truth_feed(j, r, readings->items + readings->begin[r],
-                                       readings->begin[r + 1] - readings->begin[r], err);
+    for (uint32_t r = 0; r < d->rail_count && status == PJ_OK; r++)
+        status = energy_truth_new_curves(j, r, err);
+    if (status == PJ_OK) pj_curves_link(j->curves, d->rails, d->rail_count);
+    for (int logs = 1; logs >= 0; logs--) /* logs before the counters that follow them */
+        for (uint32_t r = 0; r < d->rail_count && status == PJ_OK; r++) {
+            if ((d->rails[r].log_ns > 0) != (logs == 1)) continue;
+            status = feed_rail(j, r, readings, &t, err);
+            if (status == PJ_OK) status = pj_curve_finish(j->curves[r], err);
+            if (status == PJ_OK && j->steps[r]) status = pj_curve_finish(j->steps[r], err);
         }
-        if (status == PJ_OK) status = pj_curve_finish(j->curves[r], err);
-        if (status == PJ_OK && slow) status = pj_curve_finish(j->steps[r], err);
-    }
-    pj_free(truth);
+    pj_free(t.segments);
     return status;
 }
 

@@ -377,7 +377,8 @@ static void begin_total(total *t, uint32_t groups)
 
 static void add_figure(total *t, const pj_rail_result *result, const set_figure *f)
 {
-    double shared = f->spread_var + f->timing_var + f->heat_var;
+    double unseen = result->unseen_sd * f->gross_mj;
+    double shared = f->spread_var + f->timing_var + f->heat_var + unseen * unseen;
     t->random_var += f->random_var;
     t->bias_gross += sqrt(shared + f->idle_gross * f->idle_gross);
     t->bias_net += sqrt(shared + f->idle_net * f->idle_net);

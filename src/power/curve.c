@@ -2,14 +2,17 @@
  * Energy curves: how readings become pieces, and how the energy of an interval is computed from
  * them.
  *
- * Each piece stores prefix sums (energy, known time, variance of filled time), so that a query is
+ * Each piece stores prefix sums (energy, known time, variance of unseen time), so that a query is
  * two binary searches. Energies never decrease: a lag correction that would make a piece negative
- * is carried over to the next ones.
+ * is carried over to the next ones. What a counter counted between two ticks is never changed: a
+ * log only distributes it among several pieces, and a sensor that sees part of the time only makes
+ * it less certain.
  *
  * Uncertainty (docs/measurement.md): how energy is distributed inside a piece is unknown. For
  * a load that is on during a share x of the piece and off otherwise, the part f of it has a
  * standard deviation of up to e sqrt(f (1 - f) / 3), at worst p tau / sqrt(12); this is assumed at
- * both edges of an interval.
+ * both edges of an interval. Where a log shows the power before and after, e is their difference.
+ * The time of a tick moves a part of the energy between its neighbours.
  */
 #include "power/curve.h"
 
@@ -23,12 +26,21 @@
 typedef struct piece {
     int64_t begin_ns, end_ns;
     double energy_mj;
-    double energy_before;                       /* prefix sums: over all earlier pieces */
-    double fill_var_before;                     /* mJ^2 */
-    double fill_sd_sum_before;                  /* mJ, for the part that does not average out */
-    int64_t known_before_ns, covered_before_ns; /* time seen by readings; seen or filled */
-    float edge_ns;                              /* half width of the uncertainty of end_ns */
-    float fill_sd; /* mJ, of a piece filled in without a reading; 0: observed */
+    double energy_before;         /* prefix sums: over all earlier pieces */
+    double fill_var_before;       /* mJ^2 */
+    double fill_sd_sum_before;    /* mJ, for the part that does not average out */
+    double known_before_ns;       /* time seen by readings */
+    int64_t covered_before_ns;    /* time seen or filled */
+    float begin_edge_ns, edge_ns; /* half widths of the uncertainty of begin_ns and end_ns */
+    float fill_sd;                /* mJ, of the energy in the time that no reading saw */
+    float seen;                   /* share of the time that a reading saw; 0: filled in */
+    float swing_mj;               /* energy that may be anywhere inside the piece */
+    /* Of a piece between two ticks whose energy a log distributes: which one, the fractions of its
+     * energy before and after this part, and what the uncertainty of its ticks moves. */
+    uint32_t tick;
+    float before, until;
+    double begin_sd, end_sd;                 /* mJ */
+    float swings_before, swings, swings_all; /* squared: of earlier parts, its own, of all; mJ^2 */
 } piece;
 
 struct pj_curve {
@@ -40,7 +52,7 @@ struct pj_curve {
     size_t window_count, window_capacity;
     /* the previous reading */
     bool resolved; /* overlapping windows have been deconvolved */
-    bool armed;
+    bool armed, just_armed;
     double last_value;
     int64_t last_tick_ns;
     double last_edge_ns;
@@ -48,6 +60,10 @@ struct pj_curve {
     double spread_mw2; /* running mean square of power differences between neighbours / 2 */
     double gain;       /* readings are divided by it */
     double debt_mj;    /* energy still to be subtracted without making a piece negative */
+    uint32_t ticks;
+    double last_mw;                     /* of a counter's last step; NAN: none */
+    const pj_curve *log;                /* distributes a counter's steps; NULL: none */
+    double log_counted_mj, log_seen_mj; /* of the time that it has distributed */
     /* The steps of a counter, as readings of power: what its sensor saw in part of each period;
      * `rail` is then that power. */
     bool of_steps, has_count;
@@ -60,6 +76,19 @@ enum { MAX_BRIDGED_PERIODS = 4096 };    /* of a counter's steps that were not po
 static const double MAX_MISSING = 0.05; /* with more of an interval uncovered its energy is NAN */
 /* part of filled energy's error that does not average out */
 static const double FILL_BIAS = 0.1;
+/* Share of the time that a sensor of unknown window is assumed to see. */
+static const double UNKNOWN_SEEN = 0.25;
+/* Of the time between two ticks a log has to cover this much to distribute its energy. */
+static const double LOG_COVERS = 0.8;
+/* Up to this share of a step may be taken away from where the power changed. */
+static const double LOG_REST = 0.05;
+/* Relative 1 sigma of a value in a log, and of the time of its windows. */
+static const double LOG_NOISE = 0.02;
+/* Windows of a log overlap: at the border of two values a part of each is the other's. */
+static const double LOG_SMEAR = 0.02;
+/* Relative variance of what a value contributes to the sum of a log. */
+static const double LOG_WALK = 0.01;
+static const float LOG_EDGE_NS = PJ_NS_PER_MS;
 
 /* ---- building ---- */
 
@@ -70,6 +99,7 @@ static pj_curve *new_curve(const pj_rail *rail, bool of_steps)
     curve->rail = *rail;
     curve->period_ns = rail->period_ns;
     curve->gain = rail->gain > 0 ? rail->gain : 1;
+    curve->last_mw = NAN;
     curve->of_steps = of_steps;
     if (of_steps) {
         curve->rail.kind = PJ_RAIL_INSTANT;
@@ -78,10 +108,9 @@ static pj_curve *new_curve(const pj_rail *rail, bool of_steps)
     return curve;
 }
 
-/* A counter fed by a sensor that samples part of the time is no better than that sensor. */
 pj_curve *pj_curve_new(const pj_rail *rail)
 {
-    return new_curve(rail, pj_rail_steps_are_power(rail));
+    return new_curve(rail, false);
 }
 
 pj_curve *pj_curve_new_of_steps(const pj_rail *rail)
@@ -108,9 +137,34 @@ static double gain_sd(const pj_curve *c)
     return c->rail.gain_sd > 0 ? c->rail.gain_sd : PJ_USUAL_GAIN_SD;
 }
 
+void pj_curve_follow(pj_curve *curve, const pj_curve *log)
+{
+    curve->log = log;
+}
+
+void pj_curves_link(pj_curve *const *curves, const pj_rail *rails, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        int log = pj_rail_log_of(rails, count, i);
+        if (log >= 0 && curves[i] && curves[log]) pj_curve_follow(curves[i], curves[log]);
+    }
+}
+
 void pj_curve_doubt_gain(pj_curve *curve, double excess)
 {
     if (excess > gain_sd(curve)) curve->rail.gain_sd = excess;
+}
+
+static double piece_mw(const piece *p)
+{
+    return p->energy_mj / ((double)(p->end_ns - p->begin_ns) * 1e-9);
+}
+
+/* The energies that its ticks would move, at the powers around them. */
+static void curve_set_tick_sd(piece *p, double begin_mw, double end_mw)
+{
+    p->begin_sd = begin_mw * (double)p->begin_edge_ns * 1e-9 / sqrt(3);
+    p->end_sd = end_mw * (double)p->edge_ns * 1e-9 / sqrt(3);
 }
 
 static pj_status curve_grow(void **block, size_t *capacity, size_t element_bytes, pj_error *err)
@@ -123,34 +177,51 @@ static pj_status curve_grow(void **block, size_t *capacity, size_t element_bytes
     return PJ_OK;
 }
 
-static pj_status curve_add_piece(pj_curve *c, int64_t begin_ns, int64_t end_ns, double energy_mj,
-                                 double edge_ns, double fill_sd, pj_error *err)
+/* Adds `given`, of which prefix sums are computed here. */
+static pj_status curve_add_part(pj_curve *c, const piece *given, pj_error *err)
 {
-    if (end_ns <= begin_ns) return PJ_OK;
+    if (given->end_ns <= given->begin_ns) return PJ_OK;
     if (c->count == c->capacity) {
         pj_status status = curve_grow((void **)&c->pieces, &c->capacity, sizeof *c->pieces, err);
         if (status != PJ_OK) return status;
     }
-    double wanted = energy_mj - c->debt_mj;
+    double wanted = given->energy_mj - c->debt_mj;
     c->debt_mj = wanted < 0 ? -wanted : 0;
     piece *p = &c->pieces[c->count];
-    *p = (piece){.begin_ns = begin_ns,
-                 .end_ns = end_ns,
-                 .energy_mj = wanted > 0 ? wanted : 0,
-                 .edge_ns = (float)edge_ns,
-                 .fill_sd = (float)fill_sd};
+    *p = *given;
+    p->energy_mj = wanted > 0 ? wanted : 0;
     if (c->count > 0) {
         const piece *before = p - 1;
+        double length = (double)(before->end_ns - before->begin_ns);
         p->energy_before = before->energy_before + before->energy_mj;
         p->fill_var_before =
             before->fill_var_before + (double)before->fill_sd * (double)before->fill_sd;
         p->fill_sd_sum_before = before->fill_sd_sum_before + (double)before->fill_sd;
-        p->known_before_ns =
-            before->known_before_ns + (before->fill_sd > 0 ? 0 : before->end_ns - before->begin_ns);
+        p->known_before_ns = before->known_before_ns + (double)before->seen * length;
         p->covered_before_ns = before->covered_before_ns + before->end_ns - before->begin_ns;
     }
     c->count++;
     return PJ_OK;
+}
+
+/* A piece of its own between two ticks. `fill_sd`: nothing observed it. */
+static pj_status curve_add_piece(pj_curve *c, int64_t begin_ns, int64_t end_ns, double energy_mj,
+                                 double edge_ns, double fill_sd, pj_error *err)
+{
+    const piece *last = c->count ? &c->pieces[c->count - 1] : NULL;
+    bool follows = last && last->end_ns == begin_ns;
+    piece p = {.begin_ns = begin_ns,
+               .end_ns = end_ns,
+               .energy_mj = energy_mj,
+               .begin_edge_ns = follows ? last->edge_ns : (float)edge_ns,
+               .edge_ns = (float)edge_ns,
+               .fill_sd = (float)fill_sd,
+               .seen = fill_sd > 0 ? 0 : 1,
+               .swing_mj = (float)energy_mj,
+               .tick = ++c->ticks,
+               .until = 1};
+    curve_set_tick_sd(&p, piece_mw(&p), piece_mw(&p));
+    return curve_add_part(c, &p, err);
 }
 
 static int64_t tick_of(const pj_curve *c, const pj_reading *r)
@@ -167,6 +238,172 @@ double pj_counter_step(const pj_rail *rail, double old_uj, double new_uj)
     return rail->modulus_uj > 0 && step >= 0 ? step : NAN;
 }
 
+/* Relative 1 sigma of power between two steps of a counter whose sensor sees part of the time: how
+ * uncertain the energy of the part that it does not see is. */
+static void curve_see_part(pj_curve *c, piece *p)
+{
+    const pj_rail *rail = &c->rail;
+    double mw = piece_mw(p), difference = mw - c->last_mw;
+    if (!isnan(difference))
+        c->spread_mw2 +=
+            (difference * difference / 2 - c->spread_mw2) / (c->spread_mw2 > 0 ? 8 : 1);
+    c->last_mw = mw;
+    if (!pj_rail_steps_are_power(rail)) return;
+    p->seen =
+        rail->window_ns > 0 ? (float)rail->window_ns / (float)rail->period_ns : (float)UNKNOWN_SEEN;
+    double length = (double)(p->end_ns - p->begin_ns);
+    double periods = fmax(length / (double)rail->period_ns, 1);
+    double unseen_s = (1 - (double)p->seen) * length * 1e-9;
+    p->fill_sd = (float)(sqrt((c->spread_mw2 + 1e-4 * mw * mw) / periods) * unseen_s);
+}
+
+/* Middle of a window of the log, to which its value belongs. */
+static int64_t log_middle(const pj_curve *log, size_t i)
+{
+    const pj_curve_point *w = &log->windows[i];
+    return w->begin_ns + (w->end_ns - w->begin_ns) / 2;
+}
+
+/* Where the part of value i ends: halfway to the next one's middle, or with the piece. */
+static int64_t log_part_end(const pj_curve *log, size_t i, int64_t end_ns)
+{
+    if (i + 1 >= log->window_count) return end_ns;
+    int64_t a = log_middle(log, i), b = log_middle(log, i + 1), end = a + (b - a) / 2;
+    return end < end_ns ? end : end_ns;
+}
+
+/* The first value whose part ends after `at_ns`. */
+static size_t log_at(const pj_curve *log, int64_t at_ns)
+{
+    size_t low = 0, high = log->window_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (log_part_end(log, middle, INT64_MAX) > at_ns)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* Largest difference between a value and its neighbours. */
+static double log_swing_mw(const pj_curve *log, size_t i)
+{
+    double mw = log->windows[i].power_mw, swing = LOG_NOISE * mw;
+    if (i > 0) swing = fmax(swing, fabs(mw - log->windows[i - 1].power_mw));
+    if (i + 1 == log->window_count)
+        return fmax(swing, mw / 2); /* nothing is known of what follows */
+    return fmax(swing, fabs(mw - log->windows[i + 1].power_mw));
+}
+
+/* What a log says about the time between two ticks. */
+typedef struct log_view {
+    size_t first, last; /* values */
+    double energy_mj;
+    double swing_sum; /* of squared swings, mJ^2 */
+} log_view;
+
+/* False where the log does not cover the piece. */
+static bool log_look(const pj_curve *log, const piece *p, log_view *v)
+{
+    int64_t from = p->begin_ns, covered = 0;
+    *v = (log_view){.first = log_at(log, from)};
+    for (size_t i = v->first; i < log->window_count && from < p->end_ns; i++) {
+        const pj_curve_point *w = &log->windows[i];
+        int64_t to = log_part_end(log, i, p->end_ns), near = w->end_ns - w->begin_ns;
+        int64_t first = from > w->begin_ns - near ? from : w->begin_ns - near;
+        int64_t last = to < w->end_ns + near ? to : w->end_ns + near;
+        double seconds = (double)(to - from) * 1e-9, swing = log_swing_mw(log, i) * seconds;
+        if (last > first) covered += last - first;
+        v->energy_mj += w->power_mw * seconds;
+        v->swing_sum += swing * swing;
+        v->last = i;
+        from = to;
+    }
+    return v->energy_mj > 0 && (double)covered >= LOG_COVERS * (double)(p->end_ns - p->begin_ns);
+}
+
+/* The ratio of the counter to the log so far. */
+static double curve_log_gain(pj_curve *c, double counted_mj, double logged_mj)
+{
+    c->log_counted_mj += counted_mj;
+    c->log_seen_mj += logged_mj;
+    return c->log_counted_mj / c->log_seen_mj;
+}
+
+/* Distributes the energy between two ticks as the log has it. What is left to distribute after that
+ * belongs to where the power changed, since windows of the log reach across the borders of their
+ * parts. Where that would be negative the whole is scaled. */
+static pj_status curve_add_logged(pj_curve *c, const piece *whole, const log_view *v, pj_error *err)
+{
+    const pj_curve *log = c->log;
+    double gain = curve_log_gain(c, whole->energy_mj, v->energy_mj);
+    double rest_mj = whole->energy_mj - gain * v->energy_mj, done_mj = 0, swings = 0;
+    if (rest_mj < -LOG_REST * whole->energy_mj) {
+        gain = whole->energy_mj / v->energy_mj;
+        rest_mj = 0;
+    }
+    piece ends = *whole;
+    curve_set_tick_sd(&ends, gain * log->windows[v->first].power_mw,
+                      gain * log->windows[v->last].power_mw);
+    pj_status status = PJ_OK;
+    int64_t from = whole->begin_ns;
+    for (size_t i = v->first; i <= v->last && status == PJ_OK; i++) {
+        bool is_last = i == v->last;
+        int64_t to = is_last ? whole->end_ns : log_part_end(log, i, whole->end_ns);
+        double seconds = (double)(to - from) * 1e-9, swing_mj = log_swing_mw(log, i) * seconds;
+        double mj = gain * log->windows[i].power_mw * seconds +
+                    rest_mj * swing_mj * swing_mj / v->swing_sum;
+        piece p = ends;
+        p.begin_ns = from;
+        p.end_ns = to;
+        /* the last part takes what is left, so that the sum is what was counted */
+        p.energy_mj =
+            is_last ? whole->energy_mj - done_mj : fmin(fmax(mj, 0), whole->energy_mj - done_mj);
+        p.swing_mj = (float)(gain * swing_mj);
+        p.fill_sd = whole->fill_sd *
+                    (float)sqrt((double)(to - from) / (double)(whole->end_ns - whole->begin_ns));
+        p.begin_edge_ns = from == whole->begin_ns ? whole->begin_edge_ns : LOG_EDGE_NS;
+        p.edge_ns = is_last ? whole->edge_ns : LOG_EDGE_NS;
+        p.before = (float)(done_mj / whole->energy_mj);
+        p.swings_before = (float)swings;
+        p.swings = (float)(swing_mj * swing_mj);
+        p.swings_all = (float)v->swing_sum;
+        swings += swing_mj * swing_mj;
+        done_mj += p.energy_mj;
+        p.until = (float)(done_mj / whole->energy_mj);
+        status = curve_add_part(c, &p, err);
+        from = to;
+    }
+    return status;
+}
+
+/* What was counted between two ticks. */
+static pj_status curve_add_counted(pj_curve *c, const piece *given, pj_error *err)
+{
+    piece p = *given;
+    p.seen = 1;
+    p.until = 1;
+    p.tick = ++c->ticks;
+    p.swing_mj = (float)p.energy_mj;
+    curve_see_part(c, &p);
+    curve_set_tick_sd(&p, piece_mw(&p), piece_mw(&p));
+    log_view v;
+    bool is_logged = c->log && p.energy_mj > 0 && log_look(c->log, &p, &v);
+    return is_logged ? curve_add_logged(c, &p, &v, err) : curve_add_part(c, &p, err);
+}
+
+/* The first value after arming is as old as the last tick. Where ticks are on a grid and the first
+ * one that was seen is better known, that tick is a whole number of periods before it. */
+static void curve_date_arming(pj_curve *c, const pj_reading *r, int64_t tick)
+{
+    int64_t period = c->rail.grid_ns;
+    if (period <= 0 || (double)r->fresh_error_ns >= c->last_edge_ns) return;
+    int64_t periods = (tick - c->last_tick_ns + period / 2) / period;
+    c->last_tick_ns = tick - (periods > 0 ? periods : 1) * period;
+    c->last_edge_ns = (double)r->fresh_error_ns;
+}
+
 static pj_status add_counter(pj_curve *c, const pj_reading *r, pj_error *err)
 {
     int64_t tick = tick_of(c, r);
@@ -174,10 +411,17 @@ static pj_status add_counter(pj_curve *c, const pj_reading *r, pj_error *err)
     if (c->armed && tick <= c->last_tick_ns) return PJ_OK; /* the next reading brings the energy */
     if (c->armed && r->status == PJ_READING_OK)
         step = pj_counter_step(&c->rail, c->last_value, r->value);
+    if (!isnan(step) && c->just_armed) curve_date_arming(c, r, tick);
     pj_status status = PJ_OK;
     if (!isnan(step))
-        status = curve_add_piece(c, c->last_tick_ns, tick, step * 1e-3 / c->gain,
-                                 (double)r->fresh_error_ns, 0, err);
+        status = curve_add_counted(c,
+                                   &(piece){.begin_ns = c->last_tick_ns,
+                                            .end_ns = tick,
+                                            .energy_mj = step * 1e-3 / c->gain,
+                                            .begin_edge_ns = (float)c->last_edge_ns,
+                                            .edge_ns = (float)r->fresh_error_ns},
+                                   err);
+    c->just_armed = isnan(step);
     c->armed = true;
     c->last_value = r->value;
     c->last_tick_ns = tick;
@@ -463,40 +707,39 @@ static size_t piece_at(const pj_curve *c, int64_t at_ns)
 typedef struct sums {
     double energy_mj, fill_var, fill_sd_sum;
     double covered_ns; /* by pieces, observed or filled */
-    double known_ns;   /* by pieces from readings */
+    double known_ns;   /* seen by readings */
     double mw;         /* of the piece */
     double part;       /* fraction of the piece before the instant */
-    size_t index;
+    size_t index;      /* of the piece; of the nearest one outside the curve */
+    double beyond_mj;  /* taken to have been used between the curve and an instant outside it */
 } sums;
 
-static double piece_mw(const piece *p)
+/* Up to a period before the first piece and after the last one the power is taken to be theirs. */
+static double beyond_ns(const pj_curve *c, int64_t ns)
 {
-    return p->energy_mj / ((double)(p->end_ns - p->begin_ns) * 1e-9);
+    int64_t most = c->period_ns > 0 ? c->period_ns : 0;
+    return (double)(ns < most ? ns : most);
 }
 
 static sums sums_until(const pj_curve *c, int64_t at_ns)
 {
     sums s = {.index = piece_at(c, at_ns)};
     if (c->count == 0) return s;
-    bool behind = s.index == c->count; /* past the last piece: all of it counts */
-    const piece *p = &c->pieces[behind ? c->count - 1 : s.index];
-    double length = (double)(p->end_ns - p->begin_ns);
+    bool behind = s.index == c->count;
+    if (behind) s.index--;
+    const piece *p = &c->pieces[s.index];
+    double length = (double)(p->end_ns - p->begin_ns), beyond = 0;
     s.part = behind ? 1 : at_ns > p->begin_ns ? (double)(at_ns - p->begin_ns) / length : 0;
+    if (behind) beyond = beyond_ns(c, at_ns - p->end_ns);
+    if (s.index == 0 && at_ns < p->begin_ns) beyond = -beyond_ns(c, p->begin_ns - at_ns);
     s.mw = piece_mw(p);
-    s.energy_mj = p->energy_before + s.part * p->energy_mj;
+    s.beyond_mj = s.mw * beyond * 1e-9;
+    s.energy_mj = p->energy_before + s.part * p->energy_mj + s.beyond_mj;
     s.fill_var = p->fill_var_before + s.part * (double)p->fill_sd * (double)p->fill_sd;
     s.fill_sd_sum = p->fill_sd_sum_before + s.part * (double)p->fill_sd;
-    s.known_ns = (double)p->known_before_ns + (p->fill_sd > 0 ? 0 : s.part * length);
-    s.covered_ns = (double)p->covered_before_ns + s.part * length;
+    s.known_ns = p->known_before_ns + (double)p->seen * s.part * length;
+    s.covered_ns = (double)p->covered_before_ns + s.part * length + beyond;
     return s;
-}
-
-/* Half width of the uncertainty of when piece i began: that of the tick that ended the previous
- * piece, or, after a gap, of its own tick. */
-static double begin_edge_ns(const pj_curve *c, size_t i)
-{
-    const piece *p = &c->pieces[i];
-    return (double)(i > 0 && p[-1].end_ns == p->begin_ns ? p[-1].edge_ns : p->edge_ns);
 }
 
 /* Variance of the energy in a part of piece i, because its distribution inside the piece is
@@ -505,35 +748,69 @@ static double spread_variance(const pj_curve *c, size_t i, double part)
 {
     const piece *p = &c->pieces[i];
     double length = (double)(p->end_ns - p->begin_ns), smear_ns = (double)c->rail.window_ns;
-    double energy = p->energy_mj;
+    double energy = (double)p->swing_mj;
     if (!c->resolved && c->rail.kind == PJ_RAIL_AVERAGE && smear_ns > length)
         energy *= smear_ns / length;
-    return energy * energy * part * (1 - part) / 3;
+    double mixed = part * (1 - part);
+    if (p->before > 0 || p->until < 1) { /* a step of power somewhere inside the part */
+        double noise = LOG_NOISE * p->energy_mj;
+        return energy * energy * (mixed * mixed + LOG_SMEAR) / 3 + noise * noise;
+    }
+    return energy * energy * mixed / 3;
 }
 
-/* Variance due to the timing of piece i's ticks, each of which moves the given part of its
- * energy. */
-static double tick_variance(const pj_curve *c, size_t i, double begin_part, double end_part)
+/* Fraction of the energy between two ticks that was used before the instant. */
+static double tick_part(const pj_curve *c, const sums *s)
 {
-    double begin = begin_part * begin_edge_ns(c, i);
-    double end = end_part * (double)c->pieces[i].edge_ns;
-    double mw = piece_mw(&c->pieces[i]) * 1e-9;
-    return mw * mw * (begin * begin + end * end) / 3;
+    const piece *p = &c->pieces[s->index];
+    return (double)p->before + s->part * (double)(p->until - p->before);
 }
 
-/* Of the energy up to an instant between two ticks. */
-static double variance_until(const pj_curve *c, const sums *s)
+/* Variance due to the times of the ticks around an instant, each of which moves the given part of
+ * the energy next to it. */
+static double tick_variance(const pj_curve *c, const sums *s, double begin_part, double end_part)
 {
-    size_t i = s->index < c->count ? s->index : c->count - 1;
-    return spread_variance(c, i, s->part) + tick_variance(c, i, 1 - s->part, s->part);
+    double begin = begin_part * c->pieces[s->index].begin_sd;
+    double end = end_part * c->pieces[s->index].end_sd;
+    return begin * begin + end * end;
+}
+
+/* Errors of a log's values add up from tick to tick, where they end at what was counted. `swings`:
+ * of the parts between. */
+static double log_variance(const pj_curve *c, size_t i, double swings)
+{
+    double all = (double)c->pieces[i].swings_all;
+    return all > 0 ? LOG_WALK * swings * (1 - swings / all) : 0;
+}
+
+static double swings_until(const pj_curve *c, const sums *s)
+{
+    const piece *p = &c->pieces[s->index];
+    return (double)p->swings_before + s->part * (double)p->swings;
+}
+
+static double beyond_variance(const sums *s)
+{
+    return s->beyond_mj * s->beyond_mj / 3;
 }
 
 /* Variance from both edges of the interval: distribution inside the pieces, and tick times. */
 static double curve_edge_variance(const pj_curve *c, const sums *a, const sums *b)
 {
-    if (a->index != b->index) return variance_until(c, a) + variance_until(c, b);
-    double part = b->part - a->part; /* tick errors change the length of the piece */
-    return spread_variance(c, a->index, part) + tick_variance(c, a->index, part, part);
+    double until_a = tick_part(c, a), until_b = tick_part(c, b);
+    double variance = beyond_variance(a) + beyond_variance(b);
+    if (a->index == b->index)
+        variance += spread_variance(c, a->index, b->part - a->part);
+    else
+        variance += spread_variance(c, a->index, a->part) + spread_variance(c, b->index, b->part);
+    if (c->pieces[a->index].tick == c->pieces[b->index].tick) {
+        double part = until_b - until_a; /* tick errors change the length of the whole */
+        return variance + tick_variance(c, a, part, part) +
+               log_variance(c, a->index, swings_until(c, b) - swings_until(c, a));
+    }
+    return variance + log_variance(c, a->index, swings_until(c, a)) +
+           log_variance(c, b->index, swings_until(c, b)) +
+           tick_variance(c, a, 1 - until_a, until_a) + tick_variance(c, b, 1 - until_b, until_b);
 }
 
 /* Step of a figure in mJ: of a counter once, of a power reading over its window. */
@@ -611,7 +888,7 @@ static pj_curve_window window_of_piece(const pj_curve *c, size_t i)
                              .energy_mj = p->energy_mj,
                              .resolution_mj =
                                  resolution_mj(c, counter ? 0 : (double)(p->end_ns - p->begin_ns)),
-                             .begin_s = begin_edge_ns(c, i) * 1e-9 / sqrt(3),
+                             .begin_s = (double)p->begin_edge_ns * 1e-9 / sqrt(3),
                              .end_s = (double)p->edge_ns * 1e-9 / sqrt(3)};
 }
 

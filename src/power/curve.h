@@ -6,10 +6,12 @@
  * the mean over (t - delay - window, t - delay]: where windows tile the time they are the pieces;
  * where they overlap (a 1 s average published every 100 ms) they are deconvolved; where they leave
  * time unobserved, it is filled from both neighbours and the interval of the figure widens. A
- * first-order lag is inverted: P = y + tau dy/dt. Time without a piece is unknown, and the energy
- * of an interval with too much of it is NAN.
+ * first-order lag is inverted: P = y + tau dy/dt.
  *
- * Pure data, no clock, no threads; one thread at a time. Memory: 40 bytes per piece.
+ * Up to a period before the first piece and after the last one, power is taken to be theirs; other
+ * time without a piece is unknown, and the energy of an interval with too much of it is NAN.
+ *
+ * Pure data, no clock, no threads; one thread at a time. Memory: a hundred bytes per piece.
  */
 #ifndef PJ_POWER_CURVE_H
 #define PJ_POWER_CURVE_H
@@ -24,9 +26,15 @@ typedef struct pj_curve pj_curve;
 
 /* Copies the rail. NULL when out of memory. */
 pj_curve *pj_curve_new(const pj_rail *rail);
-/* The same for a counter whose steps are to be taken as readings of power; it needs a period. */
+/* The same for a counter whose steps are to be taken as readings of power; it needs a period. For
+ * the search for what its sensor saw: energies are those of pj_curve_new. */
 pj_curve *pj_curve_new_of_steps(const pj_rail *rail);
 void pj_curve_free(pj_curve *curve); /* NULL is allowed */
+/* Energy between two ticks is distributed as the device's log has it, a curve that outlives this
+ * one. Readings of the log have to be added before those of the counter that they explain. */
+void pj_curve_follow(pj_curve *curve, const pj_curve *log);
+/* Makes the counters among a set of curves, one per rail, follow their logs. */
+void pj_curves_link(pj_curve *const *curves, const pj_rail *rails, uint32_t count);
 /* Adds a reading of this rail (its index is ignored). Fails only with PJ_E_NO_MEMORY. */
 pj_status pj_curve_add(pj_curve *curve, const pj_reading *reading, pj_error *err);
 /* Ends the readings and deconvolves overlapping windows; add must not follow. Queries before this

@@ -105,12 +105,14 @@ static int64_t middle_of(const pj_reading *r)
  * halfway between the last poll with the old value and this one, at most one period ago. */
 static void filter_date_update(const pj_filter *f, pj_reading *r)
 {
-    if (r->fresh_ns > 0 && r->fresh_ns <= r->after_ns) return;
+    if (r->fresh_ns != 0 && r->fresh_ns <= r->after_ns) return;
     int64_t now = middle_of(r);
     r->fresh_ns = now;
     r->fresh_error_ns = (r->after_ns - r->before_ns) / 2;
-    if (!f->armed || f->seen_ns <= 0) return;
-    int64_t since = now - f->seen_ns;
+    bool is_first = !f->armed || f->seen_ns <= 0;
+    /* The first value of a counter is as old as its last tick; a first power begins the series. */
+    if (is_first && (f->rail->kind != PJ_RAIL_COUNTER || f->period_ns <= 0)) return;
+    int64_t since = is_first ? f->period_ns : now - f->seen_ns;
     if (f->period_ns > 0 && since > f->period_ns) since = f->period_ns;
     if (since <= 0) return;
     r->fresh_ns = now - since / 2;

@@ -41,6 +41,18 @@ bool pj_rail_steps_are_power(const pj_rail *rail)
            (rail->window_ns == PJ_WINDOW_UNKNOWN || pj_rail_sees_part(rail));
 }
 
+int pj_rail_log_of(const pj_rail *rails, uint32_t count, uint32_t counter)
+{
+    const pj_rail *c = &rails[counter];
+    for (uint32_t i = 0; i < count && c->kind == PJ_RAIL_COUNTER; i++) {
+        const pj_rail *log = &rails[i];
+        if (log->log_ns > 0 && log->scope == c->scope && strcmp(log->device, c->device) == 0 &&
+            strcmp(log->source, c->source) == 0 && log->parent == (int)counter)
+            return (int)i;
+    }
+    return -1;
+}
+
 double pj_rail_class_most_mw(pj_rail_class c)
 {
     return (unsigned)c < PJ_RAIL_CLASS_COUNT ? classes[c].most_mw

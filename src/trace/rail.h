@@ -50,12 +50,15 @@ typedef struct pj_rail {
     int64_t window_ns;         /* averaging window; 0: as the period; PJ_WINDOW_UNKNOWN */
     int64_t delay_ns;          /* from the end of its window to the publication of a value */
     int64_t lag_ns;            /* time constant of a first-order (capacitor-like) lag; 0: none */
-    double resolution;         /* smallest step of the value, in the value's unit; 0: unknown */
-    double modulus_uj;         /* counters: the value wraps here; 0: never, or unknown */
-    double max_mw;             /* plausibility bound of power (before the factor 1.5); 0: unknown */
-    int twin_class;            /* 1 + the class that this rail measures redundantly; 0: none */
-    double gain;               /* reading / truth, from a calibration; 0: 1 */
-    double gain_sd;            /* relative 1 sigma that remains; 0: unknown (8 % is assumed) */
+    int64_t
+        grid_ns;    /* counters: exact period of ticks that are on a grid (power/grid.h); 0: none */
+    int64_t log_ns; /* how long the device's log of past values reaches back; 0: it keeps none */
+    double resolution; /* smallest step of the value, in the value's unit; 0: unknown */
+    double modulus_uj; /* counters: the value wraps here; 0: never, or unknown */
+    double max_mw;     /* plausibility bound of power (before the factor 1.5); 0: unknown */
+    int twin_class;    /* 1 + the class that this rail measures redundantly; 0: none */
+    double gain;       /* reading / truth, from a calibration; 0: 1 */
+    double gain_sd;    /* relative 1 sigma that remains; 0: unknown (8 % is assumed) */
 } pj_rail;
 
 typedef enum pj_reading_status {
@@ -92,9 +95,12 @@ int pj_rail_class_parse(const char *name); /* from the class's own name; -1: unk
 const char *pj_rail_class_column(pj_rail_class rail_class);
 /* Whether the sensor covers less than nine tenths of the time. */
 bool pj_rail_sees_part(const pj_rail *rail);
-/* Whether a counter's sensor covers, or may cover, only a part of each period: its steps are then
- * readings of power rather than energies. */
+/* Whether a counter's sensor covers, or may cover, only a part of each period. What it counted
+ * remains what it counted; that this is the energy of the period is less certain. */
 bool pj_rail_steps_are_power(const pj_rail *rail);
+/* The rail whose log shows how the energy between two ticks of this counter was distributed: of the
+ * same device and scope; -1: none. */
+int pj_rail_log_of(const pj_rail *rails, uint32_t count, uint32_t counter);
 /* Plausibility limit of rails whose device reports none. */
 double pj_rail_class_most_mw(pj_rail_class rail_class);
 /* The class that a recorded rail of this name counts for: "cpu", "cpu1", "gpu0", ...; else

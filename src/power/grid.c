@@ -1,0 +1,106 @@
+/* The phase of a grid as an interval: intersections, and the search for a period. */
+#include "power/grid.h"
+
+#include "base/clock.h"
+
+#include <stdlib.h>
+
+/* Relative drift allowed between the device's clock and ours: seven times that measured on a card.
+ */
+static const double DRIFT = 50e-6;
+/* Ticks are published by software: each may be this late. */
+static const int64_t TICK_JITTER_NS = PJ_NS_PER_MS / 2;
+enum { MISSES_MOST = 2, TICKS_LEAST = 8 };
+/* Timers of drivers have periods of whole milliseconds; a period this close to one is one. */
+static const double SNAP = 0.005;
+
+int64_t pj_grid_error(const pj_grid *g, int64_t at_ns)
+{
+    if (g->period_ns == 0 || g->slack_ns == 0) return INT64_MAX;
+    return g->slack_ns + (int64_t)(DRIFT * (double)llabs(at_ns - g->seen_ns));
+}
+
+bool pj_grid_known(const pj_grid *g, int64_t at_ns)
+{
+    return pj_grid_error(g, at_ns) < g->period_ns / 8;
+}
+
+int64_t pj_grid_last(const pj_grid *g, int64_t at_ns)
+{
+    int64_t since = at_ns - g->tick_ns, steps = since / g->period_ns;
+    if (since % g->period_ns < 0) steps--;
+    return g->tick_ns + steps * g->period_ns;
+}
+
+/* The tick of the grid that is nearest to `at_ns`. */
+static int64_t grid_nearest(const pj_grid *g, int64_t at_ns)
+{
+    return pj_grid_last(g, at_ns + g->period_ns / 2);
+}
+
+static void grid_set(pj_grid *g, int64_t from_ns, int64_t to_ns, int64_t seen_ns)
+{
+    g->tick_ns = from_ns + (to_ns - from_ns) / 2;
+    g->slack_ns = (to_ns - from_ns) / 2 > 0 ? (to_ns - from_ns) / 2 : 1;
+    g->seen_ns = seen_ns;
+    g->misses = 0;
+}
+
+bool pj_grid_observe(pj_grid *g, int64_t from_ns, int64_t to_ns)
+{
+    if (g->period_ns == 0 || to_ns - from_ns >= g->period_ns / 2) return true;
+    from_ns -= TICK_JITTER_NS;
+    to_ns += TICK_JITTER_NS;
+    if (!pj_grid_known(g, to_ns)) {
+        grid_set(g, from_ns, to_ns, to_ns);
+        return true;
+    }
+    int64_t expected = grid_nearest(g, from_ns + (to_ns - from_ns) / 2);
+    int64_t error = pj_grid_error(g, to_ns);
+    if (expected - error > from_ns) from_ns = expected - error;
+    if (expected + error < to_ns) to_ns = expected + error;
+    if (to_ns >= from_ns) {
+        grid_set(g, from_ns, to_ns, to_ns);
+        return true;
+    }
+    if (++g->misses >= MISSES_MOST) g->slack_ns = 0;
+    return false;
+}
+
+static int64_t whole_milliseconds(double period_ns)
+{
+    int64_t ms = (int64_t)(period_ns / PJ_NS_PER_MS + 0.5);
+    double off = period_ns / (double)(ms * PJ_NS_PER_MS) - 1;
+    return ms > 0 && off < SNAP && off > -SNAP ? ms * PJ_NS_PER_MS : 0;
+}
+
+/* The span of all ticks over their number of periods, which follows from the shortest step. */
+static double grid_mean_period(const int64_t *from_ns, const int64_t *to_ns, uint32_t count)
+{
+    double shortest = 0,
+           span = (double)(from_ns[count - 1] - from_ns[0]) + (double)(to_ns[count - 1] - to_ns[0]);
+    for (uint32_t i = 1; i < count; i++) {
+        double step =
+            ((double)(from_ns[i] - from_ns[i - 1]) + (double)(to_ns[i] - to_ns[i - 1])) / 2;
+        if (shortest == 0 || step < shortest) shortest = step;
+    }
+    if (!(shortest > 0)) return 0;
+    double periods = 0;
+    for (uint32_t i = 1; i < count; i++) {
+        double step =
+            ((double)(from_ns[i] - from_ns[i - 1]) + (double)(to_ns[i] - to_ns[i - 1])) / 2;
+        periods += (double)(int64_t)(step / shortest + 0.5);
+    }
+    return span / 2 / periods;
+}
+
+int64_t pj_grid_find(const int64_t *from_ns, const int64_t *to_ns, uint32_t count)
+{
+    if (count < TICKS_LEAST) return 0;
+    int64_t period = whole_milliseconds(grid_mean_period(from_ns, to_ns, count));
+    pj_grid g = {.period_ns = period};
+    for (uint32_t i = 0; period > 0 && i < count; i++) {
+        if (!pj_grid_observe(&g, from_ns[i], to_ns[i])) return 0;
+    }
+    return period;
+}

@@ -1,0 +1,152 @@
+/* Due times of costly reads. */
+#include "power/poll.h"
+
+#include "base/clock.h"
+
+static const int64_t COSTLY_NS = PJ_NS_PER_MS / 2;
+/* Of a core, for each costly rail: a counter and a log together stay well below one percent. */
+static const double BUDGET = 0.003;
+static const int64_t HOLD_FIRST_NS = 2 * PJ_NS_PER_S, HOLD_MOST_NS = 32 * PJ_NS_PER_S;
+static const int64_t MARGIN_NS = PJ_NS_PER_MS;
+enum { LOOK_PERIODS = 3 };
+
+void pj_poll_init(pj_poll *p, const pj_rail *rail, int64_t cost_ns)
+{
+    *p = (pj_poll){.rail = rail, .cost_ns = cost_ns, .hold_step_ns = HOLD_FIRST_NS};
+    p->grid.period_ns = rail->grid_ns;
+}
+
+bool pj_poll_is_costly(const pj_poll *p)
+{
+    return p->rail->log_ns > 0 || p->cost_ns >= COSTLY_NS;
+}
+
+static void poll_look(pj_poll *p, int64_t from_ns)
+{
+    p->looking = true;
+    p->look_end_ns = from_ns + LOOK_PERIODS * p->grid.period_ns;
+    p->due_ns = from_ns;
+}
+
+void pj_poll_start(pj_poll *p, int64_t now_ns)
+{
+    p->due_ns = now_ns;
+    p->wanted_ns = p->old_ns = 0;
+    p->looking = false;
+    if (p->grid.period_ns > 0 && !pj_grid_known(&p->grid, now_ns)) poll_look(p, now_ns);
+}
+
+int64_t pj_poll_due(const pj_poll *p)
+{
+    return p->wanted_ns > 0 && p->wanted_ns < p->due_ns ? p->wanted_ns : p->due_ns;
+}
+
+/* Between two ticks, so that a read does not straddle one. */
+static int64_t poll_between_ticks(const pj_poll *p, int64_t at_ns)
+{
+    if (!pj_grid_known(&p->grid, at_ns)) return at_ns;
+    return pj_grid_last(&p->grid, at_ns) + p->grid.period_ns / 4;
+}
+
+void pj_poll_want(pj_poll *p, int64_t at_ns)
+{
+    int64_t at = at_ns + p->rail->delay_ns;
+    if (p->covered_ns >= at_ns || p->wanted_ns > 0) return;
+    if (pj_grid_known(&p->grid, at))
+        p->wanted_ns = pj_grid_last(&p->grid, at) + p->grid.period_ns + MARGIN_NS +
+                       pj_grid_error(&p->grid, at);
+    else
+        p->wanted_ns = at + (p->rail->log_ns > 0 ? 2 : 1) * p->rail->period_ns + MARGIN_NS;
+}
+
+/* A single slow call, as on a busy machine, counts as twice the usual at most. */
+static void poll_learn_cost(pj_poll *p, int64_t took_ns)
+{
+    if (p->cost_ns == 0) p->cost_ns = took_ns;
+    if (took_ns > 2 * p->cost_ns) took_ns = 2 * p->cost_ns + MARGIN_NS / 16;
+    p->cost_ns += (took_ns - p->cost_ns) / 8;
+}
+
+static int64_t poll_interval_ns(const pj_poll *p, int64_t pace_ns)
+{
+    int64_t interval = (int64_t)((double)p->cost_ns / BUDGET);
+    if (p->rail->log_ns > 0 && interval > p->rail->log_ns / 2) interval = p->rail->log_ns / 2;
+    if (p->rail->log_ns > 0 && interval < p->rail->log_ns / 8) interval = p->rail->log_ns / 8;
+    /* a reading of power that is not read is lost, a counter's is not */
+    if (p->rail->kind != PJ_RAIL_COUNTER && p->rail->log_ns == 0 && p->rail->period_ns > 0 &&
+        interval > p->rail->period_ns / 2)
+        interval = p->rail->period_ns / 2;
+    return interval > pace_ns ? interval : pace_ns;
+}
+
+/* The tick that was looked for: the phase is confirmed again after a while, less and less often. */
+static void poll_found(pj_poll *p, int64_t at_ns)
+{
+    p->looking = false;
+    p->hold_ns = at_ns + p->hold_step_ns;
+    if (p->hold_step_ns < HOLD_MOST_NS) p->hold_step_ns *= 2;
+}
+
+static void poll_lost(pj_poll *p)
+{
+    p->hold_step_ns = HOLD_FIRST_NS;
+    p->hold_ns = 0;
+}
+
+static void poll_take_counter(pj_poll *p, const pj_reading *r)
+{
+    bool changed = r->status == PJ_READING_OK;
+    if (changed && p->old_ns > 0 && r->after_ns - p->old_ns < p->grid.period_ns / 2) {
+        if (!pj_grid_observe(&p->grid, p->old_ns, r->after_ns))
+            poll_lost(p);
+        else if (p->looking)
+            poll_found(p, r->after_ns);
+    }
+    bool is_value = changed || r->status == PJ_READING_RESET || r->status == PJ_READING_REPEAT;
+    p->old_ns = is_value ? r->before_ns : 0;
+    if (p->looking && r->after_ns > p->look_end_ns) {
+        p->looking = false; /* it stands still, or the grid is gone */
+        p->hold_ns = r->after_ns + HOLD_FIRST_NS;
+    }
+}
+
+static void poll_set_due(pj_poll *p, const pj_reading *r, int64_t pace_ns)
+{
+    int64_t now = r->after_ns, next = now + poll_interval_ns(p, pace_ns);
+    const pj_grid *g = &p->grid;
+    if (p->looking) {
+        p->due_ns = now;
+        return;
+    }
+    p->due_ns = poll_between_ticks(p, next);
+    if (p->due_ns <= now) p->due_ns = next;
+    if (g->period_ns == 0 || p->hold_ns > next) return;
+    if (pj_grid_known(g, next)) /* from just before the next tick on */
+        poll_look(p, pj_grid_last(g, next) + g->period_ns - pj_grid_error(g, next) - p->cost_ns -
+                         MARGIN_NS);
+    else
+        poll_look(p, next);
+}
+
+void pj_poll_take(pj_poll *p, const pj_reading *r, int64_t pace_ns)
+{
+    p->reads++;
+    poll_learn_cost(p, r->after_ns - r->before_ns);
+    if (p->wanted_ns > 0 && r->before_ns >= p->wanted_ns) p->wanted_ns = 0;
+    if ((r->status == PJ_READING_OK || r->status == PJ_READING_RESET) && r->fresh_ns > 0)
+        p->covered_ns = r->fresh_ns - p->rail->delay_ns;
+    if (p->grid.period_ns > 0) poll_take_counter(p, r);
+    poll_set_due(p, r, pace_ns);
+}
+
+bool pj_poll_date(const pj_poll *p, int64_t before_ns, int64_t after_ns, int64_t *fresh_ns,
+                  int64_t *error_ns)
+{
+    const pj_grid *g = &p->grid;
+    if (!pj_grid_known(g, after_ns)) return false;
+    int64_t error = pj_grid_error(g, after_ns);
+    int64_t first = pj_grid_last(g, before_ns - error), last = pj_grid_last(g, after_ns + error);
+    *fresh_ns = last - (last - first) / 2;
+    *error_ns = error + (last - first) / 2;
+    return true;
+}

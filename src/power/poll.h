@@ -1,0 +1,50 @@
+/*
+ * When to read a rail. Most reads take microseconds and are made at every tick of the sampler. One
+ * that takes milliseconds, as that of some cards' energy counters does, may use a third of a
+ * percent of a core: it is made about once a second. Where the counter's ticks are on a grid
+ * (power/grid.h), such a read is still an exact pair of a time and an energy; the phase of the grid
+ * is found by reading until a tick is seen, and confirmed every now and then.
+ *
+ * A user who needs the energy up to a time asks for it (pj_poll_want): the read is then made as
+ * soon as that time has been published.
+ *
+ * Pure: no clock, no thread, no allocation.
+ */
+#ifndef PJ_POWER_POLL_H
+#define PJ_POWER_POLL_H
+
+#include "power/grid.h"
+#include "trace/rail.h"
+
+typedef struct pj_poll {
+    const pj_rail *rail;
+    pj_grid grid;
+    int64_t cost_ns;     /* typical duration of a read; 0: not known yet */
+    int64_t due_ns;      /* next read of a costly rail */
+    int64_t wanted_ns;   /* an earlier one that a user waits for; 0: none */
+    int64_t covered_ns;  /* the time up to which values have been published */
+    int64_t old_ns;      /* begin of the last read that saw the present value; 0: none */
+    bool looking;        /* for a tick: reads follow each other */
+    int64_t look_end_ns; /* then it gives up */
+    int64_t hold_ns;     /* when the phase is confirmed next */
+    int64_t hold_step_ns;
+    uint64_t reads;
+} pj_poll;
+
+/* `cost_ns` as measured before, 0: unknown; `rail->grid_ns` is used. */
+void pj_poll_init(pj_poll *poll, const pj_rail *rail, int64_t cost_ns);
+/* Whether reads have to be rare: such a rail has its own due times. */
+bool pj_poll_is_costly(const pj_poll *poll);
+/* Sampling begins, possibly after a pause. */
+void pj_poll_start(pj_poll *poll, int64_t now_ns);
+/* When a costly rail is read next. */
+int64_t pj_poll_due(const pj_poll *poll);
+/* Someone waits for the energy up to `at_ns`. May be called again until it is known. */
+void pj_poll_want(pj_poll *poll, int64_t at_ns);
+/* A read was made; `reading` as classified by the filter. At least `pace_ns` until the next. */
+void pj_poll_take(pj_poll *poll, const pj_reading *reading, int64_t pace_ns);
+/* When the value of a read was published, by the grid: false without a known phase. */
+bool pj_poll_date(const pj_poll *poll, int64_t before_ns, int64_t after_ns, int64_t *fresh_ns,
+                  int64_t *error_ns);
+
+#endif
