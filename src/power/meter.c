@@ -182,7 +182,7 @@ static pj_status characterise(pj_meter *m, pj_power_sampler *s, pj_error *err)
 {
     if (m->skip_characterise || (s->source->flags & PJ_SOURCE_STREAM)) return PJ_OK;
     double disagreement = NAN;
-    pj_status status = pj_characterise(s, 3 * PJ_NS_PER_S, m->profiles, &disagreement, err);
+    pj_status status = pj_characterise(s, &disagreement, err);
     if (status == PJ_OK && disagreement > MAX_DISAGREEMENT) {
         pj_meter_event event = {.at_ns = pj_clock_ns(),
                                 .value = disagreement,

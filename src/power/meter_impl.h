@@ -2,7 +2,6 @@
 #ifndef PJ_POWER_METER_IMPL_H
 #define PJ_POWER_METER_IMPL_H
 
-#include "power/characterise.h"
 #include "power/sampler.h"
 
 enum { PJ_METER_NOTES = 64 };
@@ -19,8 +18,7 @@ struct pj_meter {
     pj_power_sampler *samplers[PJ_POWER_LIST_MAX];
     uint32_t sampler_count;
     pj_rail rails[PJ_MAX_RAILS];
-    uint16_t rail_source[PJ_MAX_RAILS];     /* index of the sampler */
-    pj_rail_profile profiles[PJ_MAX_RAILS]; /* scratch for characterisation */
+    uint16_t rail_source[PJ_MAX_RAILS]; /* index of the sampler */
     uint32_t rail_count;
     char sources[128];
     char unread[64];
