@@ -5,9 +5,9 @@
 #include "power/meter.h"
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/median.h"
 #include "base/memory.h"
+#include "power/busy.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -17,34 +17,6 @@ enum { MAX_SLICES = 40, MIN_SLICES = 3 };
 static const int64_t SLICE_NS = 50 * PJ_NS_PER_MS;
 /* Busy share of all processors, or of a GPU: a desktop at rest stays below it. */
 static const double QUIET_BUSY = 0.05, QUIET_DRIFT = 0.05;
-
-/* ---- how busy the machine is ---- */
-
-void pj_busy_get(const pj_power_env *env, pj_busy *busy)
-{
-    char path[1024], *text = NULL;
-    size_t bytes = 0;
-    double t[8] = {0};
-    *busy = (pj_busy){0};
-    if (!pj_power_path(path, sizeof path, env->procfs_root, "/proc/stat") ||
-        pj_file_read(path, 1 << 20, &text, &bytes, NULL) != PJ_OK)
-        return;
-    /* user nice system idle iowait irq softirq steal */
-    int found = sscanf(text, "cpu %lf %lf %lf %lf %lf %lf %lf %lf", &t[0], &t[1], &t[2], &t[3],
-                       &t[4], &t[5], &t[6], &t[7]);
-    pj_free(text);
-    if (found < 4) return;
-    for (int i = 0; i < 8; i++) busy->total += t[i];
-    busy->busy = busy->total - t[3] - t[4];
-}
-
-double pj_busy_share(const pj_busy *before, const pj_busy *after)
-{
-    double total = after->total - before->total;
-    if (before->total <= 0 || total <= 0) return NAN;
-    double share = (after->busy - before->busy) / total;
-    return share < 0 ? 0 : share > 1 ? 1 : share;
-}
 
 /* ---- median of slices ---- */
 

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "power/meter.h"
+#include "power/busy.h"
 #include "power/nvml_watch.h"
 #include "power/sysfs.h"
 #include "power/tdp.h"

@@ -7,7 +7,6 @@
  * none, because a wrong sum is worse than a missing one. */
 #include "power/source.h"
 
-#include "base/clock.h"
 #include "power/sysfs.h"
 
 #include <ctype.h>
@@ -326,34 +325,19 @@ static void close_channels(hwmon *h)
 
 /* ---- the source ---- */
 
-static void hwmon_explain(const hwmon *h, pj_source_report *report)
-{
-    report->unread = h->silent > 0;
-    pj_source_report_set(report, PJ_SOURCE_ABSENT,
-                         "load the device's driver (amdgpu, i915, xe, ina3221); on Grace boot with "
-                         "acpi_power_meter.force_cap_on=y",
-                         "no chip under /sys/class/hwmon offers an energy or power reading");
-}
-
-static void hwmon_probe(const pj_power_env *env, const char *argument, pj_source_report *report)
-{
-    hwmon h = {0};
-    *report = (pj_source_report){PJ_SOURCE_USABLE, "", ""};
-    scan(&h, env);
-    if (h.count == h.silent) hwmon_explain(&h, report);
-    close_channels(&h);
-}
-
 static pj_status hwmon_open(void *state, const pj_power_env *env, const char *argument,
-                            pj_error *err)
+                            pj_source_report *report)
 {
-    pj_source_report report;
     hwmon *h = state;
     scan(h, env);
     if (h->count > h->silent) return PJ_OK;
-    hwmon_explain(h, &report);
+    report->unread = h->silent > 0;
     close_channels(h);
-    return pj_fail(err, PJ_E_UNAVAILABLE, "%s; %s", report.reason, report.remedy);
+    return pj_source_explain(
+        report, PJ_E_UNAVAILABLE,
+        "load the device's driver (amdgpu, i915, xe, ina3221); on Grace boot with "
+        "acpi_power_meter.force_cap_on=y",
+        "no chip under /sys/class/hwmon offers an energy or power reading");
 }
 
 /* "amdgpu-ppt", "ina3221-vdd_in"; a second chip of the same name gets a number: "amdgpu1-ppt". */
@@ -408,13 +392,12 @@ static int parent_of(const hwmon *h, uint32_t index)
     return best >= 0 ? best : first_die_of(h, index);
 }
 
-static uint32_t hwmon_rails(const void *state, pj_rail *rails, uint32_t max)
+static uint32_t hwmon_rails(const void *state, pj_rail *rails)
 {
     static const char *const fields[] = {"energy%d_input", "power%d_average", "power%d_input",
                                          "in%d x curr"};
     const hwmon *h = state;
-    uint32_t count = h->count < max ? h->count : max;
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < h->count; i++) {
         const channel *c = &h->channels[i];
         int row = row_of(c->chip, c->label);
         rails[i] = (pj_rail){
@@ -433,15 +416,15 @@ static uint32_t hwmon_rails(const void *state, pj_rail *rails, uint32_t max)
         memcpy(rails[i].device, c->device, sizeof c->device);
         snprintf(rails[i].field, sizeof rails[i].field, fields[c->kind], c->number);
     }
-    return count;
+    return h->count;
 }
 
-static pj_status read_channel(const channel *c, double *value)
+static pj_status read_channel(void *state, uint32_t rail, double *value)
 {
+    const channel *c = &((const hwmon *)state)->channels[rail];
     int64_t first, second;
-    if (c->fd < 0) return PJ_E_UNAVAILABLE;
-    pj_status status = pj_sysfs_read(c->fd, &first);
-    if (status != PJ_OK) return status;
+    pj_status status = c->fd < 0 ? PJ_E_AGAIN : pj_sysfs_read(c->fd, &first);
+    if (status != PJ_OK) return c->silent ? PJ_E_AGAIN : status;       /* not an event */
     *value = c->kind == ENERGY ? (double)first : (double)first * 1e-3; /* uJ; uW to mW */
     if (c->kind != VOLTS_AMPERES) return PJ_OK;
     status = pj_sysfs_read(c->second_fd, &second);
@@ -451,25 +434,7 @@ static pj_status read_channel(const channel *c, double *value)
 
 static pj_status hwmon_read(void *state, pj_reading *readings, uint32_t max, uint32_t *count)
 {
-    const hwmon *h = state;
-    *count = 0;
-    for (uint32_t i = 0; i < h->count && i < max; i++) {
-        pj_reading *r = &readings[(*count)++];
-        *r = (pj_reading){.rail = (uint16_t)i, .before_ns = pj_clock_ns()};
-        pj_status status = read_channel(&h->channels[i], &r->value);
-        r->after_ns = pj_clock_ns();
-        if (status == PJ_OK) continue;
-        bool gone = status == PJ_E_NOT_FOUND; /* ENODEV: unplugged, or the driver was removed */
-        r->value = NAN;
-        if (h->channels[i].silent) { /* a missing value is not an event */
-            r->reason = PJ_REASON_NOT_A_NUMBER;
-            continue;
-        }
-        r->status = gone ? PJ_READING_LOST : PJ_READING_GAP;
-        r->reason = gone                     ? PJ_REASON_GONE
-                    : status == PJ_E_INVALID ? PJ_REASON_NOT_A_NUMBER
-                                             : PJ_REASON_IO;
-    }
+    *count = pj_source_poll(state, ((const hwmon *)state)->count, read_channel, readings);
     return PJ_OK;
 }
 
@@ -483,7 +448,6 @@ const pj_power_source pj_source_hwmon = {
     .name = "hwmon",
     .counts_for = "gpu",
     .state_bytes = sizeof(hwmon),
-    .probe = hwmon_probe,
     .open = hwmon_open,
     .rails = hwmon_rails,
     .read = hwmon_read,

@@ -172,12 +172,6 @@ static void remember_skipped(pj_meter *m, const pj_power_source *source, const c
     pj_meter_note(m, &event);
 }
 
-/* All its rails are already provided by earlier sources. */
-static void skip_superfluous(pj_meter *m, const pj_power_source *source)
-{
-    remember_skipped(m, source, "sources named before it already provide all of its rails", "");
-}
-
 static pj_status characterise(pj_meter *m, pj_power_sampler *s, pj_error *err)
 {
     if (m->skip_characterise || (s->source->flags & PJ_SOURCE_STREAM)) return PJ_OK;
@@ -234,7 +228,9 @@ static void settle_unread(pj_meter *m)
     }
 }
 
-static pj_status meter_open_source(pj_meter *m, const pj_power_choice *choice, pj_error *err)
+/* `why` is set if the source itself cannot be used. */
+static pj_status meter_open_source(pj_meter *m, const pj_power_choice *choice,
+                                   pj_source_report *why, pj_error *err)
 {
     pj_power_sampler *s = pj_alloc(1, sizeof *s);
     if (!s) return pj_fail_memory(err, "a power source");
@@ -245,10 +241,10 @@ static pj_status meter_open_source(pj_meter *m, const pj_power_choice *choice, p
     s->state = pj_alloc(1, choice->source->state_bytes ? choice->source->state_bytes : 1);
     pj_status status =
         s->state ? pj_power_sampler_init(s, err) : pj_fail_memory(err, "a power source");
-    if (status == PJ_OK) status = s->source->open(s->state, &m->env, s->argument, err);
+    if (status == PJ_OK) status = s->source->open(s->state, &m->env, s->argument, why);
     if (status != PJ_OK) goto fail;
     s->open = true;
-    s->rail_count = s->source->rails(s->state, s->rails, PJ_MAX_RAILS);
+    s->rail_count = s->source->rails(s->state, s->rails);
     int misplaced = pj_rails_misplaced(s->rails, s->rail_count);
     if (misplaced >= 0) {
         status = pj_fail(err, PJ_E_INTERNAL, "the rail %s of the source %s contains itself",
@@ -261,7 +257,9 @@ static pj_status meter_open_source(pj_meter *m, const pj_power_choice *choice, p
     if (status != PJ_OK) goto fail;
     merge_rails(m, s);
     if (!any_kept(s)) {
-        if (choice->by_name && s->rail_count > 0) skip_superfluous(m, choice->source);
+        if (choice->by_name && s->rail_count > 0)
+            remember_skipped(m, s->source,
+                             "sources named before it already provide all of its rails", "");
         goto fail;
     }
     s->interval_ns = poll_interval(s, m->env.interval_ns);
@@ -275,26 +273,19 @@ fail:
 }
 
 /* Opens one choice; an absent source is recorded, not an error. */
-static pj_status try_choice(pj_meter *m, const pj_power_choice *choice, pj_error *err)
+static pj_status try_choice(pj_meter *m, const pj_power_choice *choice, pj_source_report *report,
+                            pj_error *err)
 {
-    pj_source_report report = {0};
-    choice->source->probe(&m->env, choice->argument, &report);
-    if (report.state == PJ_SOURCE_DENIED || report.state == PJ_SOURCE_ABSENT) {
-        bool denied = report.state == PJ_SOURCE_DENIED;
-        m->any_denied = m->any_denied || denied;
-        if (denied || report.unread) note_unread(m, choice->source->counts_for);
-        if (choice->by_name || denied)
-            remember_skipped(m, choice->source, report.reason, report.remedy);
-        return PJ_OK;
-    }
-    pj_error why = {0};
-    pj_status status = meter_open_source(m, choice, &why);
-    if (status == PJ_OK) return PJ_OK;
-    if (status == PJ_E_INVALID || status == PJ_E_NOT_FOUND || status == PJ_E_NO_MEMORY ||
-        status == PJ_E_INTERNAL)
-        return pj_fail(err, status, "%s", why.text);
-    m->any_denied = m->any_denied || status == PJ_E_DENIED;
-    remember_skipped(m, choice->source, why.text, "");
+    pj_source_report why = {0};
+    pj_status status = meter_open_source(m, choice, &why, err);
+    if (why.state == PJ_SOURCE_USABLE) return status;
+    if (report) *report = why;
+    if (status == PJ_E_INVALID || status == PJ_E_NOT_FOUND || status == PJ_E_NO_MEMORY)
+        return pj_fail(err, status, "%s", why.reason);
+    bool denied = status == PJ_E_DENIED;
+    m->any_denied |= denied;
+    if (denied || why.unread) note_unread(m, choice->source->counts_for);
+    if (denied || choice->by_name) remember_skipped(m, choice->source, why.reason, why.remedy);
     return PJ_OK;
 }
 
@@ -337,7 +328,7 @@ pj_status pj_meter_open(const pj_meter_options *options, pj_meter **meter, pj_er
     pj_status status = pj_power_list_parse(options->sources ? options->sources : pj_power_default(),
                                            &m->list, err);
     for (uint32_t i = 0; i < m->list.count && status == PJ_OK; i++)
-        status = try_choice(m, &m->list.choices[i], err);
+        status = try_choice(m, &m->list.choices[i], options->report, err);
     if (status != PJ_OK) goto fail;
     pj_rails_contain(m->rails, m->rail_count);
     note_unmeasured_cpu(m);

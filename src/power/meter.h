@@ -23,9 +23,10 @@
 typedef struct pj_meter pj_meter;
 
 typedef struct pj_meter_options {
-    const char *sources;     /* the --power list; NULL: pj_power_default() */
-    const pj_power_env *env; /* NULL: from the environment; copied, its strings borrowed */
-    bool skip_characterise;  /* trust the sensors' declarations */
+    const char *sources;      /* the --power list; NULL: pj_power_default() */
+    const pj_power_env *env;  /* NULL: from the environment; copied, its strings borrowed */
+    bool skip_characterise;   /* trust the sensors' declarations */
+    pj_source_report *report; /* why the last unusable source is so; NULL: not wanted */
 } pj_meter_options;
 
 /* PJ_E_INVALID for a list that cannot be parsed or a wrong argument (file, key);
@@ -137,17 +138,10 @@ void pj_baseline_note_gpu(pj_baseline *baseline, const pj_rail *rails, const cha
                           double share);
 /* Why net figures based on it are unavailable, in one sentence; false: they are available. */
 bool pj_baseline_text(const pj_baseline *baseline, char *text, size_t bytes);
-/* The same from curves filled elsewhere; busy_share as measured by pj_busy_*. */
+/* The same from curves filled elsewhere; busy_share as measured by power/busy.h. */
 void pj_baseline_compute(const pj_curve *const *curves, uint32_t rail_count, pj_baseline_kind kind,
                          int64_t begin_ns, int64_t end_ns, double busy_share,
                          pj_baseline *baseline);
-
-/* CPU time of the machine since boot from procfs; the difference of two gives a busy share. */
-typedef struct pj_busy {
-    double busy, total; /* ticks; total 0: unknown */
-} pj_busy;
-void pj_busy_get(const pj_power_env *env, pj_busy *busy);
-double pj_busy_share(const pj_busy *before, const pj_busy *after); /* NAN: unknown */
 
 /* ---- simulated sensors ---- */
 

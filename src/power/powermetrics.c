@@ -219,7 +219,8 @@ static bool learn_rails(powermetrics *p, int64_t wait_ms)
     return false;
 }
 
-static bool powermetrics_start(powermetrics *p, const pj_power_env *env, size_t list, pj_error *err)
+static pj_status powermetrics_start(powermetrics *p, const pj_power_env *env, size_t list,
+                                    pj_error *err)
 {
     char text[COMMAND_BYTES], *words[MAX_WORDS + 1];
     int64_t interval_ms = p->interval_ns / PJ_NS_PER_MS;
@@ -227,48 +228,45 @@ static bool powermetrics_start(powermetrics *p, const pj_power_env *env, size_t 
     p->complaint[0] = 0;
     p->rail_count = 0;
     p->stream = pj_alloc(STREAM_BYTES, 1);
-    if (!p->stream) {
-        pj_fail_memory(err, "powermetrics' stream");
-        return false;
-    }
+    if (!p->stream) return pj_fail_memory(err, "powermetrics' stream");
     make_command(env, sampler_lists[list], interval_ms > 0 ? interval_ms : 1, text, words);
-    if (powermetrics_spawn(p, words, err) != PJ_OK) {
+    pj_status status = powermetrics_spawn(p, words, err);
+    if (status != PJ_OK) {
         pj_free(p->stream);
         p->stream = NULL;
-        return false;
+        return status;
     }
-    if (learn_rails(p, FIRST_SAMPLE_MS + 2 * interval_ms)) return true;
+    if (learn_rails(p, FIRST_SAMPLE_MS + 2 * interval_ms)) return PJ_OK;
     drain_errors(p);
     powermetrics_stop(p);
     if (strstr(p->complaint, "password") || strstr(p->complaint, "sudo") ||
         strstr(p->complaint, "superuser"))
-        pj_fail(err, PJ_E_DENIED,
-                "powermetrics needs root (%s); run: sudo perjoule setup --write powermetrics",
-                p->complaint);
-    else if (p->complaint[0])
-        pj_fail(err, PJ_E_UNAVAILABLE, "powermetrics reports no power: %s", p->complaint);
-    else
-        pj_fail(err, PJ_E_UNAVAILABLE,
-                "powermetrics reports no power; run it by hand: sudo powermetrics --samplers "
-                "cpu_power -n 1");
-    return false;
+        return pj_fail(err, PJ_E_DENIED, "powermetrics needs root (%s)", p->complaint);
+    if (p->complaint[0])
+        return pj_fail(err, PJ_E_UNAVAILABLE, "powermetrics reports no power: %s", p->complaint);
+    return pj_fail(err, PJ_E_UNAVAILABLE,
+                   "powermetrics reports no power; run it by hand: sudo powermetrics --samplers "
+                   "cpu_power -n 1");
 }
 
 static pj_status powermetrics_open(void *state, const pj_power_env *env, const char *argument,
-                                   pj_error *err)
+                                   pj_source_report *report)
 {
+    static const char ELSEWHERE[] = "use another source (perjoule sensors lists them)";
     powermetrics *p = state;
-    pj_error last = {0};
+    pj_error err = {0};
     p->interval_ns = env->interval_ns > 0 ? env->interval_ns : 100 * PJ_NS_PER_MS;
     if (!env->powermetrics && access("/usr/bin/powermetrics", X_OK) != 0)
-        return pj_fail(err, PJ_E_UNAVAILABLE,
-                       "there is no /usr/bin/powermetrics; it is part of macOS on Apple machines");
+        return pj_source_explain(
+            report, PJ_E_UNAVAILABLE, ELSEWHERE,
+            "there is no /usr/bin/powermetrics; it is part of macOS on Apple machines");
     size_t lists = env->powermetrics ? 1 : sizeof sampler_lists / sizeof *sampler_lists;
-    for (size_t i = 0; i < lists; i++) {
-        if (powermetrics_start(p, env, i, &last)) return PJ_OK;
-        if (last.status == PJ_E_DENIED) break;
-    }
-    return pj_fail(err, last.status, "%s", last.text);
+    for (size_t i = 0; i < lists && err.status != PJ_E_DENIED; i++)
+        if (powermetrics_start(p, env, i, &err) == PJ_OK) return PJ_OK;
+    bool denied = err.status == PJ_E_DENIED;
+    return pj_source_explain(report, denied ? PJ_E_DENIED : PJ_E_UNAVAILABLE,
+                             denied ? "sudo perjoule setup --write powermetrics" : ELSEWHERE, "%s",
+                             err.text);
 }
 
 static void powermetrics_close(void *state)
@@ -276,32 +274,13 @@ static void powermetrics_close(void *state)
     powermetrics_stop(state);
 }
 
-/* A full probe would have to start the process; it only asks sudo, which is cheap. */
-static void powermetrics_probe(const pj_power_env *env, const char *argument,
-                               pj_source_report *report)
-{
-    powermetrics p = {0};
-    pj_error err;
-    *report = (pj_source_report){PJ_SOURCE_USABLE, "", ""};
-    pj_status status = powermetrics_open(&p, env, argument, &err);
-    if (status == PJ_OK)
-        powermetrics_close(&p);
-    else
-        pj_source_report_set(report, status == PJ_E_DENIED ? PJ_SOURCE_DENIED : PJ_SOURCE_ABSENT,
-                             status == PJ_E_DENIED
-                                 ? "sudo perjoule setup --write powermetrics"
-                                 : "use another source (perjoule sensors lists them)",
-                             "%s", err.text);
-}
-
-static uint32_t powermetrics_rails(const void *state, pj_rail *rails, uint32_t max)
+static uint32_t powermetrics_rails(const void *state, pj_rail *rails)
 {
     const powermetrics *p = state;
-    uint32_t count = p->rail_count < max ? p->rail_count : max;
     int package = -1;
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < p->rail_count; i++)
         if (p->rails[i] == PJ_PM_PACKAGE) package = (int)i;
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < p->rail_count; i++) {
         pj_pm_rail kind = p->rails[i];
         rails[i] = (pj_rail){.rail_class = rail_kinds[kind].rail_class,
                              .kind = PJ_RAIL_INSTANT,
@@ -316,7 +295,7 @@ static uint32_t powermetrics_rails(const void *state, pj_rail *rails, uint32_t m
         snprintf(rails[i].device, sizeof rails[i].device, "apple");
         snprintf(rails[i].field, sizeof rails[i].field, "%s_energy", rail_kinds[kind].name);
     }
-    return count;
+    return p->rail_count;
 }
 
 static void fill_reading(const powermetrics *p, const pj_pm_sample *s, uint32_t i, int64_t before,
@@ -360,7 +339,6 @@ const pj_power_source pj_source_powermetrics = {
     .counts_for = "cpu,gpu",
     .flags = PJ_SOURCE_STREAM,
     .state_bytes = sizeof(powermetrics),
-    .probe = powermetrics_probe,
     .open = powermetrics_open,
     .rails = powermetrics_rails,
     .read = powermetrics_read,

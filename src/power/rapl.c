@@ -16,7 +16,6 @@
  */
 #include "power/source.h"
 
-#include "base/clock.h"
 #include "power/sysfs.h"
 
 #include <errno.h>
@@ -339,47 +338,30 @@ static const char REMEDY_DENIED[] =
     "sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj; note that unprivileged access to "
     "RAPL allows the PLATYPUS side channel";
 
-static void rapl_explain(const pj_power_env *env, const trouble *t, pj_source_report *report)
-{
-    if (t->error == EACCES || t->error == EPERM)
-        pj_source_report_set(report, PJ_SOURCE_DENIED, REMEDY_DENIED,
-                             "RAPL counters exist, but cannot be read: %s", strerror(t->error));
-    else if (t->zones_seen || t->perf_seen)
-        pj_source_report_set(report, PJ_SOURCE_ABSENT, "see dmesg | grep -i rapl",
-                             "RAPL counters are listed, but return no reading: %s",
-                             t->error ? strerror(t->error) : "unknown reason");
-    else if (in_virtual_machine(env))
-        pj_source_report_set(report, PJ_SOURCE_ABSENT,
-                             "measure on the host, or use the source estimate for modelled figures",
-                             "RAPL is unavailable in a virtual machine");
-    else
-        pj_source_report_set(
-            report, PJ_SOURCE_ABSENT,
-            "sudo modprobe intel_rapl_msr (Intel, AMD since Linux 5.11); in a "
-            "container mount /sys/class/powercap and /sys/devices/virtual/powercap "
-            "read-only",
-            "this machine shows no RAPL zones in /sys/class/powercap");
-}
-
-static void rapl_probe(const pj_power_env *env, const char *argument, pj_source_report *report)
-{
-    rapl r = {0};
-    *report = (pj_source_report){PJ_SOURCE_USABLE, "", ""};
-    trouble t = open_best(&r, env);
-    if (r.count == 0) rapl_explain(env, &t, report);
-    close_domains(&r);
-}
-
 static pj_status rapl_open(void *state, const pj_power_env *env, const char *argument,
-                           pj_error *err)
+                           pj_source_report *report)
 {
     rapl *r = state;
-    pj_source_report report;
     trouble t = open_best(r, env);
     if (r->count > 0) return PJ_OK;
-    rapl_explain(env, &t, &report);
-    return pj_fail(err, report.state == PJ_SOURCE_DENIED ? PJ_E_DENIED : PJ_E_UNAVAILABLE, "%s; %s",
-                   report.reason, report.remedy);
+    if (t.error == EACCES || t.error == EPERM)
+        return pj_source_explain(report, PJ_E_DENIED, REMEDY_DENIED,
+                                 "RAPL counters exist, but cannot be read: %s", strerror(t.error));
+    if (t.zones_seen || t.perf_seen)
+        return pj_source_explain(report, PJ_E_UNAVAILABLE, "see dmesg | grep -i rapl",
+                                 "RAPL counters are listed, but return no reading: %s",
+                                 t.error ? strerror(t.error) : "unknown reason");
+    if (in_virtual_machine(env))
+        return pj_source_explain(
+            report, PJ_E_UNAVAILABLE,
+            "measure on the host, or use the source estimate for modelled figures",
+            "RAPL is unavailable in a virtual machine");
+    return pj_source_explain(
+        report, PJ_E_UNAVAILABLE,
+        "sudo modprobe intel_rapl_msr (Intel, AMD since Linux 5.11); in a "
+        "container mount /sys/class/powercap and /sys/devices/virtual/powercap "
+        "read-only",
+        "this machine shows no RAPL zones in /sys/class/powercap");
 }
 
 static int rapl_index_of(const rapl *r, domain_kind kind, int package)
@@ -404,13 +386,12 @@ static void rapl_name_rail(const rapl *r, const domain *d, char name[PJ_RAIL_NAM
         snprintf(name, PJ_RAIL_NAME_BYTES, "%s%d", words[d->kind], order);
 }
 
-static uint32_t rapl_rails(const void *state, pj_rail *rails, uint32_t max)
+static uint32_t rapl_rails(const void *state, pj_rail *rails)
 {
     static const pj_rail_class classes[] = {PJ_RAIL_CPU, PJ_RAIL_PLATFORM, PJ_RAIL_PLATFORM,
                                             PJ_RAIL_DRAM, PJ_RAIL_PLATFORM};
     const rapl *r = state;
-    uint32_t count = r->count < max ? r->count : max;
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < r->count; i++) {
         const domain *d = &r->domains[i];
         pj_rail *rail = &rails[i];
         *rail = (pj_rail){.rail_class = classes[d->kind],
@@ -435,11 +416,13 @@ static uint32_t rapl_rails(const void *state, pj_rail *rails, uint32_t max)
             rail->parent = rapl_index_of(r, PACKAGE, d->package);
         if (d->kind == DRAM) rail->parent = rapl_index_of(r, PSYS, -1);
     }
-    return count;
+    return r->count;
 }
 
-static pj_status read_domain(const domain *d, double *value_uj)
+static pj_status read_domain(void *state, uint32_t rail, double *value_uj)
 {
+    const domain *d = &((const rapl *)state)->domains[rail];
+    if (d->fd < 0) return PJ_E_NOT_FOUND;
     if (d->by_perf) {
         uint64_t count;
         if (read(d->fd, &count, sizeof count) != (ssize_t)sizeof count)
@@ -453,45 +436,22 @@ static pj_status read_domain(const domain *d, double *value_uj)
     return status;
 }
 
-static uint8_t reason_of(pj_status status)
-{
-    switch (status) {
-    case PJ_E_INVALID: return PJ_REASON_NOT_A_NUMBER;
-    case PJ_E_DENIED: return PJ_REASON_DENIED;
-    case PJ_E_NOT_FOUND: return PJ_REASON_GONE;
-    default: return PJ_REASON_IO;
-    }
-}
-
 static pj_status rapl_read(void *state, pj_reading *readings, uint32_t max, uint32_t *count)
 {
-    const rapl *r = state;
-    *count = 0;
-    for (uint32_t i = 0; i < r->count && i < max; i++) {
-        pj_reading *reading = &readings[(*count)++];
-        *reading = (pj_reading){.rail = (uint16_t)i, .before_ns = pj_clock_ns()};
-        pj_status status =
-            r->domains[i].fd < 0 ? PJ_E_NOT_FOUND : read_domain(&r->domains[i], &reading->value);
-        reading->after_ns = pj_clock_ns();
-        if (status == PJ_OK) continue;
-        reading->value = NAN;
-        reading->reason = reason_of(status);
-        reading->status = status == PJ_E_NOT_FOUND ? PJ_READING_LOST : PJ_READING_GAP;
-    }
+    *count = pj_source_poll(state, ((const rapl *)state)->count, read_domain, readings);
     return PJ_OK;
 }
 
-static uint32_t rapl_limits(const void *state, double *limits_mw, uint32_t max)
+static uint32_t rapl_limits(const void *state, double *limits_mw)
 {
     const rapl *r = state;
-    uint32_t count = r->count < max ? r->count : max;
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < r->count; i++) {
         int64_t uw;
         bool known = r->domains[i].limit_fd >= 0 &&
                      pj_sysfs_read(r->domains[i].limit_fd, &uw) == PJ_OK && uw > 0;
         limits_mw[i] = known ? (double)uw * 1e-3 : NAN;
     }
-    return count;
+    return r->count;
 }
 
 static void rapl_close(void *state)
@@ -504,7 +464,6 @@ const pj_power_source pj_source_rapl = {
     .name = "rapl",
     .counts_for = "cpu",
     .state_bytes = sizeof(rapl),
-    .probe = rapl_probe,
     .open = rapl_open,
     .rails = rapl_rails,
     .read = rapl_read,

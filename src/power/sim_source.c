@@ -34,32 +34,26 @@ void pj_sim_source_set_activity(void *state, double net_mw)
     atomic_store_explicit(&((sim_state *)state)->activity, bits, memory_order_relaxed);
 }
 
-static void sim_probe(const pj_power_env *env, const char *argument, pj_source_report *report)
+static void sim_describe(const pj_power_env *env, pj_source_report *report)
 {
-    pj_sim_spec spec;
-    pj_error err;
-    (void)env;
-    if (pj_sim_parse(argument, &spec, &err) != PJ_OK)
-        pj_source_report_set(report, PJ_SOURCE_OPTIONAL, "", "%s", err.text);
-    else
-        pj_source_report_set(report, PJ_SOURCE_OPTIONAL, "--power sim",
-                             "simulated sensors, used only on request");
+    pj_source_explain(report, PJ_OK, "--power sim", "simulated sensors, used only on request");
 }
 
-static pj_status sim_open(void *state, const pj_power_env *env, const char *argument, pj_error *err)
+static pj_status sim_open(void *state, const pj_power_env *env, const char *argument,
+                          pj_source_report *report)
 {
     sim_state *s = state;
-    (void)env;
-    pj_status status = pj_sim_parse(argument, &s->spec, err);
-    if (status != PJ_OK) return status;
+    pj_error err;
+    pj_status status = pj_sim_parse(argument, &s->spec, &err);
+    if (status != PJ_OK) return pj_source_explain(report, status, "", "%s", err.text);
     s->random.state = s->spec.seed;
     for (uint32_t i = 0; i < s->spec.rail_count; i++) s->counter_uj[i] = s->spec.start_mj * 1e3;
     return PJ_OK;
 }
 
-static uint32_t sim_rails(const void *state, pj_rail *rails, uint32_t max)
+static uint32_t sim_rails(const void *state, pj_rail *rails)
 {
-    return pj_sim_rails(pj_sim_source_spec(state), rails, max);
+    return pj_sim_rails(pj_sim_source_spec(state), rails, PJ_MAX_RAILS);
 }
 
 static double stepped(double value, double step)
@@ -112,18 +106,15 @@ static pj_status sim_read(void *state, pj_reading *readings, uint32_t max, uint3
     return PJ_OK;
 }
 
-static void sim_close(void *state)
-{
-    (void)state;
-}
+static void sim_close(void *state) {}
 
 const pj_power_source pj_source_sim = {
     .version = PJ_POWER_SOURCE_VERSION,
     .name = "sim",
     .flags = PJ_SOURCE_STREAM | PJ_SOURCE_BY_NAME,
     .state_bytes = sizeof(sim_state),
-    .probe = sim_probe,
     .open = sim_open,
+    .describe = sim_describe,
     .rails = sim_rails,
     .read = sim_read,
     .close = sim_close,

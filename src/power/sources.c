@@ -25,6 +25,12 @@ const pj_power_source *pj_power_source_find(const char *name, size_t length)
     return NULL;
 }
 
+bool pj_rail_is_model(const pj_rail *rail)
+{
+    const pj_power_source *source = pj_power_source_find(rail->source, strlen(rail->source));
+    return source && source->flags & PJ_SOURCE_MODEL;
+}
+
 /* ---- environment ---- */
 
 static const char *environment_or(const char *name, const char *otherwise)

@@ -32,24 +32,22 @@ static void listener_close(listener *l)
     *l = (listener){0};
 }
 
-/* A source that fails to open after a good probe is reported like one whose probe failed. For a
- * recording only the rails are listed: its first moments are not the present. */
+/* For a recording only the rails are listed: its first moments are not the present. */
 static pj_status open_listener(listener *l, pj_survey_source *s, const pj_power_env *env,
                                const char *argument, pj_error *err)
 {
     pj_error why = {0};
     char sources[32 + PJ_POWER_ARGUMENT_BYTES];
     snprintf(sources, sizeof sources, "%s%s%s", s->source->name, argument[0] ? ":" : "", argument);
-    pj_meter_options options = {.sources = sources, .env = env};
+    pj_meter_options options = {.sources = sources, .env = env, .report = &s->report};
     pj_status status = pj_meter_open(&options, &l->meter, &why);
     if (status == PJ_OK && !(s->source->flags & PJ_SOURCE_ONCE))
         status = pj_meter_start(l->meter, &why);
     if (status == PJ_E_NO_MEMORY) return pj_fail_memory(err, "a survey of power sources");
     if (status != PJ_OK) {
         listener_close(l);
-        pj_source_report_set(&s->report,
-                             status == PJ_E_DENIED ? PJ_SOURCE_DENIED : PJ_SOURCE_ABSENT, "", "%s",
-                             why.text);
+        if (!s->report.reason[0] || s->report.state == PJ_SOURCE_OPTIONAL)
+            pj_source_explain(&s->report, status, "", "%s", why.text);
         return PJ_OK;
     }
     const pj_rail *rails = pj_meter_rails(l->meter, &s->rail_count);
@@ -113,12 +111,6 @@ static void take_powers(const listener *l, pj_survey_source *s)
 
 /* ---- all ---- */
 
-static bool worth_opening(const pj_survey_source *s)
-{
-    return s->in_use || s->report.state == PJ_SOURCE_USABLE ||
-           (s->report.state == PJ_SOURCE_OPTIONAL && strcmp(s->source->name, "estimate") == 0);
-}
-
 /* Whether a comma-separated list contains the name. */
 static bool is_named(const char *list, const char *name)
 {
@@ -139,15 +131,15 @@ static const char *argument_of(const pj_power_list *list, const pj_power_source 
     return "";
 }
 
+/* A source that is used only when named is described, and a model also opened. */
 static pj_status survey_look_at(pj_survey_source *s, listener *l, const pj_power_list *list,
                                 const char *used, const pj_power_env *env, pj_error *err)
 {
     s->in_use = is_named(used, s->source->name);
-    const char *argument = s->in_use ? argument_of(list, s->source) : "";
-    s->source->probe(env, argument, &s->report);
-    if (s->in_use && s->report.state == PJ_SOURCE_OPTIONAL)
-        s->report = (pj_source_report){.state = PJ_SOURCE_USABLE}; /* named by the user */
-    return worth_opening(s) ? open_listener(l, s, env, argument, err) : PJ_OK;
+    bool describes = s->source->describe && !s->in_use;
+    if (describes) s->source->describe(env, &s->report);
+    if (describes && !(s->source->flags & PJ_SOURCE_MODEL)) return PJ_OK;
+    return open_listener(l, s, env, s->in_use ? argument_of(list, s->source) : "", err);
 }
 
 pj_status pj_survey(const pj_survey_options *options, pj_survey_source **sources, uint32_t *count,
