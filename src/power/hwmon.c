@@ -90,23 +90,16 @@ static int row_of(const char *chip_name, const char *label)
     return i;
 }
 
-static bool chip_path(const chip *c, char *path, const char *kind, int number, const char *suffix)
+/* The file of an attribute, such as power1_average. */
+static int chip_open(const chip *c, const char *kind, int number, const char *suffix)
 {
-    return snprintf(path, PATH_BYTES, "%.400s/%s%d_%s", c->folder, kind, number, suffix) <
-           PATH_BYTES;
-}
-
-static bool chip_number(const chip *c, const char *kind, int number, const char *suffix,
-                        int64_t *value)
-{
-    char path[PATH_BYTES];
-    return chip_path(c, path, kind, number, suffix) && pj_sysfs_number(path, value);
+    return pj_sysfs_open_at("%s/%s%d_%s", c->folder, kind, number, suffix);
 }
 
 static bool enabled(const chip *c, const char *kind, int number)
 {
     int64_t value;
-    return !chip_number(c, kind, number, "enable", &value) || value != 0;
+    return !pj_sysfs_number(chip_open(c, kind, number, "enable"), &value) || value != 0;
 }
 
 static double hwmon_bound_mw(const chip *c, int number)
@@ -114,16 +107,15 @@ static double hwmon_bound_mw(const chip *c, int number)
     static const char *const suffixes[] = {"cap_max", "cap", "rated_max", "crit", "max"};
     int64_t value;
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++)
-        if (chip_number(c, "power", number, suffixes[i], &value) && value > 0)
+        if (pj_sysfs_number(chip_open(c, "power", number, suffixes[i]), &value) && value > 0)
             return (double)value * 1e-3;
     return 0;
 }
 
 static int open_input(const chip *c, const char *kind, int number, const char *suffix)
 {
-    char path[PATH_BYTES];
     int64_t value;
-    int fd = chip_path(c, path, kind, number, suffix) ? pj_sysfs_open(path) : -1;
+    int fd = chip_open(c, kind, number, suffix);
     if (fd < 0 || (enabled(c, kind, number) && pj_sysfs_read(fd, &value) == PJ_OK)) return fd;
     pj_sysfs_close(fd);
     return -1;
@@ -139,24 +131,21 @@ static double sane_window_ms(int64_t value)
 /* Averaging window of a reading: stated per chip, or per channel for averaged power. */
 static double window_ms_of(const chip *c, channel_kind kind, int number)
 {
-    char path[PATH_BYTES];
     int64_t value;
-    if (kind == POWER_AVERAGE && chip_number(c, "power", number, "average_interval", &value) &&
-        value > 0)
+    if (kind == POWER_AVERAGE &&
+        pj_sysfs_number(chip_open(c, "power", number, "average_interval"), &value) && value > 0)
         return sane_window_ms(value);
-    snprintf(path, sizeof path, "%.480s/update_interval", c->folder);
-    return pj_sysfs_number(path, &value) ? sane_window_ms(value) : 0;
+    return pj_sysfs_number(pj_sysfs_open_at("%s/update_interval", c->folder), &value)
+               ? sane_window_ms(value)
+               : 0;
 }
 
 /* The label of a channel; ACPI power meters call it power1_oem_info. */
 static void find_label(const chip *c, const char *kind, int number, char *label, size_t bytes)
 {
-    char path[PATH_BYTES];
-    static const char *const suffixes[] = {"label", "oem_info"};
-    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++)
-        if (chip_path(c, path, kind, number, suffixes[i]) && pj_sysfs_text(path, label, bytes))
-            return;
-    snprintf(label, bytes, "%s%d", kind, number);
+    if (!pj_sysfs_text(chip_open(c, kind, number, "label"), label, bytes) &&
+        !pj_sysfs_text(chip_open(c, kind, number, "oem_info"), label, bytes))
+        snprintf(label, bytes, "%s%d", kind, number);
 }
 
 /* "Grace Power Socket 1" belongs to socket 1. */
@@ -229,9 +218,8 @@ static void find_device(chip *c, const char *base)
 /* PCI device ids of AMD boards with special reporting. */
 static bool hwmon_is_one_of(const char *base, const char *const *ids)
 {
-    char path[PATH_BYTES], id[16];
-    snprintf(path, sizeof path, "%.480s/device/device", base);
-    if (!pj_sysfs_text(path, id, sizeof id)) return false;
+    char id[16];
+    if (!pj_sysfs_text(pj_sysfs_open_at("%s/device/device", base), id, sizeof id)) return false;
     for (; *ids; ids++)
         if (strcasecmp(*ids, id) == 0) return true;
     return false;
@@ -241,9 +229,9 @@ static bool hwmon_is_one_of(const char *base, const char *const *ids)
 static bool is_apu(const chip *c, const char *base)
 {
     static const char *const mi300a[] = {"0x74a0", NULL};
-    char path[PATH_BYTES], label[32];
+    char label[32];
     for (int n = 0; n <= MAX_CHANNEL_NUMBER; n++)
-        if (chip_path(c, path, "in", n, "label") && pj_sysfs_text(path, label, sizeof label) &&
+        if (pj_sysfs_text(chip_open(c, "in", n, "label"), label, sizeof label) &&
             strcasecmp(label, "vddnb") == 0)
             return true;
     return hwmon_is_one_of(base, mi300a);
@@ -253,16 +241,14 @@ static bool is_apu(const chip *c, const char *base)
  * An APU's power is part of its processor's; on a board with several dies one reports for all. */
 static void add_silent(hwmon *h, chip *c, const char *folder)
 {
-    static const char *const suffixes[] = {"average", "input"};
-    char path[PATH_BYTES];
     snprintf(c->folder, sizeof c->folder, "%s", folder);
     if (known[row_of(c->name, "")].rail_class != PJ_RAIL_GPU || is_apu(c, folder) || c->multi_die ||
         h->count == MAX_CHANNELS)
         return;
-    int fd = chip_path(c, path, "energy", 1, "input") ? pj_sysfs_open(path) : -1;
+    int fd = chip_open(c, "energy", 1, "input");
     channel_kind kind = fd >= 0 ? ENERGY : POWER;
-    for (size_t i = 0; fd < 0 && i < sizeof suffixes / sizeof *suffixes; i++)
-        if (chip_path(c, path, "power", 1, suffixes[i])) fd = pj_sysfs_open(path);
+    if (fd < 0) fd = chip_open(c, "power", 1, "average");
+    if (fd < 0) fd = chip_open(c, "power", 1, "input");
     add_channel(h, c, kind, fd, -1, kind == ENERGY ? "energy" : "power", 1);
     h->channels[h->count - 1].silent = true;
     h->silent++;
@@ -285,12 +271,9 @@ static bool scan_folder(hwmon *h, chip *c, const char *folder, const char *base)
 /* The chip's name, which may be in the device's folder. */
 static bool find_name(const char *base, char *name, size_t bytes)
 {
-    char path[PATH_BYTES];
-    snprintf(path, sizeof path, "%.480s/name", base);
-    if (!pj_sysfs_text(path, name, bytes)) {
-        snprintf(path, sizeof path, "%.480s/device/name", base);
-        if (!pj_sysfs_text(path, name, bytes)) return false;
-    }
+    if (!pj_sysfs_text(pj_sysfs_open_at("%s/name", base), name, bytes) &&
+        !pj_sysfs_text(pj_sysfs_open_at("%s/device/name", base), name, bytes))
+        return false;
     if (strcmp(name, "acpi_power_meter") == 0) snprintf(name, bytes, POWER_METER);
     return true;
 }

@@ -324,6 +324,8 @@ pj_status pj_meter_open(const pj_meter_options *options, pj_meter **meter, pj_er
         m->env = *options->env;
     else
         pj_power_env_get(&m->env);
+    if (!m->env.sysfs_root) m->env.sysfs_root = "";
+    if (!m->env.procfs_root) m->env.procfs_root = "";
     m->skip_characterise = options->skip_characterise;
     pj_status status = pj_power_list_parse(options->sources ? options->sources : pj_power_default(),
                                            &m->list, err);
