@@ -1,6 +1,7 @@
 /* Builds blocks from windows: their energies, and how these depend on the readings. */
 #include "energy/blocks.h"
 
+#include "base/banded.h"
 #include "base/interval.h"
 #include "base/memory.h"
 
@@ -282,11 +283,6 @@ static void fill_tiled(pj_blocks *b, const pj_blocks_input *in, double *residual
 
 /* ---- overlapping ---- */
 
-static double *blocks_cell(const pj_blocks *b, size_t row, size_t column)
-{
-    return &b->factor[row * (b->bands + 1) + (column + b->bands - row)];
-}
-
 static bool share_windows(pj_blocks *b, const pj_blocks_input *in)
 {
     size_t first = 0;
@@ -313,39 +309,7 @@ static void blocks_add_window(const pj_blocks *b, size_t window, double residual
         if (h[i] == 0) continue;
         rhs[first + i] += weight * h[i] * residual_mj;
         for (size_t j = 0; j <= i; j++)
-            if (h[j] != 0) *blocks_cell(b, first + i, first + j) += weight * h[i] * h[j];
-    }
-}
-
-static bool blocks_factorise(pj_blocks *b)
-{
-    for (size_t i = 0; i < b->count; i++) {
-        size_t from = i > b->bands ? i - b->bands : 0;
-        for (size_t j = from; j <= i; j++) {
-            double sum = *blocks_cell(b, i, j);
-            size_t k = j > b->bands ? j - b->bands : 0;
-            for (k = k > from ? k : from; k < j; k++)
-                sum -= *blocks_cell(b, i, k) * *blocks_cell(b, j, k);
-            if (i == j && !(sum > 0)) return false;
-            *blocks_cell(b, i, j) = i == j ? sqrt(sum) : sum / *blocks_cell(b, j, j);
-        }
-    }
-    return true;
-}
-
-/* x := M^-1 x, where only x[first..] is nonzero. */
-static void blocks_solve(const pj_blocks *b, size_t first, double *x)
-{
-    for (size_t i = first; i < b->count; i++) {
-        size_t from = i > b->bands ? i - b->bands : 0;
-        for (size_t k = from > first ? from : first; k < i; k++)
-            x[i] -= *blocks_cell(b, i, k) * x[k];
-        x[i] /= *blocks_cell(b, i, i);
-    }
-    for (size_t i = b->count; i-- > 0;) {
-        for (size_t k = i + 1; k < b->count && k <= i + b->bands; k++)
-            x[i] -= *blocks_cell(b, k, i) * x[k];
-        x[i] /= *blocks_cell(b, i, i);
+            if (h[j] != 0) b->factor[(first + i) * (b->bands + 1) + i - j] += weight * h[i] * h[j];
     }
 }
 
@@ -451,11 +415,11 @@ static bool fill_overlapping(pj_blocks *b, const pj_blocks_input *in)
         double load = fmax(load_variance(b, residual), 1e-12);
         for (size_t i = 0; i < in->count; i++) blocks_add_window(b, i, residual[i], rhs);
         for (size_t k = 0; k < b->count; k++)
-            *blocks_cell(b, k, k) += 1 / fmax(load, varying(b, in, k));
-        ok = blocks_factorise(b);
+            b->factor[k * (b->bands + 1)] += 1 / fmax(load, varying(b, in, k));
+        ok = pj_banded_cholesky(b->factor, b->count, b->bands, NULL);
     }
     if (ok) {
-        blocks_solve(b, 0, rhs);
+        pj_banded_solve(b->factor, b->count, b->bands, 0, rhs);
         for (size_t k = 0; k < b->count; k++) {
             pj_segment *s = &b->segments[k];
             double seconds = (double)(s->end_ns - s->begin_ns) * 1e-9;
@@ -505,7 +469,7 @@ static double influence_overlapping(const pj_blocks *b, size_t first, size_t cou
     for (size_t i = 0; i < count; i++)
         scratch[first + i] =
             f[i] * (double)(b->segments[first + i].end_ns - b->segments[first + i].begin_ns) * 1e-9;
-    blocks_solve(b, first, scratch);
+    pj_banded_solve(b->factor, b->count, b->bands, first, scratch);
     for (size_t i = 0; i < count; i++)
         variance += scratch[first + i] * f[i] *
                     (double)(b->segments[first + i].end_ns - b->segments[first + i].begin_ns) *

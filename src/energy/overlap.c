@@ -3,8 +3,8 @@
  * readings that follow each other smoothly would be evidence against any variation of power. */
 #include "energy/regression.h"
 
+#include "base/banded.h"
 #include "base/memory.h"
-#include "energy/linear.h"
 
 #include <math.h>
 #include <string.h>
