@@ -31,10 +31,8 @@ typedef struct watch {
 
 static void watch_take(watch *w, pj_reading *r)
 {
-    int note;
-    double value;
     w->reads++;
-    pj_filter_take(&w->filter, r, &note, &value);
+    pj_filter_take(&w->filter, r);
     if (r->status == PJ_READING_OK || r->status == PJ_READING_REPEAT)
         w->mean_mw += (r->value - w->mean_mw) / (double)++w->means;
     if (r->status != PJ_READING_OK && r->status != PJ_READING_RESET) return;

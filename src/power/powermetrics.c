@@ -188,16 +188,6 @@ static pj_status powermetrics_next_sample(powermetrics *p, pj_pm_sample *sample)
     }
 }
 
-static const struct {
-    const char *name;
-    pj_rail_class rail_class;
-    pj_rail_scope scope;
-} rail_kinds[PJ_PM_RAILS] = {{"cpu", PJ_RAIL_CPU, PJ_SCOPE_DOMAIN},
-                             {"gpu", PJ_RAIL_GPU, PJ_SCOPE_DOMAIN},
-                             {"ane", PJ_RAIL_ANE, PJ_SCOPE_DOMAIN},
-                             {"dram", PJ_RAIL_DRAM, PJ_SCOPE_DOMAIN},
-                             {"package", PJ_RAIL_PLATFORM, PJ_SCOPE_PACKAGE}};
-
 /* Waits for the first sample, which shows the rails of this macOS and chip. */
 static bool learn_rails(powermetrics *p, int64_t wait_ms)
 {
@@ -277,23 +267,10 @@ static void powermetrics_close(void *state)
 static uint32_t powermetrics_rails(const void *state, pj_rail *rails)
 {
     const powermetrics *p = state;
-    int package = -1;
-    for (uint32_t i = 0; i < p->rail_count; i++)
-        if (p->rails[i] == PJ_PM_PACKAGE) package = (int)i;
+    pj_pm_describe(p->rails, p->rail_count, "powermetrics", "apple", rails);
     for (uint32_t i = 0; i < p->rail_count; i++) {
-        pj_pm_rail kind = p->rails[i];
-        rails[i] = (pj_rail){.rail_class = rail_kinds[kind].rail_class,
-                             .kind = PJ_RAIL_INSTANT,
-                             .scope = rail_kinds[kind].scope,
-                             .quality = PJ_MEASURED,
-                             .parent = kind == PJ_PM_PACKAGE ? -1 : package,
-                             .period_ns = p->interval_ns,
-                             .window_ns = p->interval_ns,
-                             .resolution = p->step_mw[i]};
-        snprintf(rails[i].name, sizeof rails[i].name, "%s", rail_kinds[kind].name);
-        snprintf(rails[i].source, sizeof rails[i].source, "powermetrics");
-        snprintf(rails[i].device, sizeof rails[i].device, "apple");
-        snprintf(rails[i].field, sizeof rails[i].field, "%s_energy", rail_kinds[kind].name);
+        rails[i].period_ns = rails[i].window_ns = p->interval_ns;
+        rails[i].resolution = p->step_mw[i];
     }
     return p->rail_count;
 }

@@ -82,32 +82,33 @@ static void sampler_pass_on(pj_power_sampler *s, uint32_t rail, pj_reading *read
 
 /* For a rail whose driver states no update period: the period measured by the filter is used, and
  * an unchanged value does not mean a frozen sensor. */
-static void forgive(pj_power_sampler *s, uint32_t rail, pj_reading *r, int *note)
+static void forgive(pj_power_sampler *s, uint32_t rail, pj_reading *r)
 {
     pj_filter *filter = &s->filters[rail];
     int64_t known = s->rails[rail].period_ns;
-    bool polled_slower = step_ns(s) > known;
-    if (*note == PJ_METER_PERIOD_CHANGED && (polled_slower || known == 0)) *note = PJ_NOTE_NONE;
-    if (polled_slower || known == 0) filter->period_ns = known;
+    if (step_ns(s) > known) { /* also where it is 0 */
+        if (filter->note == PJ_METER_PERIOD_CHANGED) filter->note = PJ_NOTE_NONE;
+        filter->period_ns = known;
+    }
     if (!s->unstated[rail]) return;
     if (r->status == PJ_READING_GAP && r->reason == PJ_REASON_FROZEN) {
         r->status = PJ_READING_REPEAT;
         r->reason = PJ_REASON_NONE;
         filter->frozen = false;
     }
-    if (*note == PJ_METER_FROZEN) *note = PJ_NOTE_NONE;
+    if (filter->note == PJ_METER_FROZEN) filter->note = PJ_NOTE_NONE;
 }
 
 static void sampler_pass(pj_power_sampler *s, pj_reading *r)
 {
     uint32_t rail = r->rail;
     if (rail >= s->rail_count || s->kept[rail] < 0) return;
-    int note;
-    double value;
     pj_reading out[PJ_COARSEN_MOST];
-    bool worth = pj_filter_take(&s->filters[rail], r, &note, &value);
-    forgive(s, rail, r, &note);
-    if (note != PJ_NOTE_NONE) note_event(s, note, (int)rail, r->after_ns, value);
+    pj_filter *filter = &s->filters[rail];
+    bool worth = pj_filter_take(filter, r);
+    forgive(s, rail, r);
+    if (filter->note != PJ_NOTE_NONE)
+        note_event(s, filter->note, (int)rail, r->after_ns, filter->note_value);
     /* Averages need every poll of a value, also repeats. */
     bool averaged = s->coarsen[rail].active && s->rails[rail].kind == PJ_RAIL_INSTANT;
     if (worth || (averaged && r->status == PJ_READING_REPEAT))

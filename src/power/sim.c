@@ -167,11 +167,7 @@ static double sim_power_value(sensor *s, int64_t end_ns)
 
 static pj_status emit(sensor *s, pj_reading *r, pj_error *err)
 {
-    int note;
-    double note_value;
-    uint16_t rail = r->rail;
-    if (!pj_filter_take(&s->filter, r, &note, &note_value)) return PJ_OK;
-    r->rail = rail;
+    if (!pj_filter_take(&s->filter, r)) return PJ_OK;
     if (s->count == s->capacity) {
         size_t wanted = s->capacity ? s->capacity * 2 : 1024;
         pj_reading *bigger = pj_resize(s->readings, wanted, sizeof *bigger);
