@@ -127,22 +127,15 @@ bool pj_baseline_text(const pj_baseline *baseline, char *text, size_t bytes)
 
 /* ---- listening ---- */
 
-static pj_status listen_until(pj_meter *meter, pj_curve **curves, uint32_t rail_count,
-                              int64_t until_ns, pj_error *err)
+static pj_status listen_until(pj_meter *meter, pj_curve *const *curves, int64_t until_ns,
+                              pj_error *err)
 {
-    pj_reading readings[256];
     for (;;) {
-        size_t count = pj_meter_read(meter, readings, 256);
-        for (size_t i = 0; i < count; i++) {
-            if (readings[i].rail >= rail_count) continue;
-            pj_status status = pj_curve_add(curves[readings[i].rail], &readings[i], err);
-            if (status != PJ_OK) return status;
-        }
+        pj_status status = pj_meter_fill(meter, curves, err);
         int64_t now = pj_clock_ns();
-        if (now >= until_ns) return PJ_OK;
-        if (count < 256)
-            pj_clock_sleep_until(until_ns - now < 10 * PJ_NS_PER_MS ? until_ns
-                                                                    : now + 10 * PJ_NS_PER_MS);
+        if (status != PJ_OK || now >= until_ns) return status;
+        pj_clock_sleep_until(until_ns - now < 10 * PJ_NS_PER_MS ? until_ns
+                                                                : now + 10 * PJ_NS_PER_MS);
     }
 }
 
@@ -164,10 +157,10 @@ pj_status pj_meter_baseline(pj_meter *meter, pj_baseline_kind kind, int64_t dura
         }
     pj_busy_get(pj_meter_env(meter), &before);
     int64_t begin = pj_clock_ns(), end = begin + duration_ns;
-    status = listen_until(meter, curves, rail_count, end, err);
+    status = listen_until(meter, curves, end, err);
     if (status != PJ_OK) goto done;
     pj_busy_get(pj_meter_env(meter), &after);
-    status = listen_until(meter, curves, rail_count, end + pj_meter_settle_ns(meter), err);
+    status = listen_until(meter, curves, end + pj_meter_settle_ns(meter), err);
     for (uint32_t i = 0; i < rail_count && status == PJ_OK; i++)
         status = pj_curve_finish(curves[i], err);
     if (status == PJ_OK)

@@ -395,6 +395,17 @@ size_t pj_meter_read(pj_meter *meter, pj_reading *readings, size_t max)
     return count;
 }
 
+pj_status pj_meter_fill(pj_meter *meter, pj_curve *const *curves, pj_error *err)
+{
+    pj_reading readings[256];
+    for (size_t count; (count = pj_meter_read(meter, readings, 256)) > 0;)
+        for (size_t i = 0; i < count; i++) {
+            pj_status status = pj_curve_add(curves[readings[i].rail], &readings[i], err);
+            if (status != PJ_OK) return status;
+        }
+    return PJ_OK;
+}
+
 void pj_meter_subscribe(pj_meter *meter, pj_meter_subscriber_fn *subscriber, void *context)
 {
     meter->subscriber = subscriber;

@@ -52,6 +52,8 @@ void pj_meter_stop(pj_meter *meter); /* joins the threads; may run twice; start 
 /* Takes up to `max` readings from the rings. They are in time order per rail, not across
  * sources. */
 size_t pj_meter_read(pj_meter *meter, pj_reading *readings, size_t max);
+/* Adds the readings that wait in the rings to the curves, which are by rail. */
+pj_status pj_meter_fill(pj_meter *meter, pj_curve *const *curves, pj_error *err);
 /* Callback for every reading taken from the rings, called in the thread that takes them; NULL:
  * none. Set it while no thread reads. */
 typedef void pj_meter_subscriber_fn(void *context, const pj_reading *readings, size_t count);

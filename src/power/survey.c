@@ -63,34 +63,19 @@ static pj_status open_listener(listener *l, pj_survey_source *s, const pj_power_
     return PJ_OK;
 }
 
-static pj_status survey_drain(listener *l, uint32_t rail_count, pj_error *err)
+static pj_status listen_to_all(listener *listeners, uint32_t count, int64_t listen_ns,
+                               pj_error *err)
 {
-    pj_reading readings[256];
-    size_t count;
-    while (l->meter && (count = pj_meter_read(l->meter, readings, 256)) > 0)
-        for (size_t i = 0; i < count; i++) {
-            if (readings[i].rail >= rail_count) continue;
-            pj_status status = pj_curve_add(l->curves[readings[i].rail], &readings[i], err);
-            if (status != PJ_OK) return status;
-        }
-    return PJ_OK;
-}
-
-static pj_status listen_to_all(listener *listeners, pj_survey_source *sources, uint32_t count,
-                               int64_t listen_ns, pj_error *err)
-{
-    int64_t longest = 0;
-    bool any = false;
+    int64_t longest = -1;
     for (uint32_t i = 0; i < count; i++) {
-        if (!listeners[i].meter) continue;
-        int64_t settle = pj_meter_settle_ns(listeners[i].meter);
+        int64_t settle = listeners[i].meter ? pj_meter_settle_ns(listeners[i].meter) : -1;
         longest = settle > longest ? settle : longest;
-        any = true;
     }
-    int64_t until = any ? pj_clock_ns() + listen_ns + longest : 0;
+    int64_t until = longest >= 0 ? pj_clock_ns() + listen_ns + longest : 0;
     for (;;) {
         for (uint32_t i = 0; i < count; i++) {
-            pj_status status = survey_drain(&listeners[i], sources[i].rail_count, err);
+            const listener *l = &listeners[i];
+            pj_status status = l->meter ? pj_meter_fill(l->meter, l->curves, err) : PJ_OK;
             if (status != PJ_OK) return status;
         }
         int64_t now = pj_clock_ns();
@@ -161,7 +146,7 @@ pj_status pj_survey(const pj_survey_options *options, pj_survey_source **sources
         (*sources)[i].source = pj_power_sources[i];
         status = survey_look_at(&(*sources)[i], &listeners[i], &list, options->used, env, err);
     }
-    if (status == PJ_OK) status = listen_to_all(listeners, *sources, n, options->listen_ns, err);
+    if (status == PJ_OK) status = listen_to_all(listeners, n, options->listen_ns, err);
     for (uint32_t i = 0; listeners && i < n; i++) {
         if (status == PJ_OK) take_powers(&listeners[i], &(*sources)[i]);
         listener_close(&listeners[i]);
