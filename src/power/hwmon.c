@@ -429,7 +429,7 @@ static void hwmon_close(void *state)
 const pj_power_source pj_source_hwmon = {
     .version = PJ_POWER_SOURCE_VERSION,
     .name = "hwmon",
-    .counts_for = "gpu",
+    .counts_for = 1u << PJ_RAIL_GPU,
     .state_bytes = sizeof(hwmon),
     .open = hwmon_open,
     .rails = hwmon_rails,

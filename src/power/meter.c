@@ -160,16 +160,10 @@ static int64_t poll_interval(const pj_power_sampler *s, int64_t requested_ns)
 static void remember_skipped(pj_meter *m, const pj_power_source *source, const char *reason,
                              const char *remedy)
 {
-    if (m->skipped_count == PJ_POWER_LIST_MAX) return;
     pj_skipped *skipped = &m->skipped[m->skipped_count];
     skipped->source = source;
     snprintf(skipped->text, sizeof skipped->text, "%s%s%s", reason, remedy[0] ? "; " : "", remedy);
-    pj_meter_event event = {.at_ns = pj_clock_ns(),
-                            .value = NAN,
-                            .kind = PJ_METER_SOURCE_SKIPPED,
-                            .source = (uint16_t)m->skipped_count++,
-                            .rail = UINT16_MAX};
-    pj_meter_note(m, &event);
+    pj_meter_note(m, PJ_METER_SOURCE_SKIPPED, m->skipped_count++, NAN);
 }
 
 static pj_status characterise(pj_meter *m, pj_power_sampler *s, pj_error *err)
@@ -177,23 +171,9 @@ static pj_status characterise(pj_meter *m, pj_power_sampler *s, pj_error *err)
     if (m->skip_characterise || (s->source->flags & PJ_SOURCE_STREAM)) return PJ_OK;
     double disagreement = NAN;
     pj_status status = pj_characterise(s, &disagreement, err);
-    if (status == PJ_OK && disagreement > MAX_DISAGREEMENT) {
-        pj_meter_event event = {.at_ns = pj_clock_ns(),
-                                .value = disagreement,
-                                .kind = PJ_METER_DISAGREES,
-                                .source = s->index,
-                                .rail = UINT16_MAX};
-        pj_meter_note(m, &event);
-    }
+    if (status == PJ_OK && disagreement > MAX_DISAGREEMENT)
+        pj_meter_note(m, PJ_METER_DISAGREES, s->index, disagreement);
     return status;
-}
-
-/* Remembers classes that a present but unreadable source would provide. */
-static void note_unread(pj_meter *m, const char *classes)
-{
-    size_t used = strlen(m->unread);
-    if (classes)
-        snprintf(m->unread + used, sizeof m->unread - used, "%s%s", used ? "," : "", classes);
 }
 
 /* A part of a CPU, or what contains one, is measured: where nothing gives the CPU itself, a total
@@ -205,26 +185,26 @@ static void note_unmeasured_cpu(pj_meter *m)
         for (size_t k = 0; k < sizeof names / sizeof *names; k++)
             if (m->rails[i].rail_class == PJ_RAIL_PLATFORM && !m->rails[i].twin_class &&
                 strncmp(m->rails[i].name, names[k], strlen(names[k])) == 0) {
-                if (!strstr(m->unread, "cpu")) note_unread(m, "cpu");
-                return;
+                m->unread_classes |= 1u << PJ_RAIL_CPU;
             }
 }
 
-/* Removes classes that another source provides after all. */
+/* Names the classes that no other source provides after all. */
 static void settle_unread(pj_meter *m)
 {
-    char wanted[sizeof m->unread], *rest = wanted, *name;
-    memcpy(wanted, m->unread, sizeof wanted);
-    m->unread[0] = 0;
+    unsigned given = 0;
+    for (uint32_t i = 0; i < m->rail_count; i++) {
+        const pj_rail *rail = &m->rails[i];
+        bool all = rail->rail_class == PJ_RAIL_TOTAL ||
+                   (rail->rail_class == PJ_RAIL_GPU && rail->scope == PJ_SCOPE_MODULE);
+        given |= all ? ~0u : 1u << rail->rail_class;
+    }
     if (m->rail_count == 0) return; /* there is no total at all */
-    while ((name = strsep(&rest, ",")) != NULL) {
-        bool given = !*name;
-        for (uint32_t i = 0; i < m->rail_count; i++)
-            given |=
-                (int)m->rails[i].rail_class == pj_rail_class_parse(name) ||
-                m->rails[i].rail_class == PJ_RAIL_TOTAL ||
-                (m->rails[i].rail_class == PJ_RAIL_GPU && m->rails[i].scope == PJ_SCOPE_MODULE);
-        if (!given) note_unread(m, name);
+    for (int c = 0; c < PJ_RAIL_TOTAL; c++) {
+        size_t used = strlen(m->unread);
+        if (m->unread_classes & ~given & 1u << c)
+            snprintf(m->unread + used, sizeof m->unread - used, "%s%s", used ? "," : "",
+                     pj_rail_class_name((pj_rail_class)c));
     }
 }
 
@@ -284,7 +264,7 @@ static pj_status try_choice(pj_meter *m, const pj_power_choice *choice, pj_sourc
         return pj_fail(err, status, "%s", why.reason);
     bool denied = status == PJ_E_DENIED;
     m->any_denied |= denied;
-    if (denied || why.unread) note_unread(m, choice->source->counts_for);
+    if (denied || why.unread) m->unread_classes |= choice->source->counts_for;
     if (denied || choice->by_name) remember_skipped(m, choice->source, why.reason, why.remedy);
     return PJ_OK;
 }

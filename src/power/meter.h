@@ -92,10 +92,10 @@ typedef struct pj_meter_event {
 } pj_meter_event;
 
 bool pj_meter_next_event(pj_meter *meter, pj_meter_event *event);
-/* A code for storage ("source_lost") and one sentence for people. */
+/* A code for storage ("source_lost") and one sentence for people, whose length is returned. */
 const char *pj_meter_event_code(pj_meter_event_kind kind);
-void pj_meter_event_text(const pj_meter *meter, const pj_meter_event *event, char *text,
-                         size_t bytes);
+int pj_meter_event_text(const pj_meter *meter, const pj_meter_event *event, char *text,
+                        size_t bytes);
 
 /* ---- cost of sampling ---- */
 

@@ -337,21 +337,24 @@ static pj_status nvml_open(void *state, const pj_power_env *env, const char *arg
 
 enum { BLIND_WINDOW_NS = 25 * MS, HALF_WINDOW_NS = 10 * MS };
 
+static bool is_ga100(const gpu *g)
+{
+    return g->architecture == NVML_AMPERE &&
+           (strstr(g->name, "A100") || strstr(g->name, "A800") || strstr(g->name, "A30"));
+}
+
 /* Milliseconds between updates, and the length of the averaging window. */
 static void instant_timing(const gpu *g, int64_t *period_ns, int64_t *window_ns)
 {
-    bool ga100 = strstr(g->name, "A100") || strstr(g->name, "A800") || strstr(g->name, "A30");
     *period_ns = *window_ns = 100 * MS;
-    if (g->architecture == NVML_HOPPER || (g->architecture == NVML_AMPERE && ga100))
-        *window_ns = BLIND_WINDOW_NS;
+    if (g->architecture == NVML_HOPPER || is_ga100(g)) *window_ns = BLIND_WINDOW_NS;
     if (g->architecture == NVML_VOLTA || g->architecture == NVML_PASCAL)
         *period_ns = 20 * MS, *window_ns = HALF_WINDOW_NS;
 }
 
 static bool usage_is_average(const gpu *g)
 {
-    bool ga100 = strstr(g->name, "A100") || strstr(g->name, "A800") || strstr(g->name, "A30");
-    return g->architecture > NVML_AMPERE || (g->architecture == NVML_AMPERE && !ga100);
+    return g->architecture >= NVML_AMPERE && !is_ga100(g);
 }
 
 static void nvml_describe(const nvml *n, const gpu_rail *r, pj_rail *rail)
@@ -360,7 +363,8 @@ static void nvml_describe(const nvml *n, const gpu_rail *r, pj_rail *rail)
     bool counter = r->how == COUNTER || r->how == COUNTER_FIELD;
     bool average = (r->how == FIELD && r->field == NVML_FIELD_POWER_AVERAGE) ||
                    (r->how == USAGE && usage_is_average(g));
-    *rail = (pj_rail){.rail_class = r->primary ? PJ_RAIL_GPU : PJ_RAIL_PLATFORM,
+    *rail = (pj_rail){.source = "nvml",
+                      .rail_class = r->primary ? PJ_RAIL_GPU : PJ_RAIL_PLATFORM,
                       .kind = counter   ? PJ_RAIL_COUNTER
                               : average ? PJ_RAIL_AVERAGE
                                         : PJ_RAIL_INSTANT,
@@ -382,17 +386,14 @@ static void nvml_describe(const nvml *n, const gpu_rail *r, pj_rail *rail)
              r->primary                      ? ""
              : r->scope == NVML_SCOPE_MEMORY ? "-memory"
                                              : "-instant");
-    snprintf(rail->source, sizeof rail->source, "nvml");
     snprintf(rail->device, sizeof rail->device, "%.42s %.18s", g->uuid, n->driver);
-    if (counter && r->how == COUNTER)
-        snprintf(rail->field, sizeof rail->field, "total energy%s",
-                 g->mig ? ", whole board (MIG)" : "");
-    else if (r->how == USAGE)
-        snprintf(rail->field, sizeof rail->field, "power usage%s",
-                 g->mig ? ", whole board (MIG)" : "");
-    else
-        snprintf(rail->field, sizeof rail->field, "field %u scope %u%s", r->field, r->scope,
-                 g->mig ? ", whole board (MIG)" : "");
+    char field[40];
+    snprintf(field, sizeof field, "field %u scope %u", r->field, r->scope);
+    snprintf(rail->field, sizeof rail->field, "%s%s",
+             r->how == COUNTER ? "total energy"
+             : r->how == USAGE ? "power usage"
+                               : field,
+             g->mig ? ", whole board (MIG)" : "");
 }
 
 static uint32_t nvml_rails(const void *state, pj_rail *rails)
@@ -459,7 +460,7 @@ const pj_power_source pj_source_nvml = {
     .read = nvml_read,
     .close = nvml_close,
     .limits = nvml_limits,
-    .counts_for = "gpu",
+    .counts_for = 1u << PJ_RAIL_GPU,
 };
 
 /* ---- conditions ---- */

@@ -313,7 +313,7 @@ static pj_status powermetrics_read(void *state, pj_reading *readings, uint32_t m
 const pj_power_source pj_source_powermetrics = {
     .version = PJ_POWER_SOURCE_VERSION,
     .name = "powermetrics",
-    .counts_for = "cpu,gpu",
+    .counts_for = 1u << PJ_RAIL_CPU | 1u << PJ_RAIL_GPU,
     .flags = PJ_SOURCE_STREAM,
     .state_bytes = sizeof(powermetrics),
     .open = powermetrics_open,

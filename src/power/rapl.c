@@ -379,7 +379,8 @@ static uint32_t rapl_rails(const void *state, pj_rail *rails)
     for (uint32_t i = 0; i < r->count; i++) {
         const domain *d = &r->domains[i];
         pj_rail *rail = &rails[i];
-        *rail = (pj_rail){.rail_class = classes[d->kind],
+        *rail = (pj_rail){.source = "rapl",
+                          .rail_class = classes[d->kind],
                           .kind = PJ_RAIL_COUNTER,
                           .scope = d->kind == PACKAGE ? PJ_SCOPE_PACKAGE
                                    : d->kind == PSYS  ? PJ_SCOPE_MACHINE
@@ -391,7 +392,6 @@ static uint32_t rapl_rails(const void *state, pj_rail *rails)
                           .modulus_uj = d->modulus_uj,
                           .max_mw = d->max_mw};
         rapl_name_rail(r, d, rail->name);
-        snprintf(rail->source, sizeof rail->source, "rapl");
         snprintf(rail->device, sizeof rail->device, "rapl-%d", d->package < 0 ? 0 : d->package);
         snprintf(rail->field, sizeof rail->field, "%s %.40s", d->by_perf ? "perf" : "powercap",
                  d->name);
@@ -447,7 +447,7 @@ static void rapl_close(void *state)
 const pj_power_source pj_source_rapl = {
     .version = PJ_POWER_SOURCE_VERSION,
     .name = "rapl",
-    .counts_for = "cpu",
+    .counts_for = 1u << PJ_RAIL_CPU,
     .state_bytes = sizeof(rapl),
     .open = rapl_open,
     .rails = rapl_rails,

@@ -10,12 +10,11 @@
 
 #include <math.h>
 #include <stdatomic.h>
-#include <string.h>
 
 typedef struct sim_state {
     pj_sim_spec spec;
-    _Atomic uint64_t activity; /* bits of a double, mW above idle */
-    int64_t next_ns;           /* tick that is due; 0: not started */
+    _Atomic double activity; /* mW above idle */
+    int64_t next_ns;         /* tick that is due; 0: not started */
     double counter_uj[PJ_SIM_MAX_RAILS];
     pj_random random;
 } sim_state;
@@ -29,9 +28,7 @@ const pj_sim_spec *pj_sim_source_spec(const void *state)
 
 void pj_sim_source_set_activity(void *state, double net_mw)
 {
-    uint64_t bits;
-    memcpy(&bits, &net_mw, sizeof bits);
-    atomic_store_explicit(&((sim_state *)state)->activity, bits, memory_order_relaxed);
+    atomic_store_explicit(&((sim_state *)state)->activity, net_mw, memory_order_relaxed);
 }
 
 static void sim_describe(const pj_power_env *env, pj_source_report *report)
@@ -64,9 +61,7 @@ static double stepped(double value, double step)
 static double power_of(const sim_state *s, uint32_t rail, double noise)
 {
     const pj_sim_spec *spec = &s->spec;
-    uint64_t bits = atomic_load_explicit(&s->activity, memory_order_relaxed);
-    double net;
-    memcpy(&net, &bits, sizeof net);
+    double net = atomic_load_explicit(&s->activity, memory_order_relaxed);
     double mw = spec->rails[rail].share * (spec->idle_mw + net) * spec->gain * (1 + noise);
     return mw + spec->offset_mw > 0 ? mw + spec->offset_mw : 0;
 }

@@ -71,8 +71,7 @@ enum {
 typedef struct pj_power_source {
     int version; /* PJ_POWER_SOURCE_VERSION */
     const char *name;
-    const char
-        *counts_for; /* rail classes it would provide when denied or not read; NULL: unknown */
+    unsigned counts_for; /* bit mask of classes that it provides, where known */
     unsigned flags;
     size_t state_bytes;
     /* Takes milliseconds (over a network at most 3 s). `argument` is the text after "name:" in the

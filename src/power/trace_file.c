@@ -151,24 +151,20 @@ static column nvidia_column(reader *r, const char *cell)
     return (column){COLUMN_POWER, rail, 1000};
 }
 
-static bool names_device(const char *cell)
-{
-    static const char *const names[] = {"index",      "uuid",       "gpu_uuid",  "serial",
-                                        "gpu_serial", "pci.bus_id", "gpu_bus_id"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(cell, names[i]) == 0) return true;
-    return false;
-}
-
 static column read_column(reader *r, const char *cell)
 {
+    static const struct {
+        const char *name;
+        column_kind kind;
+    } named[] = {
+        {"timestamp_ms", COLUMN_TIME}, {"timestamp", COLUMN_TIME},   {"unix_ms", COLUMN_WALL},
+        {"quality", COLUMN_QUALITY},   {"index", COLUMN_DEVICE},     {"uuid", COLUMN_DEVICE},
+        {"gpu_uuid", COLUMN_DEVICE},   {"serial", COLUMN_DEVICE},    {"gpu_serial", COLUMN_DEVICE},
+        {"pci.bus_id", COLUMN_DEVICE}, {"gpu_bus_id", COLUMN_DEVICE}};
     size_t length = strlen(cell);
-    if (names_device(cell)) return (column){COLUMN_DEVICE, -1, 1};
     r->dates |= strcmp(cell, "timestamp") == 0;
-    if (strcmp(cell, "timestamp_ms") == 0 || strcmp(cell, "timestamp") == 0)
-        return (column){COLUMN_TIME, -1, 1};
-    if (strcmp(cell, "unix_ms") == 0) return (column){COLUMN_WALL, -1, 1};
-    if (strcmp(cell, "quality") == 0) return (column){COLUMN_QUALITY, -1, 1};
+    for (size_t i = 0; i < sizeof named / sizeof *named; i++)
+        if (strcmp(cell, named[i].name) == 0) return (column){named[i].kind, -1, 1};
     if (length >= 3 && strcmp(cell + length - 3, "_mw") == 0)
         return (column){COLUMN_POWER, trace_file_add_rail(r->trace, cell, length - 3, "recorded"),
                         1};
