@@ -87,7 +87,7 @@ int pj_sysfs_open(const char *path)
 
 void pj_sysfs_close(int fd)
 {
-    if (fd < 0 || fd >= FILES || opened-- <= 0) abort();
+    if (fd >= 0 && (fd >= FILES || opened-- <= 0)) abort();
 }
 
 int64_t pj_sysfs_fetch(int fd, char *text, size_t bytes)

@@ -107,11 +107,12 @@ static double hottest_input(const pj_conditions *c, const char *folder, double h
     return hottest;
 }
 
-static bool conditions_is_one_of(const char *name, const char *const *names)
+/* Position of a name in the list; -1: it is not there. */
+static int conditions_index_of(const char *name, const char *const *names)
 {
-    for (; *names; names++)
-        if (strcmp(name, *names) == 0) return true;
-    return false;
+    for (int i = 0; names[i]; i++)
+        if (strcmp(name, names[i]) == 0) return i;
+    return -1;
 }
 
 static double processor_temperature(const pj_conditions *c)
@@ -123,7 +124,7 @@ static double processor_temperature(const pj_conditions *c)
     for (uint32_t i = 0; i < count; i++) {
         snprintf(folder, sizeof folder, "/sys/class/hwmon/%s", names[i]);
         if (pj_sysfs_text(conditions_open(c, folder, "name"), name, sizeof name) &&
-            conditions_is_one_of(name, chips))
+            conditions_index_of(name, chips) >= 0)
             hottest = hottest_input(c, folder, hottest);
     }
     if (!isnan(hottest)) return hottest;
@@ -221,11 +222,9 @@ static uint32_t gpus(const pj_conditions *c, pj_condition *rows, uint32_t max)
     uint32_t found = 0, count = conditions_list(c, "/sys/class/hwmon", "hwmon", names, MOST_CHIPS);
     for (uint32_t i = 0; i < count && found < max; i++) {
         snprintf(folder, sizeof folder, "/sys/class/hwmon/%.40s", names[i]);
-        if (!pj_sysfs_text(conditions_open(c, folder, "name"), name, sizeof name) ||
-            !conditions_is_one_of(name, chips))
-            continue;
-        int kind = 0;
-        while (strcmp(chips[kind], name) != 0) kind++;
+        if (!pj_sysfs_text(conditions_open(c, folder, "name"), name, sizeof name)) continue;
+        int kind = conditions_index_of(name, chips);
+        if (kind < 0) continue;
         rows[found] = gpu(c, folder, name, orders[kind]++);
         found += says_anything(&rows[found]);
     }

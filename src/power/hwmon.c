@@ -24,6 +24,11 @@ enum { MAX_CHANNELS = 48, PATH_BYTES = 512, MAX_CHIPS = 64, MAX_CHANNEL_NUMBER =
 
 typedef enum channel_kind { ENERGY, POWER_AVERAGE, POWER, VOLTS_AMPERES } channel_kind;
 
+/* The attribute of each kind, in order of preference. */
+static const struct {
+    const char *name, *suffix;
+} inputs[] = {{"energy", "input"}, {"power", "average"}, {"power", "input"}, {"in", "input"}};
+
 typedef struct channel {
     channel_kind kind;
     int fd, second_fd;   /* second: amperes */
@@ -157,11 +162,11 @@ static int socket_of(const char *label)
 }
 
 static void add_channel(hwmon *h, const chip *c, channel_kind kind, int fd, int second_fd,
-                        const char *label_kind, int number)
+                        int number)
 {
     if (h->count == MAX_CHANNELS) {
-        if (fd >= 0) pj_sysfs_close(fd);
-        if (second_fd >= 0) pj_sysfs_close(second_fd);
+        pj_sysfs_close(fd);
+        pj_sysfs_close(second_fd);
         return;
     }
     channel *ch = &h->channels[h->count++];
@@ -176,32 +181,27 @@ static void add_channel(hwmon *h, const chip *c, channel_kind kind, int fd, int 
                     .window_ms = window_ms_of(c, kind, number)};
     memcpy(ch->chip, c->name, sizeof ch->chip);
     memcpy(ch->device, c->device, sizeof ch->device);
-    find_label(c, label_kind, number, ch->label, sizeof ch->label);
+    find_label(c, inputs[kind].name, number, ch->label, sizeof ch->label);
     ch->socket = socket_of(ch->label);
     int64_t now;
     ch->second_die =
         fd >= 0 && strcmp(c->name, "amdgpu") == 0 && pj_sysfs_read(fd, &now) == PJ_OK && now == 0;
 }
 
-/* The best reading of each channel of one chip. */
+/* The best reading of each channel of one chip: its energy and power channels of one number are the
+ * same rail. */
 static void add_chip(hwmon *h, const chip *c)
 {
     for (int n = 1; n <= MAX_CHANNEL_NUMBER; n++) {
-        int energy = open_input(c, "energy", n, "input");
-        if (energy >= 0) add_channel(h, c, ENERGY, energy, -1, "energy", n);
-        /* A chip's energy and power channels of one number are the same rail. */
-        int average = energy >= 0 ? -1 : open_input(c, "power", n, "average");
-        if (average >= 0) add_channel(h, c, POWER_AVERAGE, average, -1, "power", n);
-        int power = energy >= 0 || average >= 0 ? -1 : open_input(c, "power", n, "input");
-        if (power >= 0) add_channel(h, c, POWER, power, -1, "power", n);
-        if (energy >= 0 || average >= 0 || power >= 0) continue;
-        int volts = open_input(c, "in", n, "input");
-        if (volts < 0) continue;
-        int amperes = open_input(c, "curr", n, "input");
-        if (amperes >= 0)
-            add_channel(h, c, VOLTS_AMPERES, volts, amperes, "in", n);
+        int fd = -1, second_fd = -1;
+        channel_kind kind = ENERGY;
+        for (; kind <= VOLTS_AMPERES; kind++)
+            if ((fd = open_input(c, inputs[kind].name, n, inputs[kind].suffix)) >= 0) break;
+        if (kind == VOLTS_AMPERES) second_fd = open_input(c, "curr", n, "input");
+        if (fd >= 0 && (kind != VOLTS_AMPERES || second_fd >= 0))
+            add_channel(h, c, kind, fd, second_fd, n);
         else
-            pj_sysfs_close(volts);
+            pj_sysfs_close(fd);
     }
 }
 
@@ -249,7 +249,7 @@ static void add_silent(hwmon *h, chip *c, const char *folder)
     channel_kind kind = fd >= 0 ? ENERGY : POWER;
     if (fd < 0) fd = chip_open(c, "power", 1, "average");
     if (fd < 0) fd = chip_open(c, "power", 1, "input");
-    add_channel(h, c, kind, fd, -1, kind == ENERGY ? "energy" : "power", 1);
+    add_channel(h, c, kind, fd, -1, 1);
     h->channels[h->count - 1].silent = true;
     h->silent++;
 }
@@ -300,8 +300,8 @@ static void scan(hwmon *h, const pj_power_env *env)
 static void close_channels(hwmon *h)
 {
     for (uint32_t i = 0; i < h->count; i++) {
-        if (h->channels[i].fd >= 0) pj_sysfs_close(h->channels[i].fd);
-        if (h->channels[i].second_fd >= 0) pj_sysfs_close(h->channels[i].second_fd);
+        pj_sysfs_close(h->channels[i].fd);
+        pj_sysfs_close(h->channels[i].second_fd);
     }
     h->count = h->silent = 0;
 }
@@ -377,13 +377,12 @@ static int parent_of(const hwmon *h, uint32_t index)
 
 static uint32_t hwmon_rails(const void *state, pj_rail *rails)
 {
-    static const char *const fields[] = {"energy%d_input", "power%d_average", "power%d_input",
-                                         "in%d x curr"};
     const hwmon *h = state;
     for (uint32_t i = 0; i < h->count; i++) {
         const channel *c = &h->channels[i];
         int row = row_of(c->chip, c->label);
         rails[i] = (pj_rail){
+            .source = "hwmon",
             .rail_class = known[row].rail_class,
             .kind = c->kind == ENERGY ? PJ_RAIL_COUNTER : PJ_RAIL_INSTANT,
             .scope = hwmon_scope_of(c),
@@ -395,9 +394,10 @@ static uint32_t hwmon_rails(const void *state, pj_rail *rails)
             .max_mw = c->max_mw,
         };
         hwmon_name_rail(c, rails[i].name);
-        snprintf(rails[i].source, sizeof rails[i].source, "hwmon");
         memcpy(rails[i].device, c->device, sizeof c->device);
-        snprintf(rails[i].field, sizeof rails[i].field, fields[c->kind], c->number);
+        snprintf(rails[i].field, sizeof rails[i].field, "%s%d%s%s", inputs[c->kind].name, c->number,
+                 c->kind == VOLTS_AMPERES ? " x " : "_",
+                 c->kind == VOLTS_AMPERES ? "curr" : inputs[c->kind].suffix);
     }
     return h->count;
 }

@@ -45,7 +45,7 @@ typedef struct gpu_rail {
     bool primary; /* the GPU's own rail, which contains the others */
 } gpu_rail;
 
-typedef struct nvml {
+typedef struct pj_nvml_watch {
     nvml_api api;
     char driver[NVML_TEXT_BYTES];
     gpu gpus[MAX_GPUS];
@@ -119,8 +119,8 @@ static bool nvml_load(nvml_api *a, const pj_power_env *env, pj_source_report *re
     if (!load_symbols(a)) {
         pj_source_explain(report, PJ_E_UNAVAILABLE, "install a current NVIDIA driver",
                           "%s lacks calls that power readings need", name);
-        dlclose(a->library);
-        *a = (nvml_api){0};
+        a->shutdown = NULL; /* there was no nvmlInit */
+        unload(a);
         return false;
     }
     nvml_return status = a->init();
@@ -465,17 +465,13 @@ const pj_power_source pj_source_nvml = {
 
 /* ---- conditions ---- */
 
-struct pj_nvml_watch {
-    nvml nvml;
-};
-
 pj_nvml_watch *pj_nvml_watch_open(const pj_power_env *env)
 {
     pj_source_report report;
     pj_nvml_watch *w = pj_alloc(1, sizeof *w);
     if (!w) return NULL;
-    if (nvml_load(&w->nvml.api, env, &report)) find_gpus(&w->nvml, env->visible_devices);
-    if (w->nvml.gpu_count > 0) return w;
+    if (nvml_load(&w->api, env, &report)) find_gpus(w, env->visible_devices);
+    if (w->gpu_count > 0) return w;
     pj_nvml_watch_close(w);
     return NULL;
 }
@@ -483,7 +479,7 @@ pj_nvml_watch *pj_nvml_watch_open(const pj_power_env *env)
 void pj_nvml_watch_close(pj_nvml_watch *w)
 {
     if (!w) return;
-    unload(&w->nvml.api);
+    unload(&w->api);
     pj_free(w);
 }
 
@@ -512,10 +508,10 @@ static double megahertz(const nvml_api *a, nvml_device device, int which)
 
 uint32_t pj_nvml_watch_read(const pj_nvml_watch *w, pj_condition *rows, uint32_t max)
 {
-    const nvml_api *a = &w->nvml.api;
-    uint32_t count = w->nvml.gpu_count < max ? w->nvml.gpu_count : max;
+    const nvml_api *a = &w->api;
+    uint32_t count = w->gpu_count < max ? w->gpu_count : max;
     for (uint32_t i = 0; i < count; i++) {
-        nvml_device device = w->nvml.gpus[i].device;
+        nvml_device device = w->gpus[i].device;
         unsigned celsius = 0;
         unsigned long long reasons = 0;
         nvml_utilisation use = {0, 0};

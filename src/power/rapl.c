@@ -129,7 +129,7 @@ static void add_zone(rapl *r, const pj_power_env *env, const char *zone, domain_
     if (d && fd < 0) return;
     pj_sysfs_number(pj_sysfs_open_at("%s" ZONES "/%s/max_energy_range_uj", env->sysfs_root, zone),
                     &range);
-    if (d && d->limit_fd >= 0) pj_sysfs_close(d->limit_fd);
+    if (d) pj_sysfs_close(d->limit_fd);
     if (!d) d = &r->domains[r->count++];
     *d = (domain){.kind = kind,
                   .package = package,
@@ -265,8 +265,8 @@ static void add_events(rapl *r, const pj_power_env *env, const rapl *zones, trou
 
 static void close_domain(const domain *d)
 {
-    if (d->fd >= 0) pj_sysfs_close(d->fd);
-    if (d->limit_fd >= 0) pj_sysfs_close(d->limit_fd);
+    pj_sysfs_close(d->fd);
+    pj_sysfs_close(d->limit_fd);
 }
 
 static void close_domains(rapl *r)

@@ -96,42 +96,31 @@ static void take_powers(const listener *l, pj_survey_source *s)
 
 /* ---- all ---- */
 
-/* Whether a comma-separated list contains the name. */
-static bool is_named(const char *list, const char *name)
-{
-    size_t length = strlen(name);
-    for (const char *at = list; at && *at;) {
-        size_t piece = strcspn(at, ",");
-        if (piece == length && strncmp(at, name, length) == 0) return true;
-        at += piece + (at[piece] == ',');
-    }
-    return false;
-}
-
-/* The text after "name:" in the list; "" for none. */
-static const char *argument_of(const pj_power_list *list, const pj_power_source *source)
+/* The choice of a source in the list; NULL: it is not in it. */
+static const pj_power_choice *choice_of(const pj_power_list *list, const pj_power_source *source)
 {
     for (uint32_t i = 0; i < list->count; i++)
-        if (list->choices[i].source == source) return list->choices[i].argument;
-    return "";
+        if (list->choices[i].source == source) return &list->choices[i];
+    return NULL;
 }
 
 /* A source that is used only when named is described, and a model also opened. */
 static pj_status survey_look_at(pj_survey_source *s, listener *l, const pj_power_list *list,
-                                const char *used, const pj_power_env *env, pj_error *err)
+                                const pj_power_list *used, const pj_power_env *env, pj_error *err)
 {
-    s->in_use = is_named(used, s->source->name);
+    s->in_use = choice_of(used, s->source) != NULL;
+    const pj_power_choice *choice = s->in_use ? choice_of(list, s->source) : NULL;
     bool describes = s->source->describe && !s->in_use;
     if (describes) s->source->describe(env, &s->report);
     if (describes && !(s->source->flags & PJ_SOURCE_MODEL)) return PJ_OK;
-    return open_listener(l, s, env, s->in_use ? argument_of(list, s->source) : "", err);
+    return open_listener(l, s, env, choice ? choice->argument : "", err);
 }
 
 pj_status pj_survey(const pj_survey_options *options, pj_survey_source **sources, uint32_t *count,
                     pj_error *err)
 {
     pj_power_env own;
-    pj_power_list list = {0};
+    pj_power_list list = {0}, used = {0};
     const pj_power_env *env = options->env ? options->env : &own;
     uint32_t n = 0;
     if (!options->env) pj_power_env_get(&own);
@@ -142,9 +131,11 @@ pj_status pj_survey(const pj_survey_options *options, pj_survey_source **sources
     pj_status status = PJ_OK;
     if (!*sources || !listeners) status = pj_fail_memory(err, "a survey of power sources");
     if (status == PJ_OK && options->power) status = pj_power_list_parse(options->power, &list, err);
+    if (status == PJ_OK && options->used && options->used[0])
+        status = pj_power_list_parse(options->used, &used, err);
     for (uint32_t i = 0; i < n && status == PJ_OK; i++) {
         (*sources)[i].source = pj_power_sources[i];
-        status = survey_look_at(&(*sources)[i], &listeners[i], &list, options->used, env, err);
+        status = survey_look_at(&(*sources)[i], &listeners[i], &list, &used, env, err);
     }
     if (status == PJ_OK) status = listen_to_all(listeners, n, options->listen_ns, err);
     for (uint32_t i = 0; listeners && i < n; i++) {

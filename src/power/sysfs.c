@@ -22,7 +22,7 @@ int pj_sysfs_open_at(const char *path_format, ...)
 bool pj_sysfs_text(int fd, char *text, size_t bytes)
 {
     int64_t got = fd >= 0 ? pj_sysfs_fetch(fd, text, bytes - 1) : -1;
-    if (fd >= 0) pj_sysfs_close(fd);
+    pj_sysfs_close(fd);
     if (got < 0) got = 0;
     while (got > 0 && (text[got - 1] == '\n' || text[got - 1] == ' ')) got--;
     text[got] = 0;

@@ -22,7 +22,7 @@ pj_status pj_sysfs_read(int fd, int64_t *value);
 
 /* Opens for repeated reading; -1 with errno set. */
 int pj_sysfs_open(const char *path);
-void pj_sysfs_close(int fd);
+void pj_sysfs_close(int fd); /* -1 is allowed */
 /* The first bytes of an open file; returns how many, or -1 with errno set. */
 int64_t pj_sysfs_fetch(int fd, char *text, size_t bytes);
 /* Target of a symbolic link, "" if there is none. */
