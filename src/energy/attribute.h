@@ -16,6 +16,7 @@
 #define PJ_ENERGY_ATTRIBUTE_H
 
 #include "base/error.h"
+#include "base/memory.h"
 
 /* The energy that a sensor reports for an interval. Windows are sorted by begin_ns; they may
  * overlap. */
@@ -87,6 +88,7 @@ typedef struct pj_fit_input {
 
 /* The result. Arrays belong to it; pj_fit_fini frees them. */
 typedef struct pj_fit {
+    pj_arena arena;
     uint32_t class_count;
     double *power_mw;   /* [C] net, never negative */
     double *covariance; /* [C][C] of the powers, mW^2, given the total */

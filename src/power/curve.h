@@ -88,6 +88,7 @@ size_t pj_curve_windows(const pj_curve *curve, int64_t begin_ns, int64_t end_ns,
 typedef struct pj_curve_point {
     int64_t begin_ns, end_ns;
     double power_mw;
+    float edge_ns; /* half width of the uncertainty of end_ns */
 } pj_curve_point;
 
 size_t pj_curve_points(const pj_curve *curve, int64_t begin_ns, int64_t end_ns,

@@ -5,6 +5,7 @@
 #include "power/sim.h"
 
 #include "base/clock.h"
+#include "base/interval.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "power/filter.h"
@@ -28,18 +29,9 @@ static double sim_seconds(int64_t ns)
     return (double)ns * 1e-9;
 }
 
-/* Index of the first segment that ends after `at_ns`. */
 static size_t segment_at(const truth *t, int64_t at_ns)
 {
-    size_t low = 0, high = t->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (t->segments[middle].end_ns > at_ns)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return low;
+    return pj_first_after(t->segments, t->count, sizeof *t->segments, at_ns);
 }
 
 /* Net energy from the first segment to `at_ns`, summed over all rails. */
@@ -84,9 +76,8 @@ double pj_sim_truth_mj(const pj_sim_spec *spec, uint32_t rail, const pj_sim_segm
     truth t = {spec, segments, count, NULL, 1};
     double net = 0;
     for (size_t i = segment_at(&t, begin_ns); i < count && segments[i].begin_ns < end_ns; i++) {
-        int64_t from = segments[i].begin_ns > begin_ns ? segments[i].begin_ns : begin_ns;
-        int64_t to = segments[i].end_ns < end_ns ? segments[i].end_ns : end_ns;
-        net += segments[i].net_mw * sim_seconds(to - from);
+        const pj_sim_segment *g = &segments[i];
+        net += g->net_mw * sim_seconds(pj_overlap_ns(g->begin_ns, g->end_ns, begin_ns, end_ns));
     }
     return spec->rails[rail].share * (spec->idle_mw * sim_seconds(end_ns - begin_ns) + net);
 }
@@ -167,11 +158,7 @@ static double sim_power_value(sensor *s, int64_t end_ns)
 
 static pj_status emit(sensor *s, pj_reading *r, pj_error *err)
 {
-    int note;
-    double note_value;
-    uint16_t rail = r->rail;
-    if (!pj_filter_take(&s->filter, r, &note, &note_value)) return PJ_OK;
-    r->rail = rail;
+    if (!pj_filter_take(&s->filter, r)) return PJ_OK;
     if (s->count == s->capacity) {
         size_t wanted = s->capacity ? s->capacity * 2 : 1024;
         pj_reading *bigger = pj_resize(s->readings, wanted, sizeof *bigger);

@@ -375,8 +375,9 @@ static void counters_count_on_unread(void **state)
     const pj_power_source *source = pj_power_source_find("sim", 3);
     void *sim = pj_alloc(1, source->state_bytes);
     assert_non_null(sim);
-    assert_int_equal(source->open(sim, NULL, "idle_mw=30000,noise=0.2,resolution_mj=0", NULL),
-                     PJ_OK);
+    assert_int_equal(
+        source->open(sim, NULL, "idle_mw=30000,noise=0.2,resolution_mj=0", &(pj_source_report){0}),
+        PJ_OK);
     source->read(sim, &readings[0], 1, &count);
     assert_int_equal(count, 1);
     pj_clock_sleep_until(readings[0].after_ns + UNREAD_MS * PJ_NS_PER_MS);
