@@ -88,6 +88,7 @@ pj_ledger *pj_ledger_new(const pj_ledger_options *o)
             return NULL;
         }
     }
+    pj_curves_link(l->curves, o->rails, l->rail_count);
     return l;
 }
 

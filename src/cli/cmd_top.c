@@ -313,6 +313,8 @@ static pj_status await_first(top *t, int64_t settle, pj_error *err)
 /* Sensors cover a row when they have settled; on a busy machine their readings come later. */
 static pj_status await_row(top *t, int64_t due_ns, int64_t settle_ns, pj_error *err)
 {
+    top_sleep_until(due_ns);
+    pj_meter_want(t->meter, due_ns);
     top_sleep_until(due_ns + settle_ns);
     return await_known(t, due_ns, LOOKS, err);
 }
@@ -343,6 +345,7 @@ static pj_status make_curves(top *t, pj_error *err)
     for (uint32_t i = 0; i < t->rail_count; i++)
         if (!(t->curves[i] = pj_curve_new(&t->rails[i])))
             return pj_fail_memory(err, "watching the rails");
+    pj_curves_link(t->curves, t->rails, t->rail_count);
     return PJ_OK;
 }
 

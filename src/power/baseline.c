@@ -155,11 +155,13 @@ pj_status pj_meter_baseline(pj_meter *meter, pj_baseline_kind kind, int64_t dura
             status = pj_fail_memory(err, "a baseline");
             goto done;
         }
+    pj_curves_link(curves, rails, rail_count);
     pj_busy_get(pj_meter_env(meter), &before);
     int64_t begin = pj_clock_ns(), end = begin + duration_ns;
     status = listen_until(meter, curves, end, err);
     if (status != PJ_OK) goto done;
     pj_busy_get(pj_meter_env(meter), &after);
+    pj_meter_want(meter, end);
     status = listen_until(meter, curves, end + pj_meter_settle_ns(meter), err);
     for (uint32_t i = 0; i < rail_count && status == PJ_OK; i++)
         status = pj_curve_finish(curves[i], err);

@@ -86,6 +86,7 @@ static void merge_rails(pj_meter *m, pj_power_sampler *s)
     s->first_rail = (uint16_t)m->rail_count;
     for (uint32_t i = 0; i < s->rail_count; i++) {
         s->kept[i] = -1;
+        if (s->dead >> i & 1) continue;
         int other = offered_already(m, s->index, &s->rails[i]);
         bool twin = other >= 0 && worth_comparing(m, &s->rails[i], other);
         if (m->rail_count == PJ_MAX_RAILS || (other >= 0 && !twin)) continue;
@@ -105,13 +106,15 @@ static void prepare_rails(pj_meter *m, pj_power_sampler *s)
 {
     for (uint32_t i = 0; i < s->rail_count; i++) {
         pj_rail *rail = &s->rails[i];
-        pj_coarsen_init(&s->coarsen[i], rail, !s->unstated[i], m->env.interval_ns);
+        bool is_log = rail->log_ns > 0; /* passes as it is: it distributes a counter's energy */
+        pj_coarsen_init(&s->coarsen[i], rail, !s->unstated[i], is_log ? 0 : m->env.interval_ns);
         if (s->kept[i] >= 0) {
             m->rails[s->kept[i]].parent = kept_parent(s, rail->parent);
             pj_coarsen_describe(&s->coarsen[i], &m->rails[s->kept[i]]);
         }
         if (!(rail->max_mw > 0)) rail->max_mw = pj_rail_class_most_mw(rail->rail_class);
         pj_filter_init(&s->filters[i], rail);
+        pj_poll_init(&s->polls[i], rail, s->cost_ns[i]);
     }
 }
 
@@ -131,7 +134,8 @@ static int64_t own_poll_interval(const pj_power_sampler *s)
     int64_t shortest = 0;
     for (uint32_t i = 0; i < s->rail_count; i++) {
         int64_t period = s->rails[i].period_ns;
-        if (s->kept[i] >= 0 && period > 0 && (shortest == 0 || period < shortest))
+        bool is_rare = s->source->select && pj_cost_is_high(&s->rails[i], s->cost_ns[i]);
+        if (s->kept[i] >= 0 && !is_rare && period > 0 && (shortest == 0 || period < shortest))
             shortest = period;
     }
     int64_t interval = shortest > 0 ? shortest / 10 : POLL_MAX_NS;
@@ -208,6 +212,18 @@ static void settle_unread(pj_meter *m)
     }
 }
 
+/* All of its rails stand still. */
+static pj_status explain_dead(const pj_power_sampler *s, pj_source_report *why)
+{
+    uint32_t rail = 0;
+    while (rail + 1 < s->rail_count && !(s->dead >> rail & 1)) rail++;
+    why->unread = true;
+    return pj_source_explain(why, PJ_E_UNAVAILABLE, "",
+                             "%s has not moved for a second, as in a virtual machine whose host "
+                             "does not pass it on",
+                             s->rails[rail].name);
+}
+
 /* `why` is set if the source itself cannot be used. */
 static pj_status meter_open_source(pj_meter *m, const pj_power_choice *choice,
                                    pj_source_report *why, pj_error *err)
@@ -237,7 +253,9 @@ static pj_status meter_open_source(pj_meter *m, const pj_power_choice *choice,
     if (status != PJ_OK) goto fail;
     merge_rails(m, s);
     if (!any_kept(s)) {
-        if (choice->by_name && s->rail_count > 0)
+        if (s->dead)
+            status = explain_dead(s, why);
+        else if (choice->by_name && s->rail_count > 0)
             remember_skipped(m, s->source,
                              "sources named before it already provide all of its rails", "");
         goto fail;
@@ -390,6 +408,12 @@ void pj_meter_subscribe(pj_meter *meter, pj_meter_subscriber_fn *subscriber, voi
 {
     meter->subscriber = subscriber;
     meter->subscriber_context = context;
+}
+
+void pj_meter_want(pj_meter *meter, int64_t at_ns)
+{
+    for (uint32_t i = 0; i < meter->sampler_count; i++)
+        pj_power_sampler_want(meter->samplers[i], at_ns);
 }
 
 void pj_meter_set_pace(pj_meter *meter, int64_t pace_ns)

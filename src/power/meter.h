@@ -61,6 +61,9 @@ void pj_meter_subscribe(pj_meter *meter, pj_meter_subscriber_fn *subscriber, voi
 /* Minimum interval between polls from the next start on; 0: as opened. Saves CPU time between
  * runs. */
 void pj_meter_set_pace(pj_meter *meter, int64_t pace_ns);
+/* Asks for the energy up to `at_ns` as soon as the sensors have published it: some are read rarely,
+ * because a read of them is dear. May be repeated until it is known. */
+void pj_meter_want(pj_meter *meter, int64_t at_ns);
 /* How long sampling must continue after the end of an interval until its energy is known. */
 int64_t pj_meter_settle_ns(const pj_meter *meter);
 

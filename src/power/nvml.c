@@ -3,16 +3,17 @@
  *
  * Each GPU's rail uses the best reading that works, tried once at the start: the total-energy
  * counter (Volta and newer), else instant power (field 186), else average power (field 185 or
- * nvmlDeviceGetPowerUsage). Besides a counter, instant power is kept as a platform rail inside the
- * GPU's for comparison, and so is the memory's average power where the card reports it. Periods and
- * windows were measured on cards of each architecture (docs/power-sources.md) and are checked again
- * by the meter.
+ * nvmlDeviceGetPowerUsage). Besides a counter, the driver's log of power (nvml_log.h) is kept as a
+ * platform rail inside the GPU's, to distribute the counter's energy and for comparison; without a
+ * log, instant power for comparison; and the memory's average power where the card reports it.
+ * Periods and windows were measured on cards of each architecture (docs/power-sources.md) and are
+ * checked again by the meter.
  *
  * Devices are keyed by UUID: CUDA's device order is not NVML's. Numbers in CUDA_VISIBLE_DEVICES are
  * taken in NVML's order, which is CUDA's under CUDA_DEVICE_ORDER=PCI_BUS_ID. With MIG the power is
  * that of the whole board.
  */
-#include "power/nvml_api.h"
+#include "power/nvml_log.h"
 #include "power/source.h"
 
 #include "base/clock.h"
@@ -27,7 +28,7 @@
 
 enum { MAX_GPUS = 16, MAX_RAILS = 48, MS = 1000000 };
 
-typedef enum reading_kind { COUNTER, COUNTER_FIELD, FIELD, USAGE } reading_kind;
+typedef enum reading_kind { COUNTER, COUNTER_FIELD, FIELD, USAGE, LOG } reading_kind;
 
 typedef struct gpu {
     nvml_device device;
@@ -36,6 +37,7 @@ typedef struct gpu {
     bool mig;
     double limit_mw;
     bool lost;
+    nvml_log log;
 } gpu;
 
 typedef struct gpu_rail {
@@ -52,6 +54,7 @@ typedef struct pj_nvml_watch {
     uint32_t gpu_count;
     gpu_rail rails[MAX_RAILS];
     uint32_t rail_count;
+    uint64_t selected; /* rails that a read is for */
 } nvml;
 
 /* ---- the library ---- */
@@ -80,6 +83,7 @@ static bool load_symbols(nvml_api *a)
         {(void **)&a->total_energy, "nvmlDeviceGetTotalEnergyConsumption", NULL, false},
         {(void **)&a->power_usage, "nvmlDeviceGetPowerUsage", NULL, false},
         {(void **)&a->field_values, "nvmlDeviceGetFieldValues", NULL, false},
+        {(void **)&a->samples, "nvmlDeviceGetSamples", NULL, false},
         {(void **)&a->driver_version, "nvmlSystemGetDriverVersion", NULL, false},
         {(void **)&a->temperature, "nvmlDeviceGetTemperature", NULL, false},
         {(void **)&a->clock, "nvmlDeviceGetClockInfo", NULL, false},
@@ -304,8 +308,13 @@ static bool nvml_choose_rails(nvml *n, uint32_t g)
         keep_unreadable(n, g);
         return false;
     }
-    if (own[i].how == COUNTER || own[i].how == COUNTER_FIELD)
-        try_rail(n, (gpu_rail){g, FIELD, NVML_FIELD_POWER_INSTANT, NVML_SCOPE_GPU, false});
+    if (own[i].how == COUNTER || own[i].how == COUNTER_FIELD) {
+        /* The log is five times finer than the instant power; where there is none, that is kept. */
+        if (nvml_log_capacity(&n->api, n->gpus[g].device) > 0 && n->rail_count < MAX_RAILS)
+            n->rails[n->rail_count++] = (gpu_rail){g, LOG, 0, NVML_SCOPE_GPU, false};
+        else
+            try_rail(n, (gpu_rail){g, FIELD, NVML_FIELD_POWER_INSTANT, NVML_SCOPE_GPU, false});
+    }
     try_rail(n, (gpu_rail){g, FIELD, NVML_FIELD_POWER_AVERAGE, NVML_SCOPE_MEMORY, false});
     return true;
 }
@@ -321,6 +330,7 @@ static pj_status nvml_open(void *state, const pj_power_env *env, const char *arg
     if (n->api.driver_version) n->api.driver_version(n->driver, sizeof n->driver);
     find_gpus(n, visible);
     uint32_t readable = 0;
+    n->selected = UINT64_MAX;
     for (uint32_t g = 0; g < n->gpu_count; g++) readable += nvml_choose_rails(n, g);
     if (readable > 0) return PJ_OK;
     unload(&n->api);
@@ -336,6 +346,7 @@ static pj_status nvml_open(void *state, const pj_power_env *env, const char *arg
 }
 
 enum { BLIND_WINDOW_NS = 25 * MS, HALF_WINDOW_NS = 10 * MS };
+enum { LOG_PERIOD_NS = 20 * MS, LOG_WINDOW_NS = 25 * MS, LOG_DELAY_NS = 5 * MS / 2 };
 
 static bool is_ga100(const gpu *g)
 {
@@ -377,6 +388,16 @@ static void nvml_describe(const nvml *n, const gpu_rail *r, pj_rail *rail)
                       .max_mw = g->limit_mw};
     instant_timing(g, &rail->period_ns, &rail->window_ns);
     if (average) rail->window_ns = 1000 * (int64_t)MS, rail->delay_ns = 0;
+    if (r->how == LOG) {
+        rail->period_ns = LOG_PERIOD_NS;
+        rail->window_ns = LOG_WINDOW_NS;
+        rail->delay_ns = LOG_DELAY_NS;
+        rail->log_ns = (int64_t)nvml_log_capacity(&n->api, g->device) * LOG_PERIOD_NS;
+    }
+    if (counter && strstr(g->name, "H200")) { /* measured: adds up all of the time */
+        rail->window_ns = rail->period_ns;
+        rail->delay_ns = 6 * MS;
+    }
     /* Whether the counter of a board whose sensor sees 25 of 100 ms adds up more than that is not
      * documented; assuming it does would make intervals surer than they may be. Of boards that see
      * half of 20 ms, and of later ones, even less is known. */
@@ -385,6 +406,7 @@ static void nvml_describe(const nvml *n, const gpu_rail *r, pj_rail *rail)
     snprintf(rail->name, sizeof rail->name, "gpu%u%s", r->gpu,
              r->primary                      ? ""
              : r->scope == NVML_SCOPE_MEMORY ? "-memory"
+             : r->how == LOG                 ? "-log"
                                              : "-instant");
     snprintf(rail->device, sizeof rail->device, "%.42s %.18s", g->uuid, n->driver);
     char field[40];
@@ -392,6 +414,7 @@ static void nvml_describe(const nvml *n, const gpu_rail *r, pj_rail *rail)
     snprintf(rail->field, sizeof rail->field, "%s%s",
              r->how == COUNTER ? "total energy"
              : r->how == USAGE ? "power usage"
+             : r->how == LOG   ? "power samples"
                                : field,
              g->mig ? ", whole board (MIG)" : "");
 }
@@ -407,13 +430,10 @@ static uint32_t nvml_rails(const void *state, pj_rail *rails)
     return n->rail_count;
 }
 
-static pj_status nvml_read_rail(void *state, uint32_t rail, double *value)
+static pj_status nvml_status(gpu *g, nvml_return status)
 {
-    nvml *n = state;
-    gpu *g = &n->gpus[n->rails[rail].gpu];
-    nvml_return status = g->lost ? NVML_GPU_IS_LOST : read_rail(n, &n->rails[rail], value);
     switch (status) {
-    case NVML_OK: return isnan(*value) ? PJ_E_INVALID : PJ_OK;
+    case NVML_OK: return PJ_OK;
     case NVML_GPU_IS_LOST:
     case NVML_NOT_FOUND: g->lost = true; return PJ_E_NOT_FOUND;
     case NVML_NOT_SUPPORTED: return PJ_E_UNSUPPORTED;
@@ -422,10 +442,44 @@ static pj_status nvml_read_rail(void *state, uint32_t rail, double *value)
     }
 }
 
+/* Appends what one rail gives now. */
+static uint32_t nvml_read_one(nvml *n, uint32_t rail, pj_reading *readings, uint32_t max)
+{
+    const gpu_rail *r = &n->rails[rail];
+    gpu *g = &n->gpus[r->gpu];
+    pj_reading *one = readings;
+    uint32_t count = 0;
+    *one = (pj_reading){.rail = (uint16_t)rail, .before_ns = pj_clock_ns()};
+    if (r->how == LOG && !g->lost) {
+        nvml_return status =
+            nvml_log_read(&n->api, g->device, &g->log, (uint16_t)rail, readings, max, &count);
+        if (status == NVML_OK) return count;
+        *one = (pj_reading){.rail = (uint16_t)rail, .before_ns = pj_clock_ns()};
+        one->after_ns = one->before_ns;
+        pj_source_fail_reading(one, nvml_status(g, status));
+        return 1;
+    }
+    pj_status status = nvml_status(g, g->lost ? NVML_GPU_IS_LOST : read_rail(n, r, &one->value));
+    one->after_ns = pj_clock_ns();
+    if (status == PJ_OK && isnan(one->value)) status = PJ_E_INVALID;
+    if (status != PJ_OK) pj_source_fail_reading(one, status);
+    return 1;
+}
+
+static void nvml_select(void *state, uint64_t rails)
+{
+    ((nvml *)state)->selected = rails;
+}
+
+/* Logs first: they show how the energy up to a counter's value was distributed. */
 static pj_status nvml_read(void *state, pj_reading *readings, uint32_t max, uint32_t *count)
 {
-    const nvml *n = state;
-    *count = pj_source_poll(state, n->rail_count, nvml_read_rail, readings);
+    nvml *n = state;
+    *count = 0;
+    for (int logs = 1; logs >= 0; logs--)
+        for (uint32_t i = 0; i < n->rail_count && *count < max; i++)
+            if ((n->selected >> i & 1) && (n->rails[i].how == LOG) == (logs == 1))
+                *count += nvml_read_one(n, i, readings + *count, max - *count);
     for (uint32_t g = 0; g < n->gpu_count; g++)
         if (!n->gpus[g].lost) return PJ_OK;
     return PJ_E_LOST;
@@ -457,6 +511,7 @@ const pj_power_source pj_source_nvml = {
     .state_bytes = sizeof(nvml),
     .open = nvml_open,
     .rails = nvml_rails,
+    .select = nvml_select,
     .read = nvml_read,
     .close = nvml_close,
     .limits = nvml_limits,

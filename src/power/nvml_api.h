@@ -46,6 +46,11 @@ typedef struct nvml_field {
 
 _Static_assert(sizeof(nvml_field) == 40, "must match the library's layout");
 
+typedef struct nvml_sample {
+    unsigned long long timestamp_us; /* wall clock */
+    nvml_value value;
+} nvml_sample;
+
 enum { NVML_TEXT_BYTES = 96 };
 
 /* Architectures as nvmlDeviceGetArchitecture numbers them. */
@@ -95,6 +100,8 @@ typedef struct nvml_api {
     nvml_return (*power_usage)(nvml_device, unsigned int *);                  /* optional */
     nvml_return (*field_values)(nvml_device, int, nvml_field *);              /* optional */
     nvml_return (*driver_version)(char *, unsigned int);                      /* optional */
+    nvml_return (*samples)(nvml_device, int, unsigned long long, int *, unsigned int *,
+                           nvml_sample *); /* optional */
     /* conditions, all optional */
     nvml_return (*temperature)(nvml_device, int, unsigned int *);
     nvml_return (*clock)(nvml_device, int, unsigned int *);

@@ -16,9 +16,14 @@ void pj_poll_init(pj_poll *p, const pj_rail *rail, int64_t cost_ns)
     p->grid.period_ns = rail->grid_ns;
 }
 
+bool pj_cost_is_high(const pj_rail *rail, int64_t cost_ns)
+{
+    return rail->log_ns > 0 || cost_ns >= COSTLY_NS;
+}
+
 bool pj_poll_is_costly(const pj_poll *p)
 {
-    return p->rail->log_ns > 0 || p->cost_ns >= COSTLY_NS;
+    return pj_cost_is_high(p->rail, p->cost_ns);
 }
 
 static void poll_look(pj_poll *p, int64_t from_ns)
@@ -41,11 +46,12 @@ int64_t pj_poll_due(const pj_poll *p)
     return p->wanted_ns > 0 && p->wanted_ns < p->due_ns ? p->wanted_ns : p->due_ns;
 }
 
-/* Between two ticks, so that a read does not straddle one. */
+/* Between two ticks, so that a read does not straddle one, and a while after the first, so that a
+ * log has reached it. */
 static int64_t poll_between_ticks(const pj_poll *p, int64_t at_ns)
 {
     if (!pj_grid_known(&p->grid, at_ns)) return at_ns;
-    return pj_grid_last(&p->grid, at_ns) + p->grid.period_ns / 4;
+    return pj_grid_last(&p->grid, at_ns) + p->grid.period_ns * 2 / 5;
 }
 
 void pj_poll_want(pj_poll *p, int64_t at_ns)
@@ -53,8 +59,7 @@ void pj_poll_want(pj_poll *p, int64_t at_ns)
     int64_t at = at_ns + p->rail->delay_ns;
     if (p->covered_ns >= at_ns || p->wanted_ns > 0) return;
     if (pj_grid_known(&p->grid, at))
-        p->wanted_ns = pj_grid_last(&p->grid, at) + p->grid.period_ns + MARGIN_NS +
-                       pj_grid_error(&p->grid, at);
+        p->wanted_ns = poll_between_ticks(p, at + p->grid.period_ns);
     else
         p->wanted_ns = at + (p->rail->log_ns > 0 ? 2 : 1) * p->rail->period_ns + MARGIN_NS;
 }
@@ -96,30 +101,40 @@ static void poll_lost(pj_poll *p)
 static void poll_take_counter(pj_poll *p, const pj_reading *r)
 {
     bool changed = r->status == PJ_READING_OK;
-    if (changed && p->old_ns > 0 && r->after_ns - p->old_ns < p->grid.period_ns / 2) {
-        if (!pj_grid_observe(&p->grid, p->old_ns, r->after_ns))
-            poll_lost(p);
-        else if (p->looking)
-            poll_found(p, r->after_ns);
-    }
+    bool close = p->old_ns > 0 && r->after_ns - p->old_ns < p->grid.period_ns / 2;
+    p->saw_tick = changed && close && pj_grid_observe(&p->grid, p->old_ns, r->after_ns);
+    if (p->saw_tick && p->looking)
+        poll_found(p, r->after_ns);
+    else if (changed && close && !p->saw_tick)
+        poll_lost(p);
     bool is_value = changed || r->status == PJ_READING_RESET || r->status == PJ_READING_REPEAT;
     p->old_ns = is_value ? r->before_ns : 0;
-    if (p->looking && r->after_ns > p->look_end_ns) {
-        p->looking = false; /* it stands still, or the grid is gone */
-        p->hold_ns = r->after_ns + HOLD_FIRST_NS;
-    }
 }
 
-static void poll_set_due(pj_poll *p, const pj_reading *r, int64_t pace_ns)
+void pj_poll_see(pj_poll *p, const pj_reading *r)
 {
-    int64_t now = r->after_ns, next = now + poll_interval_ns(p, pace_ns);
+    bool is_new = r->status == PJ_READING_OK || r->status == PJ_READING_RESET;
+    if (p->rail->log_ns == 0) poll_learn_cost(p, r->after_ns - r->before_ns);
+    if (p->grid.period_ns > 0) poll_take_counter(p, r);
+    if (is_new && r->fresh_ns > 0) p->covered_ns = r->fresh_ns - p->rail->delay_ns;
+}
+
+void pj_poll_done(pj_poll *p, int64_t before_ns, int64_t after_ns, int64_t pace_ns)
+{
     const pj_grid *g = &p->grid;
+    int64_t next = after_ns + poll_interval_ns(p, pace_ns);
+    if (p->rail->log_ns > 0) poll_learn_cost(p, after_ns - before_ns);
+    if (p->wanted_ns > 0 && before_ns >= p->wanted_ns) p->wanted_ns = 0;
+    if (p->looking && after_ns > p->look_end_ns) { /* it stands still, or the grid is gone */
+        p->looking = false;
+        p->hold_ns = after_ns + HOLD_FIRST_NS;
+    }
     if (p->looking) {
-        p->due_ns = now;
+        p->due_ns = after_ns;
         return;
     }
     p->due_ns = poll_between_ticks(p, next);
-    if (p->due_ns <= now) p->due_ns = next;
+    if (p->due_ns <= after_ns) p->due_ns = next;
     if (g->period_ns == 0 || p->hold_ns > next) return;
     if (pj_grid_known(g, next)) /* from just before the next tick on */
         poll_look(p, pj_grid_last(g, next) + g->period_ns - pj_grid_error(g, next) - p->cost_ns -
@@ -128,23 +143,17 @@ static void poll_set_due(pj_poll *p, const pj_reading *r, int64_t pace_ns)
         poll_look(p, next);
 }
 
-void pj_poll_take(pj_poll *p, const pj_reading *r, int64_t pace_ns)
-{
-    p->reads++;
-    poll_learn_cost(p, r->after_ns - r->before_ns);
-    if (p->wanted_ns > 0 && r->before_ns >= p->wanted_ns) p->wanted_ns = 0;
-    if ((r->status == PJ_READING_OK || r->status == PJ_READING_RESET) && r->fresh_ns > 0)
-        p->covered_ns = r->fresh_ns - p->rail->delay_ns;
-    if (p->grid.period_ns > 0) poll_take_counter(p, r);
-    poll_set_due(p, r, pace_ns);
-}
-
 bool pj_poll_date(const pj_poll *p, int64_t before_ns, int64_t after_ns, int64_t *fresh_ns,
                   int64_t *error_ns)
 {
     const pj_grid *g = &p->grid;
     if (!pj_grid_known(g, after_ns)) return false;
     int64_t error = pj_grid_error(g, after_ns);
+    if (p->saw_tick) {
+        *fresh_ns = g->tick_ns;
+        *error_ns = error;
+        return true;
+    }
     int64_t first = pj_grid_last(g, before_ns - error), last = pj_grid_last(g, after_ns + error);
     *fresh_ns = last - (last - first) / 2;
     *error_ns = error + (last - first) / 2;

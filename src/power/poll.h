@@ -24,16 +24,18 @@ typedef struct pj_poll {
     int64_t wanted_ns;   /* an earlier one that a user waits for; 0: none */
     int64_t covered_ns;  /* the time up to which values have been published */
     int64_t old_ns;      /* begin of the last read that saw the present value; 0: none */
+    bool saw_tick;       /* the last read and the one before it lie around a tick */
     bool looking;        /* for a tick: reads follow each other */
     int64_t look_end_ns; /* then it gives up */
     int64_t hold_ns;     /* when the phase is confirmed next */
     int64_t hold_step_ns;
-    uint64_t reads;
 } pj_poll;
 
 /* `cost_ns` as measured before, 0: unknown; `rail->grid_ns` is used. */
 void pj_poll_init(pj_poll *poll, const pj_rail *rail, int64_t cost_ns);
-/* Whether reads have to be rare: such a rail has its own due times. */
+/* Whether reads of this cost have to be rare: such a rail has its own due times. */
+bool pj_cost_is_high(const pj_rail *rail, int64_t cost_ns);
+/* The same, of the present cost. */
 bool pj_poll_is_costly(const pj_poll *poll);
 /* Sampling begins, possibly after a pause. */
 void pj_poll_start(pj_poll *poll, int64_t now_ns);
@@ -41,8 +43,10 @@ void pj_poll_start(pj_poll *poll, int64_t now_ns);
 int64_t pj_poll_due(const pj_poll *poll);
 /* Someone waits for the energy up to `at_ns`. May be called again until it is known. */
 void pj_poll_want(pj_poll *poll, int64_t at_ns);
-/* A read was made; `reading` as classified by the filter. At least `pace_ns` until the next. */
-void pj_poll_take(pj_poll *poll, const pj_reading *reading, int64_t pace_ns);
+/* A reading, as classified by the filter: shows ticks, and what a read costs. */
+void pj_poll_see(pj_poll *poll, const pj_reading *reading);
+/* A costly rail was read: sets when it is read next, at least `pace_ns` later. */
+void pj_poll_done(pj_poll *poll, int64_t before_ns, int64_t after_ns, int64_t pace_ns);
 /* When the value of a read was published, by the grid: false without a known phase. */
 bool pj_poll_date(const pj_poll *poll, int64_t before_ns, int64_t after_ns, int64_t *fresh_ns,
                   int64_t *error_ns);

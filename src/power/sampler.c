@@ -105,8 +105,12 @@ static void sampler_pass(pj_power_sampler *s, pj_reading *r)
     if (rail >= s->rail_count || s->kept[rail] < 0) return;
     pj_reading out[PJ_COARSEN_MOST];
     pj_filter *filter = &s->filters[rail];
+    int64_t before = r->before_ns, after = r->after_ns;
     bool worth = pj_filter_take(filter, r);
     forgive(s, rail, r);
+    pj_poll_see(&s->polls[rail], r);
+    if (r->status == PJ_READING_OK || r->status == PJ_READING_RESET)
+        pj_poll_date(&s->polls[rail], before, after, &r->fresh_ns, &r->fresh_error_ns);
     if (filter->note != PJ_NOTE_NONE)
         note_event(s, filter->note, (int)rail, r->after_ns, filter->note_value);
     /* Averages need every poll of a value, also repeats. */
@@ -263,12 +267,12 @@ static void watch_limits(pj_power_sampler *s, int64_t now)
 
 /* ---- the thread ---- */
 
-bool pj_power_sampler_tick(pj_power_sampler *s)
+/* Reads the given rails, all where the source cannot choose. False: it is lost for good. */
+static bool sampler_read(pj_power_sampler *s, uint64_t rails)
 {
     uint32_t count = 0;
     int64_t before = pj_clock_ns();
-    watch_for_sleep(s, before);
-    watch_limits(s, before);
+    if (s->source->select) s->source->select(s->state, rails);
     pj_status status = s->source->read(s->state, s->scratch, PJ_SOURCE_READ_MAX, &count);
     int64_t after = pj_clock_ns();
     atomic_fetch_add_explicit(&s->call_ns, after - before, memory_order_relaxed);
@@ -280,10 +284,81 @@ bool pj_power_sampler_tick(pj_power_sampler *s)
     return true;
 }
 
-static void sampler_sleep_until(pj_power_sampler *s, int64_t due)
+/* Rails whose reads are dear and made at times of their own. */
+static uint64_t costly_rails(const pj_power_sampler *s)
 {
-    for (int64_t now; (now = pj_clock_ns()) < due && !atomic_load(&s->stop);)
-        pj_clock_sleep_until(due - now > LONGEST_SLEEP_NS ? now + LONGEST_SLEEP_NS : due);
+    uint64_t rails = 0;
+    for (uint32_t i = 0; s->source->select && i < s->rail_count; i++)
+        if (s->kept[i] >= 0 && pj_poll_is_costly(&s->polls[i])) rails |= 1ull << i;
+    return rails;
+}
+
+static uint64_t all_rails(const pj_power_sampler *s)
+{
+    return s->rail_count < 64 ? (1ull << s->rail_count) - 1 : UINT64_MAX;
+}
+
+bool pj_power_sampler_tick(pj_power_sampler *s)
+{
+    int64_t now = pj_clock_ns();
+    uint64_t rails = all_rails(s) & ~costly_rails(s);
+    watch_for_sleep(s, now);
+    watch_limits(s, now);
+    return rails == 0 || sampler_read(s, rails);
+}
+
+static bool read_one(pj_power_sampler *s, uint32_t rail)
+{
+    int64_t before = pj_clock_ns();
+    if (!sampler_read(s, 1ull << rail)) return false;
+    pj_poll_done(&s->polls[rail], before, pj_clock_ns(), s->pace_ns);
+    return true;
+}
+
+/* Reads costly rails that are due, and before a counter its log, which shows how the energy up to
+ * the counter's value was distributed. While a tick is looked for, there is no time for that. */
+static bool read_costly(pj_power_sampler *s)
+{
+    int64_t wanted = atomic_exchange(&s->wanted_ns, 0);
+    uint64_t costly = costly_rails(s);
+    for (uint32_t i = 0; i < s->rail_count; i++) {
+        pj_poll *poll = &s->polls[i];
+        if (!(costly >> i & 1)) continue;
+        if (wanted) pj_poll_want(poll, wanted);
+        if (pj_poll_due(poll) > pj_clock_ns()) continue;
+        int log = pj_rail_log_of(s->rails, s->rail_count, i);
+        bool with_log = log >= 0 && s->kept[log] >= 0 && !poll->looking;
+        if (with_log && !read_one(s, (uint32_t)log)) return false;
+        if (!read_one(s, i)) return false;
+    }
+    return true;
+}
+
+static int64_t next_costly(const pj_power_sampler *s)
+{
+    uint64_t costly = costly_rails(s);
+    int64_t next = INT64_MAX;
+    for (uint32_t i = 0; i < s->rail_count; i++)
+        if ((costly >> i & 1) && pj_poll_due(&s->polls[i]) < next) next = pj_poll_due(&s->polls[i]);
+    return next;
+}
+
+void pj_power_sampler_want(pj_power_sampler *s, int64_t at_ns)
+{
+    atomic_store(&s->wanted_ns, at_ns);
+}
+
+/* Until the next tick, in steps that bound the delay of a stop; costly rails are read meanwhile. */
+static bool sampler_pass_time(pj_power_sampler *s, int64_t due)
+{
+    for (;;) {
+        if (!read_costly(s)) return false;
+        int64_t now = pj_clock_ns(), until = now + LONGEST_SLEEP_NS, costly = next_costly(s);
+        if (now >= due || atomic_load(&s->stop)) return true;
+        if (due < until) until = due;
+        if (costly < until) until = costly;
+        pj_clock_sleep_until(until);
+    }
 }
 
 /* Reading the CPU clock is a system call, slower than reading a sensor's file. */
@@ -300,10 +375,11 @@ static void *sampler_main(void *context)
     if (!paced) pj_thread_timer_slack(1);
     int64_t due = s->started_ns = s->last_tick_ns = pj_clock_ns();
     s->sleep_offset_ns = sleep_offset(s->sleep_offset_ns);
+    for (uint32_t i = 0; i < s->rail_count; i++) pj_poll_start(&s->polls[i], due);
     for (uint32_t tick = 0; !atomic_load(&s->stop); tick++) {
         int64_t late = pj_clock_ns() - due;
         if (!paced) count_lateness(s, late);
-        bool alive = pj_power_sampler_tick(s);
+        bool alive = pj_power_sampler_tick(s) && read_costly(s);
         atomic_store(&s->begun, true);
         if (!alive) break;
         int64_t now = pj_clock_ns();
@@ -312,7 +388,7 @@ static void *sampler_main(void *context)
         /* Slow ticks are accounted for one by one, except the first, which has no elapsed time to
          * relate to. */
         if (paced ? tick > 0 : tick % ACCOUNT_EVERY == 0) keep_account(s, now);
-        sampler_sleep_until(s, due);
+        if (!sampler_pass_time(s, due)) break;
     }
     sampler_flush(s);
     if (!paced) keep_account(s, pj_clock_ns());

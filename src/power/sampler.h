@@ -7,6 +7,7 @@
 #include "base/thread.h"
 #include "power/coarsen.h"
 #include "power/filter.h"
+#include "power/poll.h"
 
 enum { PJ_LATENESS_BUCKETS = 128 };
 
@@ -16,14 +17,17 @@ typedef struct pj_power_sampler {
     const char *argument;
     void *state;
     bool open, restarted;
-    uint16_t index;              /* of the source in the meter */
-    uint16_t first_rail;         /* of its rails in the meter */
-    uint32_t rail_count;         /* of the source, including those not kept */
-    pj_rail rails[PJ_MAX_RAILS]; /* as the source gave them */
-    int16_t kept[PJ_MAX_RAILS];  /* index in the meter, or -1: a better source provides it */
-    bool unstated[PJ_MAX_RAILS]; /* the source does not state an update period */
+    uint16_t index;                /* of the source in the meter */
+    uint16_t first_rail;           /* of its rails in the meter */
+    uint32_t rail_count;           /* of the source, including those not kept */
+    pj_rail rails[PJ_MAX_RAILS];   /* as the source gave them */
+    int16_t kept[PJ_MAX_RAILS];    /* index in the meter, or -1: a better source provides it */
+    bool unstated[PJ_MAX_RAILS];   /* the source does not state an update period */
+    int64_t cost_ns[PJ_MAX_RAILS]; /* of a read, as measured at first contact; 0: unknown */
+    uint64_t dead; /* bit mask of counters that stood still while they were watched */
     pj_filter filters[PJ_MAX_RAILS];
     pj_coarsen coarsen[PJ_MAX_RAILS];
+    pj_poll polls[PJ_MAX_RAILS];
     int64_t interval_ns; /* between polls */
     int64_t pace_ns;     /* minimum between polls; set while the thread does not run */
     pj_reading scratch[PJ_SOURCE_READ_MAX];
@@ -32,7 +36,8 @@ typedef struct pj_power_sampler {
     pj_ring events;   /* of pj_meter_event */
     pthread_t thread;
     bool running;
-    _Atomic bool stop, begun; /* begun: the first tick of this start is over */
+    _Atomic int64_t wanted_ns; /* the time whose energy someone waits for; 0: none */
+    _Atomic bool stop, begun;  /* begun: the first tick of this start is over */
     int64_t started_ns;
     uint32_t sequence;
     int64_t last_tick_ns, sleep_offset_ns;
@@ -55,6 +60,9 @@ pj_status pj_power_sampler_start(pj_power_sampler *sampler, pj_error *err);
  */
 void pj_power_sampler_await_first(const pj_power_sampler *sampler);
 void pj_power_sampler_stop(pj_power_sampler *sampler); /* may run twice */
+/* Someone waits for the energy up to `at_ns`: rails that are read rarely are read as soon as it has
+ * been published. May be called again until it is known; from any thread. */
+void pj_power_sampler_want(pj_power_sampler *sampler, int64_t at_ns);
 /* One tick: reads, classifies, passes on. Called by the thread; tests and the characterisation call
  * it directly. False: the source is lost for good. */
 bool pj_power_sampler_tick(pj_power_sampler *sampler);

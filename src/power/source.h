@@ -96,6 +96,9 @@ typedef struct pj_power_source {
      * Never blocks for long. PJ_E_LOST: the source is gone. Other
      * failures: nothing could be read this time. */
     pj_status (*read)(void *state, pj_reading *readings, uint32_t max, uint32_t *count);
+    /* Optional, of a source some of whose reads take milliseconds: restricts the reads that follow
+     * to these rails (bit mask). */
+    void (*select)(void *state, uint64_t rails);
     void (*close)(void *state); /* after a successful open; may run twice */
     /* Shortest sensible time between polls, below which drivers answer wrongly or slowly; 0: 1 ms.
      * Streams are read every 10 ms. */

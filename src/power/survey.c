@@ -56,6 +56,7 @@ static pj_status open_listener(listener *l, pj_survey_source *s, const pj_power_
         if (!(l->curves[i] = pj_curve_new(&rails[i])))
             return pj_fail_memory(err, "a survey of power sources");
     }
+    pj_curves_link(l->curves, rails, s->rail_count);
     pj_meter_event event;
     while (pj_meter_next_event(l->meter, &event))
         if (event.kind == PJ_METER_DISAGREES)
@@ -79,6 +80,8 @@ static pj_status listen_to_all(listener *listeners, uint32_t count, int64_t list
             if (status != PJ_OK) return status;
         }
         int64_t now = pj_clock_ns();
+        for (uint32_t i = 0; i < count && now >= until - longest; i++)
+            if (listeners[i].meter) pj_meter_want(listeners[i].meter, until - longest);
         if (now >= until) return PJ_OK;
         pj_clock_sleep_until(until - now > 20 * PJ_NS_PER_MS ? now + 20 * PJ_NS_PER_MS : until);
     }

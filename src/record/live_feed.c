@@ -63,6 +63,7 @@ struct pj_live_feed {
     uint32_t part_count;
     pj_live_power samples[MAX_SAMPLES];
     int64_t sample_ns[MAX_SAMPLES];
+    int64_t logged_ns; /* up to which samples came from a log */
     uint32_t sample_count;
 };
 
@@ -95,13 +96,14 @@ pj_status pj_live_feed_open(const pj_live_sink *sink, const char *run_id, int64_
             used |= feed->in_column[c][r] =
                 pj_rail_in_column(feed->rails, feed->rail_count, r, (pj_rail_class)c);
         feed->last_mw[r] = NAN;
-        if (!used) continue;
+        if (!used && feed->rails[r].log_ns == 0) continue;
         feed->curves[r] = pj_curve_new(&feed->rails[r]);
         if (!feed->curves[r]) {
             pj_live_feed_close(feed);
             return pj_fail_memory(err, "live events");
         }
     }
+    pj_curves_link(feed->curves, feed->rails, feed->rail_count);
     *out = feed;
     return PJ_OK;
 }
@@ -171,6 +173,25 @@ static bool leads_round(const pj_live_feed *feed, uint32_t rail)
     return feed->curves[rail] != NULL;
 }
 
+/* A counter with a log comes about once a second, with all that the log shows of that time. */
+static void add_logged_samples(pj_live_feed *feed, uint32_t rail, int64_t end_ns)
+{
+    pj_curve_point points[MAX_SAMPLES];
+    size_t count =
+        pj_curve_points(feed->curves[rail], feed->logged_ns, end_ns + 1, points, MAX_SAMPLES);
+    if (count > MAX_SAMPLES) count = MAX_SAMPLES;
+    for (size_t i = 0; i < count; i++) {
+        if (points[i].end_ns <= feed->logged_ns) continue;
+        feed->logged_ns = points[i].end_ns;
+        for (uint32_t r = 0; r < feed->rail_count; r++) {
+            double mw =
+                feed->curves[r] ? pj_curve_power_mw(feed->curves[r], points[i].end_ns - 1) : NAN;
+            if (!isnan(mw)) feed->last_mw[r] = mw;
+        }
+        add_sample(feed, points[i].end_ns);
+    }
+}
+
 void pj_live_feed_readings(pj_live_feed *feed, const pj_reading *readings, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -183,7 +204,10 @@ void pj_live_feed_readings(pj_live_feed *feed, const pj_reading *readings, size_
         if (reading->status != PJ_READING_OK || !pj_curve_span(feed->curves[r], &begin, &end))
             continue;
         feed->last_mw[r] = pj_curve_power_mw(feed->curves[r], end - 1);
-        if (leads_round(feed, r)) add_sample(feed, reading->before_ns);
+        if (pj_rail_log_of(feed->rails, feed->rail_count, r) >= 0)
+            add_logged_samples(feed, r, end);
+        else if (leads_round(feed, r))
+            add_sample(feed, reading->before_ns);
     }
 }
 

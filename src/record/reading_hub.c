@@ -232,6 +232,7 @@ static void wait_until_known(pj_reading_hub *g, int64_t at_ns)
     int64_t until_ns = at_ns + pj_meter_settle_ns(g->meter) + LATENESS_NS;
     for (bool known = false; !known && pj_clock_ns() < until_ns;) {
         pthread_mutex_lock(&g->mutex);
+        pj_meter_want(g->meter, at_ns);
         pull(g, 0);
         known = g->has_lost || pj_division_known_ns(g->division, g->seen) >= at_ns;
         pthread_mutex_unlock(&g->mutex);
@@ -407,7 +408,6 @@ void pj_reading_hub_window_end(pj_reading_hub *g, pj_reading_window *w,
     w->end_ns = pj_clock_ns();
     pj_division_window_stop(w->window, w->end_ns);
     pthread_mutex_unlock(&g->mutex);
-    pj_clock_sleep_until(w->end_ns + pj_meter_settle_ns(g->meter));
     wait_until_known(g, w->end_ns);
     close_window(g, w, energies);
 }
