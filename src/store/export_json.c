@@ -20,9 +20,7 @@ static void export_json_write_run(pj_json *json, const pj_run_info *info)
         pj_column_write(json, &pj_run_table.columns[c], &value);
     }
     pj_json_key(json, "tags");
-    pj_json_array_begin(json);
-    for (uint32_t i = 0; i < info->tag_count; i++) pj_json_string(json, info->tags[i]);
-    pj_json_array_end(json);
+    pj_tags_write(json, info->tags, info->tag_count);
     pj_json_kv_string(json, "output_text", info->output_text);
     pj_json_key(json, "machine_info");
     if (info->machine_json)

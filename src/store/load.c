@@ -5,12 +5,11 @@
 #include "store/sql.h"
 #include "store/store_impl.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { SQL_BYTES = 4096, MAX_TAGS = 4096 };
+enum { SQL_BYTES = 4096 };
 
 /* ---- the run's own row --------------------------------------------------------------------- */
 
@@ -18,27 +17,6 @@ static pj_status damaged(const char *table, const char *column, pj_error *err)
 {
     return pj_fail(err, PJ_E_INVALID, "the database is damaged: a value of %s.%s is invalid", table,
                    column);
-}
-
-static pj_status load_read_tags(const char *text, size_t bytes, pj_run_info *info, pj_arena *arena,
-                                pj_error *err)
-{
-    pj_status status = PJ_OK;
-    json_t *list = text ? json_loadb(text, bytes, 0, NULL) : NULL;
-    size_t count = json_array_size(list);
-    if (count > MAX_TAGS) count = MAX_TAGS;
-    const char **tags = count ? pj_arena_alloc(arena, count, sizeof *tags) : NULL;
-    if (count && !tags) status = pj_fail_memory(err, "the run's tags");
-    for (size_t i = 0; i < count && status == PJ_OK; i++) {
-        const char *tag = json_string_value(json_array_get(list, i));
-        if (!tag) tag = "";
-        tags[i] = pj_arena_strndup(arena, tag, strlen(tag));
-        if (!tags[i]) status = pj_fail_memory(err, "the run's tags");
-    }
-    json_decref(list);
-    info->tags = tags;
-    info->tag_count = status == PJ_OK ? (uint32_t)count : 0;
-    return status;
 }
 
 /* "SELECT id, tags, columns of pj_run_table" is what pj_info_read reads, from column 0 on. */
@@ -64,7 +42,7 @@ pj_status pj_info_read(pj_sql *sql, pj_run_info *info, pj_arena *arena, pj_error
             return damaged("profiling_runs", column->name, err);
     }
     const char *tags = pj_sql_get_text(sql, 1, &bytes);
-    return load_read_tags(tags, bytes, info, arena, err);
+    return pj_tags_read(tags, bytes, arena, &info->tags, &info->tag_count, err);
 }
 
 static char *load_copy_text(pj_sql *sql, int column, pj_arena *arena)
@@ -85,8 +63,7 @@ pj_status pj_info_load(pj_store *store, const char *id, pj_run_info *info, pj_ar
     pj_sql_text(sql, 1, id);
     bool found = pj_sql_step(sql);
     if (found) status = pj_info_read(sql, info, arena, err);
-    pj_status ended = pj_sql_end(sql, status == PJ_OK ? err : NULL);
-    if (status == PJ_OK) status = ended;
+    status = pj_sql_end_after(sql, status, err);
     if (status != PJ_OK) return status;
     if (!found) return pj_fail(err, PJ_E_NOT_FOUND, "there is no run %s", id);
     sql = pj_sql_begin(store, "SELECT output_text, machine_info FROM run_texts WHERE run_id = ?",
@@ -201,8 +178,7 @@ static pj_status load_table(loading *l, pj_table_id id, pj_error *err)
         if (status == PJ_OK && !pj_rows_put(l->data, id, i++, scratch))
             status = damaged(table->name, "id", err);
     }
-    pj_status ended = pj_sql_end(sql, status == PJ_OK ? err : NULL);
-    return status == PJ_OK ? ended : status;
+    return pj_sql_end_after(sql, status, err);
 }
 
 static pj_status load_rail_series(loading *l, pj_error *err)

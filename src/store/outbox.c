@@ -71,13 +71,7 @@ uint64_t pj_outbox_count(const char *address)
 static pj_status list_ids(pj_store *box, pj_buffer *ids, pj_error *err)
 {
     pj_sql *sql = pj_sql_begin(box, "SELECT id FROM profiling_runs ORDER BY created_ns, id", err);
-    while (pj_sql_step(sql)) {
-        size_t bytes;
-        const char *id = pj_sql_get_text(sql, 0, &bytes);
-        if (id && bytes == PJ_UUID_BYTES - 1) pj_buffer_append(ids, id, PJ_UUID_BYTES);
-    }
-    pj_status status = pj_sql_end(sql, err);
-    return status == PJ_OK ? pj_buffer_status(ids, "the runs to transfer", err) : status;
+    return pj_sql_read_ids(sql, ids, err);
 }
 
 /* `saved`: the run as it was just saved in the outbox, which need not be read back; or NULL. */

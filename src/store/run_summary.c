@@ -3,17 +3,10 @@
 
 #include "base/clock.h"
 #include "store/rows.h"
+#include "store/sql.h"
 
 #include <stdio.h>
 #include <string.h>
-
-static void write_tags(pj_json *json, const pj_run_info *info)
-{
-    pj_json_key(json, "tags");
-    pj_json_array_begin(json);
-    for (uint32_t i = 0; i < info->tag_count; i++) pj_json_string(json, info->tags[i]);
-    pj_json_array_end(json);
-}
 
 /* A list of names with commas between them, as an array; NULL is an empty one. */
 static void run_summary_write_names(pj_json *json, const char *names)
@@ -99,7 +92,8 @@ void pj_summary_write_members(pj_json *json, const pj_run_info *info, const pj_c
     pj_json_kv_string(json, "id", info->id);
     pj_json_kv_string(json, "run_id", info->id);
     pj_json_kv_string(json, "created_at", created);
-    write_tags(json, info);
+    pj_json_key(json, "tags");
+    pj_tags_write(json, info->tags, info->tag_count);
     write_columns(json, &shown, NULL);
     run_summary_write_ratios(json, info, rates ? rates : &usual);
     write_columns(json, &shown, "attribution");

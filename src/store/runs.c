@@ -227,9 +227,7 @@ static pj_status select_runs(pj_store *store, const pj_run_query *q, const bound
         int index = bind_conditions(sql, q, b);
         pj_sql_int(sql, index, limit);
         pj_sql_int(sql, index + 1, q->offset > INT64_MAX ? INT64_MAX : (int64_t)q->offset);
-        status = runs_read_runs(sql, limit, list, err);
-        pj_status ended = pj_sql_end(sql, status == PJ_OK ? err : NULL);
-        if (status == PJ_OK) status = ended;
+        status = pj_sql_end_after(sql, runs_read_runs(sql, limit, list, err), err);
     }
     pj_buffer_fini(&text);
     return status;
@@ -354,26 +352,18 @@ pj_status pj_store_resolve(pj_store *store, const char *text, char id[PJ_UUID_BY
 pj_status pj_store_remove_run(pj_store *store, const char *id, pj_error *err)
 {
     if (store->driver->remove_run) return store->driver->remove_run(store->db, id, err);
-    pj_sql *sql = pj_sql_begin(store, "DELETE FROM profiling_runs WHERE id = ?", err);
-    pj_sql_text(sql, 1, id);
-    pj_sql_step(sql);
-    return pj_sql_end(sql, err);
+    return pj_sql_change(store, "DELETE FROM profiling_runs WHERE id = ?",
+                         PJ_VALUES(pj_value_text(id)), err);
 }
 
 pj_status pj_store_delete(pj_store *store, const char *id, pj_error *err)
 {
     int64_t found = 0;
     pj_status status = pj_sql_transaction(store, PJ_WRITE_RUN, err);
-    if (status == PJ_OK) {
-        status = pj_sql_get_one_int(store, "SELECT 1 FROM profiling_runs WHERE id = ?", id, 0,
-                                    &found, err);
-        if (status == PJ_OK && !found)
-            status = pj_fail(err, PJ_E_NOT_FOUND, "there is no run %s", id);
-        if (status == PJ_OK) status = pj_store_remove_run(store, id, err);
-        if (status == PJ_OK)
-            status = pj_sql_commit(store, err);
-        else
-            pj_sql_rollback(store);
-    }
-    return status;
+    if (status != PJ_OK) return status;
+    status =
+        pj_sql_get_one_int(store, "SELECT 1 FROM profiling_runs WHERE id = ?", id, 0, &found, err);
+    if (status == PJ_OK && !found) status = pj_fail(err, PJ_E_NOT_FOUND, "there is no run %s", id);
+    if (status == PJ_OK) status = pj_store_remove_run(store, id, err);
+    return pj_sql_finish(store, status, err);
 }

@@ -73,9 +73,13 @@ static void drop_copies(pj_sql *sql)
 
 pj_status pj_sql_end(pj_sql *sql, pj_error *err)
 {
+    return pj_sql_end_after(sql, PJ_OK, err);
+}
+
+pj_status pj_sql_end_after(pj_sql *sql, pj_status status, pj_error *err)
+{
     if (!sql) return err && err->status != PJ_OK ? err->status : PJ_E_IO;
-    pj_status status = PJ_OK;
-    if (sql->code) status = sql->driver->fail(sql->store->db, sql->code, err);
+    if (sql->code && status == PJ_OK) status = sql->driver->fail(sql->store->db, sql->code, err);
     sql->driver->clear(sql->statement);
     drop_copies(sql);
     sql->busy = false;
@@ -91,33 +95,35 @@ void pj_sql_value(pj_sql *sql, int index, const pj_value *value)
 
 void pj_sql_int(pj_sql *sql, int index, int64_t value)
 {
-    pj_sql_value(sql, index, &(pj_value){.type = PJ_VALUE_INT, .integer = value});
+    const pj_value integer = pj_value_int(value);
+    pj_sql_value(sql, index, &integer);
 }
 
 void pj_sql_double(pj_sql *sql, int index, double value)
 {
-    pj_sql_value(
-        sql, index,
-        &(pj_value){.type = isnan(value) ? PJ_VALUE_NULL : PJ_VALUE_DOUBLE, .number = value});
+    const pj_value number = pj_value_double(value);
+    pj_sql_value(sql, index, &number);
 }
 
 void pj_sql_text(pj_sql *sql, int index, const char *text)
 {
-    pj_sql_text_n(sql, index, text, text ? strlen(text) : 0);
+    const pj_value value = pj_value_text(text);
+    pj_sql_value(sql, index, &value);
 }
 
-void pj_sql_text_n(pj_sql *sql, int index, const char *text, size_t bytes)
+void pj_sql_execute(pj_sql *sql, const pj_value *values, int count)
 {
-    pj_sql_value(
-        sql, index,
-        &(pj_value){.type = text ? PJ_VALUE_TEXT : PJ_VALUE_NULL, .text = text, .bytes = bytes});
+    for (int i = 0; i < count; i++) pj_sql_value(sql, i + 1, &values[i]);
+    pj_sql_step(sql);
+    pj_sql_reset(sql);
 }
 
-void pj_sql_blob(pj_sql *sql, int index, const void *bytes, size_t count)
+pj_status pj_sql_change(pj_store *store, const char *text, const pj_value *values, int count,
+                        pj_error *err)
 {
-    pj_sql_value(
-        sql, index,
-        &(pj_value){.type = bytes ? PJ_VALUE_BLOB : PJ_VALUE_NULL, .text = bytes, .bytes = count});
+    pj_sql *sql = pj_sql_begin(store, text, err);
+    pj_sql_execute(sql, values, count);
+    return pj_sql_end(sql, err);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -201,6 +207,16 @@ void pj_sql_get_value(pj_sql *sql, int column, pj_value *value)
     value->bytes = 0;
 }
 
+pj_status pj_sql_read_ids(pj_sql *sql, pj_buffer *ids, pj_error *err)
+{
+    while (pj_sql_step(sql)) {
+        size_t bytes;
+        const char *id = pj_sql_get_text(sql, 0, &bytes);
+        if (id && bytes == PJ_UUID_BYTES - 1) pj_buffer_append(ids, id, PJ_UUID_BYTES);
+    }
+    return pj_sql_end_after(sql, pj_buffer_status(ids, "the ids of runs", err), err);
+}
+
 /* ---- without a statement --------------------------------------------------------------------- */
 
 pj_status pj_sql_run(pj_store *store, const char *text, pj_error *err)
@@ -236,6 +252,13 @@ pj_status pj_sql_commit(pj_store *store, pj_error *err)
 void pj_sql_rollback(pj_store *store)
 {
     if (store->db) store->driver->rollback(store->db);
+}
+
+pj_status pj_sql_finish(pj_store *store, pj_status status, pj_error *err)
+{
+    if (status == PJ_OK) return pj_sql_commit(store, err);
+    pj_sql_rollback(store);
+    return status;
 }
 
 /* ---- tables and rows as a whole -------------------------------------------------------------- */

@@ -93,8 +93,7 @@ pj_status pj_store_nodes(pj_store *store, const char *run_id, pj_arena *arena, p
         const void *data = pj_sql_get_blob(sql, 0, &bytes);
         status = pj_nodes_read(data, bytes, arena, nodes, err);
     }
-    pj_status ended = pj_sql_end(sql, status == PJ_OK ? err : NULL);
-    return status == PJ_OK ? ended : status;
+    return pj_sql_end_after(sql, status, err);
 }
 
 pj_status pj_view_load_nodes(pj_run_view *view, pj_sum_nodes *nodes, pj_error *err)
@@ -178,16 +177,13 @@ static void view_keep(pj_store *store, const char *id, const char *chart, const 
     if (pj_store_enter_run(store, id, NULL, NULL) != PJ_OK ||
         pj_sql_transaction(store, PJ_WRITE_RUN, NULL) != PJ_OK)
         return;
-    pj_sql *sql = pj_sql_begin(store,
-                               "INSERT INTO run_charts (run_id, chart, data) VALUES (?, ?, ?)"
-                               " ON CONFLICT (run_id, chart) DO UPDATE SET data = excluded.data",
-                               NULL);
-    pj_sql_text(sql, 1, id);
-    pj_sql_text(sql, 2, chart);
-    pj_sql_blob(sql, 3, made->data, made->length);
-    pj_sql_step(sql);
-    if (pj_sql_end(sql, NULL) != PJ_OK || pj_sql_commit(store, NULL) != PJ_OK)
-        pj_sql_rollback(store);
+    const pj_value data = pj_value_bytes(PJ_VALUE_BLOB, made->data, made->length);
+    pj_status status =
+        pj_sql_change(store,
+                      "INSERT INTO run_charts (run_id, chart, data) VALUES (?, ?, ?)"
+                      " ON CONFLICT (run_id, chart) DO UPDATE SET data = excluded.data",
+                      PJ_VALUES(pj_value_text(id), pj_value_text(chart), data), NULL);
+    pj_sql_finish(store, status, NULL);
 }
 
 pj_status pj_view_kept(pj_store *store, const char *id, const pj_view_chart *chart, void *context,

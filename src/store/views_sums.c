@@ -147,8 +147,7 @@ static pj_status read_plane(pj_run_view *view, pj_metric which, int64_t token, p
             status = pj_fail_memory(err, "the heatmap of a run");
         }
     }
-    pj_status ended = pj_sql_end(sql, status == PJ_OK ? err : NULL);
-    return status == PJ_OK ? ended : status;
+    return pj_sql_end_after(sql, status, err);
 }
 
 /* Power is computed from energy and time. */

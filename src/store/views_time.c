@@ -154,8 +154,7 @@ void pj_view_write_phases(pj_run_view *view, const pj_view_window *window, bool 
         pj_json_object_end(view->json);
     }
     pj_json_array_end(view->json);
-    pj_status ended = pj_sql_end(sql, *status == PJ_OK ? err : NULL);
-    if (*status == PJ_OK) *status = ended;
+    *status = pj_sql_end_after(sql, *status, err);
 }
 
 pj_status pj_view_pipeline(pj_store *store, const char *id, const pj_view_window *window,
