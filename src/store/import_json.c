@@ -7,8 +7,7 @@
 #include "base/json_scan.h"
 #include "base/memory.h"
 #include "store/export.h"
-#include "store/extras.h"
-#include "store/rows.h"
+#include "store/schema.h"
 #include "trace/request.h"
 
 #include <ctype.h>
@@ -185,23 +184,6 @@ static const value_range *import_json_range_of(const char *name)
     return NULL;
 }
 
-static bool is_whole(const pj_column *column)
-{
-    switch (column->type) {
-    case PJ_COLUMN_I64:
-    case PJ_COLUMN_U64:
-    case PJ_COLUMN_U32:
-    case PJ_COLUMN_U16:
-    case PJ_COLUMN_COUNT:
-    case PJ_COLUMN_COUNT64:
-    case PJ_COLUMN_I32:
-    case PJ_COLUMN_BOOL:
-    case PJ_COLUMN_STAT_U32:
-    case PJ_COLUMN_REFERENCE: return true;
-    default: return false;
-    }
-}
-
 static pj_status check_range(importing *im, const pj_row_table *table, const pj_column *column,
                              const pj_value *v)
 {
@@ -210,24 +192,13 @@ static pj_status check_range(importing *im, const pj_row_table *table, const pj_
     if (v->type != PJ_VALUE_INT && v->type != PJ_VALUE_DOUBLE) return PJ_OK;
     if (!isfinite(number))
         return pj_fail(im->err, PJ_E_INVALID, "%s.%s is not a number", table->name, column->name);
-    if (is_whole(column) && number != floor(number))
+    if (pj_column_stored_as(column) == PJ_SQL_INTEGER && number != floor(number))
         return pj_fail(im->err, PJ_E_INVALID, "%s.%s is %.16g, not an integer (at byte %zu)",
                        table->name, column->name, number, import_position(im));
     if (!allowed || (number >= allowed->least && number <= allowed->most)) return PJ_OK;
     return pj_fail(im->err, PJ_E_INVALID,
                    "%s.%s is %.16g, which is outside %.16g to %.16g (at byte %zu)", table->name,
                    column->name, number, allowed->least, allowed->most, import_position(im));
-}
-
-static bool set_extras(importing *im, const pj_row_table *table, const pj_value *v, void *row)
-{
-    uint32_t range[2] = {im->extras.count, 0};
-    if (v->type == PJ_VALUE_TEXT) {
-        if (!pj_extras_read(v->text, v->bytes, &im->extras, &im->data->arena)) return false;
-        range[1] = im->extras.count - range[0];
-    }
-    memcpy((unsigned char *)row + table->extras, range, sizeof range);
-    return true;
 }
 
 /* What an exported run and its rows have besides the columns of their table. */
@@ -289,10 +260,7 @@ static pj_status set_columns(importing *im, const pj_row_table *table, const jso
             pj_free(dump);
             return in_range;
         }
-        if (good && column->type == PJ_COLUMN_EXTRAS)
-            good = set_extras(im, table, &value, row);
-        else if (good)
-            good = pj_column_set(table, column, row, &value, &im->data->arena);
+        good = good && pj_column_set(table, column, row, &value, &im->data->arena, &im->extras);
         pj_free(dump);
         if (!good)
             return pj_fail(im->err, PJ_E_INVALID,
@@ -524,17 +492,6 @@ static pj_status take_series(importing *im)
     return PJ_OK;
 }
 
-static pj_status import_json_take_extras(importing *im)
-{
-    pj_run_data *data = im->data;
-    if (im->extras.count == 0) return PJ_OK;
-    data->extras = pj_arena_alloc(&data->arena, im->extras.count, sizeof *data->extras);
-    if (!data->extras) return pj_fail_memory(im->err, "the imported run");
-    memcpy(data->extras, im->extras.rows, im->extras.count * sizeof *data->extras);
-    data->extra_count = im->extras.count;
-    return PJ_OK;
-}
-
 pj_status pj_import_json(const char *text, size_t bytes, pj_run_data *data, pj_error *err)
 {
     importing im = {.data = data, .err = err};
@@ -543,7 +500,7 @@ pj_status pj_import_json(const char *text, size_t bytes, pj_run_data *data, pj_e
     pj_arena_init(&data->arena, 0);
     pj_status status = import_json_read_members(&im);
     if (status == PJ_OK) status = take_series(&im);
-    if (status == PJ_OK) status = import_json_take_extras(&im);
+    if (status == PJ_OK) status = pj_extras_take(&im.extras, data, err);
     if (status == PJ_OK) pj_rows_complete(data);
     if (status == PJ_OK) status = pj_rows_check(data, err);
     if (status == PJ_OK && !im.has_request) status = pj_request_figures(data, err);

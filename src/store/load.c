@@ -1,6 +1,5 @@
 /* Loads a saved run. The database is untrusted input: rows are counted while reading, references
  * must be inside the run, names must be known. */
-#include "store/extras.h"
 #include "store/rows.h"
 #include "store/sql.h"
 #include "store/store_impl.h"
@@ -38,7 +37,7 @@ pj_status pj_info_read(pj_sql *sql, pj_run_info *info, pj_arena *arena, pj_error
         const pj_column *column = &pj_run_table.columns[c];
         pj_value value;
         pj_sql_get_value(sql, c + 2, &value);
-        if (!pj_column_set(&pj_run_table, column, info, &value, arena))
+        if (!pj_column_set(&pj_run_table, column, info, &value, arena, NULL))
             return damaged("profiling_runs", column->name, err);
     }
     const char *tags = pj_sql_get_text(sql, 1, &bytes);
@@ -101,17 +100,6 @@ static void select_text(const loading *l, const pj_row_table *table, char *text)
              table->name, of_run(l));
 }
 
-static bool read_extras(loading *l, const pj_row_table *table, const pj_value *value, void *row)
-{
-    uint32_t range[2] = {l->extras.count, 0};
-    if (value->type == PJ_VALUE_TEXT) {
-        if (!pj_extras_read(value->text, value->bytes, &l->extras, &l->data->arena)) return false;
-        range[1] = l->extras.count - range[0];
-    }
-    memcpy((unsigned char *)row + table->extras, range, sizeof range);
-    return true;
-}
-
 /* Converts a row id to its index; false when it is outside the run. */
 static bool localise(const loading *l, const pj_column *column, pj_value *value)
 {
@@ -131,12 +119,9 @@ static pj_status load_read_row(loading *l, const pj_row_table *table, pj_sql *sq
         const pj_column *column = &table->columns[c];
         pj_value value;
         pj_sql_get_value(sql, c + 1, &value);
-        bool good = localise(l, column, &value);
-        if (good && column->type == PJ_COLUMN_EXTRAS)
-            good = read_extras(l, table, &value, row);
-        else if (good)
-            good = pj_column_set(table, column, row, &value, &l->data->arena);
-        if (!good) return damaged(table->name, column->name, err);
+        if (!localise(l, column, &value) ||
+            !pj_column_set(table, column, row, &value, &l->data->arena, &l->extras))
+            return damaged(table->name, column->name, err);
     }
     return PJ_OK;
 }
@@ -201,17 +186,6 @@ static pj_status load_rail_series(loading *l, pj_error *err)
     return pj_sql_end(sql, err);
 }
 
-static pj_status load_take_extras(loading *l, pj_error *err)
-{
-    pj_run_data *data = l->data;
-    if (l->extras.count == 0) return PJ_OK;
-    data->extras = pj_arena_alloc(&data->arena, l->extras.count, sizeof *data->extras);
-    if (!data->extras) return pj_fail_memory(err, "a stored run");
-    memcpy(data->extras, l->extras.rows, l->extras.count * sizeof *data->extras);
-    data->extra_count = l->extras.count;
-    return PJ_OK;
-}
-
 static pj_status load_chosen(loading *l, const char *id, uint32_t tables, pj_error *err)
 {
     pj_status status = pj_info_load(l->store, id, &l->data->info, &l->data->arena, err);
@@ -224,7 +198,7 @@ static pj_status load_chosen(loading *l, const char *id, uint32_t tables, pj_err
 static pj_status load_complete(loading *l, pj_error *err)
 {
     pj_status status = load_rail_series(l, err);
-    if (status == PJ_OK) status = load_take_extras(l, err);
+    if (status == PJ_OK) status = pj_extras_take(&l->extras, l->data, err);
     if (status == PJ_OK) pj_rows_complete(l->data);
     if (status == PJ_OK) status = pj_rows_check(l->data, err);
     return status;

@@ -80,19 +80,29 @@ void pj_json_kv_energies(pj_json *json, pj_sql *sql, int column)
     pj_json_kv_string(json, "unavailable_reason", pj_sql_get_text(sql, column + 13, NULL));
 }
 
+pj_sql *pj_chart_begin(pj_store *store, const char *id, const char *chart, const char **bytes,
+                       size_t *count, pj_error *err)
+{
+    *bytes = NULL;
+    *count = 0;
+    pj_sql *sql =
+        pj_sql_begin(store, "SELECT data FROM run_charts WHERE run_id = ? AND chart = ?", err);
+    pj_sql_text(sql, 1, id);
+    pj_sql_text(sql, 2, chart);
+    if (!pj_sql_step(sql)) return sql;
+    *bytes = pj_sql_get_blob(sql, 0, count);
+    if (!*bytes) *bytes = "";
+    return sql;
+}
+
 pj_status pj_store_nodes(pj_store *store, const char *run_id, pj_arena *arena, pj_sum_nodes *nodes,
                          pj_error *err)
 {
-    pj_status status = PJ_OK;
+    const char *data;
+    size_t bytes;
     *nodes = (pj_sum_nodes){0};
-    pj_sql *sql = pj_sql_begin(
-        store, "SELECT data FROM run_charts WHERE run_id = ? AND chart = 'nodes'", err);
-    pj_sql_text(sql, 1, run_id);
-    if (pj_sql_step(sql)) {
-        size_t bytes;
-        const void *data = pj_sql_get_blob(sql, 0, &bytes);
-        status = pj_nodes_read(data, bytes, arena, nodes, err);
-    }
+    pj_sql *sql = pj_chart_begin(store, run_id, "nodes", &data, &bytes, err);
+    pj_status status = data ? pj_nodes_read(data, bytes, arena, nodes, err) : PJ_OK;
     return pj_sql_end_after(sql, status, err);
 }
 
@@ -140,35 +150,24 @@ typedef struct kept_header {
     uint32_t item_bytes;
 } kept_header;
 
-static const char kept_magic[] = "PJK1";
+static const char kept_magic[4] = {'P', 'J', 'K', '1'};
 
-static bool read_kept(pj_store *store, const char *id, const pj_view_chart *chart, pj_arena *arena,
-                      void **items, uint32_t *count)
+/* False: the chart is missing or another one, or out of memory. */
+static bool read_items(const pj_view_chart *chart, const char *data, size_t bytes, pj_arena *arena,
+                       void **items, uint32_t *count)
 {
-    bool found = false;
-    pj_sql *sql =
-        pj_sql_begin(store, "SELECT data FROM run_charts WHERE run_id = ? AND chart = ?", NULL);
-    pj_sql_text(sql, 1, id);
-    pj_sql_text(sql, 2, chart->name);
-    if (pj_sql_step(sql)) {
-        kept_header header;
-        size_t bytes = 0, item = chart->item_bytes;
-        const char *data = pj_sql_get_blob(sql, 0, &bytes);
-        if (data && bytes >= sizeof header) {
-            memcpy(&header, data, sizeof header);
-            bytes -= sizeof header;
-            found = memcmp(header.magic, kept_magic, sizeof header.magic) == 0 &&
-                    header.item_bytes == item && bytes % item == 0 && bytes / item < UINT32_MAX;
-        }
-        if (found) {
-            *count = (uint32_t)(bytes / item);
-            *items = pj_arena_alloc(arena, *count + 1, item);
-            found = *items != NULL;
-        }
-        if (found) memcpy(*items, data + sizeof header, bytes);
-    }
-    pj_sql_end(sql, NULL);
-    return found;
+    kept_header header;
+    size_t item = chart->item_bytes;
+    if (!data || bytes < sizeof header) return false;
+    memcpy(&header, data, sizeof header);
+    bytes -= sizeof header;
+    if (memcmp(header.magic, kept_magic, sizeof kept_magic) != 0 || header.item_bytes != item ||
+        bytes % item || bytes / item >= UINT32_MAX)
+        return false;
+    *count = (uint32_t)(bytes / item);
+    *items = pj_arena_alloc(arena, *count + 1, item);
+    if (*items) memcpy(*items, data + sizeof header, bytes);
+    return *items != NULL;
 }
 
 /* On failure the result is merely recomputed next time. */
@@ -191,22 +190,20 @@ pj_status pj_view_kept(pj_store *store, const char *id, const pj_view_chart *cha
 {
     kept_header header = {.item_bytes = (uint32_t)chart->item_bytes};
     pj_buffer made;
-    if (read_kept(store, id, chart, arena, items, count)) return PJ_OK;
+    const char *data;
+    size_t bytes;
+    pj_sql *sql = pj_chart_begin(store, id, chart->name, &data, &bytes, NULL);
+    bool found = read_items(chart, data, bytes, arena, items, count);
+    pj_sql_end(sql, NULL);
+    if (found) return PJ_OK;
     memcpy(header.magic, kept_magic, sizeof header.magic);
     pj_buffer_init(&made, 64 << 20);
     pj_buffer_append(&made, &header, sizeof header);
     pj_status status = chart->make(context, &made, err);
     if (status == PJ_OK) status = pj_buffer_status(&made, "the statistics of a run", err);
-    if (status == PJ_OK) {
-        size_t bytes = made.length - sizeof header;
-        *count = (uint32_t)(bytes / chart->item_bytes);
-        *items = pj_arena_alloc(arena, *count + 1, chart->item_bytes);
-        if (*items)
-            memcpy(*items, made.data + sizeof header, bytes);
-        else
-            status = pj_fail_memory(err, "the statistics of a run");
-        if (status == PJ_OK) view_keep(store, id, chart->name, &made);
-    }
+    if (status == PJ_OK && !read_items(chart, made.data, made.length, arena, items, count))
+        status = pj_fail_memory(err, "the statistics of a run");
+    if (status == PJ_OK) view_keep(store, id, chart->name, &made);
     pj_buffer_fini(&made);
     return status;
 }

@@ -34,6 +34,9 @@ void pj_json_kv_energies(pj_json *json, pj_sql *sql, int column);
     " net_energy_sd_bias_mj, net_energy_sd_gain_mj, energy_upper_mj, unavailable_reason"
 enum { PJ_ENERGY_COLUMN_COUNT = 14 };
 
+/* Begins reading a stored chart, which the caller ends; *bytes NULL: there is none. */
+pj_sql *pj_chart_begin(pj_store *store, const char *id, const char *chart, const char **bytes,
+                       size_t *count, pj_error *err);
 pj_status pj_view_load_nodes(pj_run_view *view, pj_sum_nodes *nodes, pj_error *err);
 
 /* Writes all columns of a row as members of an object: "id" (index in the run), then the table's
@@ -49,8 +52,6 @@ void pj_view_write_phases(pj_run_view *view, const pj_view_window *window, bool 
 
 /* Statistic over the rows of a node, or metric of a node; NAN: unavailable. */
 double pj_node_statistic(const pj_sum_node *node, pj_statistic statistic);
-/* Adds a node to another, e.g. one component in two phases; a `to` with count 0 becomes a copy. */
-void pj_node_merge(pj_sum_node *to, const pj_sum_node *node);
 /* *phase is -1 for any; fails for an unknown name. */
 pj_status pj_view_choose_phase(const pj_view_choice *choice, int *phase, pj_error *err);
 

@@ -27,38 +27,6 @@ static double node_metric(const pj_sum_node *n, pj_metric metric)
     }
 }
 
-static void add_unknown(int64_t *sum, int64_t nj)
-{
-    if (*sum != PJ_NJ_UNKNOWN) *sum = nj == PJ_NJ_UNKNOWN ? PJ_NJ_UNKNOWN : *sum + nj;
-}
-
-static void views_sums_add_known(double *sum, double value)
-{
-    if (!isnan(value)) *sum = isnan(*sum) ? value : *sum + value;
-}
-
-void pj_node_merge(pj_sum_node *to, const pj_sum_node *n)
-{
-    if (to->count == 0) {
-        *to = *n;
-        return;
-    }
-    to->count += n->count;
-    if (n->stats_count) pj_node_add_statistics(to, n->statistics, n->stats_count);
-    to->entropy_count += n->entropy_count;
-    to->time_ms += n->time_ms;
-    to->attention_ms += n->attention_ms;
-    to->mlp_ms += n->mlp_ms;
-    views_sums_add_known(&to->flops, n->flops);
-    views_sums_add_known(&to->bytes, n->bytes);
-    add_unknown(&to->gross_nj, n->gross_nj);
-    add_unknown(&to->net_nj, n->net_nj);
-    add_unknown(&to->self_nj, n->self_nj);
-    add_unknown(&to->planted_nj, n->planted_nj);
-    to->sd_mj += n->sd_mj;
-    to->entropy_sum += n->entropy_sum;
-}
-
 static bool in_phase(const pj_sum_node *n, int phase)
 {
     return phase < 0 || n->phase == phase;
@@ -84,21 +52,16 @@ typedef struct plane_view {
 
 static pj_status read_component_names(pj_run_view *view, plane_view *plane, pj_error *err)
 {
-    pj_sql *sql = pj_sql_begin(
-        view->store, "SELECT data FROM run_charts WHERE run_id = ? AND chart = 'components'", err);
-    pj_sql_text(sql, 1, view->info->id);
-    bool good = true;
-    if (pj_sql_step(sql)) {
-        size_t bytes = 0;
-        const char *blob = pj_sql_get_blob(sql, 0, &bytes);
-        char *copy = pj_arena_strndup(&view->one.arena, blob ? blob : "", bytes);
-        plane->names = pj_arena_alloc(&view->one.arena, bytes + 1, sizeof *plane->names);
-        if (!copy || !plane->names) good = false;
-        for (size_t at = 0; good && at < bytes; at += strlen(copy + at) + 1)
-            plane->names[plane->components++] = copy + at;
-    }
-    pj_status status = pj_sql_end(sql, err);
-    return status == PJ_OK && !good ? pj_fail_memory(err, "the heatmap of a run") : status;
+    pj_status status = PJ_OK;
+    const char *blob;
+    size_t bytes;
+    pj_sql *sql = pj_chart_begin(view->store, view->info->id, "components", &blob, &bytes, err);
+    char *copy = pj_arena_strndup(&view->one.arena, blob ? blob : "", bytes);
+    plane->names = pj_arena_alloc(&view->one.arena, bytes + 1, sizeof *plane->names);
+    if (!copy || !plane->names) status = pj_fail_memory(err, "the heatmap of a run");
+    for (size_t at = 0; status == PJ_OK && at < bytes; at += strlen(copy + at) + 1)
+        plane->names[plane->components++] = copy + at;
+    return pj_sql_end_after(sql, status, err);
 }
 
 static pj_status check_plane(const pj_plane_header *header, size_t bytes, uint32_t components,
@@ -119,34 +82,29 @@ static pj_status check_plane(const pj_plane_header *header, size_t bytes, uint32
 static pj_status read_plane(pj_run_view *view, pj_metric which, int64_t token, plane_view *plane,
                             pj_error *err)
 {
-    pj_status status = PJ_OK;
-    pj_sql *sql = pj_sql_begin(view->store,
-                               "SELECT data FROM run_charts WHERE run_id = ? AND chart = ?", err);
-    pj_sql_text(sql, 1, view->info->id);
-    pj_sql_text(sql, 2, pj_metric_table[which].plane);
-    if (pj_sql_step(sql)) {
-        pj_plane_header header = {0};
-        size_t bytes = 0;
-        const char *blob = pj_sql_get_blob(sql, 0, &bytes);
-        if (bytes >= sizeof header) memcpy(&header, blob, sizeof header);
-        status = check_plane(&header, bytes, plane->components, err);
-        if (status == PJ_OK && token != PJ_ANY && token >= header.tokens)
-            status = pj_fail(err, PJ_E_NOT_FOUND, "the run has no token %lld (0 to %u)",
-                             (long long)token, header.tokens - 1);
-        size_t matrix = (size_t)header.layers * header.components;
-        size_t cells = token == PJ_ANY ? matrix * header.tokens : matrix;
-        size_t skip = token == PJ_ANY ? 0 : matrix * (size_t)token;
-        float *copy =
-            status == PJ_OK ? pj_arena_alloc(&view->one.arena, cells + 1, sizeof *copy) : NULL;
-        if (copy) {
-            memcpy(copy, blob + sizeof header + skip * sizeof *copy, cells * sizeof *copy);
-            plane->values = copy;
-            plane->tokens = header.tokens;
-            plane->layers = header.layers - 1;
-        } else if (status == PJ_OK) {
-            status = pj_fail_memory(err, "the heatmap of a run");
-        }
-    }
+    pj_plane_header header = {0};
+    const char *blob;
+    size_t bytes;
+    pj_sql *sql = pj_chart_begin(view->store, view->info->id, pj_metric_table[which].plane, &blob,
+                                 &bytes, err);
+    if (!blob) return pj_sql_end(sql, err);
+    if (bytes >= sizeof header) memcpy(&header, blob, sizeof header);
+    pj_status status = check_plane(&header, bytes, plane->components, err);
+    if (status == PJ_OK && token != PJ_ANY && token >= header.tokens)
+        status = pj_fail(err, PJ_E_NOT_FOUND, "the run has no token %lld (0 to %u)",
+                         (long long)token, header.tokens - 1);
+    if (status != PJ_OK) return pj_sql_end_after(sql, status, err);
+    size_t matrix = (size_t)header.layers * header.components;
+    size_t cells = token == PJ_ANY ? matrix * header.tokens : matrix;
+    size_t skip = token == PJ_ANY ? 0 : matrix * (size_t)token;
+    float *copy = pj_arena_alloc(&view->one.arena, cells + 1, sizeof *copy);
+    if (copy)
+        memcpy(copy, blob + sizeof header + skip * sizeof *copy, cells * sizeof *copy);
+    else
+        status = pj_fail_memory(err, "the heatmap of a run");
+    plane->values = copy;
+    plane->tokens = header.tokens;
+    plane->layers = header.layers - 1;
     return pj_sql_end_after(sql, status, err);
 }
 
@@ -429,7 +387,7 @@ static double children_sum(const tree *t, const pj_sum_node *parent, uint32_t le
     for (uint32_t i = 0; i < t->nodes.node_count; i++) {
         const pj_sum_node *n = &t->nodes.nodes[i];
         if (!is_child(parent, n, level)) continue;
-        add_unknown(&nj, n->gross_nj);
+        pj_nj_add(&nj, n->gross_nj);
         double value = node_metric(n, t->metric);
         bool by_parts = isnan(value) && n->operation == PJ_NO_NAME && t->metric >= PJ_METRIC_FLOPS;
         if (by_parts) value = children_sum(t, n, level + 1);
