@@ -108,12 +108,8 @@ static pj_status begin_file(csv *c, const char *table, const char *columns, pj_e
 static pj_status export_csv_write_table(csv *c, pj_run_view *view, pj_table_id id, pj_error *err)
 {
     const pj_row_table *table = &pj_tables[id];
-    char columns[2048] = "";
-    pj_row_select(table, columns, sizeof columns - 16);
-    if (table->has_run_id) { /* id, run_id, ... */
-        memmove(columns + 10, columns + 2, strlen(columns + 2) + 1);
-        memcpy(columns + 2, ", run_id", 8);
-    }
+    char columns[2048];
+    pj_table_list_columns(table, table->has_run_id ? "id, run_id" : "id", columns, sizeof columns);
     pj_status status = begin_file(c, table->name, columns, err);
     int skip = table->has_run_id ? 2 : 1;
     if (status != PJ_OK) return status;
@@ -124,8 +120,8 @@ static pj_status export_csv_write_table(csv *c, pj_run_view *view, pj_table_id i
 static pj_status export_csv_write_run(csv *c, pj_run_view *view, pj_error *err)
 {
     char columns[4096], text[4200];
-    int n = pj_info_columns(columns, sizeof columns);
-    snprintf(columns + n, sizeof columns - (size_t)n,
+    size_t n = pj_table_list_columns(&pj_run_table, "id, tags", columns, sizeof columns);
+    snprintf(columns + n, sizeof columns - n,
              ", created_at, tokens_per_second, joules_per_token, joules_per_token_sd");
     pj_status status = begin_file(c, "profiling_runs", columns, err);
     if (status != PJ_OK) return status;

@@ -45,8 +45,7 @@ static json_t *import_take_tree(importing *im)
     return pj_json_scan_tree(&im->scan, JSON_REJECT_DUPLICATES);
 }
 
-/* ---- rows -------------------------------------------------------------------------------------
- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 /* Numbers in their shortest form, like the export: an imported run must be exported to the same
  * bytes. (json_dumps writes 17 digits.) */
@@ -334,8 +333,7 @@ static pj_status read_table(importing *im, pj_table_id id)
     return status;
 }
 
-/* ---- the run itself ---------------------------------------------------------------------------
- */
+/* ---- the run itself -------------------------------------------------------------------------- */
 
 static const char *import_json_copy_text(importing *im, const json_t *value)
 {

@@ -18,15 +18,6 @@ static pj_status damaged(const char *table, const char *column, pj_error *err)
                    column);
 }
 
-/* "SELECT id, tags, columns of pj_run_table" is what pj_info_read reads, from column 0 on. */
-int pj_info_columns(char *text, size_t bytes)
-{
-    int n = snprintf(text, bytes, "id, tags");
-    for (int c = 0; c < pj_run_table.column_count; c++)
-        n += snprintf(text + n, bytes - (size_t)n, ", %s", pj_run_table.columns[c].name);
-    return n;
-}
-
 pj_status pj_info_read(pj_sql *sql, pj_run_info *info, pj_arena *arena, pj_error *err)
 {
     size_t bytes;
@@ -55,7 +46,7 @@ pj_status pj_info_load(pj_store *store, const char *id, pj_run_info *info, pj_ar
                        pj_error *err)
 {
     char columns[SQL_BYTES - 100], text[SQL_BYTES];
-    pj_info_columns(columns, sizeof columns);
+    pj_table_list_columns(&pj_run_table, "id, tags", columns, sizeof columns);
     snprintf(text, sizeof text, "SELECT %s FROM profiling_runs WHERE id = ?", columns);
     pj_status status = PJ_OK;
     pj_sql *sql = pj_sql_begin(store, text, err);
@@ -93,10 +84,8 @@ static const char *of_run(const loading *l)
 
 static void select_text(const loading *l, const pj_row_table *table, char *text)
 {
-    int n = snprintf(text, SQL_BYTES, "SELECT id");
-    for (int c = 0; c < table->column_count; c++)
-        n += snprintf(text + n, SQL_BYTES - (size_t)n, ", %s", table->columns[c].name);
-    snprintf(text + n, SQL_BYTES - (size_t)n, " FROM %s WHERE id BETWEEN ?1 AND ?2 %s ORDER BY id",
+    size_t n = pj_table_list_columns(table, "SELECT id", text, SQL_BYTES);
+    snprintf(text + n, SQL_BYTES - n, " FROM %s WHERE id BETWEEN ?1 AND ?2 %s ORDER BY id",
              table->name, of_run(l));
 }
 

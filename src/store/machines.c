@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "store/run_summary.h"
 #include "store/sql.h"
 #include "store/store_impl.h"
 #include "trace/summary.h"
@@ -158,21 +159,14 @@ static pj_status read_beats(pj_store *store, machines *all, pj_error *err)
     return pj_sql_end(sql, err);
 }
 
-/* "a,b" as ["a", "b"]; NULL: null. */
+/* Names as an array; NULL: null. */
 static void machines_write_names(pj_json *json, const char *key, const char *names)
 {
     pj_json_key(json, key);
-    if (!names) {
+    if (names)
+        pj_json_names(json, names);
+    else
         pj_json_null(json);
-        return;
-    }
-    pj_json_array_begin(json);
-    for (const char *p = names; *p;) {
-        size_t n = strcspn(p, ",");
-        if (n) pj_json_string_n(json, p, n);
-        p += n + (p[n] == ',');
-    }
-    pj_json_array_end(json);
 }
 
 const char *pj_machine_source(const pj_machine_row *m)

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 /* One column; tools/columns.py reads these lines, too. */
@@ -383,6 +384,15 @@ const pj_row_table pj_run_table = {.name = "profiling_runs",
 _Static_assert(offsetof(pj_token_view, row) == 0 && offsetof(pj_section_view, row) == 0,
                "a stored row is the beginning of its view");
 _Static_assert(sizeof(pj_rail_view) <= PJ_ROW_SCRATCH_BYTES, "scratch is too small");
+
+size_t pj_table_list_columns(const pj_row_table *table, const char *before, char *text,
+                             size_t bytes)
+{
+    int n = snprintf(text, bytes, "%s", before);
+    for (int c = 0; c < table->column_count; c++)
+        n += snprintf(text + n, bytes - (size_t)n, ", %s", table->columns[c].name);
+    return (size_t)n;
+}
 
 /* ---- rows ---------------------------------------------------------------------------------- */
 

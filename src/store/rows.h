@@ -92,6 +92,10 @@ typedef struct pj_row_table {
 extern const pj_row_table pj_tables[PJ_TABLE_COUNT];
 extern const pj_row_table pj_run_table; /* profiling_runs, based on pj_run_info */
 
+/* Writes `before` ("id") and the names of the columns, with commas between them. */
+size_t pj_table_list_columns(const pj_row_table *table, const char *before, char *text,
+                             size_t bytes);
+
 /* A rail with its baseline, and a sample, as rows: in pj_run_data they are separate arrays. */
 typedef struct pj_rail_view {
     pj_rail rail;

@@ -66,8 +66,7 @@ pj_status pj_sql_finish(pj_store *store, pj_status status, pj_error *err);
 pj_status pj_sql_read_ids(pj_sql *sql, pj_buffer *ids, pj_error *err);
 
 void pj_sql_get_value(pj_sql *sql, int column, pj_value *value); /* blobs as texts */
-/* "id, tags, ..." for a SELECT from profiling_runs; pj_info_read reads its columns from 0 on. */
-int pj_info_columns(char *text, size_t bytes);
+/* Reads a run from the columns "id, tags" and those of pj_run_table, from 0 on. */
 pj_status pj_info_read(pj_sql *sql, pj_run_info *info, pj_arena *arena, pj_error *err);
 pj_status pj_info_load(pj_store *store, const char *id, pj_run_info *info, pj_arena *arena,
                        pj_error *err);

@@ -19,9 +19,10 @@ pj_status pj_view_open(pj_run_view *view, pj_store *store, const char *id, pj_js
     return status;
 }
 
-void pj_view_close(pj_run_view *view)
+pj_status pj_view_close(pj_run_view *view, pj_status status)
 {
     pj_run_list_fini(&view->one);
+    return status;
 }
 
 /* The highest N of the parameters ?N, at least 2. */
@@ -111,15 +112,7 @@ pj_status pj_view_load_nodes(pj_run_view *view, pj_sum_nodes *nodes, pj_error *e
     return pj_store_nodes(view->store, view->info->id, &view->one.arena, nodes, err);
 }
 
-/* ---- rows -------------------------------------------------------------------------------------
- */
-
-void pj_row_select(const pj_row_table *table, char *text, size_t bytes)
-{
-    int n = snprintf(text, bytes, "id");
-    for (int c = 0; c < table->column_count; c++)
-        n += snprintf(text + n, bytes - (size_t)n, ", %s", table->columns[c].name);
-}
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 void pj_row_write_value(pj_json *json, pj_sql *sql, int column, const pj_column *what,
                         const pj_row_range *ranges)

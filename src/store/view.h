@@ -18,7 +18,8 @@ typedef struct pj_run_view {
 
 pj_status pj_view_open(pj_run_view *view, pj_store *store, const char *id, pj_json *json,
                        pj_error *err);
-void pj_view_close(pj_run_view *view); /* may run twice, also after a failed open */
+/* Also after a failed open; returns `status`. */
+pj_status pj_view_close(pj_run_view *view, pj_status status);
 
 /* "SELECT <columns> FROM <table> WHERE id in the run's range <rest>", with both bounds bound as ?1
  * and ?2. */
@@ -41,7 +42,6 @@ pj_status pj_view_load_nodes(pj_run_view *view, pj_sum_nodes *nodes, pj_error *e
 
 /* Writes all columns of a row as members of an object: "id" (index in the run), then the table's
  * columns, read from column 0 (id) of a "SELECT id, columns" in their order. */
-void pj_row_select(const pj_row_table *table, char *text, size_t bytes);
 void pj_row_write_members(pj_json *json, pj_sql *sql, pj_table_id id, const pj_row_range *ranges);
 /* One of its values, of a column of the table. */
 void pj_row_write_value(pj_json *json, pj_sql *sql, int column, const pj_column *what,

@@ -8,8 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- lists ------------------------------------------------------------------------------------
- */
+/* ---- lists ----------------------------------------------------------------------------------- */
 
 pj_status pj_view_runs(pj_store *store, const pj_run_query *query, const pj_cost_rates *rates,
                        pj_json *json, uint64_t *total, pj_error *err)
@@ -163,16 +162,14 @@ static pj_status write_common(pj_run_view *view, pj_error *err)
         status = views_run_write_rows(view, PJ_TABLE_RAIL_ENERGY, "rail_energy", err);
     if (status == PJ_OK) status = views_run_write_rows(view, PJ_TABLE_CLASSES, "classes", err);
     if (status == PJ_OK) status = views_run_write_rows(view, PJ_TABLE_WARNINGS, "warnings", err);
-    pj_json_key(view->json, "counts");
-    pj_json_object_begin(view->json);
+    pj_json_kv_object_begin(view->json, "counts");
     for (size_t i = 0; i < sizeof counted / sizeof *counted; i++)
         pj_json_kv_uint(view->json, counted[i].name, view->ranges[counted[i].table].count);
     pj_json_object_end(view->json);
     return status;
 }
 
-/* ---- the whole run ----------------------------------------------------------------------------
- */
+/* ---- the whole run --------------------------------------------------------------------------- */
 
 static bool is_included(const char *include, const char *name)
 {
@@ -191,7 +188,7 @@ static pj_status write_page(pj_run_view *view, pj_table_id id, const pj_view_pag
     uint32_t limit = page->limit ? page->limit : 1000;
     uint64_t offset = page->offset < UINT32_MAX ? page->offset : UINT32_MAX;
     if (limit > 100000) limit = 100000;
-    pj_row_select(&pj_tables[id], columns, sizeof columns);
+    pj_table_list_columns(&pj_tables[id], "id", columns, sizeof columns);
     pj_json_kv_object_begin(json, pj_tables[id].name);
     pj_json_kv_uint(json, "total", view->ranges[id].count);
     pj_json_kv_uint(json, "offset", offset);
@@ -239,12 +236,10 @@ pj_status pj_view_run(pj_store *store, const char *id, const pj_view_page *page,
     pj_run_view view;
     pj_status status = pj_view_open(&view, store, id, json, err);
     if (status == PJ_OK) status = views_run_write_run(&view, page, rates, err);
-    pj_view_close(&view);
-    return status;
+    return pj_view_close(&view, status);
 }
 
-/* ---- statistics -------------------------------------------------------------------------------
- */
+/* ---- statistics ------------------------------------------------------------------------------ */
 
 /* Quantile by linear interpolation between order statistics (the usual definition). */
 static double views_run_quantile(const double *sorted, uint32_t n, double q)
@@ -353,8 +348,7 @@ static pj_status write_kept(pj_run_view *view, const char *key, statistics s, pj
     return PJ_OK;
 }
 
-/* ---- layers and components --------------------------------------------------------------------
- */
+/* ---- layers and components ------------------------------------------------------------------- */
 
 static const char *part_name(const char *component)
 {
@@ -412,8 +406,7 @@ pj_status pj_view_layer_sums(pj_store *store, const char *id, pj_arena *arena, p
     pj_run_view view;
     pj_status status = pj_view_open(&view, store, id, NULL, err);
     if (status == PJ_OK) status = sum_layers(&view, arena, sums, count, err);
-    pj_view_close(&view);
-    return status;
+    return pj_view_close(&view, status);
 }
 
 static pj_status write_layers(pj_run_view *view, pj_error *err)
@@ -492,6 +485,5 @@ pj_status pj_view_summary_members(pj_store *store, const char *id, const pj_cost
             write_kept(&view, "power_statistics", (statistics){&view, write_power_statistics}, err);
     if (status == PJ_OK) status = write_layers(&view, err);
     if (status == PJ_OK) status = views_run_write_components(&view, err);
-    pj_view_close(&view);
-    return status;
+    return pj_view_close(&view, status);
 }

@@ -41,8 +41,7 @@ pj_status pj_view_choose_phase(const pj_view_choice *choice, int *phase, pj_erro
     return PJ_OK;
 }
 
-/* ---- planes -----------------------------------------------------------------------------------
- */
+/* ---- planes ---------------------------------------------------------------------------------- */
 
 typedef struct plane_view {
     uint32_t tokens, layers, components; /* layers excludes the one outside; 0: nothing stored */
@@ -188,12 +187,10 @@ pj_status pj_view_cube(pj_store *store, const char *id, pj_metric metric, bool o
         append_cube(out, &plane, inside, outside);
         status = pj_buffer_status(out, "the heatmap of a run", err);
     }
-    pj_view_close(&view);
-    return status;
+    return pj_view_close(&view, status);
 }
 
-/* ---- heatmap ----------------------------------------------------------------------------------
- */
+/* ---- heatmap --------------------------------------------------------------------------------- */
 
 static pj_status matrix_of_token(pj_run_view *view, const pj_view_choice *choice, pj_heatmap *m,
                                  pj_error *err)
@@ -350,8 +347,7 @@ pj_status pj_view_heatmap(pj_store *store, const char *id, const pj_view_choice 
     return status;
 }
 
-/* ---- tree -------------------------------------------------------------------------------------
- */
+/* ---- tree ------------------------------------------------------------------------------------ */
 
 typedef struct branch {
     const char *kind, *name;
@@ -527,6 +523,5 @@ pj_status pj_view_tree(pj_store *store, const char *id, pj_metric metric, uint32
                          pj_metric_table[metric].name, PJ_TREE_CHOICES);
     if (status == PJ_OK) status = pj_view_load_nodes(&view, &t.nodes, err);
     if (status == PJ_OK) status = views_sums_write_tree(&t, err);
-    pj_view_close(&view);
-    return status;
+    return pj_view_close(&view, status);
 }

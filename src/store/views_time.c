@@ -5,8 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- pipeline ---------------------------------------------------------------------------------
- */
+/* ---- pipeline -------------------------------------------------------------------------------- */
 
 static void write_power_of(pj_json *json, double mj, double ms)
 {
@@ -46,8 +45,7 @@ pj_status pj_view_section_sums(pj_store *store, const char *id, pj_arena *arena,
     pj_run_view view;
     pj_status status = pj_view_open(&view, store, id, NULL, err);
     if (status == PJ_OK) status = read_section_sums(&view, arena, sums, count, err);
-    pj_view_close(&view);
-    return status;
+    return pj_view_close(&view, status);
 }
 
 static void write_section_sums(pj_json *json, const pj_section_sum *sums, uint32_t count,
@@ -169,12 +167,10 @@ pj_status pj_view_pipeline(pj_store *store, const char *id, const pj_view_window
         pj_view_write_phases(&view, window, true, err, &status);
         pj_json_object_end(json);
     }
-    pj_view_close(&view);
-    return status;
+    return pj_view_close(&view, status);
 }
 
-/* ---- power ------------------------------------------------------------------------------------
- */
+/* ---- power ----------------------------------------------------------------------------------- */
 
 typedef struct power_table {
     pj_power_series series;
@@ -417,8 +413,7 @@ pj_status pj_view_power(pj_store *store, const char *id, const pj_view_window *w
     pj_run_view view;
     pj_status status = pj_view_open(&view, store, id, json, err);
     if (status == PJ_OK) status = views_time_write_power(&view, window, rails, err);
-    pj_view_close(&view);
-    return status;
+    return pj_view_close(&view, status);
 }
 
 pj_status pj_view_power_series(pj_store *store, const char *id, pj_arena *arena,
@@ -429,12 +424,10 @@ pj_status pj_view_power_series(pj_store *store, const char *id, pj_arena *arena,
     pj_status status = pj_view_open(&view, store, id, NULL, err);
     if (status == PJ_OK) status = views_time_read_power(&view, NULL, arena, &p, err);
     *series = p.series;
-    pj_view_close(&view);
-    return status;
+    return pj_view_close(&view, status);
 }
 
-/* ---- tokens -----------------------------------------------------------------------------------
- */
+/* ---- tokens ---------------------------------------------------------------------------------- */
 
 static pj_status energy_before(pj_run_view *view, uint64_t offset, double *mj, pj_error *err)
 {
@@ -524,8 +517,7 @@ pj_status pj_view_tokens(pj_store *store, const char *id, uint64_t offset, uint3
     pj_run_view view;
     pj_status status = pj_view_open(&view, store, id, json, err);
     if (status == PJ_OK) status = write_tokens(&view, offset, limit, err);
-    pj_view_close(&view);
-    return status;
+    return pj_view_close(&view, status);
 }
 
 static pj_status read_token_series(pj_run_view *view, pj_arena *arena, pj_token_series *series,
@@ -564,8 +556,7 @@ pj_status pj_view_token_series(pj_store *store, const char *id, pj_arena *arena,
     *series = (pj_token_series){0};
     pj_status status = pj_view_open(&view, store, id, NULL, err);
     if (status == PJ_OK) status = read_token_series(&view, arena, series, err);
-    pj_view_close(&view);
-    return status;
+    return pj_view_close(&view, status);
 }
 
 /* ---- clocks --------------------------------------------------------------------------------- */
