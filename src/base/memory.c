@@ -129,6 +129,16 @@ void *pj_arena_alloc(pj_arena *arena, size_t count, size_t size)
     return block;
 }
 
+void *pj_arena_more(pj_arena *arena, void *array, uint32_t count, size_t size)
+{
+    enum { FIRST = 64 };
+    bool is_full = count == 0 || (count >= FIRST && (count & (count - 1)) == 0);
+    if (!is_full) return array;
+    void *more = pj_arena_alloc(arena, count ? 2 * (size_t)count : FIRST, size);
+    if (more && count) memcpy(more, array, count * size);
+    return more;
+}
+
 char *pj_arena_strndup(pj_arena *arena, const char *text, size_t bytes)
 {
     size_t size;

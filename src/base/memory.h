@@ -47,6 +47,9 @@ typedef struct pj_arena {
 
 void pj_arena_init(pj_arena *arena, size_t limit_bytes);          /* allocates nothing yet */
 void *pj_arena_alloc(pj_arena *arena, size_t count, size_t size); /* zeroed, aligned to 16 */
+/* An array in the arena with `count` elements and room for one more: copies it where it is full,
+ * to twice its size, so that only such arrays as this has made may be given. */
+void *pj_arena_more(pj_arena *arena, void *array, uint32_t count, size_t size);
 char *pj_arena_strndup(pj_arena *arena, const char *text, size_t bytes);
 void pj_arena_fini(pj_arena *arena); /* may run twice */
 

@@ -193,8 +193,8 @@ static pj_status load_complete(loading *l, pj_error *err)
     return status;
 }
 
-static pj_status load(pj_store *store, const char *id, uint32_t tables, uint32_t limit,
-                      pj_run_data *data, pj_error *err)
+pj_status pj_store_load_tables(pj_store *store, const char *id, uint32_t tables, uint32_t limit,
+                               pj_run_data *data, pj_error *err)
 {
     pj_run_data_fini(data);
     pj_arena_init(&data->arena, 0);
@@ -212,11 +212,5 @@ static pj_status load(pj_store *store, const char *id, uint32_t tables, uint32_t
 
 pj_status pj_store_load(pj_store *store, const char *id, pj_run_data *data, pj_error *err)
 {
-    return load(store, id, UINT32_MAX, UINT32_MAX, data, err);
-}
-
-pj_status pj_store_load_tables(pj_store *store, const char *id, uint32_t tables, uint32_t limit,
-                               pj_run_data *data, pj_error *err)
-{
-    return load(store, id, tables, limit, data, err);
+    return pj_store_load_tables(store, id, UINT32_MAX, UINT32_MAX, data, err);
 }

@@ -22,20 +22,11 @@ enum { FIRST_PAUSE_S = 1, MAX_PAUSE_S = 60, IDLE_PAUSE_S = 5, MAX_IDS_BYTES = 1 
 
 pj_status pj_outbox_path(const char *server, char *out, size_t bytes, pj_error *err)
 {
-    char folder[PJ_ADDRESS_BYTES], name[64];
-    const char *named = getenv("PERJOULE_FALLBACK");
-    bool fits;
-    if (named && *named) {
-        fits = (size_t)snprintf(out, bytes, "%s", named) < bytes;
-    } else {
-        uint64_t hash = pj_hash64(0, server, strlen(server));
-        snprintf(name, sizeof name, "outbox-%016llx.db", (unsigned long long)hash);
-        pj_status status = pj_path_user_data(folder, sizeof folder, err);
-        if (status != PJ_OK) return status;
-        fits = pj_path_join(out, bytes, folder, name);
-    }
-    if (fits) return PJ_OK;
-    return pj_fail(err, PJ_E_INVALID, "the path of the fallback database is too long");
+    char name[64];
+    snprintf(name, sizeof name, "outbox-%016llx.db",
+             (unsigned long long)pj_hash64(0, server, strlen(server)));
+    return pj_store_choose_path(getenv("PERJOULE_FALLBACK"), name,
+                                "the path of the fallback database", out, bytes, err);
 }
 
 static pj_status open_outbox(const char *server, bool read_only, pj_store **box, pj_error *err)

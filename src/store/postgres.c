@@ -90,12 +90,12 @@ pj_status pj_pg_fail(pj_postgres *pg, const PGresult *result, pj_error *err)
 {
     char text[PJ_ERROR_TEXT_BYTES];
     const char *state = result ? pj_pq.PQresultErrorField(result, PG_DIAG_SQLSTATE) : NULL;
-    const char *said = result ? pj_pq.PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY) : NULL;
+    const char *message = result ? pj_pq.PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY) : NULL;
     pj_status status;
-    if (!state || !said || !pj_pg_is_alive(pg)) {
+    if (!state || !message || !pj_pg_is_alive(pg)) {
         status = fail_connection(pg, &pg->error);
     } else {
-        one_line(said, text, sizeof text);
+        one_line(message, text, sizeof text);
         status = pj_fail(&pg->error, postgres_status_of(state), "database %s: %s%s", pg->address,
                          text, remedy_of(state));
     }

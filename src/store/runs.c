@@ -186,15 +186,9 @@ static void write_select(pj_buffer *text, const pj_store *store, const pj_run_qu
 
 static pj_status runs_read_runs(pj_sql *sql, uint32_t limit, pj_run_list *list, pj_error *err)
 {
-    uint32_t capacity = 0;
     while (list->count < limit && pj_sql_step(sql)) {
-        if (list->count == capacity) {
-            capacity = capacity ? capacity * 2 : 64;
-            pj_run_info *runs = pj_arena_alloc(&list->arena, capacity, sizeof *runs);
-            if (!runs) return pj_fail_memory(err, "the list of runs");
-            if (list->count) memcpy(runs, list->runs, list->count * sizeof *runs);
-            list->runs = runs;
-        }
+        list->runs = pj_arena_more(&list->arena, list->runs, list->count, sizeof *list->runs);
+        if (!list->runs) return pj_fail_memory(err, "the list of runs");
         pj_status status = pj_info_read(sql, &list->runs[list->count], &list->arena, err);
         if (status != PJ_OK) return status;
         list->count++;

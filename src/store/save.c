@@ -161,16 +161,16 @@ static pj_status save_rail_series(pj_saving *s, pj_error *err)
 /* ---- charts -------------------------------------------------------------------------------- */
 
 typedef struct chart {
-    struct chart *next;
-    char name[40];
+    const char *name, *data;
     size_t bytes;
-    unsigned char data[];
 } chart;
 
 /* Sums for charts, computed on a separate thread while rows are inserted. */
 typedef struct charts {
     const pj_run_data *data;
-    chart *first, **last;
+    pj_arena arena;
+    chart *kept;
+    uint32_t count;
     pj_status status;
     pj_error err;
     bool has_thread;
@@ -181,13 +181,10 @@ static pj_status keep_chart(void *context, const char *name, const void *bytes, 
                             pj_error *err)
 {
     charts *c = context;
-    chart *kept = pj_alloc(sizeof *kept + count, 1);
-    if (!kept) return pj_fail_memory(err, "the charts of a run");
-    snprintf(kept->name, sizeof kept->name, "%s", name);
-    kept->bytes = count;
-    memcpy(kept->data, bytes, count);
-    *c->last = kept;
-    c->last = &kept->next;
+    const char *copy = pj_arena_strndup(&c->arena, bytes, count);
+    c->kept = pj_arena_more(&c->arena, c->kept, c->count, sizeof *c->kept);
+    if (!copy || !c->kept) return pj_fail_memory(err, "the charts of a run");
+    c->kept[c->count++] = (chart){name, copy, count};
     return PJ_OK;
 }
 
@@ -201,7 +198,7 @@ static void *make_charts(void *context)
 static void charts_begin(charts *c, const pj_run_data *data)
 {
     *c = (charts){.data = data};
-    c->last = &c->first;
+    pj_arena_init(&c->arena, 0);
     c->has_thread = pj_thread_start(&c->thread, "pj-charts", make_charts, c, NULL) == PJ_OK;
     if (!c->has_thread) make_charts(c);
 }
@@ -215,10 +212,7 @@ static void charts_wait(charts *c)
 static void charts_fini(charts *c)
 {
     charts_wait(c);
-    for (chart *kept = c->first, *next; kept; kept = next) {
-        next = kept->next;
-        pj_free(kept);
-    }
+    pj_arena_fini(&c->arena);
 }
 
 static pj_status save_charts(const pj_saving *s, charts *c, pj_error *err)
@@ -230,7 +224,7 @@ static pj_status save_charts(const pj_saving *s, charts *c, pj_error *err)
     }
     pj_sql *sql = pj_sql_begin(
         s->store, "INSERT INTO run_charts (run_id, chart, data) VALUES (?, ?, ?)", err);
-    for (const chart *kept = c->first; kept; kept = kept->next) {
+    for (const chart *kept = c->kept, *end = kept + c->count; kept < end; kept++) {
         const pj_value bytes = pj_value_bytes(PJ_VALUE_BLOB, kept->data, kept->bytes);
         pj_sql_execute(
             sql, PJ_VALUES(pj_value_text(s->data->info.id), pj_value_text(kept->name), bytes));

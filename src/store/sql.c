@@ -12,14 +12,14 @@
 /* The kept statement of this text, or a slot for it; texts are compared by content. */
 static pj_sql *find_slot(pj_store *store, const char *text)
 {
-    pj_sql *address = NULL;
+    pj_sql *unused = NULL;
     for (int i = 0; i < PJ_STATEMENTS_KEPT; i++) {
         pj_sql *sql = &store->kept[i];
         if (sql->busy) continue;
         if (sql->statement && strcmp(sql->text, text) == 0) return sql;
-        if (!address || !sql->statement) address = sql;
+        if (!unused || !sql->statement) unused = sql;
     }
-    return address;
+    return unused;
 }
 
 void pj_sql_forget(pj_sql *sql)
@@ -278,11 +278,4 @@ pj_status pj_store_enter_run(pj_store *store, const char *run_id, const int64_t 
     pj_status status = pj_store_connect(store, err);
     if (status != PJ_OK || !driver->enter_run) return status;
     return driver->enter_run(store->db, run_id, machine_id, err);
-}
-
-pj_status pj_store_find_defects(pj_store *store, pj_defect_fn *take, void *context, pj_error *err)
-{
-    pj_status status = pj_store_connect(store, err);
-    if (status != PJ_OK || !store->driver->check) return status;
-    return store->driver->check(store->db, take, context, err);
 }

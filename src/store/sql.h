@@ -86,8 +86,6 @@ pj_status pj_store_columns(pj_store *store, const char *table, pj_column_name_fn
 /* Called before rows of a run are written; machine_id NULL: the stored run's machine. */
 pj_status pj_store_enter_run(pj_store *store, const char *run_id, const int64_t *machine_id,
                              pj_error *err);
-/* Corruption that the engine detects in its own storage, if it has such a check. */
-pj_status pj_store_find_defects(pj_store *store, pj_defect_fn *take, void *context, pj_error *err);
 
 /* First id and number of a run's rows in a table; 0 and 0: none. */
 typedef struct pj_row_range {

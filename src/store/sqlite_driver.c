@@ -148,25 +148,17 @@ static int step(void *statement, bool *row)
 
 static void get_column(void *statement, int column, pj_value *value)
 {
-    switch (sqlite3_column_type(statement, column)) {
-    case SQLITE_INTEGER:
-        *value =
-            (pj_value){.type = PJ_VALUE_INT, .integer = sqlite3_column_int64(statement, column)};
-        break;
-    case SQLITE_FLOAT:
-        *value =
-            (pj_value){.type = PJ_VALUE_DOUBLE, .number = sqlite3_column_double(statement, column)};
-        break;
-    case SQLITE_TEXT:
-        *value = (pj_value){.type = PJ_VALUE_TEXT,
-                            .text = (const char *)sqlite3_column_text(statement, column)};
+    int type = sqlite3_column_type(statement, column);
+    *value = (pj_value){.type = PJ_VALUE_NULL};
+    if (type == SQLITE_INTEGER) {
+        *value = pj_value_int(sqlite3_column_int64(statement, column));
+    } else if (type == SQLITE_FLOAT) {
+        *value = pj_value_double(sqlite3_column_double(statement, column));
+    } else if (type != SQLITE_NULL) {
+        value->type = type == SQLITE_TEXT ? PJ_VALUE_TEXT : PJ_VALUE_BLOB;
+        value->text = type == SQLITE_TEXT ? (const char *)sqlite3_column_text(statement, column)
+                                          : sqlite3_column_blob(statement, column);
         value->bytes = (size_t)sqlite3_column_bytes(statement, column);
-        break;
-    case SQLITE_BLOB:
-        *value = (pj_value){.type = PJ_VALUE_BLOB, .text = sqlite3_column_blob(statement, column)};
-        value->bytes = (size_t)sqlite3_column_bytes(statement, column);
-        break;
-    default: *value = (pj_value){.type = PJ_VALUE_NULL}; break;
     }
 }
 
@@ -215,8 +207,7 @@ static pj_status check(void *db, pj_defect_fn *take, void *context, pj_error *er
 }
 
 extern const pj_store_driver pj_sqlite_driver;
-const pj_store_driver pj_sqlite_driver = {.version = PJ_STORE_DRIVER_VERSION,
-                                          .name = "SQLite",
+const pj_store_driver pj_sqlite_driver = {.name = "SQLite",
                                           .dialect = &pj_sqlite_dialect,
                                           .open = pj_sqlite_open,
                                           .close = pj_sqlite_close,

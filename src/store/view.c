@@ -136,8 +136,8 @@ void pj_row_write_members(pj_json *json, pj_sql *sql, pj_table_id id, const pj_r
 
 /* ---- cached results --------------------------------------------------------------------- */
 
-/* Ahead of the items, so that no items are told from a chart that is missing, and other structs
- * from these. */
+/* Before the items: distinguishes an empty list from a missing chart, and other structs from these.
+ */
 typedef struct kept_header {
     char magic[4];
     uint32_t item_bytes;

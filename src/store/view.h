@@ -47,8 +47,8 @@ void pj_row_write_members(pj_json *json, pj_sql *sql, pj_table_id id, const pj_r
 void pj_row_write_value(pj_json *json, pj_sql *sql, int column, const pj_column *what,
                         const pj_row_range *ranges);
 
-void pj_view_write_phases(pj_run_view *view, const pj_view_window *window, bool sections,
-                          pj_error *err, pj_status *status);
+pj_status pj_view_write_phases(pj_run_view *view, const pj_view_window *window, bool sections,
+                               pj_error *err);
 
 /* Statistic over the rows of a node, or metric of a node; NAN: unavailable. */
 double pj_node_statistic(const pj_sum_node *node, pj_statistic statistic);

@@ -156,8 +156,7 @@ static pj_status write_common(pj_run_view *view, pj_error *err)
                    {"sections", PJ_TABLE_SECTIONS},    {"tokens", PJ_TABLE_TOKENS},
                    {"layers", PJ_TABLE_LAYERS},        {"components", PJ_TABLE_COMPONENTS},
                    {"operations", PJ_TABLE_OPERATIONS}};
-    pj_status status = PJ_OK;
-    pj_view_write_phases(view, &(pj_view_window){0}, false, err, &status);
+    pj_status status = pj_view_write_phases(view, &(pj_view_window){0}, false, err);
     if (status == PJ_OK)
         status = views_run_write_rows(view, PJ_TABLE_RAIL_ENERGY, "rail_energy", err);
     if (status == PJ_OK) status = views_run_write_rows(view, PJ_TABLE_CLASSES, "classes", err);
@@ -350,19 +349,16 @@ static pj_status write_kept(pj_run_view *view, const char *key, statistics s, pj
 
 /* ---- layers and components ------------------------------------------------------------------- */
 
-static const char *part_name(const char *component)
+static const char *const part_names[] = {"attention", "mlp", "other"};
+
+static int part_of(const char *component)
 {
-    switch (pj_component_part(component)) {
-    case PJ_PART_ATTENTION: return "attention";
-    case PJ_PART_MLP: return "mlp";
-    case PJ_PART_NORM:
-    case PJ_PART_OTHER: break;
-    }
-    return "other";
+    pj_part part = pj_component_part(component);
+    return part == PJ_PART_ATTENTION ? 0 : part == PJ_PART_MLP ? 1 : 2;
 }
 
 typedef struct layer_nodes {
-    pj_sum_node whole, parts[3]; /* attention, mlp, other */
+    pj_sum_node whole, parts[3]; /* by part_of */
 } layer_nodes;
 
 static double joules_or_nan(const pj_sum_node *n)
@@ -386,8 +382,7 @@ static pj_status sum_layers(pj_run_view *view, pj_arena *arena, pj_layer_sum **s
             pj_node_merge(&layers[n->layer].whole, n);
             continue;
         }
-        char first = *part_name(nodes.names[n->component]);
-        pj_node_merge(&layers[n->layer].parts[first == 'a' ? 0 : first == 'm' ? 1 : 2], n);
+        pj_node_merge(&layers[n->layer].parts[part_of(nodes.names[n->component])], n);
     }
     *count = nodes.layer_count;
     for (uint32_t l = 0; l < nodes.layer_count; l++) {
@@ -451,7 +446,7 @@ static void views_run_write_component(pj_json *json, const pj_component_sum *c)
     pj_json_kv_double(json, "gbytes_per_s", seconds > 0 ? c->bytes / seconds / 1e9 : NAN);
     pj_json_kv_double(json, "pj_per_flop", c->flops > 0 ? c->energy_mj * 1e9 / c->flops : NAN);
     pj_json_kv_double(json, "pj_per_byte", c->bytes > 0 ? c->energy_mj * 1e9 / c->bytes : NAN);
-    pj_json_kv_string(json, "part", part_name(c->name));
+    pj_json_kv_string(json, "part", part_names[part_of(c->name)]);
     pj_json_object_end(json);
 }
 
