@@ -50,10 +50,10 @@ typedef struct builder {
     const pj_run_data *data;
     name_table *names;
     pj_sum_node *nodes;
-    pj_extra_sum *extras;
-    uint32_t *slots; /* hash table: index of a node + 1; size a power of two */
+    pj_buffer extras; /* of pj_extra_sum */
+    uint32_t *slots;  /* hash table: index of a node + 1; size a power of two */
     uint32_t slot_mask;
-    uint32_t node_count, node_capacity, extra_count, extra_capacity;
+    uint32_t node_count, node_capacity;
     uint32_t layer_count;
     bool failed;
 } builder;
@@ -156,34 +156,22 @@ void pj_node_merge(pj_sum_node *to, const pj_sum_node *n)
     to->entropy_sum += n->entropy_sum;
 }
 
-static pj_extra_sum *new_extra(builder *b)
-{
-    if (b->extra_count == b->extra_capacity) {
-        uint32_t capacity = b->extra_capacity ? b->extra_capacity * 2 : 256;
-        if (capacity > MAX_NODES) return NULL;
-        pj_extra_sum *extras = pj_resize(b->extras, capacity, sizeof *extras);
-        if (!extras) return NULL;
-        b->extras = extras;
-        b->extra_capacity = capacity;
-    }
-    return &b->extras[b->extra_count++];
-}
-
 static void add_extra(builder *b, uint32_t node, uint32_t name, double value)
 {
+    pj_extra_sum *extras = (pj_extra_sum *)(void *)b->extras.data;
     uint32_t at = b->nodes[node].first_extra;
-    while (at && b->extras[at - 1].name != name) at = b->extras[at - 1].next;
+    while (at && extras[at - 1].name != name) at = extras[at - 1].next;
     if (!at) {
-        pj_extra_sum *e = new_extra(b);
-        if (!e) {
+        const pj_extra_sum e = {.name = (uint16_t)name, .next = b->nodes[node].first_extra};
+        if (!pj_buffer_append(&b->extras, &e, sizeof e)) {
             b->failed = true;
             return;
         }
-        *e = (pj_extra_sum){.name = (uint16_t)name, .next = b->nodes[node].first_extra};
-        at = b->nodes[node].first_extra = b->extra_count;
+        extras = (pj_extra_sum *)(void *)b->extras.data;
+        at = b->nodes[node].first_extra = (uint32_t)(b->extras.length / sizeof e);
     }
-    b->extras[at - 1].count++;
-    b->extras[at - 1].sum += value;
+    extras[at - 1].count++;
+    extras[at - 1].sum += value;
 }
 
 static bool is_entropy(const pj_extra_row *extra)
@@ -373,7 +361,7 @@ static pj_status save_nodes(builder *b, pj_chart_fn *save, void *context, pj_err
     nodes_header header = {"PJNODE2",
                            b->node_count,
                            b->names->count,
-                           b->extra_count,
+                           (uint32_t)(b->extras.length / sizeof(pj_extra_sum)),
                            b->layer_count,
                            PJ_STATISTIC_SHOWN,
                            0};
@@ -381,7 +369,7 @@ static pj_status save_nodes(builder *b, pj_chart_fn *save, void *context, pj_err
     pj_buffer_init(&out, 1u << 30);
     pj_buffer_append(&out, &header, sizeof header);
     pj_buffer_append(&out, b->nodes, b->node_count * sizeof *b->nodes);
-    pj_buffer_append(&out, b->extras, b->extra_count * sizeof *b->extras);
+    pj_buffer_append(&out, b->extras.data, b->extras.length);
     for (uint32_t i = 0; i < b->names->count; i++)
         pj_buffer_append(&out, b->names->names[i], strlen(b->names->names[i]) + 1);
     pj_status status = pj_buffer_status(&out, "the sums of a run", err);
@@ -616,6 +604,7 @@ pj_status pj_aggregate_each_chart(const pj_run_data *data, pj_chart_fn *save, vo
     name_table *names = pj_alloc(1, sizeof *names);
     if (!names) return pj_fail_memory(err, "the sums of a run");
     builder b = {.data = data, .names = names};
+    pj_buffer_init(&b.extras, MAX_NODES * sizeof(pj_extra_sum));
     add_layers(&b);
     add_components(&b);
     add_operations(&b);
@@ -623,7 +612,7 @@ pj_status pj_aggregate_each_chart(const pj_run_data *data, pj_chart_fn *save, vo
     if (status == PJ_OK) status = save_nodes(&b, save, context, err);
     if (status == PJ_OK) status = save_planes(data, names, b.layer_count, save, context, err);
     pj_free(b.nodes);
-    pj_free(b.extras);
+    pj_buffer_fini(&b.extras);
     pj_free(b.slots);
     pj_free(names);
     return status;

@@ -52,26 +52,15 @@ static void export_csv_put_text(pj_buffer *line, const char *text, size_t bytes)
 static void export_csv_put_value(csv *c, pj_sql *sql, int column, bool is_float)
 {
     char text[PJ_DECIMAL_BYTES];
-    size_t bytes;
-    switch (pj_sql_get_type(sql, column)) {
-    case PJ_VALUE_NULL: break;
-    case PJ_VALUE_INT:
-        pj_buffer_append(&c->line, text, pj_decimal_int(pj_sql_get_int(sql, column), text));
-        break;
-    case PJ_VALUE_DOUBLE: {
-        double value = pj_sql_get_double(sql, column);
-        pj_buffer_append(&c->line, text,
-                         is_float ? pj_decimal_float((float)value, text)
-                                  : pj_decimal_double(value, text));
-        break;
-    }
-    case PJ_VALUE_TEXT:
-    case PJ_VALUE_BLOB: {
-        const char *value = pj_sql_get_text(sql, column, &bytes);
-        export_csv_put_text(&c->line, value ? value : "", bytes);
-        break;
-    }
-    }
+    pj_value v;
+    size_t bytes = 0;
+    pj_sql_get_value(sql, column, &v);
+    if (v.type == PJ_VALUE_TEXT) export_csv_put_text(&c->line, v.text, v.bytes);
+    if (v.type == PJ_VALUE_INT) bytes = pj_decimal_int(v.integer, text);
+    if (v.type == PJ_VALUE_DOUBLE)
+        bytes =
+            is_float ? pj_decimal_float((float)v.number, text) : pj_decimal_double(v.number, text);
+    pj_buffer_append(&c->line, text, bytes);
 }
 
 /* Writes the rows of a SELECT; `table` defines which columns are floats (offset by `skip`), or is
@@ -81,12 +70,10 @@ static pj_status put_lines(csv *c, pj_sql *sql, int columns, const pj_row_table 
 {
     while (!c->failed && pj_sql_step(sql)) {
         for (int i = 0; i < columns; i++) {
-            bool is_float = false;
-            if (table && i >= skip)
-                is_float = table->columns[i - skip].type == PJ_COLUMN_FLOAT ||
-                           table->columns[i - skip].type == PJ_COLUMN_STAT_FLOAT;
+            int type = table && i >= skip ? table->columns[i - skip].type : PJ_COLUMN_TEXT;
             if (i) pj_buffer_char(&c->line, ',');
-            export_csv_put_value(c, sql, i, is_float);
+            export_csv_put_value(c, sql, i,
+                                 type == PJ_COLUMN_FLOAT || type == PJ_COLUMN_STAT_FLOAT);
         }
         pj_buffer_append(&c->line, "\r\n", 2);
         export_csv_flush(c, FLUSH_BYTES);

@@ -47,23 +47,22 @@ pj_status pj_info_load(pj_store *store, const char *id, pj_run_info *info, pj_ar
 {
     char columns[SQL_BYTES - 100], text[SQL_BYTES];
     pj_table_list_columns(&pj_run_table, "id, tags", columns, sizeof columns);
-    snprintf(text, sizeof text, "SELECT %s FROM profiling_runs WHERE id = ?", columns);
+    snprintf(text, sizeof text,
+             "SELECT %s, output_text, machine_info FROM profiling_runs LEFT JOIN run_texts"
+             " ON run_id = id WHERE id = ?",
+             columns);
     pj_status status = PJ_OK;
     pj_sql *sql = pj_sql_begin(store, text, err);
     pj_sql_text(sql, 1, id);
     bool found = pj_sql_step(sql);
-    if (found) status = pj_info_read(sql, info, arena, err);
-    status = pj_sql_end_after(sql, status, err);
-    if (status != PJ_OK) return status;
-    if (!found) return pj_fail(err, PJ_E_NOT_FOUND, "there is no run %s", id);
-    sql = pj_sql_begin(store, "SELECT output_text, machine_info FROM run_texts WHERE run_id = ?",
-                       err);
-    pj_sql_text(sql, 1, id);
-    if (pj_sql_step(sql)) {
-        info->output_text = load_copy_text(sql, 0, arena);
-        info->machine_json = load_copy_text(sql, 1, arena);
+    if (found) {
+        status = pj_info_read(sql, info, arena, err);
+        info->output_text = load_copy_text(sql, pj_run_table.column_count + 2, arena);
+        info->machine_json = load_copy_text(sql, pj_run_table.column_count + 3, arena);
     }
-    return pj_sql_end(sql, err);
+    status = pj_sql_end_after(sql, status, err);
+    if (status == PJ_OK && !found) return pj_fail(err, PJ_E_NOT_FOUND, "there is no run %s", id);
+    return status;
 }
 
 /* ---- tables -------------------------------------------------------------------------------- */
@@ -75,19 +74,6 @@ typedef struct loading {
     pj_row_range ranges[PJ_TABLE_COUNT];
     pj_extra_list extras;
 } loading;
-
-/* ?3, where it occurs, is the run. */
-static const char *of_run(const loading *l)
-{
-    return l->store->driver->is_remote ? "AND run_id = ?3" : "";
-}
-
-static void select_text(const loading *l, const pj_row_table *table, char *text)
-{
-    size_t n = pj_table_list_columns(table, "SELECT id", text, SQL_BYTES);
-    snprintf(text + n, SQL_BYTES - n, " FROM %s WHERE id BETWEEN ?1 AND ?2 %s ORDER BY id",
-             table->name, of_run(l));
-}
 
 /* Converts a row id to its index; false when it is outside the run. */
 static bool localise(const loading *l, const pj_column *column, pj_value *value)
@@ -115,37 +101,26 @@ static pj_status load_read_row(loading *l, const pj_row_table *table, pj_sql *sq
     return PJ_OK;
 }
 
-static pj_sql *select_range(loading *l, const char *text, pj_row_range range, pj_error *err)
-{
-    pj_sql *sql = pj_sql_begin(l->store, text, err);
-    pj_sql_int(sql, 1, range.first);
-    pj_sql_int(sql, 2, range.first + range.count - 1);
-    if (of_run(l)[0]) pj_sql_text(sql, 3, l->data->info.id);
-    return sql;
-}
-
 static pj_status load_table(loading *l, pj_table_id id, pj_error *err)
 {
     const pj_row_table *table = &pj_tables[id];
     pj_row_range range = l->ranges[id];
     if (range.count > l->limit) range.count = l->limit;
-    char text[SQL_BYTES], scratch[PJ_ROW_SCRATCH_BYTES] __attribute__((aligned(16)));
-    pj_status status = PJ_OK;
+    char columns[SQL_BYTES - 100], scratch[PJ_ROW_SCRATCH_BYTES] __attribute__((aligned(16)));
+    const char *run_id = l->data->info.id;
     uint32_t i = 0;
     if (range.count == 0) return PJ_OK;
     /* Before allocating: are there as many rows as run_rows states? */
-    snprintf(text, sizeof text, "SELECT count(*) FROM %s WHERE id BETWEEN ?1 AND ?2 %s",
-             table->name, of_run(l));
-    pj_sql *sql = select_range(l, text, range, err);
+    pj_sql *sql = pj_select_rows(l->store, run_id, id, range, "count(*)", "", err);
     bool right = pj_sql_step(sql) && pj_sql_get_int(sql, 0) == range.count;
-    status = pj_sql_end(sql, err);
+    pj_status status = pj_sql_end(sql, err);
     if (status != PJ_OK) return status;
     if (!right)
         return pj_fail(err, PJ_E_INVALID, "the database is damaged: rows of %s are missing",
                        table->name);
     if (!pj_rows_make_room(l->data, id, range.count)) return pj_fail_memory(err, "a stored run");
-    select_text(l, table, text);
-    sql = select_range(l, text, range, err);
+    pj_table_list_columns(table, "id", columns, sizeof columns);
+    sql = pj_select_rows(l->store, run_id, id, range, columns, "ORDER BY id", err);
     while (status == PJ_OK && i < range.count && pj_sql_step(sql)) {
         memset(scratch, 0, table->row_bytes);
         status = load_read_row(l, table, sql, scratch, err);

@@ -93,5 +93,9 @@ typedef struct pj_row_range {
     uint32_t count;
 } pj_row_range;
 pj_status pj_store_ranges(pj_store *store, const char *run_id, pj_row_range *ranges, pj_error *err);
+/* "SELECT <columns> FROM <table> WHERE id in the range <rest>" of a run's rows in a table (a
+ * pj_table_id), with both bounds bound as ?1 and ?2. */
+pj_sql *pj_select_rows(pj_store *store, const char *run_id, int table, pj_row_range range,
+                       const char *columns, const char *rest, pj_error *err);
 
 #endif

@@ -151,8 +151,8 @@ static pj_status set_up_connection(pj_sqlite *sqlite, pj_error *err)
     sqlite3_busy_timeout(sqlite->db, BUSY_TIMEOUT_MS);
     sqlite3_db_config(sqlite->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     sqlite3_db_config(sqlite->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
-    pj_status status = pj_sqlite_run(sqlite, "PRAGMA cell_size_check=ON", err);
-    if (status == PJ_OK) status = pj_sqlite_run(sqlite, "PRAGMA foreign_keys=ON", err);
+    pj_status status =
+        pj_sqlite_run(sqlite, "PRAGMA cell_size_check=ON; PRAGMA foreign_keys=ON", err);
     if (status == PJ_OK && !sqlite->read_only) {
         status = pj_sqlite_run(sqlite, "PRAGMA page_size=32768", err);
         if (status == PJ_OK) status = switch_to_wal(sqlite, err);

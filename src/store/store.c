@@ -25,14 +25,18 @@ pj_status pj_store_choose_path(const char *named, const char *file, const char *
     return fits ? PJ_OK : pj_fail(err, PJ_E_INVALID, "%s is too long", what);
 }
 
+static void store_disconnect(pj_store *store)
+{
+    for (int i = 0; i < PJ_STATEMENTS_KEPT; i++) pj_sql_forget(&store->kept[i]);
+    if (store->db) store->driver->close(store->db);
+    store->db = NULL;
+}
+
 static pj_status open_and_migrate(pj_store *store, pj_error *err)
 {
     pj_status status = store->driver->open(store->address, store->read_only, &store->db, err);
     if (status == PJ_OK) status = pj_store_migrate(store, err);
-    if (status == PJ_OK || !store->db) return status;
-    for (int i = 0; i < PJ_STATEMENTS_KEPT; i++) pj_sql_forget(&store->kept[i]);
-    store->driver->close(store->db);
-    store->db = NULL;
+    if (status != PJ_OK) store_disconnect(store);
     return status;
 }
 
@@ -87,8 +91,7 @@ pj_status pj_store_open(const pj_store_options *options, pj_store **out, pj_erro
 void pj_store_close(pj_store *store)
 {
     if (!store) return;
-    for (int i = 0; i < PJ_STATEMENTS_KEPT; i++) pj_sql_forget(&store->kept[i]);
-    if (store->db) store->driver->close(store->db);
+    store_disconnect(store);
     pj_store_close(store->outbox);
     pj_free(store);
 }

@@ -25,29 +25,11 @@ pj_status pj_view_close(pj_run_view *view, pj_status status)
     return status;
 }
 
-/* The highest N of the parameters ?N, at least 2. */
-static int last_parameter(const char *text)
-{
-    int last = 2;
-    while ((text = strchr(text, '?')))
-        if (*++text > '0' + last && *text <= '9') last = *text - '0';
-    return last;
-}
-
 pj_sql *pj_view_select(pj_run_view *view, pj_table_id table, const char *columns, const char *rest,
                        pj_error *err)
 {
-    char text[4096], of_run[40] = "";
-    int parameter = last_parameter(rest) + 1;
-    bool by_run = view->store->driver->is_remote;
-    if (by_run) snprintf(of_run, sizeof of_run, "AND run_id = ?%d", parameter);
-    snprintf(text, sizeof text, "SELECT %s FROM %s WHERE id BETWEEN ?1 AND ?2 %s %s", columns,
-             pj_tables[table].name, of_run, rest);
-    pj_sql *sql = pj_sql_begin(view->store, text, err);
-    if (by_run) pj_sql_text(sql, parameter, view->info->id);
-    pj_sql_int(sql, 1, view->ranges[table].first);
-    pj_sql_int(sql, 2, view->ranges[table].first + view->ranges[table].count - 1);
-    return sql;
+    return pj_select_rows(view->store, view->info->id, table, view->ranges[table], columns, rest,
+                          err);
 }
 
 void pj_view_head(pj_run_view *view, bool method)

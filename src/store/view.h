@@ -21,8 +21,7 @@ pj_status pj_view_open(pj_run_view *view, pj_store *store, const char *id, pj_js
 /* Also after a failed open; returns `status`. */
 pj_status pj_view_close(pj_run_view *view, pj_status status);
 
-/* "SELECT <columns> FROM <table> WHERE id in the run's range <rest>", with both bounds bound as ?1
- * and ?2. */
+/* pj_select_rows of the run's rows. */
 pj_sql *pj_view_select(pj_run_view *view, pj_table_id table, const char *columns, const char *rest,
                        pj_error *err);
 /* Writes run_id, energy_source, and method if requested: the head of every chart. */

@@ -27,11 +27,6 @@ static double node_metric(const pj_sum_node *n, pj_metric metric)
     }
 }
 
-static bool in_phase(const pj_sum_node *n, int phase)
-{
-    return phase < 0 || n->phase == phase;
-}
-
 pj_status pj_view_choose_phase(const pj_view_choice *choice, int *phase, pj_error *err)
 {
     *phase = choice->phase ? pj_phase_parse(choice->phase) : -1;
@@ -225,7 +220,7 @@ static pj_status matrix_of_sums(pj_run_view *view, const pj_view_choice *choice,
             if (strcmp(m->names[column[i]], nodes.names[i]) == 0) break;
     for (uint32_t i = 0; i < nodes.node_count; i++) {
         const pj_sum_node *n = &nodes.nodes[i];
-        if (n->component == PJ_NO_NAME || !in_phase(n, phase)) continue;
+        if (n->component == PJ_NO_NAME || (phase >= 0 && n->phase != phase)) continue;
         uint32_t row = n->layer < 0 ? m->layers : (uint32_t)n->layer;
         if (column[n->component] >= m->components) continue;
         pj_sum_node *cell = &sums[(size_t)row * m->components + column[n->component]];
