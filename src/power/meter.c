@@ -83,7 +83,6 @@ static int kept_parent(const pj_power_sampler *s, int parent)
 
 static void merge_rails(pj_meter *m, pj_power_sampler *s)
 {
-    s->first_rail = (uint16_t)m->rail_count;
     for (uint32_t i = 0; i < s->rail_count; i++) {
         s->kept[i] = -1;
         int other = offered_already(m, s->index, &s->rails[i]);
@@ -422,11 +421,6 @@ const pj_rail *pj_meter_rails(const pj_meter *meter, uint32_t *count)
 {
     *count = meter->rail_count;
     return meter->rails;
-}
-
-const pj_power_env *pj_meter_env(const pj_meter *meter)
-{
-    return &meter->env;
 }
 
 const char *pj_meter_sources(const pj_meter *meter)

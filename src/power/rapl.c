@@ -255,8 +255,9 @@ static void add_events(rapl *r) {}
 
 /* ---- the source ---- */
 
-static void close_domains(rapl *r)
+static void close_domains(void *state)
 {
+    rapl *r = state;
     for (uint32_t i = 0; i < r->count; i++) {
         pj_sysfs_close(r->domains[i].fd);
         pj_sysfs_close(r->domains[i].limit_fd);
@@ -411,11 +412,6 @@ static uint32_t rapl_limits(const void *state, double *limits_mw)
     return r->count;
 }
 
-static void rapl_close(void *state)
-{
-    close_domains(state);
-}
-
 const pj_power_source pj_source_rapl = {
     .version = PJ_POWER_SOURCE_VERSION,
     .name = "rapl",
@@ -424,7 +420,7 @@ const pj_power_source pj_source_rapl = {
     .open = rapl_open,
     .rails = rapl_rails,
     .read = rapl_read,
-    .close = rapl_close,
+    .close = close_domains,
     .max_gap_ns = 60000000000,
     .limits = rapl_limits,
 };

@@ -38,7 +38,7 @@ pj_status pj_power_sampler_init(pj_power_sampler *sampler, pj_error *err)
 
 static void sampler_close(pj_power_sampler *s)
 {
-    if (s->open) s->source->close(s->state);
+    if (s->open && s->source->close) s->source->close(s->state);
     s->open = false;
 }
 

@@ -96,7 +96,7 @@ typedef struct pj_power_source {
      * Never blocks for long. PJ_E_LOST: the source is gone. Other
      * failures: nothing could be read this time. */
     pj_status (*read)(void *state, pj_reading *readings, uint32_t max, uint32_t *count);
-    void (*close)(void *state); /* after a successful open; may run twice */
+    void (*close)(void *state); /* optional; after a successful open; may run twice */
     /* Shortest sensible time between polls, below which drivers answer wrongly or slowly; 0: 1 ms.
      * Streams are read every 10 ms. */
     int64_t min_poll_ns;
