@@ -87,7 +87,7 @@ int pj_sysfs_open(const char *path)
 
 void pj_sysfs_close(int fd)
 {
-    if (fd < 0 || fd >= FILES || opened-- <= 0) abort();
+    if (fd >= 0 && (fd >= FILES || opened-- <= 0)) abort();
 }
 
 int64_t pj_sysfs_fetch(int fd, char *text, size_t bytes)
@@ -134,11 +134,11 @@ static void use_source(const char *name)
     pj_power_env env = {.sysfs_root = ROOT, .procfs_root = ROOT};
     pj_reading readings[PJ_MAX_RAILS];
     pj_rail rails[PJ_MAX_RAILS];
-    pj_error err;
+    pj_source_report report = {0};
     uint32_t count;
     void *state = pj_alloc(1, s->state_bytes);
-    if (state && s->open(state, &env, "", &err) == PJ_OK) {
-        uint32_t rail_count = s->rails(state, rails, PJ_MAX_RAILS);
+    if (state && s->open(state, &env, "", &report) == PJ_OK) {
+        uint32_t rail_count = s->rails(state, rails);
         for (uint32_t i = 0; i < rail_count; i++)
             if (rails[i].parent >= (int)rail_count || rails[i].parent == (int)i) abort();
         if (s->read(state, readings, PJ_MAX_RAILS, &count) == PJ_OK)

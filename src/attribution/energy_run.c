@@ -2,6 +2,7 @@
 #include "attribution/energies.h"
 
 #include "base/memory.h"
+#include "power/source.h"
 
 #include <math.h>
 #include <string.h>
@@ -261,7 +262,7 @@ static pj_status fill_rail_energy(pj_energies *j, pj_error *err)
 static double calibrated_interval(const pj_energies *j, const pj_rail_result *leading, double now)
 {
     const pj_rail *rail = &j->d->rails[leading->rail];
-    if (strcmp(rail->source, "estimate") == 0) return NAN;
+    if (pj_rail_is_model(rail)) return NAN;
     double period_s =
         (double)(rail->window_ns > rail->period_ns ? rail->window_ns : rail->period_ns) * 1e-9;
     double readings = period_s > 0 ? 2 / period_s : 20;

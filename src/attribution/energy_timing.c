@@ -8,6 +8,7 @@
 
 #include "base/median.h"
 #include "base/memory.h"
+#include "power/source.h"
 
 #include <math.h>
 #include <string.h>
@@ -503,10 +504,8 @@ uint32_t pj_energy_timings(pj_energies *j, const pj_rail_result *result, const p
     timings[0] = (pj_timing){0, 0, 1};
     *log_against = 0;
     const pj_rail *rail = &j->d->rails[result->rail];
-    /* computed from the clock: nothing to infer */
-    bool computed = strcmp(rail->source, "estimate") == 0;
     uint32_t chosen = 1;
-    *settled = computed || result->counter || rail->lag_ns > 0 || j->options->trusted;
+    *settled = pj_rail_is_model(rail) || result->counter || rail->lag_ns > 0 || j->options->trusted;
     search *s = *settled ? NULL : begin_search(j, result, windows, count, period_ns);
     if (s) {
         chosen = energy_timing_choose(s, period_ns, timings);

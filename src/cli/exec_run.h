@@ -6,6 +6,7 @@
 #include "cli/exec_child.h"
 #include "cli/exec_nvtx.h"
 #include "import/markers.h"
+#include "power/busy.h"
 #include "record/experiment_cell.h"
 #include "record/run.h"
 

@@ -16,6 +16,7 @@
 #define PJ_ENERGY_ATTRIBUTE_H
 
 #include "base/error.h"
+#include "base/memory.h"
 
 /* The energy that a sensor reports for an interval. Windows are sorted by begin_ns; they may
  * overlap. */
@@ -75,7 +76,6 @@ typedef struct pj_fit_input {
     double total_sd_mj;
     int64_t begin_ns, end_ns;
     const pj_class_prior *priors; /* [class_count] from a calibration, or NULL */
-    double prior_spread;          /* relative 1 sigma without a calibration; 0: 0.30 */
     bool evidence_only;           /* compute log_evidence only */
     /* prior for the relative noise of a reading, to about a factor of five; 0: no prior, the noise
      * may be zero */
@@ -87,6 +87,7 @@ typedef struct pj_fit_input {
 
 /* The result. Arrays belong to it; pj_fit_fini frees them. */
 typedef struct pj_fit {
+    pj_arena arena;
     uint32_t class_count;
     double *power_mw;   /* [C] net, never negative */
     double *covariance; /* [C][C] of the powers, mW^2, given the total */

@@ -1,8 +1,8 @@
 /* Builds blocks from windows: their energies, and how these depend on the readings. */
 #include "energy/blocks.h"
 
+#include "base/banded.h"
 #include "base/interval.h"
-#include "base/memory.h"
 
 #include <math.h>
 #include <string.h>
@@ -14,41 +14,22 @@ enum { MAX_HOLE_PERIODS = 3, MAX_BANDS = 130 };
 
 void pj_blocks_fini(pj_blocks *b)
 {
-    pj_free(b->segments);
-    pj_free(b->window_of);
-    pj_free(b->expected_mj);
-    pj_free(b->squares);
-    pj_free(b->moment);
-    pj_free(b->noise_var);
-    pj_free(b->reading_var);
-    pj_free(b->closing);
-    pj_free(b->weight);
-    pj_free(b->unseen_var);
-    pj_free(b->observed_s);
-    pj_free(b->factor);
-    pj_free(b->share);
-    pj_free(b->first_block);
-    pj_free(b->window_var);
+    pj_arena_fini(&b->arena);
     *b = (pj_blocks){0};
 }
 
 static bool blocks_allocate(pj_blocks *b, size_t room, size_t windows)
 {
-    b->segments = pj_alloc(room, sizeof *b->segments);
-    b->window_of = pj_alloc(room, sizeof *b->window_of);
-    b->expected_mj = pj_alloc(room, sizeof(double));
-    b->squares = pj_alloc(room, sizeof(double));
-    b->moment = pj_alloc(room, sizeof(double));
-    b->noise_var = pj_alloc(room, sizeof(double));
-    b->reading_var = pj_alloc(room + 1, sizeof(double));
-    b->closing = pj_alloc(room, sizeof(double));
-    b->weight = pj_alloc(room, sizeof(double));
-    b->unseen_var = pj_alloc(room, sizeof(double));
-    b->observed_s = pj_alloc(room, sizeof(double));
-    b->window_var = pj_alloc(windows, sizeof(double));
-    return b->segments && b->window_of && b->expected_mj && b->squares && b->moment &&
-           b->noise_var && b->reading_var && b->closing && b->weight && b->unseen_var &&
-           b->observed_s && b->window_var;
+    double **const by_block[] = {&b->expected_mj, &b->squares,    &b->moment,
+                                 &b->noise_var,   &b->closing,    &b->weight,
+                                 &b->unseen_var,  &b->observed_s, &b->reading_var};
+    b->segments = pj_arena_alloc(&b->arena, room, sizeof *b->segments);
+    b->window_of = pj_arena_alloc(&b->arena, room, sizeof *b->window_of);
+    b->window_var = pj_arena_alloc(&b->arena, windows, sizeof(double));
+    bool ok = b->segments && b->window_of && b->window_var;
+    for (size_t i = 0; i < sizeof by_block / sizeof *by_block; i++)
+        ok &= (*by_block[i] = pj_arena_alloc(&b->arena, room + 1, sizeof(double))) != NULL;
+    return ok;
 }
 
 /* ---- laying blocks ---- */
@@ -127,20 +108,6 @@ static double blocks_expect(const pj_blocks_input *in, size_t from, int64_t begi
     return sum;
 }
 
-/* Of a block, with its squares and moment. */
-static void expect_block(pj_blocks *b, const pj_blocks_input *in, size_t from, size_t k)
-{
-    const pj_segment *s = &b->segments[k];
-    b->expected_mj[k] = b->squares[k] = b->moment[k] = 0;
-    for (size_t i = from; i < in->leaf_count && in->leaves[i].begin_ns < s->end_ns; i++) {
-        const pj_leaf *leaf = &in->leaves[i];
-        double mj = in->power_mw[leaf->class_] * PJ_OVERLAP_S(leaf, s);
-        b->expected_mj[k] += mj;
-        b->squares[k] += mj * mj;
-        b->moment[k] += mj * pj_middle_s(leaf, s, in->begin_ns);
-    }
-}
-
 /* Advances to the first leaf from which leaves may reach `at`. Parallel leaves (threads) end out of
  * order, so a leaf that has ended may precede one that has not. */
 static size_t skip_leaves(const pj_blocks_input *in, size_t from, int64_t at)
@@ -159,19 +126,33 @@ static double expect_window(const pj_blocks_input *in, size_t from, const pj_win
     return sum;
 }
 
+/* Of the blocks, with their squares and moments. */
 static void expect_blocks(pj_blocks *b, const pj_blocks_input *in)
 {
     size_t from = 0;
     for (size_t k = 0; k < b->count; k++) {
         const pj_segment *s = &b->segments[k];
         from = skip_leaves(in, from, s->begin_ns);
-        expect_block(b, in, from, k);
+        for (size_t i = from; i < in->leaf_count && in->leaves[i].begin_ns < s->end_ns; i++) {
+            const pj_leaf *leaf = &in->leaves[i];
+            double mj = in->power_mw[leaf->class_] * PJ_OVERLAP_S(leaf, s);
+            b->expected_mj[k] += mj;
+            b->squares[k] += mj * mj;
+            b->moment[k] += mj * pj_middle_s(leaf, s, in->begin_ns);
+        }
     }
 }
 
 static double blocks_idle_of(const pj_blocks_input *in, int64_t ns)
 {
     return isfinite(in->idle_mw) ? in->idle_mw * (double)ns * 1e-9 : 0;
+}
+
+/* What the window's reading exceeds its prediction by; *from moves to the first leaf in it. */
+static double window_residual(const pj_blocks_input *in, const pj_window *w, size_t *from)
+{
+    *from = skip_leaves(in, *from, w->begin_ns);
+    return w->energy_mj - blocks_idle_of(in, w->end_ns - w->begin_ns) - expect_window(in, *from, w);
 }
 
 static double blocks_window_variance(const pj_window *w, double noise)
@@ -192,10 +173,7 @@ static double measure_residuals(const pj_blocks *b, const pj_blocks_input *in, d
         residual[k] = NAN;
         if (b->window_of[k] == SIZE_MAX) continue;
         const pj_window *w = &in->windows[b->window_of[k]];
-        int64_t length = w->end_ns - w->begin_ns;
-        from = skip_leaves(in, from, w->begin_ns);
-        double mj = w->energy_mj - blocks_idle_of(in, length) - expect_window(in, from, w);
-        residual[k] = mj / ((double)length * 1e-9);
+        residual[k] = window_residual(in, w, &from) / ((double)(w->end_ns - w->begin_ns) * 1e-9);
         squares += residual[k] * residual[k];
         used++;
         if (k > 0 && isfinite(residual[k - 1])) products += residual[k] * residual[k - 1];
@@ -260,8 +238,10 @@ static void set_reading_variance(pj_blocks *b, const pj_blocks_input *in, size_t
     b->reading_var[k + 1] = last * last + rounding;
 }
 
-static void fill_tiled(pj_blocks *b, const pj_blocks_input *in, double *residual)
+static bool fill_tiled(pj_blocks *b, const pj_blocks_input *in)
 {
+    double *residual = pj_arena_alloc(&b->arena, b->count, sizeof *residual);
+    if (!residual) return false;
     double rms, alike = measure_residuals(b, in, residual, &rms), response_mw = NAN;
     for (size_t k = 0; k < b->count; k++) {
         if (b->window_of[k] == SIZE_MAX) continue;
@@ -278,20 +258,16 @@ static void fill_tiled(pj_blocks *b, const pj_blocks_input *in, double *residual
         b->reading_var[k] = step + early * early;
         b->reading_var[k + 1] = step + late * late;
     }
+    return true;
 }
 
 /* ---- overlapping ---- */
 
-static double *blocks_cell(const pj_blocks *b, size_t row, size_t column)
-{
-    return &b->factor[row * (b->bands + 1) + (column + b->bands - row)];
-}
-
 static bool share_windows(pj_blocks *b, const pj_blocks_input *in)
 {
     size_t first = 0;
-    b->share = pj_alloc(in->count, (b->bands + 1) * sizeof(double));
-    b->first_block = pj_alloc(in->count, sizeof *b->first_block);
+    b->share = pj_arena_alloc(&b->arena, in->count, (b->bands + 1) * sizeof(double));
+    b->first_block = pj_arena_alloc(&b->arena, in->count, sizeof *b->first_block);
     if (!b->share || !b->first_block) return false;
     for (size_t i = 0; i < in->count; i++) {
         const pj_window *w = &in->windows[i];
@@ -313,39 +289,7 @@ static void blocks_add_window(const pj_blocks *b, size_t window, double residual
         if (h[i] == 0) continue;
         rhs[first + i] += weight * h[i] * residual_mj;
         for (size_t j = 0; j <= i; j++)
-            if (h[j] != 0) *blocks_cell(b, first + i, first + j) += weight * h[i] * h[j];
-    }
-}
-
-static bool blocks_factorise(pj_blocks *b)
-{
-    for (size_t i = 0; i < b->count; i++) {
-        size_t from = i > b->bands ? i - b->bands : 0;
-        for (size_t j = from; j <= i; j++) {
-            double sum = *blocks_cell(b, i, j);
-            size_t k = j > b->bands ? j - b->bands : 0;
-            for (k = k > from ? k : from; k < j; k++)
-                sum -= *blocks_cell(b, i, k) * *blocks_cell(b, j, k);
-            if (i == j && !(sum > 0)) return false;
-            *blocks_cell(b, i, j) = i == j ? sqrt(sum) : sum / *blocks_cell(b, j, j);
-        }
-    }
-    return true;
-}
-
-/* x := M^-1 x, where only x[first..] is nonzero. */
-static void blocks_solve(const pj_blocks *b, size_t first, double *x)
-{
-    for (size_t i = first; i < b->count; i++) {
-        size_t from = i > b->bands ? i - b->bands : 0;
-        for (size_t k = from > first ? from : first; k < i; k++)
-            x[i] -= *blocks_cell(b, i, k) * x[k];
-        x[i] /= *blocks_cell(b, i, i);
-    }
-    for (size_t i = b->count; i-- > 0;) {
-        for (size_t k = i + 1; k < b->count && k <= i + b->bands; k++)
-            x[i] -= *blocks_cell(b, k, i) * x[k];
-        x[i] /= *blocks_cell(b, i, i);
+            if (h[j] != 0) b->factor[(first + i) * (b->bands + 1) + i - j] += weight * h[i] * h[j];
     }
 }
 
@@ -353,12 +297,8 @@ static void blocks_solve(const pj_blocks *b, size_t first, double *x)
 static void find_residuals(const pj_blocks *b, const pj_blocks_input *in, double *residual_mj)
 {
     size_t from = 0;
-    for (size_t i = 0; i < b->window_count; i++) {
-        const pj_window *w = &in->windows[i];
-        from = skip_leaves(in, from, w->begin_ns);
-        residual_mj[i] = w->energy_mj - blocks_idle_of(in, w->end_ns - w->begin_ns) -
-                         blocks_expect(in, from, w->begin_ns, w->end_ns);
-    }
+    for (size_t i = 0; i < b->window_count; i++)
+        residual_mj[i] = window_residual(in, &in->windows[i], &from);
 }
 
 /* Sum over blocks of the squared difference between the seconds that two windows in a row have of
@@ -438,36 +378,30 @@ static bool fill_overlapping(pj_blocks *b, const pj_blocks_input *in)
     b->bands = (size_t)(longest / in->period_ns) + 3;
     if (b->bands > MAX_BANDS) b->bands = MAX_BANDS;
     if (!share_windows(b, in)) return false;
-    b->factor = pj_alloc(b->count, (b->bands + 1) * sizeof(double));
-    double *residual = pj_alloc(in->count, sizeof *residual);
-    double *rhs = pj_alloc(b->count, sizeof *rhs);
-    bool ok = b->factor && residual && rhs;
-    if (ok) {
-        find_residuals(b, in, residual);
-        double seen = noise_of_neighbours(b, in, residual);
-        double noise = fmin(in->noise, fmax(in->usual_noise, seen));
-        for (size_t i = 0; i < in->count; i++)
-            b->window_var[i] = fmax(blocks_window_variance(&in->windows[i], noise), 1e-18);
-        double load = fmax(load_variance(b, residual), 1e-12);
-        for (size_t i = 0; i < in->count; i++) blocks_add_window(b, i, residual[i], rhs);
-        for (size_t k = 0; k < b->count; k++)
-            *blocks_cell(b, k, k) += 1 / fmax(load, varying(b, in, k));
-        ok = blocks_factorise(b);
+    b->factor = pj_arena_alloc(&b->arena, b->count, (b->bands + 1) * sizeof(double));
+    double *residual = pj_arena_alloc(&b->arena, in->count, sizeof *residual);
+    double *rhs = pj_arena_alloc(&b->arena, b->count, sizeof *rhs);
+    if (!b->factor || !residual || !rhs) return false;
+    find_residuals(b, in, residual);
+    double seen = noise_of_neighbours(b, in, residual);
+    double noise = fmin(in->noise, fmax(in->usual_noise, seen));
+    for (size_t i = 0; i < in->count; i++)
+        b->window_var[i] = fmax(blocks_window_variance(&in->windows[i], noise), 1e-18);
+    double load = fmax(load_variance(b, residual), 1e-12);
+    for (size_t i = 0; i < in->count; i++) blocks_add_window(b, i, residual[i], rhs);
+    for (size_t k = 0; k < b->count; k++)
+        b->factor[k * (b->bands + 1)] += 1 / fmax(load, varying(b, in, k));
+    if (!pj_banded_cholesky(b->factor, b->count, b->bands, NULL)) return false;
+    pj_banded_solve(b->factor, b->count, b->bands, 0, rhs);
+    for (size_t k = 0; k < b->count; k++) {
+        pj_segment *s = &b->segments[k];
+        double seconds = (double)(s->end_ns - s->begin_ns) * 1e-9;
+        if (isnan(s->energy_mj)) continue;
+        s->energy_mj =
+            blocks_idle_of(in, s->end_ns - s->begin_ns) + b->expected_mj[k] + rhs[k] * seconds;
+        b->observed_s[k] = seconds;
     }
-    if (ok) {
-        blocks_solve(b, 0, rhs);
-        for (size_t k = 0; k < b->count; k++) {
-            pj_segment *s = &b->segments[k];
-            double seconds = (double)(s->end_ns - s->begin_ns) * 1e-9;
-            if (isnan(s->energy_mj)) continue;
-            s->energy_mj =
-                blocks_idle_of(in, s->end_ns - s->begin_ns) + b->expected_mj[k] + rhs[k] * seconds;
-            b->observed_s[k] = seconds;
-        }
-    }
-    pj_free(residual);
-    pj_free(rhs);
-    return ok;
+    return true;
 }
 
 /* ---- all of it ---- */
@@ -480,17 +414,12 @@ pj_status pj_blocks_init(const pj_blocks_input *in, pj_blocks *b, pj_error *err)
     size_t first = (size_t)((in->windows[0].end_ns - in->windows[0].begin_ns) / period) + 2;
     if (first > 100000) return pj_fail(err, PJ_E_INVALID, "windows are too long for their period");
     size_t room = 2 * in->count + first + 1;
-    double *residual = pj_alloc(room, sizeof *residual);
-    bool ok = blocks_allocate(b, room, in->count) && residual;
+    bool ok = blocks_allocate(b, room, in->count);
     if (ok) {
         lay(b, in);
         expect_blocks(b, in);
-        if (in->overlapping)
-            ok = fill_overlapping(b, in);
-        else
-            fill_tiled(b, in, residual);
+        ok = in->overlapping ? fill_overlapping(b, in) : fill_tiled(b, in);
     }
-    pj_free(residual);
     if (ok) return PJ_OK;
     pj_blocks_fini(b);
     return pj_fail_memory(err, "the blocks of a sensor");
@@ -505,7 +434,7 @@ static double influence_overlapping(const pj_blocks *b, size_t first, size_t cou
     for (size_t i = 0; i < count; i++)
         scratch[first + i] =
             f[i] * (double)(b->segments[first + i].end_ns - b->segments[first + i].begin_ns) * 1e-9;
-    blocks_solve(b, first, scratch);
+    pj_banded_solve(b->factor, b->count, b->bands, first, scratch);
     for (size_t i = 0; i < count; i++)
         variance += scratch[first + i] * f[i] *
                     (double)(b->segments[first + i].end_ns - b->segments[first + i].begin_ns) *

@@ -17,6 +17,7 @@
 #ifndef PJ_ENERGY_BLOCKS_H
 #define PJ_ENERGY_BLOCKS_H
 
+#include "base/memory.h"
 #include "energy/attribute.h"
 
 typedef struct pj_blocks_input {
@@ -37,6 +38,7 @@ typedef struct pj_blocks_input {
 } pj_blocks_input;
 
 typedef struct pj_blocks {
+    pj_arena arena; /* of all arrays */
     size_t count;
     pj_segment *segments; /* [count] energy_mj is NAN in a hole */
     size_t *window_of;    /* [count] window that ends with the block; SIZE_MAX: none */

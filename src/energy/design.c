@@ -4,20 +4,16 @@
 #include "energy/design.h"
 
 #include "base/interval.h"
-#include "base/memory.h"
 
 #include <math.h>
 
 void pj_design_fini(pj_design *design)
 {
-    pj_free(design->row_begin);
+    pj_arena_fini(&design->arena);
     pj_free(design->column);
     pj_free(design->seconds);
     pj_free(design->squares);
     pj_free(design->bound);
-    pj_free(design->work);
-    pj_free(design->total_s);
-    pj_free(design->total_squares);
     *design = (pj_design){0};
 }
 
@@ -170,42 +166,49 @@ void pj_design_set_powers(pj_design *d, const pj_fit_input *in, const double *po
     add_hat_totals(d, in, powers);
 }
 
+static bool design_allocate(pj_design *d, sweep *s, pj_arena *scratch)
+{
+    size_t leaves = s->input->leaf_count, classes = s->input->class_count;
+    d->row_begin = pj_arena_alloc(&d->arena, d->rows + 1, sizeof *d->row_begin);
+    d->work = pj_arena_alloc(&d->arena, d->rows + 1, sizeof *d->work);
+    d->total_s = pj_arena_alloc(&d->arena, d->columns, sizeof *d->total_s);
+    d->total_squares = pj_arena_alloc(&d->arena, d->columns, sizeof *d->total_squares);
+    s->reach = pj_arena_alloc(scratch, leaves, sizeof *s->reach);
+    s->seen_s = pj_arena_alloc(scratch, leaves, sizeof *s->seen_s);
+    s->scratch = pj_arena_alloc(scratch, classes, 3 * sizeof *s->scratch);
+    s->touched = pj_arena_alloc(scratch, classes, sizeof *s->touched);
+    return d->row_begin && d->work && d->total_s && d->total_squares && s->reach && s->seen_s &&
+           s->scratch && s->touched;
+}
+
+static bool design_add_rows(pj_design *d, sweep *s)
+{
+    const pj_fit_input *in = s->input;
+    size_t first = 0;
+    for (size_t i = 0; i < in->leaf_count; i++) {
+        int64_t end = in->leaves[i].end_ns;
+        s->reach[i] = i > 0 && s->reach[i - 1] > end ? s->reach[i - 1] : end;
+    }
+    add_seen(s);
+    for (size_t row = 0; row < d->rows; row++) {
+        while (first < in->leaf_count && s->reach[first] <= in->windows[row].begin_ns) first++;
+        if (!design_add_row(d, s, row, first)) return false;
+    }
+    return true;
+}
+
 pj_status pj_design_init(pj_design *design, const pj_fit_input *in, size_t knots, pj_error *err)
 {
     sweep s = {.input = in, .knots = knots};
-    pj_status status = PJ_OK;
-    size_t first = 0;
+    pj_arena scratch = {0};
     *design = (pj_design){.rows = in->window_count, .columns = in->class_count + knots};
-    design->row_begin = pj_alloc(in->window_count + 1, sizeof *design->row_begin);
-    design->total_s = pj_alloc(design->columns, sizeof *design->total_s);
-    design->work = pj_alloc(in->window_count + 1, sizeof *design->work);
-    design->total_squares = pj_alloc(design->columns, sizeof *design->total_squares);
-    s.reach = pj_alloc(in->leaf_count, sizeof *s.reach);
-    s.seen_s = pj_alloc(in->leaf_count, sizeof *s.seen_s);
-    s.scratch = pj_alloc(in->class_count, 3 * sizeof *s.scratch);
-    s.touched = pj_alloc(in->class_count, sizeof *s.touched);
-    if (!design->row_begin || !design->work || !design->total_s || !design->total_squares ||
-        !s.reach || !s.seen_s || !s.scratch || !s.touched)
-        goto fail;
-    for (size_t i = 0; i < in->leaf_count; i++) {
-        int64_t end = in->leaves[i].end_ns;
-        s.reach[i] = i > 0 && s.reach[i - 1] > end ? s.reach[i - 1] : end;
-    }
-    add_seen(&s);
-    for (size_t row = 0; row < in->window_count; row++) {
-        while (first < in->leaf_count && s.reach[first] <= in->windows[row].begin_ns) first++;
-        if (!design_add_row(design, &s, row, first)) goto fail;
+    bool ok = design_allocate(design, &s, &scratch) && design_add_rows(design, &s);
+    pj_arena_fini(&scratch);
+    if (!ok) {
+        pj_design_fini(design);
+        return pj_fail_memory(err, "the attribution's design matrix");
     }
     design_add_totals(design, in);
     add_hat_totals(design, in, NULL);
-    goto done;
-fail:
-    status = pj_fail_memory(err, "the attribution's design matrix");
-    pj_design_fini(design);
-done:
-    pj_free(s.reach);
-    pj_free(s.seen_s);
-    pj_free(s.scratch);
-    pj_free(s.touched);
-    return status;
+    return PJ_OK;
 }

@@ -5,9 +5,11 @@
 #ifndef PJ_ENERGY_DESIGN_H
 #define PJ_ENERGY_DESIGN_H
 
+#include "base/memory.h"
 #include "energy/attribute.h"
 
 typedef struct pj_design {
+    pj_arena arena;       /* of the arrays that are not per entry */
     size_t rows, columns; /* columns: classes, then knots */
     size_t *row_begin;    /* [rows + 1] into the entries */
     uint32_t *column;     /* per entry */

@@ -11,7 +11,6 @@
  */
 #include "energy/attribute.h"
 
-#include "base/memory.h"
 #include "energy/linear.h"
 #include "energy/regression.h"
 
@@ -19,8 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEFAULT_SPREAD 0.30
-#define OPEN_MEAN      1.0 /* 1 sigma of the classes' common level, relative to the run's mean */
+#define PRIOR_SPREAD 0.30 /* relative 1 sigma of a class's power without a calibration */
+#define OPEN_MEAN    1.0  /* 1 sigma of the classes' common level, relative to the run's mean */
 /* a calibration's powers may all be off by one factor: temperature, clocks */
 #define CALIBRATION_COMMON 0.07
 
@@ -41,11 +40,10 @@ static pj_status check_input(const pj_fit_input *in, pj_error *err)
 
 static void set_prior(pj_regression *r)
 {
-    double spread = r->in->prior_spread > 0 ? r->in->prior_spread : DEFAULT_SPREAD;
     for (size_t c = 0; c < r->classes; c++) {
         const pj_class_prior *prior = r->in->priors ? &r->in->priors[c] : NULL;
         r->m0[c] = 1;
-        r->d0[c] = spread * spread;
+        r->d0[c] = PRIOR_SPREAD * PRIOR_SPREAD;
         r->common[c] = OPEN_MEAN;
         if (!prior || !isfinite(prior->power_mw) || !isfinite(prior->sd_mw)) continue;
         r->m0[c] = prior->power_mw / r->scale;
@@ -291,8 +289,9 @@ static double log_evidence(const pj_regression *r, const levels *l)
 typedef struct estimate {
     double *mean, *cov;         /* [n], [n][n]: averaged over the levels */
     double *one_mean, *one_cov; /* of one level */
-    bool *held;                 /* [classes] negative, therefore set to 0 */
-    double *free_variance;      /* [classes] variances before truncation */
+    bool *held;                 /* [classes] negative, therefore set to 0: the fit's `truncated` */
+    /* [classes] variances before truncation, and those of the prior */
+    double *free_variance, *prior_variance;
 } estimate;
 
 /* Recalls the sums at that grid point of the noise: only the prior differs. */
@@ -364,25 +363,20 @@ static bool centre(pj_regression *r, const level *at, estimate *e)
     return ok;
 }
 
-static double condition_of(const pj_regression *r)
+static double condition_of(pj_regression *r)
 {
     size_t n = r->classes, used = 0;
-    double *a = pj_alloc(n * n, sizeof(double));
-    size_t *index = pj_alloc(n, sizeof(size_t));
-    double condition = NAN;
-    if (a && index) {
-        for (size_t c = 0; c < n; c++)
-            if (r->design.total_s[c] > 0 && r->normal[c * r->n + c] > 0) index[used++] = c;
-        for (size_t i = 0; i < used; i++)
-            for (size_t k = 0; k < used; k++)
-                a[i * used + k] = r->normal[index[i] * r->n + index[k]] /
-                                  sqrt(r->normal[index[i] * r->n + index[i]] *
-                                       r->normal[index[k] * r->n + index[k]]);
-        condition = pj_condition_number(a, used);
-    }
-    pj_free(a);
-    pj_free(index);
-    return condition;
+    double *a = pj_arena_alloc(&r->arena, n * n, sizeof(double));
+    size_t *index = pj_arena_alloc(&r->arena, n, sizeof(size_t));
+    if (!a || !index) return NAN;
+    for (size_t c = 0; c < n; c++)
+        if (r->design.total_s[c] > 0 && r->normal[c * r->n + c] > 0) index[used++] = c;
+    for (size_t i = 0; i < used; i++)
+        for (size_t k = 0; k < used; k++)
+            a[i * used + k] =
+                r->normal[index[i] * r->n + index[k]] /
+                sqrt(r->normal[index[i] * r->n + index[i]] * r->normal[index[k] * r->n + index[k]]);
+    return pj_condition_number(a, used);
 }
 
 static void predict_total(const pj_regression *r, pj_fit *fit)
@@ -399,103 +393,92 @@ static void predict_total(const pj_regression *r, pj_fit *fit)
         sqrt(variance + common[0] * common[0] + common[1] * common[1]) * r->scale;
 }
 
-/* `prior` holds the variances before truncation at 0. */
-static void fit_publish(const pj_regression *r, const double *prior, const estimate *e, pj_fit *fit)
+static void fit_publish(const pj_regression *r, const estimate *e, pj_fit *fit)
 {
     size_t classes = r->classes;
     for (size_t c = 0; c < classes; c++) {
-        double variance = e->free_variance[c];
-        fit->truncated[c] = e->held[c];
+        double variance = e->free_variance[c], prior = e->prior_variance[c];
         fit->power_mw[c] = e->held[c] || e->mean[c] < 0 ? 0 : e->mean[c] * r->scale;
         fit->time_ms[c] = r->design.total_s[c] * 1e3;
-        fit->data_share[c] = variance < prior[c] ? 1 - fmax(variance, 0) / prior[c] : 0;
+        fit->data_share[c] = variance < prior ? 1 - fmax(variance, 0) / prior : 0;
         for (size_t k = 0; k < classes; k++)
             fit->covariance[c * classes + k] = e->cov[c * r->n + k] * r->scale * r->scale;
         if (e->held[c]) fit->covariance[c * classes + c] = variance * r->scale * r->scale;
     }
 }
 
-static bool fit_alloc(pj_fit *fit, estimate *e, size_t classes, size_t n)
+/* What the fit keeps is its own; the rest belongs to the regression. */
+static bool fit_alloc(pj_fit *fit, estimate *e, pj_regression *r)
 {
-    fit->power_mw = pj_alloc(classes, sizeof(double));
-    fit->covariance = pj_alloc(classes * classes, sizeof(double));
-    fit->time_ms = pj_alloc(classes, sizeof(double));
-    fit->data_share = pj_alloc(classes, sizeof(double));
-    fit->truncated = pj_alloc(classes, sizeof(bool));
-    *e = (estimate){pj_alloc(n, sizeof(double)),     pj_alloc(n * n, sizeof(double)),
-                    pj_alloc(n, sizeof(double)),     pj_alloc(n * n, sizeof(double)),
-                    pj_alloc(classes, sizeof(bool)), pj_alloc(classes, sizeof(double))};
-    return fit->power_mw && fit->covariance && fit->time_ms && fit->data_share && fit->truncated &&
-           e->mean && e->cov && e->one_mean && e->one_cov && e->held && e->free_variance;
+    size_t classes = r->classes, n = r->n;
+    const struct {
+        double **array;
+        size_t count;
+        pj_arena *arena;
+    } arrays[] = {{&fit->power_mw, classes, &fit->arena},
+                  {&fit->covariance, classes * classes, &fit->arena},
+                  {&fit->time_ms, classes, &fit->arena},
+                  {&fit->data_share, classes, &fit->arena},
+                  {&e->mean, n, &r->arena},
+                  {&e->cov, n * n, &r->arena},
+                  {&e->one_mean, n, &r->arena},
+                  {&e->one_cov, n * n, &r->arena},
+                  {&e->free_variance, classes, &r->arena},
+                  {&e->prior_variance, classes, &r->arena}};
+    fit->truncated = pj_arena_alloc(&fit->arena, classes, sizeof(bool));
+    e->held = fit->truncated;
+    bool ok = e->held;
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
+        ok &= (*arrays[i].array =
+                   pj_arena_alloc(arrays[i].arena, arrays[i].count, sizeof(double))) != NULL;
+    return ok;
 }
 
-static void estimate_fini(estimate *e)
+static pj_status fit_solve(pj_regression *r, pj_fit *fit, pj_error *err)
 {
-    pj_free(e->mean);
-    pj_free(e->cov);
-    pj_free(e->one_mean);
-    pj_free(e->one_cov);
-    pj_free(e->held);
-    pj_free(e->free_variance);
+    estimate e;
+    levels *l = pj_arena_alloc(&r->arena, 1, sizeof *l);
+    if (!fit_alloc(fit, &e, r) || !l) return pj_fail_memory(err, "attribution");
+    set_prior(r);
+    pj_regression_centre(r, r->m0);
+    /* the unconstrained mean is no information about a class */
+    for (size_t c = 0; c < r->classes; c++)
+        e.prior_variance[c] = r->d0[c] + (r->calibrated[c] ? r->common[c] * r->common[c] : 0);
+    predict_total(r, fit);
+    double likeliest[SPREADS] = {FIRST_NOISE};
+    centre(r, &(level){.noise = FIRST_NOISE, .drift = LEAST_NOISE}, &e);
+    find_noise(r, l, likeliest);
+    if (centre(r, &l->best, &e)) pj_regression_relevel(r, e.one_mean);
+    weigh_noise(r, likeliest, l);
+    fit->noise = mean_noise(l);
+    fit->spread = root_mean_spread(l);
+    fit->log_evidence = log_evidence(r, l);
+    if (r->in->evidence_only) return PJ_OK;
+    if (!solve_truncated(r, l, &e))
+        return pj_fail(err, PJ_E_INTERNAL, "the attribution's equations could not be solved");
+    fit->mean_mw = r->scale;
+    fit->drift = root_mean_drift(r, l);
+    pj_regression_set_apart(r);
+    fit->condition_number = condition_of(r);
+    fit_publish(r, &e, fit);
+    return PJ_OK;
 }
 
 pj_status pj_fit_run(const pj_fit_input *input, pj_fit *fit, pj_error *err)
 {
     pj_regression r = {0};
-    estimate e = {0};
-    levels *l = NULL;
-    double *prior = NULL;
     pj_status status = check_input(input, err);
     *fit = (pj_fit){.class_count = input->class_count};
     if (status == PJ_OK) status = pj_regression_init(&r, input, err);
-    if (status != PJ_OK) goto done;
-    set_prior(&r);
-    pj_regression_centre(&r, r.m0);
-    l = pj_alloc(1, sizeof *l);
-    prior = pj_alloc(r.classes, sizeof *prior);
-    if (!fit_alloc(fit, &e, r.classes, r.n) || !l || !prior) {
-        status = pj_fail_memory(err, "attribution");
-        goto done;
-    }
-    for (size_t c = 0; c < r.classes;
-         c++) /* the unconstrained mean is no information about a class */
-        prior[c] = r.d0[c] + (r.calibrated[c] ? r.common[c] * r.common[c] : 0);
-    predict_total(&r, fit);
-    double likeliest[SPREADS] = {FIRST_NOISE};
-    centre(&r, &(level){.noise = FIRST_NOISE, .drift = LEAST_NOISE}, &e);
-    find_noise(&r, l, likeliest);
-    if (centre(&r, &l->best, &e)) pj_regression_relevel(&r, e.one_mean);
-    weigh_noise(&r, likeliest, l);
-    fit->noise = mean_noise(l);
-    fit->spread = root_mean_spread(l);
-    fit->log_evidence = log_evidence(&r, l);
-    if (input->evidence_only) goto done;
-    if (!solve_truncated(&r, l, &e)) {
-        status = pj_fail(err, PJ_E_INTERNAL, "the attribution's equations could not be solved");
-        goto done;
-    }
-    fit->mean_mw = r.scale;
-    fit->drift = root_mean_drift(&r, l);
-    pj_regression_set_apart(&r);
-    fit->condition_number = condition_of(&r);
-    fit_publish(&r, prior, &e, fit);
-done:
+    if (status == PJ_OK) status = fit_solve(&r, fit, err);
     if (status != PJ_OK) pj_fit_fini(fit);
     pj_regression_fini(&r);
-    estimate_fini(&e);
-    for (size_t i = 0; l && i < MAX_NOISES; i++) pj_free(l->kept[i].normal);
-    pj_free(l);
-    pj_free(prior);
     return status;
 }
 
 void pj_fit_fini(pj_fit *fit)
 {
-    pj_free(fit->power_mw);
-    pj_free(fit->covariance);
-    pj_free(fit->time_ms);
-    pj_free(fit->data_share);
-    pj_free(fit->truncated);
+    pj_arena_fini(&fit->arena);
     *fit = (pj_fit){0};
 }
 

@@ -122,23 +122,3 @@ bool pj_tridiagonal_invert(double *diagonal, double *below, size_t n, double *lo
     *log_det = log_sum + log(product);
     return true;
 }
-
-bool pj_banded_cholesky(double *band, size_t n, size_t bands, double *log_det)
-{
-    size_t width = bands + 1;
-    *log_det = 0;
-    for (size_t i = 0; i < n; i++) {
-        double *row = band + i * width;
-        size_t left = i < bands ? i : bands;
-        for (size_t j = left; j > 0; j--) {
-            const double *other = row - j * width;
-            for (size_t k = j + 1; k <= left; k++) row[j] -= row[k] * other[k - j];
-            row[j] /= other[0];
-        }
-        for (size_t k = 1; k <= left; k++) row[0] -= row[k] * row[k];
-        if (!(row[0] > 0) || !isfinite(row[0])) return false;
-        *log_det += log(row[0]);
-        row[0] = sqrt(row[0]);
-    }
-    return true;
-}

@@ -1,6 +1,5 @@
 /* Linear algebra for the estimator on symmetric positive definite matrices in the caller's memory:
- * small dense ones (n of 10 to a few hundred, row-major), tridiagonal and banded ones of any
- * length. */
+ * small dense ones (n of 10 to a few hundred, row-major) and tridiagonal ones of any length. */
 #ifndef PJ_ENERGY_LINEAR_H
 #define PJ_ENERGY_LINEAR_H
 
@@ -24,9 +23,5 @@ double pj_condition_number(double *a, size_t n);
  * 1..j]. `below` becomes step, `diagonal` the diagonal of V^-1; step[0] is 0, as is step[i] where
  * rows i and i - 1 are uncorrelated. False: not positive definite. */
 bool pj_tridiagonal_invert(double *diagonal, double *below, size_t n, double *log_det);
-
-/* Replaces a symmetric banded V by its Cholesky factor: band[i * (bands + 1) + j] is the entry of
- * row i and column i - j. False: not positive definite. */
-bool pj_banded_cholesky(double *band, size_t n, size_t bands, double *log_det);
 
 #endif

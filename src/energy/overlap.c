@@ -3,8 +3,7 @@
  * readings that follow each other smoothly would be evidence against any variation of power. */
 #include "energy/regression.h"
 
-#include "base/memory.h"
-#include "energy/linear.h"
+#include "base/banded.h"
 
 #include <math.h>
 #include <string.h>
@@ -21,20 +20,11 @@ bool pj_overlap_init(pj_regression *r)
     }
     if (bands == 0 || bands > MOST_BANDS || !(r->in->usual_spread > 0)) return true;
     r->bands = ++bands; /* a leaf may lie across the end of one window and the begin of another */
-    r->band = pj_alloc(r->design.rows * (bands + 1), sizeof *r->band);
-    r->shared = pj_alloc(r->design.rows * (bands + 1), sizeof *r->shared);
-    r->outlasting = pj_alloc(r->design.rows, sizeof *r->outlasting);
-    r->white = pj_alloc((bands + 1) * (r->n + 1), sizeof *r->white);
+    r->band = pj_arena_alloc(&r->arena, r->design.rows * (bands + 1), sizeof *r->band);
+    r->shared = pj_arena_alloc(&r->arena, r->design.rows * (bands + 1), sizeof *r->shared);
+    r->outlasting = pj_arena_alloc(&r->arena, r->design.rows, sizeof *r->outlasting);
+    r->white = pj_arena_alloc(&r->arena, (bands + 1) * (r->n + 1), sizeof *r->white);
     return r->band && r->shared && r->outlasting && r->white;
-}
-
-void pj_overlap_fini(pj_regression *r)
-{
-    pj_free(r->band);
-    pj_free(r->shared);
-    pj_free(r->outlasting);
-    pj_free(r->white);
-    r->band = r->shared = r->outlasting = r->white = NULL;
 }
 
 /* Adds what a leaf of this power adds to the windows from..to - 1 that see it. One that windows far

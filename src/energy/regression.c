@@ -2,7 +2,6 @@
  * memory is allocated at init; nothing else fails. */
 #include "energy/regression.h"
 
-#include "base/memory.h"
 #include "energy/linear.h"
 
 #include <math.h>
@@ -51,37 +50,21 @@ typedef struct pj_row_batch {
     double *far;      /* [BATCH][n] */
 } pj_row_batch;
 
-static bool allocate_batch(pj_row_batch **batch, size_t n)
+static bool allocate_batch(pj_regression *r)
 {
-    pj_row_batch *b = *batch = pj_alloc(1, sizeof *b);
+    pj_row_batch *b = r->batch = pj_arena_alloc(&r->arena, 1, sizeof *b);
     if (!b) return false;
-    b->column = pj_alloc(n, sizeof *b->column);
-    b->position = pj_alloc(n, sizeof *b->position);
-    b->factor = pj_alloc(n, BATCH * sizeof *b->factor);
-    b->far = pj_alloc(n, BATCH * sizeof *b->far);
+    b->column = pj_arena_alloc(&r->arena, r->n, sizeof *b->column);
+    b->position = pj_arena_alloc(&r->arena, r->n, sizeof *b->position);
+    b->factor = pj_arena_alloc(&r->arena, r->n, BATCH * sizeof *b->factor);
+    b->far = pj_arena_alloc(&r->arena, r->n, BATCH * sizeof *b->far);
     return b->column && b->position && b->factor && b->far;
-}
-
-static void free_batch(pj_row_batch *b)
-{
-    if (!b) return;
-    pj_free(b->column);
-    pj_free(b->position);
-    pj_free(b->factor);
-    pj_free(b->far);
-    pj_free(b);
 }
 
 void pj_regression_fini(pj_regression *r)
 {
-    double *const arrays[] = {r->own,  r->bound,  r->y,      r->level,  r->known,  r->link,
-                              r->m0,   r->d0,     r->common, r->around, r->pull,   r->weight,
-                              r->step, r->normal, r->rhs,    r->factor, r->vector, r->answer};
     pj_design_fini(&r->design);
-    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) pj_free(arrays[i]);
-    pj_free(r->calibrated);
-    free_batch(r->batch);
-    pj_overlap_fini(r);
+    pj_arena_fini(&r->arena);
     *r = (pj_regression){0};
 }
 
@@ -96,10 +79,11 @@ static bool regression_allocate(pj_regression *r)
                   {&r->step, rows},    {&r->m0, n},        {&r->d0, n},       {&r->common, n},
                   {&r->around, n},     {&r->pull, n},      {&r->rhs, n},      {&r->vector, n},
                   {&r->normal, n * n}, {&r->factor, n * n}};
-    r->calibrated = pj_alloc(n, sizeof *r->calibrated);
-    bool ok = r->calibrated && allocate_batch(&r->batch, n);
+    r->calibrated = pj_arena_alloc(&r->arena, n, sizeof *r->calibrated);
+    bool ok = r->calibrated && allocate_batch(r);
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
-        ok &= (*arrays[i].array = pj_alloc(arrays[i].count, sizeof(double))) != NULL;
+        ok &=
+            (*arrays[i].array = pj_arena_alloc(&r->arena, arrays[i].count, sizeof(double))) != NULL;
     return ok;
 }
 
@@ -471,11 +455,11 @@ void pj_regression_set_noise(pj_regression *r, double noise, double spread, bool
     accumulate(r);
 }
 
-void pj_regression_keep(const pj_regression *r, pj_regression_sums *sums)
+void pj_regression_keep(pj_regression *r, pj_regression_sums *sums)
 {
     size_t n = r->n;
     *sums = (pj_regression_sums){r->noise, r->spread, r->residual, r->log_v, NULL, NULL};
-    sums->normal = pj_alloc(n * n + n, sizeof(double));
+    sums->normal = pj_arena_alloc(&r->arena, n * n + n, sizeof(double));
     if (!sums->normal) return;
     sums->rhs = sums->normal + n * n;
     memcpy(sums->normal, r->normal, n * n * sizeof(double));

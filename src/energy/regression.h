@@ -27,6 +27,7 @@
 #include "energy/design.h"
 
 typedef struct pj_regression {
+    pj_arena arena; /* of all arrays */
     const pj_fit_input *in;
     pj_design design;
     size_t classes, knots, n; /* n = classes + knots */
@@ -69,11 +70,11 @@ void pj_regression_set_noise(pj_regression *r, double noise, double spread, bool
 /* A copy of these sums, valid while windows and `around` stay the same. */
 typedef struct pj_regression_sums {
     double noise, spread, residual, log_v;
-    double *normal, *rhs; /* one allocation; NULL: nothing is kept */
+    double *normal, *rhs; /* of the regression; NULL: nothing is kept */
 } pj_regression_sums;
 
 /* stores nothing when out of memory */
-void pj_regression_keep(const pj_regression *r, pj_regression_sums *sums);
+void pj_regression_keep(pj_regression *r, pj_regression_sums *sums);
 void pj_regression_recall(pj_regression *r, const pj_regression_sums *sums);
 /* Relative noise indistinguishable from none: summed over the run it is a tenth of the uncertainty
  * of one counter reading; 0: the windows are not a counter's. */
@@ -89,7 +90,6 @@ void pj_regression_centre(pj_regression *r, const double *mean);
 void pj_regression_relevel(pj_regression *r, const double *mean);
 /* Of overlap.c: memory for windows that overlap, if any do; false: out of memory. */
 bool pj_overlap_init(pj_regression *r);
-void pj_overlap_fini(pj_regression *r);
 /* What the windows share if classes have these powers. */
 void pj_overlap_judge(pj_regression *r, const double *powers);
 /* The sums of pj_regression_set_noise for leaves that windows share; `variance` is that of each

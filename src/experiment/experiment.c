@@ -255,7 +255,7 @@ static pj_status cool_down(experiment *e, pj_error *err)
     pj_meter_set_activity(s->meter, 0);
     while (status == PJ_OK && pj_clock_ns() < until && !(e->o.cancel && *e->o.cancel)) {
         pj_baseline now;
-        status = pj_meter_baseline(s->meter, PJ_BASELINE_RESIDENT, LISTEN_MS * 1000000, &now, err);
+        status = pj_meter_baseline(s->meter, LISTEN_MS * 1000000, &now, err);
         if (status == PJ_OK && experiment_sum_of(&now, now.mw) <= limit) break;
     }
     pj_meter_stop(s->meter);

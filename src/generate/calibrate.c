@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "engine/generation/calibrate.h"
 #include "power/sim.h"
+#include "power/source.h"
 #include "record/run.h"
 
 #include <math.h>
@@ -108,7 +109,7 @@ pj_status pj_calibrate(pj_session *session, pj_model_slot *slot, const pj_calibr
     uint32_t rails = 0, estimated = 0;
     *calibration = NULL;
     const pj_rail *rail = session->meter ? pj_meter_rails(session->meter, &rails) : NULL;
-    for (uint32_t i = 0; i < rails; i++) estimated += strcmp(rail[i].source, "estimate") == 0;
+    for (uint32_t i = 0; i < rails; i++) estimated += pj_rail_is_model(&rail[i]);
     if (rails > 0 && estimated == rails)
         return pj_fail(err, PJ_E_UNAVAILABLE,
                        "a calibration needs a power sensor: `estimate` only models power and would "

@@ -2,12 +2,12 @@
  * of a background service does not matter. Whether the window was quiet is checked, not assumed: by
  * the CPU time of the whole machine, by its GPUs' own utilisation, and by comparing the two
  * halves. */
-#include "power/meter.h"
+#include "power/meter_impl.h"
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/median.h"
 #include "base/memory.h"
+#include "power/busy.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -17,34 +17,6 @@ enum { MAX_SLICES = 40, MIN_SLICES = 3 };
 static const int64_t SLICE_NS = 50 * PJ_NS_PER_MS;
 /* Busy share of all processors, or of a GPU: a desktop at rest stays below it. */
 static const double QUIET_BUSY = 0.05, QUIET_DRIFT = 0.05;
-
-/* ---- how busy the machine is ---- */
-
-void pj_busy_get(const pj_power_env *env, pj_busy *busy)
-{
-    char path[1024], *text = NULL;
-    size_t bytes = 0;
-    double t[8] = {0};
-    *busy = (pj_busy){0};
-    if (!pj_power_path(path, sizeof path, env->procfs_root, "/proc/stat") ||
-        pj_file_read(path, 1 << 20, &text, &bytes, NULL) != PJ_OK)
-        return;
-    /* user nice system idle iowait irq softirq steal */
-    int found = sscanf(text, "cpu %lf %lf %lf %lf %lf %lf %lf %lf", &t[0], &t[1], &t[2], &t[3],
-                       &t[4], &t[5], &t[6], &t[7]);
-    pj_free(text);
-    if (found < 4) return;
-    for (int i = 0; i < 8; i++) busy->total += t[i];
-    busy->busy = busy->total - t[3] - t[4];
-}
-
-double pj_busy_share(const pj_busy *before, const pj_busy *after)
-{
-    double total = after->total - before->total;
-    if (before->total <= 0 || total <= 0) return NAN;
-    double share = (after->busy - before->busy) / total;
-    return share < 0 ? 0 : share > 1 ? 1 : share;
-}
 
 /* ---- median of slices ---- */
 
@@ -97,15 +69,10 @@ static bool looks_at_machine(const pj_rail *rail)
     return strcmp(rail->source, "sim") != 0 && strcmp(rail->source, "replay") != 0;
 }
 
-void pj_baseline_compute(const pj_curve *const *curves, uint32_t rail_count, pj_baseline_kind kind,
-                         int64_t begin_ns, int64_t end_ns, double busy_share, pj_baseline *baseline)
+void pj_baseline_compute(const pj_curve *const *curves, uint32_t rail_count, int64_t begin_ns,
+                         int64_t end_ns, double busy_share, pj_baseline *baseline)
 {
-    *baseline = (pj_baseline){.kind = kind,
-                              .begin_ns = begin_ns,
-                              .end_ns = end_ns,
-                              .busy_share = busy_share,
-                              .rail_count = rail_count,
-                              .quiet = true};
+    *baseline = (pj_baseline){.busy_share = busy_share, .rail_count = rail_count, .quiet = true};
     for (uint32_t i = 0; i < PJ_MAX_RAILS; i++) {
         baseline->mw[i] = baseline->sd_mw[i] = NAN;
         baseline->rail_quiet[i] = true;
@@ -155,27 +122,20 @@ bool pj_baseline_text(const pj_baseline *baseline, char *text, size_t bytes)
 
 /* ---- listening ---- */
 
-static pj_status listen_until(pj_meter *meter, pj_curve **curves, uint32_t rail_count,
-                              int64_t until_ns, pj_error *err)
+static pj_status listen_until(pj_meter *meter, pj_curve *const *curves, int64_t until_ns,
+                              pj_error *err)
 {
-    pj_reading readings[256];
     for (;;) {
-        size_t count = pj_meter_read(meter, readings, 256);
-        for (size_t i = 0; i < count; i++) {
-            if (readings[i].rail >= rail_count) continue;
-            pj_status status = pj_curve_add(curves[readings[i].rail], &readings[i], err);
-            if (status != PJ_OK) return status;
-        }
+        pj_status status = pj_meter_fill(meter, curves, err);
         int64_t now = pj_clock_ns();
-        if (now >= until_ns) return PJ_OK;
-        if (count < 256)
-            pj_clock_sleep_until(until_ns - now < 10 * PJ_NS_PER_MS ? until_ns
-                                                                    : now + 10 * PJ_NS_PER_MS);
+        if (status != PJ_OK || now >= until_ns) return status;
+        pj_clock_sleep_until(until_ns - now < 10 * PJ_NS_PER_MS ? until_ns
+                                                                : now + 10 * PJ_NS_PER_MS);
     }
 }
 
-pj_status pj_meter_baseline(pj_meter *meter, pj_baseline_kind kind, int64_t duration_ns,
-                            pj_baseline *baseline, pj_error *err)
+pj_status pj_meter_baseline(pj_meter *meter, int64_t duration_ns, pj_baseline *baseline,
+                            pj_error *err)
 {
     uint32_t rail_count;
     const pj_rail *rails = pj_meter_rails(meter, &rail_count);
@@ -190,16 +150,16 @@ pj_status pj_meter_baseline(pj_meter *meter, pj_baseline_kind kind, int64_t dura
             status = pj_fail_memory(err, "a baseline");
             goto done;
         }
-    pj_busy_get(pj_meter_env(meter), &before);
+    pj_busy_get(&meter->env, &before);
     int64_t begin = pj_clock_ns(), end = begin + duration_ns;
-    status = listen_until(meter, curves, rail_count, end, err);
+    status = listen_until(meter, curves, end, err);
     if (status != PJ_OK) goto done;
-    pj_busy_get(pj_meter_env(meter), &after);
-    status = listen_until(meter, curves, rail_count, end + pj_meter_settle_ns(meter), err);
+    pj_busy_get(&meter->env, &after);
+    status = listen_until(meter, curves, end + pj_meter_settle_ns(meter), err);
     for (uint32_t i = 0; i < rail_count && status == PJ_OK; i++)
         status = pj_curve_finish(curves[i], err);
     if (status == PJ_OK)
-        pj_baseline_compute((const pj_curve *const *)curves, rail_count, kind, begin, end,
+        pj_baseline_compute((const pj_curve *const *)curves, rail_count, begin, end,
                             pj_busy_share(&before, &after), baseline);
 done:
     for (uint32_t i = 0; i < rail_count; i++) pj_curve_free(curves[i]);

@@ -22,7 +22,7 @@ static const int64_t LIMIT_NS = 3 * PJ_NS_PER_S;
 
 typedef struct watch {
     pj_filter filter;
-    uint64_t reads, errors, zeros;
+    uint64_t reads;
     double first_value, last_value; /* accepted */
     int64_t first_ns, last_ns;
     double mean_mw; /* of power readings */
@@ -31,15 +31,10 @@ typedef struct watch {
 
 static void watch_take(watch *w, pj_reading *r)
 {
-    int note;
-    double value;
     w->reads++;
-    w->zeros += r->status == PJ_READING_OK && r->value == 0;
-    pj_filter_take(&w->filter, r, &note, &value);
-    if (r->status == PJ_READING_GAP || r->status == PJ_READING_LOST) w->errors++;
-    if (r->status == PJ_READING_OK || r->status == PJ_READING_REPEAT) {
+    pj_filter_take(&w->filter, r);
+    if (r->status == PJ_READING_OK || r->status == PJ_READING_REPEAT)
         w->mean_mw += (r->value - w->mean_mw) / (double)++w->means;
-    }
     if (r->status != PJ_READING_OK && r->status != PJ_READING_RESET) return;
     if (w->first_ns == 0) {
         w->first_ns = r->fresh_ns;
@@ -88,25 +83,20 @@ static double disagreement_of(const pj_rail *rails, const watch *watches, uint32
     return worst;
 }
 
-/* Polls until enough is known; returns the mean duration of a read in microseconds. */
-static double poll_source(pj_power_sampler *s, watch *watches, int64_t limit_ns)
+/* Polls until enough is known. */
+static void poll_source(pj_power_sampler *s, watch *watches)
 {
-    int64_t begin = pj_clock_ns(), due = begin, busy = 0;
+    int64_t begin = pj_clock_ns(), due = begin;
     int64_t interval = s->source->min_poll_ns > 0 ? s->source->min_poll_ns : PJ_NS_PER_MS;
-    uint64_t calls = 0;
-    while (pj_clock_ns() - begin < limit_ns && !enough(watches, s->rail_count)) {
+    while (pj_clock_ns() - begin < LIMIT_NS && !enough(watches, s->rail_count)) {
         uint32_t count = 0;
-        int64_t before = pj_clock_ns();
         pj_status status = s->source->read(s->state, s->scratch, PJ_SOURCE_READ_MAX, &count);
-        busy += pj_clock_ns() - before;
-        calls++;
         for (uint32_t i = 0; i < count; i++)
             if (s->scratch[i].rail < s->rail_count)
                 watch_take(&watches[s->scratch[i].rail], &s->scratch[i]);
         if (status == PJ_E_LOST) break;
         pj_clock_sleep_until(due += interval);
     }
-    return calls ? (double)busy * 1e-3 / (double)calls : NAN;
 }
 
 /* ---- cache ---- */
@@ -136,20 +126,8 @@ static bool cache_path(const pj_power_sampler *s, char *path, size_t bytes)
     return length > 0 && (size_t)length < bytes;
 }
 
-static bool cache_entry(const json_t *root, const char *key, pj_rail_profile *p)
-{
-    const json_t *entry = json_object_get(root, key);
-    double period = json_number_value(json_object_get(entry, "period_ns"));
-    if (!json_is_object(entry) || !(period >= 0) || period > 1e11) return false;
-    p->period_ns = (int64_t)period;
-    p->error_rate = json_number_value(json_object_get(entry, "error_rate"));
-    p->zero_rate = json_number_value(json_object_get(entry, "zero_rate"));
-    p->call_us = json_number_value(json_object_get(entry, "call_us"));
-    return true;
-}
-
 /* All rails or none: a new rail requires a new characterisation. */
-static bool cache_read(const pj_power_sampler *s, pj_rail_profile *profiles, double *disagreement)
+static bool cache_read(const pj_power_sampler *s, int64_t *periods, double *disagreement)
 {
     char path[1100], key[17], *text = NULL;
     size_t bytes = 0;
@@ -160,7 +138,9 @@ static bool cache_read(const pj_power_sampler *s, pj_rail_profile *profiles, dou
     bool found = json_is_object(root);
     for (uint32_t i = 0; found && i < s->rail_count; i++) {
         cache_key(s, &s->rails[i], key);
-        found = cache_entry(root, key, &profiles[i]);
+        double period = json_number_value(json_object_get(root, key));
+        found = period > 0 && period <= 1e11;
+        periods[i] = found ? (int64_t)period : 0;
     }
     const json_t *off = json_object_get(root, "disagreement");
     *disagreement = json_is_number(off) ? json_number_value(off) : NAN;
@@ -169,8 +149,7 @@ static bool cache_read(const pj_power_sampler *s, pj_rail_profile *profiles, dou
     return found;
 }
 
-static void cache_write(const pj_power_sampler *s, const pj_rail_profile *profiles,
-                        double disagreement)
+static void cache_write(const pj_power_sampler *s, const int64_t *periods, double disagreement)
 {
     char path[1100], key[17];
     pj_buffer text;
@@ -183,13 +162,7 @@ static void cache_write(const pj_power_sampler *s, const pj_rail_profile *profil
     pj_json_kv_double(&json, "disagreement", disagreement);
     for (uint32_t i = 0; i < s->rail_count; i++) {
         cache_key(s, &s->rails[i], key);
-        pj_json_key(&json, key);
-        pj_json_object_begin(&json);
-        pj_json_kv_int(&json, "period_ns", profiles[i].period_ns);
-        pj_json_kv_double(&json, "error_rate", profiles[i].error_rate);
-        pj_json_kv_double(&json, "zero_rate", profiles[i].zero_rate);
-        pj_json_kv_double(&json, "call_us", profiles[i].call_us);
-        pj_json_object_end(&json);
+        pj_json_kv_int(&json, key, periods[i]);
     }
     pj_json_object_end(&json);
     if (pj_json_finish(&json)) pj_file_write(path, text.data, text.length, NULL);
@@ -198,39 +171,33 @@ static void cache_write(const pj_power_sampler *s, const pj_rail_profile *profil
 
 /* ---- both ---- */
 
-static void characterise_apply(pj_power_sampler *s, const pj_rail_profile *profiles)
+static pj_status measure(pj_power_sampler *s, int64_t *periods, double *disagreement, pj_error *err)
 {
-    for (uint32_t i = 0; i < s->rail_count; i++) {
-        int64_t seen = profiles[i].period_ns, stated = s->rails[i].period_ns;
-        if (seen > 0 && (stated == 0 || seen > stated * 3 / 2 || seen < stated / 2))
-            s->rails[i].period_ns = seen;
-    }
-}
-
-pj_status pj_characterise(pj_power_sampler *sampler, int64_t limit_ns,
-                          pj_rail_profile profiles[PJ_MAX_RAILS], double *disagreement,
-                          pj_error *err)
-{
-    if (cache_read(sampler, profiles, disagreement)) {
-        characterise_apply(sampler, profiles);
-        return PJ_OK;
-    }
     watch *watches = pj_alloc(PJ_MAX_RAILS, sizeof *watches);
     if (!watches) return pj_fail_memory(err, "probing the sensors");
-    for (uint32_t i = 0; i < sampler->rail_count; i++)
-        pj_filter_init(&watches[i].filter, &sampler->rails[i]);
-    double call_us = poll_source(sampler, watches, limit_ns < LIMIT_NS ? limit_ns : LIMIT_NS);
+    for (uint32_t i = 0; i < s->rail_count; i++) pj_filter_init(&watches[i].filter, &s->rails[i]);
+    poll_source(s, watches);
     bool complete = true;
-    for (uint32_t i = 0; i < sampler->rail_count; i++) {
-        const watch *w = &watches[i];
-        double reads = w->reads ? (double)w->reads : 1;
-        profiles[i] = (pj_rail_profile){pj_filter_period(&w->filter), (double)w->errors / reads,
-                                        (double)w->zeros / reads, call_us};
-        complete = complete && profiles[i].period_ns > 0;
+    for (uint32_t i = 0; i < s->rail_count; i++) {
+        periods[i] = pj_filter_period(&watches[i].filter);
+        complete = complete && periods[i] > 0;
     }
-    *disagreement = disagreement_of(sampler->rails, watches, sampler->rail_count);
-    characterise_apply(sampler, profiles);
-    if (complete) cache_write(sampler, profiles, *disagreement);
+    *disagreement = disagreement_of(s->rails, watches, s->rail_count);
+    if (complete) cache_write(s, periods, *disagreement);
     pj_free(watches);
     return PJ_OK;
+}
+
+pj_status pj_characterise(pj_power_sampler *sampler, double *disagreement, pj_error *err)
+{
+    int64_t periods[PJ_MAX_RAILS];
+    pj_status status = PJ_OK;
+    if (!cache_read(sampler, periods, disagreement))
+        status = measure(sampler, periods, disagreement, err);
+    for (uint32_t i = 0; i < sampler->rail_count && status == PJ_OK; i++) {
+        int64_t seen = periods[i], stated = sampler->rails[i].period_ns;
+        if (seen > 0 && (stated == 0 || seen > stated * 3 / 2 || seen < stated / 2))
+            sampler->rails[i].period_ns = seen;
+    }
+    return status;
 }

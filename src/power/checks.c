@@ -4,6 +4,7 @@
 #include "base/clock.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,12 +22,17 @@ typedef struct check_input {
     uint32_t found;
 } check_input;
 
-static pj_finding *checks_report(check_input *l, const char *code, uint32_t rail, double excess)
+__attribute__((format(printf, 5, 6))) static void checks_report(check_input *l, const char *code,
+                                                                uint32_t rail, double excess,
+                                                                const char *format, ...)
 {
-    static pj_finding dropped;
-    pj_finding *f = l->found < PJ_FINDINGS_MAX ? &l->findings[l->found++] : &dropped;
+    va_list args;
+    if (l->found == PJ_FINDINGS_MAX) return;
+    pj_finding *f = &l->findings[l->found++];
     *f = (pj_finding){.code = code, .rail = rail, .excess = excess};
-    return f;
+    va_start(args, format);
+    vsnprintf(f->text, sizeof f->text, format, args);
+    va_end(args);
 }
 
 static double energy_mj(const check_input *l, uint32_t rail)
@@ -63,10 +69,10 @@ static void check_children(check_input *l, uint32_t parent)
         if (!isnan(mj)) sum += mj;
     }
     if (!(sum > whole * (1 + TOLERANCE))) return;
-    pj_finding *f = checks_report(l, "children_exceed_rail", parent, sum / whole - 1);
-    snprintf(f->text, sizeof f->text,
-             "The parts of %s draw %.3g W, more than its own %.3g W: one of the figures is wrong.",
-             l->rails[parent].name, watts(l, sum), watts(l, whole));
+    checks_report(
+        l, "children_exceed_rail", parent, sum / whole - 1,
+        "The parts of %s draw %.3g W, more than its own %.3g W: one of the figures is wrong.",
+        l->rails[parent].name, watts(l, sum), watts(l, whole));
 }
 
 /* ---- redundant readings ---- */
@@ -76,9 +82,8 @@ static void check_pair(check_input *l, uint32_t counter, uint32_t power)
     if (!reads_the_same(&l->rails[counter], &l->rails[power])) return;
     double x = energy_mj(l, counter), y = energy_mj(l, power);
     if (!(fabs(x - y) > TOLERANCE * y)) return;
-    pj_finding *f = checks_report(l, "sensors_disagree", counter, fabs(x - y) / fmax(x, y));
-    snprintf(
-        f->text, sizeof f->text,
+    checks_report(
+        l, "sensors_disagree", counter, fabs(x - y) / fmax(x, y),
         "The energy counter of %s gives %.3g W and its power reading %.3g W; the counter is used.",
         l->rails[counter].name, watts(l, x), watts(l, y));
 }
@@ -98,12 +103,10 @@ static void check_twins(check_input *l, pj_rail_class class_)
         }
     }
     if (!(fabs(first - second) > BETWEEN_SOURCES * fmax(first, second))) return;
-    pj_finding *f =
-        checks_report(l, "sources_disagree", rail, fabs(first - second) / fmax(first, second));
-    snprintf(f->text, sizeof f->text,
-             "%s reports that the %s draws %.3g W, %s reports %.3g W; %s is used.",
-             l->rails[rail].source, pj_rail_class_name(class_), watts(l, first),
-             l->rails[twin].source, watts(l, second), l->rails[rail].source);
+    checks_report(l, "sources_disagree", rail, fabs(first - second) / fmax(first, second),
+                  "%s reports that the %s draws %.3g W, %s reports %.3g W; %s is used.",
+                  l->rails[rail].source, pj_rail_class_name(class_), watts(l, first),
+                  l->rails[twin].source, watts(l, second), l->rails[rail].source);
 }
 
 /* Two devices with identical values at identical times are one sensor. */
@@ -128,10 +131,9 @@ static void check_duplicate(check_input *l, uint32_t a, uint32_t b)
         y->parent == (int)a || x->quality != PJ_MEASURED || same_device(x, y) || !l->curves[a] ||
         !l->curves[b] || !same_series(l, a, b))
         return;
-    pj_finding *f = checks_report(l, "rails_duplicate", b, 1);
-    snprintf(f->text, sizeof f->text,
-             "%s and %s always show the same values: they may be one sensor counted twice.",
-             x->name, y->name);
+    checks_report(l, "rails_duplicate", b, 1,
+                  "%s and %s always show the same values: they may be one sensor counted twice.",
+                  x->name, y->name);
 }
 
 /* ---- sensors that stopped ---- */
@@ -144,19 +146,13 @@ enum { EARLIER_STILLS = 4, GRID = 512, LEAST_POINTS = 16 };
 static const int64_t STILL_COUNTER_NS = PJ_NS_PER_S / 10, STILL_POWER_NS = 2 * PJ_NS_PER_S;
 static const double LEAST_EXCESS = 0.005; /* less is not worth a warning */
 
-static double checks_energy_between(const check_input *l, uint32_t rail, int64_t from_ns,
-                                    int64_t to_ns)
-{
-    return pj_curve_energy_mj(l->curves[rail], from_ns, to_ns);
-}
-
 /* Since when the counter has stood still at the end of the interval. */
 static int64_t counter_stopped_ns(const check_input *l, uint32_t rail)
 {
     int64_t moves_ns = l->begin_ns, still_ns = l->end_ns;
     while (still_ns - moves_ns > PJ_NS_PER_MS) {
         int64_t middle = moves_ns + (still_ns - moves_ns) / 2;
-        bool still = checks_energy_between(l, rail, middle, l->end_ns) == 0;
+        bool still = pj_curve_energy_mj(l->curves[rail], middle, l->end_ns) == 0;
         *(still ? &still_ns : &moves_ns) = middle;
     }
     return still_ns;
@@ -165,7 +161,7 @@ static int64_t counter_stopped_ns(const check_input *l, uint32_t rail)
 static bool paused_before(const check_input *l, uint32_t rail, int64_t stop_ns, int64_t pause_ns)
 {
     for (int64_t t = l->begin_ns; t + pause_ns <= stop_ns; t += pause_ns / 2)
-        if (checks_energy_between(l, rail, t, t + pause_ns) == 0) return true;
+        if (pj_curve_energy_mj(l->curves[rail], t, t + pause_ns) == 0) return true;
     return false;
 }
 
@@ -178,11 +174,11 @@ static void check_stopped_counter(check_input *l, uint32_t rail)
     if (still_ns < STILL_COUNTER_NS || still_ns < 2 * EARLIER_STILLS * r->period_ns ||
         !(excess > LEAST_EXCESS) || paused_before(l, rail, stop_ns, still_ns / EARLIER_STILLS))
         return;
-    pj_finding *f = checks_report(l, "counter_still", rail, excess);
-    snprintf(f->text, sizeof f->text,
-             "The energy counter of %s did not move in the last %.3g s, after %.3g W before: it is "
-             "off, or its sensor has stopped. That time counts as 0 J.",
-             r->name, (double)still_ns * 1e-9, mw * 1e-3);
+    checks_report(
+        l, "counter_still", rail, excess,
+        "The energy counter of %s did not move in the last %.3g s, after %.3g W before: it is "
+        "off, or its sensor has stopped. That time counts as 0 J.",
+        r->name, (double)still_ns * 1e-9, mw * 1e-3);
 }
 
 static void check_still(check_input *l, uint32_t rail)
@@ -193,11 +189,11 @@ static void check_still(check_input *l, uint32_t rail)
     double mj = energy_mj(l, rail);
     if (mj > 0) check_stopped_counter(l, rail);
     if (mj != 0) return;
-    pj_finding *f = checks_report(l, "counter_still", rail, NAN);
-    snprintf(f->text, sizeof f->text,
-             "The energy counter of %s did not move during the run: it is off, or its sensor has "
-             "stopped. It counts as 0 J.",
-             r->name);
+    checks_report(
+        l, "counter_still", rail, NAN,
+        "The energy counter of %s did not move during the run: it is off, or its sensor has "
+        "stopped. It counts as 0 J.",
+        r->name);
 }
 
 /* A power reading stuck at a value of its working range; at its lowest the device is idle. */
@@ -233,9 +229,8 @@ static void check_stopped_power(check_input *l, uint32_t rail)
     double part = (double)still_ns / (double)(l->end_ns - l->begin_ns);
     double excess = (most - least) / 2 / (sum / points) * part;
     if (!(excess > LEAST_EXCESS)) return;
-    pj_finding *f = checks_report(l, "sensor_still", rail, excess);
-    snprintf(
-        f->text, sizeof f->text,
+    checks_report(
+        l, "sensor_still", rail, excess,
         "The power reading of %s has stood at %.4g W for the last %.3g s, after %.4g to %.4g W "
         "before: its sensor may have stopped.",
         r->name, last * 1e-3, (double)still_ns * 1e-9, least * 1e-3, most * 1e-3);

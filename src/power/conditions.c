@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "power/meter.h"
+#include "power/busy.h"
 #include "power/nvml_watch.h"
 #include "power/sysfs.h"
 #include "power/tdp.h"
@@ -29,20 +29,9 @@ struct pj_conditions {
 
 /* ---- files ---- */
 
-static bool conditions_number(const pj_conditions *c, const char *folder, const char *file,
-                              int64_t *value)
+static int conditions_open(const pj_conditions *c, const char *folder, const char *file)
 {
-    char path[PATH_BYTES];
-    return snprintf(path, sizeof path, "%s%s/%s", c->sysfs_root, folder, file) < PATH_BYTES &&
-           pj_sysfs_number(path, value);
-}
-
-static bool text(const pj_conditions *c, const char *folder, const char *file, char *out,
-                 size_t bytes)
-{
-    char path[PATH_BYTES];
-    return snprintf(path, sizeof path, "%s%s/%s", c->sysfs_root, folder, file) < PATH_BYTES &&
-           pj_sysfs_text(path, out, bytes);
+    return pj_sysfs_open_at("%s%s/%s", c->sysfs_root, folder, file);
 }
 
 static uint32_t conditions_list(const pj_conditions *c, const char *folder, const char *prefix,
@@ -87,9 +76,9 @@ static void find_cores(pj_conditions *c)
 
 static bool core_number(const pj_conditions *c, uint32_t core, const char *file, int64_t *value)
 {
-    char path[PATH_BYTES];
-    snprintf(path, sizeof path, "/sys/devices/system/cpu/%s", c->cores[core]);
-    return conditions_number(c, path, file, value);
+    return pj_sysfs_number(
+        pj_sysfs_open_at("%s/sys/devices/system/cpu/%s/%s", c->sysfs_root, c->cores[core], file),
+        value);
 }
 
 static double clock_mhz(const pj_conditions *c)
@@ -111,18 +100,19 @@ static double hottest_input(const pj_conditions *c, const char *folder, double h
         char file[32];
         int64_t millidegrees;
         snprintf(file, sizeof file, "temp%d_input", n);
-        if (conditions_number(c, folder, file, &millidegrees) && millidegrees > -100000 &&
-            millidegrees < 200000)
+        if (pj_sysfs_number(conditions_open(c, folder, file), &millidegrees) &&
+            millidegrees > -100000 && millidegrees < 200000)
             hottest = fmax(hottest, (double)millidegrees * 1e-3); /* fmax ignores NAN */
     }
     return hottest;
 }
 
-static bool conditions_is_one_of(const char *name, const char *const *names)
+/* Position of a name in the list; -1: it is not there. */
+static int conditions_index_of(const char *name, const char *const *names)
 {
-    for (; *names; names++)
-        if (strcmp(name, *names) == 0) return true;
-    return false;
+    for (int i = 0; names[i]; i++)
+        if (strcmp(name, names[i]) == 0) return i;
+    return -1;
 }
 
 static double processor_temperature(const pj_conditions *c)
@@ -133,7 +123,8 @@ static double processor_temperature(const pj_conditions *c)
     uint32_t count = conditions_list(c, "/sys/class/hwmon", "hwmon", names, MOST_CHIPS);
     for (uint32_t i = 0; i < count; i++) {
         snprintf(folder, sizeof folder, "/sys/class/hwmon/%s", names[i]);
-        if (text(c, folder, "name", name, sizeof name) && conditions_is_one_of(name, chips))
+        if (pj_sysfs_text(conditions_open(c, folder, "name"), name, sizeof name) &&
+            conditions_index_of(name, chips) >= 0)
             hottest = hottest_input(c, folder, hottest);
     }
     if (!isnan(hottest)) return hottest;
@@ -141,10 +132,11 @@ static double processor_temperature(const pj_conditions *c)
     for (uint32_t i = 0; i < count; i++) {
         int64_t millidegrees;
         snprintf(folder, sizeof folder, "/sys/class/thermal/%s", names[i]);
-        if (!text(c, folder, "type", name, sizeof name) ||
+        if (!pj_sysfs_text(conditions_open(c, folder, "type"), name, sizeof name) ||
             !(strstr(name, "cpu") || strstr(name, "x86_pkg") || strstr(name, "soc")))
             continue;
-        if (conditions_number(c, folder, "temp", &millidegrees) && millidegrees < 200000)
+        if (pj_sysfs_number(conditions_open(c, folder, "temp"), &millidegrees) &&
+            millidegrees < 200000)
             hottest = fmax(hottest, (double)millidegrees * 1e-3);
     }
     return hottest;
@@ -157,8 +149,10 @@ static double processor_limit(const pj_conditions *c)
         char folder[PATH_BYTES], name[64];
         int64_t uw;
         snprintf(folder, sizeof folder, "/sys/class/powercap/intel-rapl:%d", zone);
-        if (text(c, folder, "name", name, sizeof name) && strncmp(name, "package", 7) == 0 &&
-            conditions_number(c, folder, "constraint_0_power_limit_uw", &uw) && uw > 0)
+        if (pj_sysfs_text(conditions_open(c, folder, "name"), name, sizeof name) &&
+            strncmp(name, "package", 7) == 0 &&
+            pj_sysfs_number(conditions_open(c, folder, "constraint_0_power_limit_uw"), &uw) &&
+            uw > 0)
             sum = (isnan(sum) ? 0 : sum) + (double)uw * 1e-3;
     }
     return sum;
@@ -205,15 +199,17 @@ static pj_condition gpu(const pj_conditions *c, const char *folder, const char *
     snprintf(device_name, sizeof device_name, order ? "%.16s%d" : "%.16s", name, order);
     pj_condition row = blank(device_name);
     row.temperature_c = hottest_input(c, folder, NAN);
-    if (conditions_number(c, folder, "freq1_input", &value)) row.clock_mhz = (double)value * 1e-6;
-    if (conditions_number(c, folder, "freq2_input", &value))
+    if (pj_sysfs_number(conditions_open(c, folder, "freq1_input"), &value))
+        row.clock_mhz = (double)value * 1e-6;
+    if (pj_sysfs_number(conditions_open(c, folder, "freq2_input"), &value))
         row.memory_clock_mhz = (double)value * 1e-6;
-    if (conditions_number(c, folder, "power1_cap", &value) && value > 0)
+    if (pj_sysfs_number(conditions_open(c, folder, "power1_cap"), &value) && value > 0)
         row.power_limit_mw = (double)value * 1e-3;
-    if (conditions_number(c, folder, "power1_cap_default", &value) && value > 0)
+    if (pj_sysfs_number(conditions_open(c, folder, "power1_cap_default"), &value) && value > 0)
         row.tdp_mw = (double)value * 1e-3;
     snprintf(device, sizeof device, "%.55s/device", folder);
-    if (conditions_number(c, device, "gpu_busy_percent", &value) && value >= 0 && value <= 100)
+    if (pj_sysfs_number(conditions_open(c, device, "gpu_busy_percent"), &value) && value >= 0 &&
+        value <= 100)
         row.utilisation = (double)value / 100;
     return row;
 }
@@ -226,10 +222,9 @@ static uint32_t gpus(const pj_conditions *c, pj_condition *rows, uint32_t max)
     uint32_t found = 0, count = conditions_list(c, "/sys/class/hwmon", "hwmon", names, MOST_CHIPS);
     for (uint32_t i = 0; i < count && found < max; i++) {
         snprintf(folder, sizeof folder, "/sys/class/hwmon/%.40s", names[i]);
-        if (!text(c, folder, "name", name, sizeof name) || !conditions_is_one_of(name, chips))
-            continue;
-        int kind = 0;
-        while (strcmp(chips[kind], name) != 0) kind++;
+        if (!pj_sysfs_text(conditions_open(c, folder, "name"), name, sizeof name)) continue;
+        int kind = conditions_index_of(name, chips);
+        if (kind < 0) continue;
         rows[found] = gpu(c, folder, name, orders[kind]++);
         found += says_anything(&rows[found]);
     }

@@ -14,6 +14,7 @@
 #include "power/curve.h"
 
 #include "base/clock.h"
+#include "base/interval.h"
 #include "base/memory.h"
 #include "power/deconvolve.h"
 
@@ -36,7 +37,6 @@ struct pj_curve {
     piece *pieces;
     size_t count, capacity;
     pj_curve_point *windows; /* power rails: windows as read, before deconvolution */
-    float *window_edges;
     size_t window_count, window_capacity;
     /* the previous reading */
     bool resolved; /* overlapping windows have been deconvolved */
@@ -94,7 +94,6 @@ void pj_curve_free(pj_curve *curve)
     if (!curve) return;
     pj_free(curve->pieces);
     pj_free(curve->windows);
-    pj_free(curve->window_edges);
     pj_free(curve);
 }
 
@@ -219,14 +218,11 @@ static pj_status curve_add_window(pj_curve *c, int64_t begin_ns, int64_t end_ns,
 {
     if (end_ns <= begin_ns) return PJ_OK;
     if (c->window_count == c->window_capacity) {
-        size_t capacity = c->window_capacity;
-        pj_status status = curve_grow((void **)&c->window_edges, &capacity, sizeof(float), err);
-        if (status == PJ_OK)
-            status = curve_grow((void **)&c->windows, &c->window_capacity, sizeof *c->windows, err);
+        pj_status status =
+            curve_grow((void **)&c->windows, &c->window_capacity, sizeof *c->windows, err);
         if (status != PJ_OK) return status;
     }
-    c->windows[c->window_count] = (pj_curve_point){begin_ns, end_ns, mw};
-    c->window_edges[c->window_count++] = (float)edge;
+    c->windows[c->window_count++] = (pj_curve_point){begin_ns, end_ns, mw, (float)edge};
     return PJ_OK;
 }
 
@@ -365,30 +361,23 @@ static pj_status curve_add_step(pj_curve *c, const pj_reading *r, pj_error *err)
     return status;
 }
 
-static pj_status add_as_power(pj_curve *c, const pj_reading *r, pj_error *err)
+pj_status pj_curve_add(pj_curve *curve, const pj_reading *reading, pj_error *err)
 {
-    switch ((pj_reading_status)r->status) {
-    case PJ_READING_OK:
-    case PJ_READING_RESET: return isfinite(r->value) ? curve_add_step(c, r, err) : PJ_OK;
-    case PJ_READING_LOST: c->armed = c->has_count = false; return PJ_OK;
-    default: return PJ_OK;
-    }
-}
-
-pj_status pj_curve_add(pj_curve *curve, const pj_reading *given, pj_error *err)
-{
-    if (curve->of_steps) return add_as_power(curve, given, err);
     bool counter = curve->rail.kind == PJ_RAIL_COUNTER;
-    pj_reading calibrated = *given, *reading = &calibrated;
-    if (!counter) calibrated.value /= curve->gain;
+    pj_reading calibrated = *reading;
+    calibrated.value /= curve->gain;
     switch ((pj_reading_status)reading->status) {
-    case PJ_READING_OK:
     case PJ_READING_RESET:
+        if (counter && isfinite(reading->value)) curve->armed = false;
+        __attribute__((fallthrough));
+    case PJ_READING_OK:
         if (!isfinite(reading->value)) return PJ_OK;
-        if (reading->status == PJ_READING_RESET) curve->armed = curve->armed && !counter;
-        return counter ? add_counter(curve, reading, err) : curve_add_power(curve, reading, err);
-    case PJ_READING_REPEAT: return counter ? PJ_OK : add_power_repeat(curve, reading, err);
-    case PJ_READING_LOST: curve->armed = false; return PJ_OK;
+        if (curve->of_steps) return curve_add_step(curve, reading, err);
+        return counter ? add_counter(curve, reading, err)
+                       : curve_add_power(curve, &calibrated, err);
+    case PJ_READING_REPEAT:
+        return counter || curve->of_steps ? PJ_OK : add_power_repeat(curve, reading, err);
+    case PJ_READING_LOST: curve->armed = curve->has_count = false; return PJ_OK;
     default: return PJ_OK;
     }
 }
@@ -445,18 +434,9 @@ bool pj_curve_span(const pj_curve *curve, int64_t *begin_ns, int64_t *end_ns)
     return true;
 }
 
-/* Index of the first piece that ends after `at_ns`. */
 static size_t piece_at(const pj_curve *c, int64_t at_ns)
 {
-    size_t low = 0, high = c->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (c->pieces[middle].end_ns > at_ns)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return low;
+    return pj_first_after(c->pieces, c->count, sizeof *c->pieces, at_ns);
 }
 
 /* Prefix sums of the curve at one instant. */
@@ -588,18 +568,9 @@ double pj_curve_power_mw(const pj_curve *curve, int64_t at_ns)
     return piece_mw(&curve->pieces[i]);
 }
 
-/* Index of the first window that ends after `at_ns`. */
 static size_t window_at(const pj_curve *c, int64_t at_ns)
 {
-    size_t low = 0, high = c->window_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (c->windows[middle].end_ns > at_ns)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return low;
+    return pj_first_after(c->windows, c->window_count, sizeof *c->windows, at_ns);
 }
 
 static pj_curve_window window_of_piece(const pj_curve *c, size_t i)
@@ -620,7 +591,7 @@ static pj_curve_window window_of_power(const pj_curve *c, size_t i)
 {
     const pj_curve_point *w = &c->windows[i];
     double length = (double)(w->end_ns - w->begin_ns);
-    double edge_s = (double)c->window_edges[i] * 1e-9;
+    double edge_s = (double)w->edge_ns * 1e-9;
     double shift_s =
         edge_s / sqrt(3) + (edge_s > 0 ? delay_sd_s(c) : 0.1e-9 * (double)c->rail.delay_ns);
     return (pj_curve_window){.begin_ns = w->begin_ns,
@@ -660,8 +631,8 @@ size_t pj_curve_points(const pj_curve *curve, int64_t begin_ns, int64_t end_ns,
         int64_t end = counter ? p->end_ns : curve->windows[i].end_ns;
         if (end >= end_ns) break;
         if (found < max)
-            points[found] =
-                counter ? (pj_curve_point){p->begin_ns, end, piece_mw(p)} : curve->windows[i];
+            points[found] = counter ? (pj_curve_point){p->begin_ns, end, piece_mw(p), p->edge_ns}
+                                    : curve->windows[i];
         found++;
     }
     return found;
@@ -679,7 +650,5 @@ void pj_curve_forget(pj_curve *curve, int64_t at_ns)
         curve->window_count -= windows;
         memmove(curve->windows, curve->windows + windows,
                 curve->window_count * sizeof *curve->windows);
-        memmove(curve->window_edges, curve->window_edges + windows,
-                curve->window_count * sizeof *curve->window_edges);
     }
 }

@@ -9,7 +9,7 @@
  * first-order lag is inverted: P = y + tau dy/dt. Time without a piece is unknown, and the energy
  * of an interval with too much of it is NAN.
  *
- * Pure data, no clock, no threads; one thread at a time. Memory: 40 bytes per piece.
+ * Pure data, no clock, no threads; one thread at a time. Memory: 72 bytes per piece.
  */
 #ifndef PJ_POWER_CURVE_H
 #define PJ_POWER_CURVE_H
@@ -80,6 +80,7 @@ size_t pj_curve_windows(const pj_curve *curve, int64_t begin_ns, int64_t end_ns,
 typedef struct pj_curve_point {
     int64_t begin_ns, end_ns;
     double power_mw;
+    float edge_ns; /* half width of the uncertainty of end_ns */
 } pj_curve_point;
 
 size_t pj_curve_points(const pj_curve *curve, int64_t begin_ns, int64_t end_ns,

@@ -6,6 +6,7 @@
  * blocks, so its Cholesky factorisation costs blocks x bands^2. */
 #include "power/deconvolve.h"
 
+#include "base/banded.h"
 #include "base/memory.h"
 
 #include <math.h>
@@ -15,7 +16,7 @@ enum { MAX_BANDS = 66, MAX_HOLE_PERIODS = 3 };
 static const double relative_noise = 0.002; /* of a reading: one step in 500, typical of boards */
 
 typedef struct system {
-    size_t n, bands; /* matrix: row i holds A[i][i - bands .. i], at [i * (bands + 1)] */
+    size_t n, bands; /* of the matrix, as in base/banded.h */
     double *matrix, *x;
     pj_block *blocks;
 } system_t;
@@ -61,11 +62,6 @@ static size_t bands_for(const system_t *s, const pj_curve_point *w, size_t count
     return widest - 1;
 }
 
-static double *deconvolve_cell(const system_t *s, size_t row, size_t column)
-{
-    return &s->matrix[row * (s->bands + 1) + (column + s->bands - row)];
-}
-
 /* Adds one window's weighted equation to the normal equations. A window that extends beyond the
  * blocks, or over more of them than there are bands, is skipped. *first advances with the
  * windows. */
@@ -84,41 +80,18 @@ static void deconvolve_add_window(const system_t *s, const pj_curve_point *w, do
     for (size_t i = 0; i < used; i++) {
         s->x[*first + i] += weight * a[i] * w->power_mw;
         for (size_t j = 0; j <= i; j++)
-            *deconvolve_cell(s, *first + i, *first + j) += weight * a[i] * a[j];
+            s->matrix[(*first + i) * (s->bands + 1) + i - j] += weight * a[i] * a[j];
     }
 }
 
 static void add_smoothness(const system_t *s, double weight)
 {
     for (size_t i = 1; i < s->n; i++) {
-        *deconvolve_cell(s, i, i) += weight;
-        *deconvolve_cell(s, i - 1, i - 1) += weight;
-        *deconvolve_cell(s, i, i - 1) -= weight;
+        double *row = s->matrix + i * (s->bands + 1), *before = row - (s->bands + 1);
+        row[0] += weight;
+        before[0] += weight;
+        row[1] -= weight;
     }
-}
-
-/* In place: banded Cholesky, then both triangular solves. */
-static bool deconvolve_solve(const system_t *s)
-{
-    for (size_t i = 0; i < s->n; i++) {
-        size_t from = i > s->bands ? i - s->bands : 0;
-        for (size_t j = from; j <= i; j++) {
-            double sum = *deconvolve_cell(s, i, j);
-            size_t k = j > s->bands ? j - s->bands : 0;
-            for (k = k > from ? k : from; k < j; k++)
-                sum -= *deconvolve_cell(s, i, k) * *deconvolve_cell(s, j, k);
-            if (i == j && !(sum > 0)) return false;
-            *deconvolve_cell(s, i, j) = i == j ? sqrt(sum) : sum / *deconvolve_cell(s, j, j);
-        }
-        for (size_t k = from; k < i; k++) s->x[i] -= *deconvolve_cell(s, i, k) * s->x[k];
-        s->x[i] /= *deconvolve_cell(s, i, i);
-    }
-    for (size_t i = s->n; i-- > 0;) {
-        for (size_t k = i + 1; k < s->n && k <= i + s->bands; k++)
-            s->x[i] -= *deconvolve_cell(s, k, i) * s->x[k];
-        s->x[i] /= *deconvolve_cell(s, i, i);
-    }
-    return true;
 }
 
 /* Noise of a reading and variance of a step between neighbouring blocks. */
@@ -157,8 +130,9 @@ static pj_status deconvolve_resolve(const pj_curve_point *w, size_t count, int64
     size_t first = 0;
     for (size_t i = 0; i < count; i++) deconvolve_add_window(&s, &w[i], 1 / noise, &first);
     add_smoothness(&s, 1 / step);
-    if (!deconvolve_solve(&s))
+    if (!pj_banded_cholesky(s.matrix, s.n, s.bands, NULL))
         goto done; /* cannot happen with step > 0; the series is then skipped */
+    pj_banded_solve(s.matrix, s.n, s.bands, 0, s.x);
     for (size_t i = 0; i < s.n; i++) s.blocks[i].mw = s.x[i];
     *block_count += s.n;
 done:

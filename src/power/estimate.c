@@ -14,24 +14,23 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "power/busy.h"
 #include "power/tdp.h"
 
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #ifdef __APPLE__
-#include <mach/mach.h>
 #include <sys/sysctl.h>
 #endif
 
 typedef struct estimate_state {
-    int stat_fd; /* /proc/stat, kept open; -1 elsewhere */
+    const pj_power_env *env;
     double idle_mw, full_mw, gain_sd;
     char model[64];
-    double busy, total; /* of the last reading, ticks */
+    pj_busy last;
     int64_t at_ns;
     bool armed;
 } estimate_state;
@@ -48,7 +47,6 @@ static void estimate_read_model(const pj_power_env *env, char *model, size_t byt
                                 int *sockets)
 {
     size_t size = bytes, count_size = sizeof *threads;
-    (void)env;
     *sockets = 1;
     if (sysctlbyname("machdep.cpu.brand_string", model, &size, NULL, 0) != 0) model[0] = 0;
     if (sysctlbyname("hw.logicalcpu", threads, &count_size, NULL, 0) != 0) *threads = 1;
@@ -137,92 +135,37 @@ static pj_status take_argument(estimate_state *s, const char *argument, pj_error
     return PJ_OK;
 }
 
-/* ---- utilisation ---- */
-
-#ifdef __APPLE__
-static bool read_busy(const estimate_state *s, double *busy, double *total)
-{
-    host_cpu_load_info_data_t load;
-    mach_msg_type_number_t count = HOST_CPU_LOAD_INFO_COUNT;
-    (void)s;
-    if (host_statistics(mach_host_self(), HOST_CPU_LOAD_INFO, (host_info_t)&load, &count) !=
-        KERN_SUCCESS)
-        return false;
-    *busy = (double)load.cpu_ticks[CPU_STATE_USER] + load.cpu_ticks[CPU_STATE_SYSTEM] +
-            load.cpu_ticks[CPU_STATE_NICE];
-    *total = *busy + load.cpu_ticks[CPU_STATE_IDLE];
-    return true;
-}
-#else
-/* The first line of /proc/stat: user nice system idle iowait irq softirq steal ... */
-static bool read_busy(const estimate_state *s, double *busy, double *total)
-{
-    char text[512];
-    ssize_t length = pread(s->stat_fd, text, sizeof text - 1, 0);
-    if (length < 5 || strncmp(text, "cpu ", 4) != 0) return false;
-    text[length] = 0;
-    *total = *busy = 0;
-    char *p = text + 4, *end;
-    for (int i = 0; i < 8; i++, p = end) {
-        double ticks = strtod(p, &end);
-        if (end == p) return i >= 4;
-        *total += ticks;
-        if (i != 3 && i != 4) *busy += ticks;
-    }
-    return true;
-}
-#endif
-
 /* ---- the source ---- */
 
 static pj_status estimate_open(void *state, const pj_power_env *env, const char *argument,
-                               pj_error *err)
+                               pj_source_report *report)
 {
     estimate_state *s = state;
-    s->stat_fd = -1;
-    model_power(env, s);
-    pj_status status = take_argument(s, argument, err);
-    if (status != PJ_OK) return status;
-#ifndef __APPLE__
-    char path[1024];
-    if (!pj_power_path(path, sizeof path, env->procfs_root, "/proc/stat"))
-        return pj_fail(err, PJ_E_INVALID, "estimate: the path of procfs is too long");
-    s->stat_fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (s->stat_fd < 0)
-        return pj_fail(err, PJ_E_UNAVAILABLE,
-                       "estimate: %s cannot be read, so utilisation is unknown; mount procfs",
-                       path);
-#endif
-    return PJ_OK;
-}
-
-static void estimate_close(void *state)
-{
-    estimate_state *s = state;
-    if (s->stat_fd >= 0) close(s->stat_fd);
-    s->stat_fd = -1;
-}
-
-static void estimate_probe(const pj_power_env *env, const char *argument, pj_source_report *report)
-{
-    estimate_state state = {0};
     pj_error err;
-    if (estimate_open(&state, env, argument, &err) == PJ_OK) {
-        estimate_close(&state);
-        pj_source_report_set(report, PJ_SOURCE_OPTIONAL, "--power estimate",
-                             "a model (%s: %.3g W idle, %.3g W full), used only on request",
-                             state.model[0] ? state.model : "unknown CPU", state.idle_mw * 1e-3,
-                             state.full_mw * 1e-3);
-    } else if (err.status == PJ_E_UNAVAILABLE)
-        pj_source_report_set(report, PJ_SOURCE_ABSENT, "mount procfs at /proc", "%s", err.text);
-    else
-        pj_source_report_set(report, PJ_SOURCE_OPTIONAL, "", "%s", err.text);
+    pj_busy now;
+    s->env = env;
+    model_power(env, s);
+    pj_status status = take_argument(s, argument, &err);
+    if (status != PJ_OK) return pj_source_explain(report, status, "", "%s", err.text);
+    pj_busy_get(env, &now);
+    if (now.total > 0) return PJ_OK;
+    return pj_source_explain(report, PJ_E_UNAVAILABLE, "mount procfs at /proc",
+                             "%s/proc/stat cannot be read, so utilisation is unknown",
+                             env->procfs_root);
 }
 
-static uint32_t estimate_rails(const void *state, pj_rail *rails, uint32_t max)
+static void estimate_describe(const pj_power_env *env, pj_source_report *report)
+{
+    estimate_state s;
+    model_power(env, &s);
+    pj_source_explain(report, PJ_OK, "--power estimate",
+                      "a model (%s: %.3g W idle, %.3g W full), used only on request",
+                      s.model[0] ? s.model : "unknown CPU", s.idle_mw * 1e-3, s.full_mw * 1e-3);
+}
+
+static uint32_t estimate_rails(const void *state, pj_rail *rails)
 {
     const estimate_state *s = state;
-    if (max == 0) return 0;
     rails[0] = (pj_rail){.name = "cpu",
                          .source = "estimate",
                          .device = "cpu",
@@ -244,16 +187,16 @@ static uint32_t estimate_rails(const void *state, pj_rail *rails, uint32_t max)
 static pj_status estimate_read(void *state, pj_reading *readings, uint32_t max, uint32_t *count)
 {
     estimate_state *s = state;
-    double busy, total;
+    pj_busy now;
     *count = 0;
     int64_t before = pj_clock_ns();
     if (max == 0 || (s->armed && before - s->at_ns < PERIOD_NS)) return PJ_OK;
-    if (!read_busy(s, &busy, &total)) return PJ_E_IO;
+    pj_busy_get(s->env, &now);
+    if (!(now.total > 0)) return PJ_E_IO;
     int64_t after = pj_clock_ns();
-    if (s->armed && total <= s->total) return PJ_OK; /* no clock tick since */
+    double used = s->armed ? pj_busy_share(&s->last, &now) : NAN;
+    if (s->armed && isnan(used)) return PJ_OK; /* no clock tick since */
     if (s->armed) {
-        double used = (busy - s->busy) / (total - s->total);
-        used = used < 0 ? 0 : used > 1 ? 1 : used;
         readings[0] = (pj_reading){.before_ns = before,
                                    .after_ns = after,
                                    .fresh_ns = after,
@@ -261,8 +204,7 @@ static pj_status estimate_read(void *state, pj_reading *readings, uint32_t max, 
                                    .value = s->idle_mw + (s->full_mw - s->idle_mw) * used};
         *count = 1;
     }
-    s->busy = busy;
-    s->total = total;
+    s->last = now;
     s->at_ns = after;
     s->armed = true;
     return PJ_OK;
@@ -271,11 +213,10 @@ static pj_status estimate_read(void *state, pj_reading *readings, uint32_t max, 
 const pj_power_source pj_source_estimate = {
     .version = PJ_POWER_SOURCE_VERSION,
     .name = "estimate",
-    .flags = PJ_SOURCE_STREAM | PJ_SOURCE_BY_NAME,
+    .flags = PJ_SOURCE_STREAM | PJ_SOURCE_BY_NAME | PJ_SOURCE_MODEL,
     .state_bytes = sizeof(estimate_state),
-    .probe = estimate_probe,
     .open = estimate_open,
+    .describe = estimate_describe,
     .rails = estimate_rails,
     .read = estimate_read,
-    .close = estimate_close,
 };

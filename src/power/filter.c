@@ -64,21 +64,20 @@ static double filter_bound_mw(const pj_rail *rail)
     return rail->max_mw > 0 ? rail->max_mw * PLAUSIBLE : UNBOUNDED_MW;
 }
 
-static bool filter_reject(pj_filter *f, pj_reading *r, pj_reading_reason reason, int *note,
-                          double *value)
+static bool filter_reject(pj_filter *f, pj_reading *r, pj_reading_reason reason)
 {
     r->status = PJ_READING_REJECTED;
     r->reason = (uint8_t)reason;
     if (!f->rejected_reported) {
         f->rejected_reported = true;
-        *note = PJ_METER_REJECTED;
-        *value = r->value;
+        f->note = PJ_METER_REJECTED;
+        f->note_value = r->value;
     }
     return true;
 }
 
 /* A failed read: a gap, and after ten in a row a lost rail. */
-static bool take_failure(pj_filter *f, pj_reading *r, int *note)
+static bool take_failure(pj_filter *f, pj_reading *r)
 {
     f->errors++;
     f->watched_ns = 0;
@@ -92,7 +91,7 @@ static bool take_failure(pj_filter *f, pj_reading *r, int *note)
     f->armed = false;
     r->status = PJ_READING_LOST;
     if (r->reason == PJ_REASON_NONE) r->reason = PJ_REASON_GONE;
-    *note = PJ_METER_RAIL_LOST;
+    f->note = PJ_METER_RAIL_LOST;
     return true;
 }
 
@@ -125,7 +124,7 @@ static bool in_time(const pj_filter *f, const pj_reading *r)
            middle_of(r) - f->seen_ns <= f->period_ns * 3 / 2;
 }
 
-static void note_interval(pj_filter *f, const pj_reading *r, int *note, double *note_value)
+static void note_interval(pj_filter *f, const pj_reading *r)
 {
     if (!f->armed || r->fresh_ns <= f->fresh_ns || !in_time(f, r)) return;
     f->intervals[f->interval_count++ % PJ_FILTER_INTERVALS] = r->fresh_ns - f->fresh_ns;
@@ -136,21 +135,20 @@ static void note_interval(pj_filter *f, const pj_reading *r, int *note, double *
     if (known && !changed) return;
     f->period_ns = period;
     if (known) {
-        *note = PJ_METER_PERIOD_CHANGED;
-        *note_value = (double)period;
+        f->note = PJ_METER_PERIOD_CHANGED;
+        f->note_value = (double)period;
     }
 }
 
-static bool accept(pj_filter *f, pj_reading *r, int *note, double *note_value)
+static bool accept(pj_filter *f, pj_reading *r)
 {
     filter_date_update(f, r);
-    if (r->status == PJ_READING_OK) note_interval(f, r, note, note_value);
-    if (f->frozen && *note == PJ_NOTE_NONE) *note = PJ_METER_THAWED;
+    if (r->status == PJ_READING_OK) note_interval(f, r);
+    if (f->frozen && f->note == PJ_NOTE_NONE) f->note = PJ_METER_THAWED;
     int64_t still = middle_of(r) - f->change_ns;
     if (f->armed && still > f->longest_still_ns) f->longest_still_ns = still;
     f->frozen = false;
     f->armed = true;
-    f->seen_positive |= r->value > 0;
     f->suspect = NAN;
     f->value = r->value;
     f->change_ns = middle_of(r);
@@ -161,12 +159,12 @@ static bool accept(pj_filter *f, pj_reading *r, int *note, double *note_value)
     return true;
 }
 
-static bool arm(pj_filter *f, pj_reading *r, int *note, double *note_value, bool was_reset)
+static bool arm(pj_filter *f, pj_reading *r, bool was_reset)
 {
     r->status = PJ_READING_RESET;
     f->armed = false;
-    if (was_reset && *note == PJ_NOTE_NONE) *note = PJ_METER_RESET;
-    return accept(f, r, note, note_value);
+    if (was_reset && f->note == PJ_NOTE_NONE) f->note = PJ_METER_RESET;
+    return accept(f, r);
 }
 
 /* Whether an unchanged value means that the sensor has stopped. A part that can be switched off
@@ -179,7 +177,7 @@ static bool may_freeze(const pj_filter *f)
     return rail->kind == PJ_RAIL_COUNTER || rail->resolution < COARSE * fabs(f->value);
 }
 
-static bool take_repeat(pj_filter *f, pj_reading *r, int *note, double *note_value)
+static bool take_repeat(pj_filter *f, pj_reading *r)
 {
     int64_t now = middle_of(r), still_ns = now - f->change_ns;
     int64_t every = f->period_ns > 0 ? f->period_ns : REPEAT_EVERY_NS;
@@ -196,8 +194,8 @@ static bool take_repeat(pj_filter *f, pj_reading *r, int *note, double *note_val
         r->reason = PJ_REASON_FROZEN;
         if (!f->frozen) {
             f->frozen = true;
-            *note = PJ_METER_FROZEN;
-            *note_value = (double)still_ns;
+            f->note = PJ_METER_FROZEN;
+            f->note_value = (double)still_ns;
         }
     }
     if (r->after_ns - f->passed_ns < every) return false;
@@ -220,16 +218,15 @@ static bool suspect_confirmed(const pj_filter *f, const pj_reading *r)
     return step >= 0 && step_plausible(f, step, middle_of(r) - f->suspect_ns);
 }
 
-static bool filter_doubt(pj_filter *f, pj_reading *r, pj_reading_reason reason, int *note,
-                         double *value)
+static bool filter_doubt(pj_filter *f, pj_reading *r, pj_reading_reason reason)
 {
-    if (suspect_confirmed(f, r)) return arm(f, r, note, value, true);
+    if (suspect_confirmed(f, r)) return arm(f, r, true);
     f->suspect = r->value;
     f->suspect_ns = middle_of(r);
-    return filter_reject(f, r, reason, note, value);
+    return filter_reject(f, r, reason);
 }
 
-static bool take_counter(pj_filter *f, pj_reading *r, int *note, double *note_value)
+static bool take_counter(pj_filter *f, pj_reading *r)
 {
     const pj_rail *rail = f->rail;
     int64_t elapsed = middle_of(r) - f->change_ns;
@@ -238,41 +235,38 @@ static bool take_counter(pj_filter *f, pj_reading *r, int *note, double *note_va
     bool wrapped = down && rail->modulus_uj > 0 && r->value < rail->modulus_uj &&
                    step_plausible(f, step, elapsed) && step < rail->modulus_uj / 2;
     if (down && !wrapped) {
-        if (r->value < RESET_BELOW * f->value) return arm(f, r, note, note_value, true);
-        return filter_doubt(f, r, PJ_REASON_BACKWARDS, note, note_value);
+        if (r->value < RESET_BELOW * f->value) return arm(f, r, true);
+        return filter_doubt(f, r, PJ_REASON_BACKWARDS);
     }
-    if (!step_plausible(f, step, elapsed))
-        return filter_doubt(f, r, PJ_REASON_TOO_HIGH, note, note_value);
+    if (!step_plausible(f, step, elapsed)) return filter_doubt(f, r, PJ_REASON_TOO_HIGH);
     if (rail->modulus_uj > 0 && rail->max_mw > 0 &&
         step_plausible(f, step + rail->modulus_uj, elapsed)) { /* may have wrapped twice */
         r->reason = PJ_REASON_AMBIGUOUS;
-        return arm(f, r, note, note_value, true);
+        return arm(f, r, true);
     }
-    return accept(f, r, note, note_value);
+    return accept(f, r);
 }
 
-bool pj_filter_take(pj_filter *f, pj_reading *r, int *note, double *note_value)
+bool pj_filter_take(pj_filter *f, pj_reading *r)
 {
-    *note = PJ_NOTE_NONE;
-    *note_value = NAN;
+    f->note = PJ_NOTE_NONE;
+    f->note_value = NAN;
     if (f->lost) return false;
-    if (r->status == PJ_READING_GAP || r->status == PJ_READING_LOST)
-        return take_failure(f, r, note);
+    if (r->status == PJ_READING_GAP || r->status == PJ_READING_LOST) return take_failure(f, r);
     f->errors = 0;
     if (r->reason == PJ_REASON_NOT_A_NUMBER) { /* reported by the source itself: no warning */
         r->status = PJ_READING_REJECTED;
         return true;
     }
-    if (!isfinite(r->value)) return filter_reject(f, r, PJ_REASON_NOT_A_NUMBER, note, note_value);
-    if (r->value < 0) return filter_reject(f, r, PJ_REASON_NEGATIVE, note, note_value);
+    if (!isfinite(r->value)) return filter_reject(f, r, PJ_REASON_NOT_A_NUMBER);
+    if (r->value < 0) return filter_reject(f, r, PJ_REASON_NEGATIVE);
     bool counter = f->rail->kind == PJ_RAIL_COUNTER;
     if (!counter && r->value > filter_bound_mw(f->rail))
-        return filter_reject(f, r, PJ_REASON_TOO_HIGH, note, note_value);
+        return filter_reject(f, r, PJ_REASON_TOO_HIGH);
     if (!counter && r->value == 0 && f->rail->scope != PJ_SCOPE_DOMAIN)
-        return filter_reject(f, r, PJ_REASON_ZERO, note, note_value);
-    if (!f->armed)
-        return counter ? arm(f, r, note, note_value, false) : accept(f, r, note, note_value);
+        return filter_reject(f, r, PJ_REASON_ZERO);
+    if (!f->armed) return counter ? arm(f, r, false) : accept(f, r);
     bool newer = r->fresh_ns > f->fresh_ns; /* by the device's own timestamp */
-    if (r->value == f->value && !newer) return take_repeat(f, r, note, note_value);
-    return counter ? take_counter(f, r, note, note_value) : accept(f, r, note, note_value);
+    if (r->value == f->value && !newer) return take_repeat(f, r);
+    return counter ? take_counter(f, r) : accept(f, r);
 }

@@ -11,6 +11,7 @@
 
 #include "power/meter.h"
 
+enum { PJ_NOTE_NONE = -1 };
 enum { PJ_FILTER_INTERVALS = 15, PJ_FILTER_ERRORS_LOST = 10, PJ_FILTER_FROZEN_PERIODS = 20 };
 
 typedef struct pj_filter {
@@ -18,7 +19,6 @@ typedef struct pj_filter {
     bool armed;  /* `value` has been accepted */
     bool frozen; /* reported; cleared by the next update */
     bool lost;
-    bool seen_positive;
     bool rejected_reported;
     double value;             /* last accepted */
     int64_t change_ns;        /* when it was first seen, middle of that poll */
@@ -33,15 +33,15 @@ typedef struct pj_filter {
     int64_t period_ns;  /* best estimate: declared, then measured */
     int64_t intervals[PJ_FILTER_INTERVALS]; /* between the last changes */
     uint32_t interval_count;
+    int note; /* of the last reading: a pj_meter_event_kind, or PJ_NOTE_NONE */
+    double note_value;
 } pj_filter;
-
-typedef enum pj_filter_note { PJ_NOTE_NONE = -1 } pj_filter_note; /* else a pj_meter_event_kind */
 
 void pj_filter_init(pj_filter *filter, const pj_rail *rail);
 /* Classifies a reading. For repeats, fresh_ns is since when continuous polling has seen the value.
  * True: pass the reading on. False: it holds nothing new (repeats are passed on once per period).
- * *note is a pj_meter_event_kind or PJ_NOTE_NONE, *note_value its value. */
-bool pj_filter_take(pj_filter *filter, pj_reading *reading, int *note, double *note_value);
+ * Sets the filter's note. */
+bool pj_filter_take(pj_filter *filter, pj_reading *reading);
 /* After a restart of the source or a suspend: the next value only arms the filter. */
 void pj_filter_rearm(pj_filter *filter);
 /* Median interval between changes so far; 0: too few. */

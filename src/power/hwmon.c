@@ -7,7 +7,6 @@
  * none, because a wrong sum is worse than a missing one. */
 #include "power/source.h"
 
-#include "base/clock.h"
 #include "power/sysfs.h"
 
 #include <ctype.h>
@@ -24,6 +23,11 @@
 enum { MAX_CHANNELS = 48, PATH_BYTES = 512, MAX_CHIPS = 64, MAX_CHANNEL_NUMBER = 16 };
 
 typedef enum channel_kind { ENERGY, POWER_AVERAGE, POWER, VOLTS_AMPERES } channel_kind;
+
+/* The attribute of each kind, in order of preference. */
+static const struct {
+    const char *name, *suffix;
+} inputs[] = {{"energy", "input"}, {"power", "average"}, {"power", "input"}, {"in", "input"}};
 
 typedef struct channel {
     channel_kind kind;
@@ -91,23 +95,16 @@ static int row_of(const char *chip_name, const char *label)
     return i;
 }
 
-static bool chip_path(const chip *c, char *path, const char *kind, int number, const char *suffix)
+/* The file of an attribute, such as power1_average. */
+static int chip_open(const chip *c, const char *kind, int number, const char *suffix)
 {
-    return snprintf(path, PATH_BYTES, "%.400s/%s%d_%s", c->folder, kind, number, suffix) <
-           PATH_BYTES;
-}
-
-static bool chip_number(const chip *c, const char *kind, int number, const char *suffix,
-                        int64_t *value)
-{
-    char path[PATH_BYTES];
-    return chip_path(c, path, kind, number, suffix) && pj_sysfs_number(path, value);
+    return pj_sysfs_open_at("%s/%s%d_%s", c->folder, kind, number, suffix);
 }
 
 static bool enabled(const chip *c, const char *kind, int number)
 {
     int64_t value;
-    return !chip_number(c, kind, number, "enable", &value) || value != 0;
+    return !pj_sysfs_number(chip_open(c, kind, number, "enable"), &value) || value != 0;
 }
 
 static double hwmon_bound_mw(const chip *c, int number)
@@ -115,16 +112,15 @@ static double hwmon_bound_mw(const chip *c, int number)
     static const char *const suffixes[] = {"cap_max", "cap", "rated_max", "crit", "max"};
     int64_t value;
     for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++)
-        if (chip_number(c, "power", number, suffixes[i], &value) && value > 0)
+        if (pj_sysfs_number(chip_open(c, "power", number, suffixes[i]), &value) && value > 0)
             return (double)value * 1e-3;
     return 0;
 }
 
 static int open_input(const chip *c, const char *kind, int number, const char *suffix)
 {
-    char path[PATH_BYTES];
     int64_t value;
-    int fd = chip_path(c, path, kind, number, suffix) ? pj_sysfs_open(path) : -1;
+    int fd = chip_open(c, kind, number, suffix);
     if (fd < 0 || (enabled(c, kind, number) && pj_sysfs_read(fd, &value) == PJ_OK)) return fd;
     pj_sysfs_close(fd);
     return -1;
@@ -140,24 +136,21 @@ static double sane_window_ms(int64_t value)
 /* Averaging window of a reading: stated per chip, or per channel for averaged power. */
 static double window_ms_of(const chip *c, channel_kind kind, int number)
 {
-    char path[PATH_BYTES];
     int64_t value;
-    if (kind == POWER_AVERAGE && chip_number(c, "power", number, "average_interval", &value) &&
-        value > 0)
+    if (kind == POWER_AVERAGE &&
+        pj_sysfs_number(chip_open(c, "power", number, "average_interval"), &value) && value > 0)
         return sane_window_ms(value);
-    snprintf(path, sizeof path, "%.480s/update_interval", c->folder);
-    return pj_sysfs_number(path, &value) ? sane_window_ms(value) : 0;
+    return pj_sysfs_number(pj_sysfs_open_at("%s/update_interval", c->folder), &value)
+               ? sane_window_ms(value)
+               : 0;
 }
 
 /* The label of a channel; ACPI power meters call it power1_oem_info. */
 static void find_label(const chip *c, const char *kind, int number, char *label, size_t bytes)
 {
-    char path[PATH_BYTES];
-    static const char *const suffixes[] = {"label", "oem_info"};
-    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++)
-        if (chip_path(c, path, kind, number, suffixes[i]) && pj_sysfs_text(path, label, bytes))
-            return;
-    snprintf(label, bytes, "%s%d", kind, number);
+    if (!pj_sysfs_text(chip_open(c, kind, number, "label"), label, bytes) &&
+        !pj_sysfs_text(chip_open(c, kind, number, "oem_info"), label, bytes))
+        snprintf(label, bytes, "%s%d", kind, number);
 }
 
 /* "Grace Power Socket 1" belongs to socket 1. */
@@ -169,11 +162,11 @@ static int socket_of(const char *label)
 }
 
 static void add_channel(hwmon *h, const chip *c, channel_kind kind, int fd, int second_fd,
-                        const char *label_kind, int number)
+                        int number)
 {
     if (h->count == MAX_CHANNELS) {
-        if (fd >= 0) pj_sysfs_close(fd);
-        if (second_fd >= 0) pj_sysfs_close(second_fd);
+        pj_sysfs_close(fd);
+        pj_sysfs_close(second_fd);
         return;
     }
     channel *ch = &h->channels[h->count++];
@@ -188,32 +181,27 @@ static void add_channel(hwmon *h, const chip *c, channel_kind kind, int fd, int 
                     .window_ms = window_ms_of(c, kind, number)};
     memcpy(ch->chip, c->name, sizeof ch->chip);
     memcpy(ch->device, c->device, sizeof ch->device);
-    find_label(c, label_kind, number, ch->label, sizeof ch->label);
+    find_label(c, inputs[kind].name, number, ch->label, sizeof ch->label);
     ch->socket = socket_of(ch->label);
     int64_t now;
     ch->second_die =
         fd >= 0 && strcmp(c->name, "amdgpu") == 0 && pj_sysfs_read(fd, &now) == PJ_OK && now == 0;
 }
 
-/* The best reading of each channel of one chip. */
+/* The best reading of each channel of one chip: its energy and power channels of one number are the
+ * same rail. */
 static void add_chip(hwmon *h, const chip *c)
 {
     for (int n = 1; n <= MAX_CHANNEL_NUMBER; n++) {
-        int energy = open_input(c, "energy", n, "input");
-        if (energy >= 0) add_channel(h, c, ENERGY, energy, -1, "energy", n);
-        /* A chip's energy and power channels of one number are the same rail. */
-        int average = energy >= 0 ? -1 : open_input(c, "power", n, "average");
-        if (average >= 0) add_channel(h, c, POWER_AVERAGE, average, -1, "power", n);
-        int power = energy >= 0 || average >= 0 ? -1 : open_input(c, "power", n, "input");
-        if (power >= 0) add_channel(h, c, POWER, power, -1, "power", n);
-        if (energy >= 0 || average >= 0 || power >= 0) continue;
-        int volts = open_input(c, "in", n, "input");
-        if (volts < 0) continue;
-        int amperes = open_input(c, "curr", n, "input");
-        if (amperes >= 0)
-            add_channel(h, c, VOLTS_AMPERES, volts, amperes, "in", n);
+        int fd = -1, second_fd = -1;
+        channel_kind kind = ENERGY;
+        for (; kind <= VOLTS_AMPERES; kind++)
+            if ((fd = open_input(c, inputs[kind].name, n, inputs[kind].suffix)) >= 0) break;
+        if (kind == VOLTS_AMPERES) second_fd = open_input(c, "curr", n, "input");
+        if (fd >= 0 && (kind != VOLTS_AMPERES || second_fd >= 0))
+            add_channel(h, c, kind, fd, second_fd, n);
         else
-            pj_sysfs_close(volts);
+            pj_sysfs_close(fd);
     }
 }
 
@@ -230,9 +218,8 @@ static void find_device(chip *c, const char *base)
 /* PCI device ids of AMD boards with special reporting. */
 static bool hwmon_is_one_of(const char *base, const char *const *ids)
 {
-    char path[PATH_BYTES], id[16];
-    snprintf(path, sizeof path, "%.480s/device/device", base);
-    if (!pj_sysfs_text(path, id, sizeof id)) return false;
+    char id[16];
+    if (!pj_sysfs_text(pj_sysfs_open_at("%s/device/device", base), id, sizeof id)) return false;
     for (; *ids; ids++)
         if (strcasecmp(*ids, id) == 0) return true;
     return false;
@@ -242,9 +229,9 @@ static bool hwmon_is_one_of(const char *base, const char *const *ids)
 static bool is_apu(const chip *c, const char *base)
 {
     static const char *const mi300a[] = {"0x74a0", NULL};
-    char path[PATH_BYTES], label[32];
+    char label[32];
     for (int n = 0; n <= MAX_CHANNEL_NUMBER; n++)
-        if (chip_path(c, path, "in", n, "label") && pj_sysfs_text(path, label, sizeof label) &&
+        if (pj_sysfs_text(chip_open(c, "in", n, "label"), label, sizeof label) &&
             strcasecmp(label, "vddnb") == 0)
             return true;
     return hwmon_is_one_of(base, mi300a);
@@ -254,17 +241,15 @@ static bool is_apu(const chip *c, const char *base)
  * An APU's power is part of its processor's; on a board with several dies one reports for all. */
 static void add_silent(hwmon *h, chip *c, const char *folder)
 {
-    static const char *const suffixes[] = {"average", "input"};
-    char path[PATH_BYTES];
     snprintf(c->folder, sizeof c->folder, "%s", folder);
     if (known[row_of(c->name, "")].rail_class != PJ_RAIL_GPU || is_apu(c, folder) || c->multi_die ||
         h->count == MAX_CHANNELS)
         return;
-    int fd = chip_path(c, path, "energy", 1, "input") ? pj_sysfs_open(path) : -1;
+    int fd = chip_open(c, "energy", 1, "input");
     channel_kind kind = fd >= 0 ? ENERGY : POWER;
-    for (size_t i = 0; fd < 0 && i < sizeof suffixes / sizeof *suffixes; i++)
-        if (chip_path(c, path, "power", 1, suffixes[i])) fd = pj_sysfs_open(path);
-    add_channel(h, c, kind, fd, -1, kind == ENERGY ? "energy" : "power", 1);
+    if (fd < 0) fd = chip_open(c, "power", 1, "average");
+    if (fd < 0) fd = chip_open(c, "power", 1, "input");
+    add_channel(h, c, kind, fd, -1, 1);
     h->channels[h->count - 1].silent = true;
     h->silent++;
 }
@@ -286,12 +271,9 @@ static bool scan_folder(hwmon *h, chip *c, const char *folder, const char *base)
 /* The chip's name, which may be in the device's folder. */
 static bool find_name(const char *base, char *name, size_t bytes)
 {
-    char path[PATH_BYTES];
-    snprintf(path, sizeof path, "%.480s/name", base);
-    if (!pj_sysfs_text(path, name, bytes)) {
-        snprintf(path, sizeof path, "%.480s/device/name", base);
-        if (!pj_sysfs_text(path, name, bytes)) return false;
-    }
+    if (!pj_sysfs_text(pj_sysfs_open_at("%s/name", base), name, bytes) &&
+        !pj_sysfs_text(pj_sysfs_open_at("%s/device/name", base), name, bytes))
+        return false;
     if (strcmp(name, "acpi_power_meter") == 0) snprintf(name, bytes, POWER_METER);
     return true;
 }
@@ -315,45 +297,31 @@ static void scan(hwmon *h, const pj_power_env *env)
     }
 }
 
-static void close_channels(hwmon *h)
+static void close_channels(void *state)
 {
+    hwmon *h = state;
     for (uint32_t i = 0; i < h->count; i++) {
-        if (h->channels[i].fd >= 0) pj_sysfs_close(h->channels[i].fd);
-        if (h->channels[i].second_fd >= 0) pj_sysfs_close(h->channels[i].second_fd);
+        pj_sysfs_close(h->channels[i].fd);
+        pj_sysfs_close(h->channels[i].second_fd);
     }
     h->count = h->silent = 0;
 }
 
 /* ---- the source ---- */
 
-static void hwmon_explain(const hwmon *h, pj_source_report *report)
-{
-    report->unread = h->silent > 0;
-    pj_source_report_set(report, PJ_SOURCE_ABSENT,
-                         "load the device's driver (amdgpu, i915, xe, ina3221); on Grace boot with "
-                         "acpi_power_meter.force_cap_on=y",
-                         "no chip under /sys/class/hwmon offers an energy or power reading");
-}
-
-static void hwmon_probe(const pj_power_env *env, const char *argument, pj_source_report *report)
-{
-    hwmon h = {0};
-    *report = (pj_source_report){PJ_SOURCE_USABLE, "", ""};
-    scan(&h, env);
-    if (h.count == h.silent) hwmon_explain(&h, report);
-    close_channels(&h);
-}
-
 static pj_status hwmon_open(void *state, const pj_power_env *env, const char *argument,
-                            pj_error *err)
+                            pj_source_report *report)
 {
-    pj_source_report report;
     hwmon *h = state;
     scan(h, env);
     if (h->count > h->silent) return PJ_OK;
-    hwmon_explain(h, &report);
+    report->unread = h->silent > 0;
     close_channels(h);
-    return pj_fail(err, PJ_E_UNAVAILABLE, "%s; %s", report.reason, report.remedy);
+    return pj_source_explain(
+        report, PJ_E_UNAVAILABLE,
+        "load the device's driver (amdgpu, i915, xe, ina3221); on Grace boot with "
+        "acpi_power_meter.force_cap_on=y",
+        "no chip under /sys/class/hwmon offers an energy or power reading");
 }
 
 /* "amdgpu-ppt", "ina3221-vdd_in"; a second chip of the same name gets a number: "amdgpu1-ppt". */
@@ -408,16 +376,14 @@ static int parent_of(const hwmon *h, uint32_t index)
     return best >= 0 ? best : first_die_of(h, index);
 }
 
-static uint32_t hwmon_rails(const void *state, pj_rail *rails, uint32_t max)
+static uint32_t hwmon_rails(const void *state, pj_rail *rails)
 {
-    static const char *const fields[] = {"energy%d_input", "power%d_average", "power%d_input",
-                                         "in%d x curr"};
     const hwmon *h = state;
-    uint32_t count = h->count < max ? h->count : max;
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < h->count; i++) {
         const channel *c = &h->channels[i];
         int row = row_of(c->chip, c->label);
         rails[i] = (pj_rail){
+            .source = "hwmon",
             .rail_class = known[row].rail_class,
             .kind = c->kind == ENERGY ? PJ_RAIL_COUNTER : PJ_RAIL_INSTANT,
             .scope = hwmon_scope_of(c),
@@ -429,19 +395,20 @@ static uint32_t hwmon_rails(const void *state, pj_rail *rails, uint32_t max)
             .max_mw = c->max_mw,
         };
         hwmon_name_rail(c, rails[i].name);
-        snprintf(rails[i].source, sizeof rails[i].source, "hwmon");
         memcpy(rails[i].device, c->device, sizeof c->device);
-        snprintf(rails[i].field, sizeof rails[i].field, fields[c->kind], c->number);
+        snprintf(rails[i].field, sizeof rails[i].field, "%s%d%s%s", inputs[c->kind].name, c->number,
+                 c->kind == VOLTS_AMPERES ? " x " : "_",
+                 c->kind == VOLTS_AMPERES ? "curr" : inputs[c->kind].suffix);
     }
-    return count;
+    return h->count;
 }
 
-static pj_status read_channel(const channel *c, double *value)
+static pj_status read_channel(void *state, uint32_t rail, double *value)
 {
+    const channel *c = &((const hwmon *)state)->channels[rail];
     int64_t first, second;
-    if (c->fd < 0) return PJ_E_UNAVAILABLE;
-    pj_status status = pj_sysfs_read(c->fd, &first);
-    if (status != PJ_OK) return status;
+    pj_status status = c->fd < 0 ? PJ_E_AGAIN : pj_sysfs_read(c->fd, &first);
+    if (status != PJ_OK) return c->silent ? PJ_E_AGAIN : status;       /* not an event */
     *value = c->kind == ENERGY ? (double)first : (double)first * 1e-3; /* uJ; uW to mW */
     if (c->kind != VOLTS_AMPERES) return PJ_OK;
     status = pj_sysfs_read(c->second_fd, &second);
@@ -451,43 +418,19 @@ static pj_status read_channel(const channel *c, double *value)
 
 static pj_status hwmon_read(void *state, pj_reading *readings, uint32_t max, uint32_t *count)
 {
-    const hwmon *h = state;
-    *count = 0;
-    for (uint32_t i = 0; i < h->count && i < max; i++) {
-        pj_reading *r = &readings[(*count)++];
-        *r = (pj_reading){.rail = (uint16_t)i, .before_ns = pj_clock_ns()};
-        pj_status status = read_channel(&h->channels[i], &r->value);
-        r->after_ns = pj_clock_ns();
-        if (status == PJ_OK) continue;
-        bool gone = status == PJ_E_NOT_FOUND; /* ENODEV: unplugged, or the driver was removed */
-        r->value = NAN;
-        if (h->channels[i].silent) { /* a missing value is not an event */
-            r->reason = PJ_REASON_NOT_A_NUMBER;
-            continue;
-        }
-        r->status = gone ? PJ_READING_LOST : PJ_READING_GAP;
-        r->reason = gone                     ? PJ_REASON_GONE
-                    : status == PJ_E_INVALID ? PJ_REASON_NOT_A_NUMBER
-                                             : PJ_REASON_IO;
-    }
+    *count = pj_source_poll(state, ((const hwmon *)state)->count, read_channel, readings);
     return PJ_OK;
-}
-
-static void hwmon_close(void *state)
-{
-    close_channels(state);
 }
 
 const pj_power_source pj_source_hwmon = {
     .version = PJ_POWER_SOURCE_VERSION,
     .name = "hwmon",
-    .counts_for = "gpu",
+    .counts_for = 1u << PJ_RAIL_GPU,
     .state_bytes = sizeof(hwmon),
-    .probe = hwmon_probe,
     .open = hwmon_open,
     .rails = hwmon_rails,
     .read = hwmon_read,
-    .close = hwmon_close,
+    .close = close_channels,
     /* xe reads its 32-bit register only on access, so it must be read before it wraps */
     .max_gap_ns = 60000000000,
 };

@@ -83,7 +83,6 @@ static int kept_parent(const pj_power_sampler *s, int parent)
 
 static void merge_rails(pj_meter *m, pj_power_sampler *s)
 {
-    s->first_rail = (uint16_t)m->rail_count;
     for (uint32_t i = 0; i < s->rail_count; i++) {
         s->kept[i] = -1;
         int other = offered_already(m, s->index, &s->rails[i]);
@@ -160,46 +159,20 @@ static int64_t poll_interval(const pj_power_sampler *s, int64_t requested_ns)
 static void remember_skipped(pj_meter *m, const pj_power_source *source, const char *reason,
                              const char *remedy)
 {
-    if (m->skipped_count == PJ_POWER_LIST_MAX) return;
     pj_skipped *skipped = &m->skipped[m->skipped_count];
     skipped->source = source;
     snprintf(skipped->text, sizeof skipped->text, "%s%s%s", reason, remedy[0] ? "; " : "", remedy);
-    pj_meter_event event = {.at_ns = pj_clock_ns(),
-                            .value = NAN,
-                            .kind = PJ_METER_SOURCE_SKIPPED,
-                            .source = (uint16_t)m->skipped_count++,
-                            .rail = UINT16_MAX};
-    pj_meter_note(m, &event);
-}
-
-/* All its rails are already provided by earlier sources. */
-static void skip_superfluous(pj_meter *m, const pj_power_source *source)
-{
-    remember_skipped(m, source, "sources named before it already provide all of its rails", "");
+    pj_meter_note(m, PJ_METER_SOURCE_SKIPPED, m->skipped_count++, NAN);
 }
 
 static pj_status characterise(pj_meter *m, pj_power_sampler *s, pj_error *err)
 {
     if (m->skip_characterise || (s->source->flags & PJ_SOURCE_STREAM)) return PJ_OK;
     double disagreement = NAN;
-    pj_status status = pj_characterise(s, 3 * PJ_NS_PER_S, m->profiles, &disagreement, err);
-    if (status == PJ_OK && disagreement > MAX_DISAGREEMENT) {
-        pj_meter_event event = {.at_ns = pj_clock_ns(),
-                                .value = disagreement,
-                                .kind = PJ_METER_DISAGREES,
-                                .source = s->index,
-                                .rail = UINT16_MAX};
-        pj_meter_note(m, &event);
-    }
+    pj_status status = pj_characterise(s, &disagreement, err);
+    if (status == PJ_OK && disagreement > MAX_DISAGREEMENT)
+        pj_meter_note(m, PJ_METER_DISAGREES, s->index, disagreement);
     return status;
-}
-
-/* Remembers classes that a present but unreadable source would provide. */
-static void note_unread(pj_meter *m, const char *classes)
-{
-    size_t used = strlen(m->unread);
-    if (classes)
-        snprintf(m->unread + used, sizeof m->unread - used, "%s%s", used ? "," : "", classes);
 }
 
 /* A part of a CPU, or what contains one, is measured: where nothing gives the CPU itself, a total
@@ -211,30 +184,32 @@ static void note_unmeasured_cpu(pj_meter *m)
         for (size_t k = 0; k < sizeof names / sizeof *names; k++)
             if (m->rails[i].rail_class == PJ_RAIL_PLATFORM && !m->rails[i].twin_class &&
                 strncmp(m->rails[i].name, names[k], strlen(names[k])) == 0) {
-                if (!strstr(m->unread, "cpu")) note_unread(m, "cpu");
-                return;
+                m->unread_classes |= 1u << PJ_RAIL_CPU;
             }
 }
 
-/* Removes classes that another source provides after all. */
+/* Names the classes that no other source provides after all. */
 static void settle_unread(pj_meter *m)
 {
-    char wanted[sizeof m->unread], *rest = wanted, *name;
-    memcpy(wanted, m->unread, sizeof wanted);
-    m->unread[0] = 0;
+    unsigned given = 0;
+    for (uint32_t i = 0; i < m->rail_count; i++) {
+        const pj_rail *rail = &m->rails[i];
+        bool all = rail->rail_class == PJ_RAIL_TOTAL ||
+                   (rail->rail_class == PJ_RAIL_GPU && rail->scope == PJ_SCOPE_MODULE);
+        given |= all ? ~0u : 1u << rail->rail_class;
+    }
     if (m->rail_count == 0) return; /* there is no total at all */
-    while ((name = strsep(&rest, ",")) != NULL) {
-        bool given = !*name;
-        for (uint32_t i = 0; i < m->rail_count; i++)
-            given |=
-                (int)m->rails[i].rail_class == pj_rail_class_parse(name) ||
-                m->rails[i].rail_class == PJ_RAIL_TOTAL ||
-                (m->rails[i].rail_class == PJ_RAIL_GPU && m->rails[i].scope == PJ_SCOPE_MODULE);
-        if (!given) note_unread(m, name);
+    for (int c = 0; c < PJ_RAIL_TOTAL; c++) {
+        size_t used = strlen(m->unread);
+        if (m->unread_classes & ~given & 1u << c)
+            snprintf(m->unread + used, sizeof m->unread - used, "%s%s", used ? "," : "",
+                     pj_rail_class_name((pj_rail_class)c));
     }
 }
 
-static pj_status meter_open_source(pj_meter *m, const pj_power_choice *choice, pj_error *err)
+/* `why` is set if the source itself cannot be used. */
+static pj_status meter_open_source(pj_meter *m, const pj_power_choice *choice,
+                                   pj_source_report *why, pj_error *err)
 {
     pj_power_sampler *s = pj_alloc(1, sizeof *s);
     if (!s) return pj_fail_memory(err, "a power source");
@@ -245,10 +220,10 @@ static pj_status meter_open_source(pj_meter *m, const pj_power_choice *choice, p
     s->state = pj_alloc(1, choice->source->state_bytes ? choice->source->state_bytes : 1);
     pj_status status =
         s->state ? pj_power_sampler_init(s, err) : pj_fail_memory(err, "a power source");
-    if (status == PJ_OK) status = s->source->open(s->state, &m->env, s->argument, err);
+    if (status == PJ_OK) status = s->source->open(s->state, &m->env, s->argument, why);
     if (status != PJ_OK) goto fail;
     s->open = true;
-    s->rail_count = s->source->rails(s->state, s->rails, PJ_MAX_RAILS);
+    s->rail_count = s->source->rails(s->state, s->rails);
     int misplaced = pj_rails_misplaced(s->rails, s->rail_count);
     if (misplaced >= 0) {
         status = pj_fail(err, PJ_E_INTERNAL, "the rail %s of the source %s contains itself",
@@ -261,7 +236,9 @@ static pj_status meter_open_source(pj_meter *m, const pj_power_choice *choice, p
     if (status != PJ_OK) goto fail;
     merge_rails(m, s);
     if (!any_kept(s)) {
-        if (choice->by_name && s->rail_count > 0) skip_superfluous(m, choice->source);
+        if (choice->by_name && s->rail_count > 0)
+            remember_skipped(m, s->source,
+                             "sources named before it already provide all of its rails", "");
         goto fail;
     }
     s->interval_ns = poll_interval(s, m->env.interval_ns);
@@ -275,26 +252,19 @@ fail:
 }
 
 /* Opens one choice; an absent source is recorded, not an error. */
-static pj_status try_choice(pj_meter *m, const pj_power_choice *choice, pj_error *err)
+static pj_status try_choice(pj_meter *m, const pj_power_choice *choice, pj_source_report *report,
+                            pj_error *err)
 {
-    pj_source_report report = {0};
-    choice->source->probe(&m->env, choice->argument, &report);
-    if (report.state == PJ_SOURCE_DENIED || report.state == PJ_SOURCE_ABSENT) {
-        bool denied = report.state == PJ_SOURCE_DENIED;
-        m->any_denied = m->any_denied || denied;
-        if (denied || report.unread) note_unread(m, choice->source->counts_for);
-        if (choice->by_name || denied)
-            remember_skipped(m, choice->source, report.reason, report.remedy);
-        return PJ_OK;
-    }
-    pj_error why = {0};
-    pj_status status = meter_open_source(m, choice, &why);
-    if (status == PJ_OK) return PJ_OK;
-    if (status == PJ_E_INVALID || status == PJ_E_NOT_FOUND || status == PJ_E_NO_MEMORY ||
-        status == PJ_E_INTERNAL)
-        return pj_fail(err, status, "%s", why.text);
-    m->any_denied = m->any_denied || status == PJ_E_DENIED;
-    remember_skipped(m, choice->source, why.text, "");
+    pj_source_report why = {0};
+    pj_status status = meter_open_source(m, choice, &why, err);
+    if (why.state == PJ_SOURCE_USABLE) return status;
+    if (report) *report = why;
+    if (status == PJ_E_INVALID || status == PJ_E_NOT_FOUND || status == PJ_E_NO_MEMORY)
+        return pj_fail(err, status, "%s", why.reason);
+    bool denied = status == PJ_E_DENIED;
+    m->any_denied |= denied;
+    if (denied || why.unread) m->unread_classes |= choice->source->counts_for;
+    if (denied || choice->by_name) remember_skipped(m, choice->source, why.reason, why.remedy);
     return PJ_OK;
 }
 
@@ -333,11 +303,13 @@ pj_status pj_meter_open(const pj_meter_options *options, pj_meter **meter, pj_er
         m->env = *options->env;
     else
         pj_power_env_get(&m->env);
+    if (!m->env.sysfs_root) m->env.sysfs_root = "";
+    if (!m->env.procfs_root) m->env.procfs_root = "";
     m->skip_characterise = options->skip_characterise;
     pj_status status = pj_power_list_parse(options->sources ? options->sources : pj_power_default(),
                                            &m->list, err);
     for (uint32_t i = 0; i < m->list.count && status == PJ_OK; i++)
-        status = try_choice(m, &m->list.choices[i], err);
+        status = try_choice(m, &m->list.choices[i], options->report, err);
     if (status != PJ_OK) goto fail;
     pj_rails_contain(m->rails, m->rail_count);
     note_unmeasured_cpu(m);
@@ -402,6 +374,17 @@ size_t pj_meter_read(pj_meter *meter, pj_reading *readings, size_t max)
     return count;
 }
 
+pj_status pj_meter_fill(pj_meter *meter, pj_curve *const *curves, pj_error *err)
+{
+    pj_reading readings[256];
+    for (size_t count; (count = pj_meter_read(meter, readings, 256)) > 0;)
+        for (size_t i = 0; i < count; i++) {
+            pj_status status = pj_curve_add(curves[readings[i].rail], &readings[i], err);
+            if (status != PJ_OK) return status;
+        }
+    return PJ_OK;
+}
+
 void pj_meter_subscribe(pj_meter *meter, pj_meter_subscriber_fn *subscriber, void *context)
 {
     meter->subscriber = subscriber;
@@ -438,11 +421,6 @@ const pj_rail *pj_meter_rails(const pj_meter *meter, uint32_t *count)
 {
     *count = meter->rail_count;
     return meter->rails;
-}
-
-const pj_power_env *pj_meter_env(const pj_meter *meter)
-{
-    return &meter->env;
 }
 
 const char *pj_meter_sources(const pj_meter *meter)

@@ -23,9 +23,10 @@
 typedef struct pj_meter pj_meter;
 
 typedef struct pj_meter_options {
-    const char *sources;     /* the --power list; NULL: pj_power_default() */
-    const pj_power_env *env; /* NULL: from the environment; copied, its strings borrowed */
-    bool skip_characterise;  /* trust the sensors' declarations */
+    const char *sources;      /* the --power list; NULL: pj_power_default() */
+    const pj_power_env *env;  /* NULL: from the environment; copied, its strings borrowed */
+    bool skip_characterise;   /* trust the sensors' declarations */
+    pj_source_report *report; /* why the last unusable source is so; NULL: not wanted */
 } pj_meter_options;
 
 /* PJ_E_INVALID for a list that cannot be parsed or a wrong argument (file, key);
@@ -40,7 +41,6 @@ pj_source_quality pj_meter_quality(const pj_meter *meter); /* the worst of its r
 const char *pj_meter_sources(const pj_meter *meter);       /* "rapl,nvml"; "" when none works */
 /* Rails that the machine has and that would count, but that may not be read: "cpu"; "" for none. */
 const char *pj_meter_unread(const pj_meter *meter);
-const pj_power_env *pj_meter_env(const pj_meter *meter); /* as given to open */
 /* One or two sentences: why there is no power reading and what to do; "" when there are rails. */
 const char *pj_meter_remedy(const pj_meter *meter);
 
@@ -51,6 +51,8 @@ void pj_meter_stop(pj_meter *meter); /* joins the threads; may run twice; start 
 /* Takes up to `max` readings from the rings. They are in time order per rail, not across
  * sources. */
 size_t pj_meter_read(pj_meter *meter, pj_reading *readings, size_t max);
+/* Adds the readings that wait in the rings to the curves, which are by rail. */
+pj_status pj_meter_fill(pj_meter *meter, pj_curve *const *curves, pj_error *err);
 /* Callback for every reading taken from the rings, called in the thread that takes them; NULL:
  * none. Set it while no thread reads. */
 typedef void pj_meter_subscriber_fn(void *context, const pj_reading *readings, size_t count);
@@ -89,10 +91,10 @@ typedef struct pj_meter_event {
 } pj_meter_event;
 
 bool pj_meter_next_event(pj_meter *meter, pj_meter_event *event);
-/* A code for storage ("source_lost") and one sentence for people. */
+/* A code for storage ("source_lost") and one sentence for people, whose length is returned. */
 const char *pj_meter_event_code(pj_meter_event_kind kind);
-void pj_meter_event_text(const pj_meter *meter, const pj_meter_event *event, char *text,
-                         size_t bytes);
+int pj_meter_event_text(const pj_meter *meter, const pj_meter_event *event, char *text,
+                        size_t bytes);
 
 /* ---- cost of sampling ---- */
 
@@ -115,8 +117,6 @@ typedef enum pj_baseline_kind {
 } pj_baseline_kind;
 
 typedef struct pj_baseline {
-    pj_baseline_kind kind;
-    int64_t begin_ns, end_ns;
     double busy_share;             /* of all CPUs during the window, NAN: unknown */
     bool quiet;                    /* nothing was busy, and no rail drifted (drift widens its sd) */
     bool rail_quiet[PJ_MAX_RAILS]; /* the machine was idle, or the rail does not depend on it */
@@ -128,8 +128,8 @@ typedef struct pj_baseline {
 } pj_baseline;
 
 /* Measures for `duration_ns` (the meter must be started) and discards the readings. */
-pj_status pj_meter_baseline(pj_meter *meter, pj_baseline_kind kind, int64_t duration_ns,
-                            pj_baseline *baseline, pj_error *err);
+pj_status pj_meter_baseline(pj_meter *meter, int64_t duration_ns, pj_baseline *baseline,
+                            pj_error *err);
 /* Sets the share of the window for which a GPU was busy (by the device's name in conditions; NAN:
  * unknown). If it was not idle, the idle power of its rail, and of rails that contain it, is not
  * known. */
@@ -137,17 +137,9 @@ void pj_baseline_note_gpu(pj_baseline *baseline, const pj_rail *rails, const cha
                           double share);
 /* Why net figures based on it are unavailable, in one sentence; false: they are available. */
 bool pj_baseline_text(const pj_baseline *baseline, char *text, size_t bytes);
-/* The same from curves filled elsewhere; busy_share as measured by pj_busy_*. */
-void pj_baseline_compute(const pj_curve *const *curves, uint32_t rail_count, pj_baseline_kind kind,
-                         int64_t begin_ns, int64_t end_ns, double busy_share,
-                         pj_baseline *baseline);
-
-/* CPU time of the machine since boot from procfs; the difference of two gives a busy share. */
-typedef struct pj_busy {
-    double busy, total; /* ticks; total 0: unknown */
-} pj_busy;
-void pj_busy_get(const pj_power_env *env, pj_busy *busy);
-double pj_busy_share(const pj_busy *before, const pj_busy *after); /* NAN: unknown */
+/* The same from curves filled elsewhere; busy_share as measured by power/busy.h. */
+void pj_baseline_compute(const pj_curve *const *curves, uint32_t rail_count, int64_t begin_ns,
+                         int64_t end_ns, double busy_share, pj_baseline *baseline);
 
 /* ---- simulated sensors ---- */
 

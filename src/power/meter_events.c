@@ -7,9 +7,13 @@
 #include <stdio.h>
 #include <string.h>
 
-void pj_meter_note(pj_meter *meter, const pj_meter_event *event)
+void pj_meter_note(pj_meter *meter, pj_meter_event_kind kind, uint32_t source, double value)
 {
-    if (meter->note_count < PJ_METER_NOTES) meter->notes[meter->note_count++] = *event;
+    meter->notes[meter->note_count++] = (pj_meter_event){.at_ns = pj_clock_ns(),
+                                                         .value = value,
+                                                         .kind = kind,
+                                                         .source = (uint16_t)source,
+                                                         .rail = UINT16_MAX};
 }
 
 /* The next event of any kind. */
@@ -92,8 +96,8 @@ const char *pj_meter_event_code(pj_meter_event_kind kind)
     return (unsigned)kind < PJ_METER_EVENT_COUNT ? codes[kind] : "unknown";
 }
 
-void pj_meter_event_text(const pj_meter *meter, const pj_meter_event *event, char *text,
-                         size_t bytes)
+int pj_meter_event_text(const pj_meter *meter, const pj_meter_event *event, char *text,
+                        size_t bytes)
 {
     const char *source =
         event->source < meter->sampler_count ? meter->samplers[event->source]->source->name : "?";
@@ -103,68 +107,59 @@ void pj_meter_event_text(const pj_meter *meter, const pj_meter_event *event, cha
     double value = event->value;
     switch (event->kind) {
     case PJ_METER_SOURCE_RESTARTED:
-        snprintf(text, bytes,
-                 "The power source %s failed and was restarted; the energy between is "
-                 "unknown.",
-                 source);
-        break;
+        return snprintf(text, bytes,
+                        "The power source %s failed and was restarted; the energy between is "
+                        "unknown.",
+                        source);
     case PJ_METER_SOURCE_LOST:
-        snprintf(text, bytes,
-                 "The power source %s was lost; `perjoule sensors` shows what it needs.", source);
-        break;
+        return snprintf(text, bytes,
+                        "The power source %s was lost; `perjoule sensors` shows what it needs.",
+                        source);
     case PJ_METER_RAIL_LOST:
-        snprintf(text, bytes, "The rail %s no longer gives values.", rail);
-        break;
+        return snprintf(text, bytes, "The rail %s no longer gives values.", rail);
     case PJ_METER_FROZEN:
-        snprintf(text, bytes,
-                 "The sensor of %s has not changed for %.1f s; its energy is unknown "
-                 "until it changes.",
-                 rail, value * 1e-9);
-        break;
-    case PJ_METER_THAWED: snprintf(text, bytes, "The sensor of %s changes again.", rail); break;
+        return snprintf(text, bytes,
+                        "The sensor of %s has not changed for %.1f s; its energy is unknown "
+                        "until it changes.",
+                        rail, value * 1e-9);
+    case PJ_METER_THAWED: return snprintf(text, bytes, "The sensor of %s changes again.", rail);
     case PJ_METER_RESET:
-        snprintf(text, bytes,
-                 "The energy counter of %s restarted; the energy of the gap is "
-                 "unknown.",
-                 rail);
-        break;
+        return snprintf(text, bytes,
+                        "The energy counter of %s restarted; the energy of the gap is "
+                        "unknown.",
+                        rail);
     case PJ_METER_REJECTED:
-        snprintf(text, bytes,
-                 "The rail %s gave an implausible value (%.6g %s), which was not used; "
-                 "later ones are only counted.",
-                 rail, value * (counter ? 1e-6 : 1e-3), counter ? "J on its counter" : "W");
-        break;
+        return snprintf(text, bytes,
+                        "The rail %s gave an implausible value (%.6g %s), which was not used; "
+                        "later ones are only counted.",
+                        rail, value * (counter ? 1e-6 : 1e-3), counter ? "J on its counter" : "W");
     case PJ_METER_DISAGREES:
-        snprintf(text, bytes,
-                 "The energy counter and the power reading of %s differ by %.0f %%; "
-                 "the counter is used.",
-                 source, value * 100);
-        break;
+        return snprintf(text, bytes,
+                        "The energy counter and the power reading of %s differ by %.0f %%; "
+                        "the counter is used.",
+                        source, value * 100);
     case PJ_METER_REPEATED:
-        snprintf(text, bytes, "The condition reported for %s above occurred %.0f more times.", rail,
-                 value);
-        break;
+        return snprintf(text, bytes,
+                        "The condition reported for %s above occurred %.0f more times.", rail,
+                        value);
     case PJ_METER_PERIOD_CHANGED:
-        snprintf(text, bytes, "The sensor of %s now publishes every %.3g ms.", rail, value * 1e-6);
-        break;
+        return snprintf(text, bytes, "The sensor of %s now publishes every %.3g ms.", rail,
+                        value * 1e-6);
     case PJ_METER_SUSPENDED:
-        snprintf(text, bytes,
-                 "The machine or this process was suspended for %.2f s; energy of that "
-                 "time may be missing.",
-                 value * 1e-9);
-        break;
+        return snprintf(text, bytes,
+                        "The machine or this process was suspended for %.2f s; energy of that "
+                        "time may be missing.",
+                        value * 1e-9);
     case PJ_METER_LIMIT_CHANGED:
-        snprintf(text, bytes,
-                 "The power limit of %s was changed to %.4g W; what ran before and after cannot be "
-                 "compared.",
-                 rail, value * 1e-3);
-        break;
+        return snprintf(
+            text, bytes,
+            "The power limit of %s was changed to %.4g W; what ran before and after cannot be "
+            "compared.",
+            rail, value * 1e-3);
     case PJ_METER_SOURCE_SKIPPED:
-        snprintf(text, bytes, "The power source %s is not used: %s.",
-                 event->source < meter->skipped_count ? meter->skipped[event->source].source->name
-                                                      : "?",
-                 event->source < meter->skipped_count ? meter->skipped[event->source].text : "");
-        break;
-    default: snprintf(text, bytes, "Unknown event."); break;
+        return snprintf(text, bytes, "The power source %s is not used: %s.",
+                        meter->skipped[event->source].source->name,
+                        meter->skipped[event->source].text);
+    default: return snprintf(text, bytes, "Unknown event.");
     }
 }

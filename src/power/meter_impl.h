@@ -2,10 +2,10 @@
 #ifndef PJ_POWER_METER_IMPL_H
 #define PJ_POWER_METER_IMPL_H
 
-#include "power/characterise.h"
 #include "power/sampler.h"
 
-enum { PJ_METER_NOTES = 64 };
+/* Each source is skipped once at most, and its sensors disagree once. */
+enum { PJ_METER_NOTES = 2 * PJ_POWER_LIST_MAX };
 
 typedef struct pj_skipped {
     const pj_power_source *source;
@@ -19,11 +19,11 @@ struct pj_meter {
     pj_power_sampler *samplers[PJ_POWER_LIST_MAX];
     uint32_t sampler_count;
     pj_rail rails[PJ_MAX_RAILS];
-    uint16_t rail_source[PJ_MAX_RAILS];     /* index of the sampler */
-    pj_rail_profile profiles[PJ_MAX_RAILS]; /* scratch for characterisation */
+    uint16_t rail_source[PJ_MAX_RAILS]; /* index of the sampler */
     uint32_t rail_count;
     char sources[128];
-    char unread[64];
+    unsigned unread_classes; /* bit mask: present, but not read */
+    char unread[64];         /* their names */
     char remedy[1024];
     pj_skipped skipped[PJ_POWER_LIST_MAX];
     uint32_t skipped_count;
@@ -39,6 +39,6 @@ struct pj_meter {
 };
 
 void pj_meter_forget_events(pj_meter *meter); /* a run begins */
-void pj_meter_note(pj_meter *meter, const pj_meter_event *event);
+void pj_meter_note(pj_meter *meter, pj_meter_event_kind kind, uint32_t source, double value);
 
 #endif

@@ -45,7 +45,7 @@ typedef struct gpu_rail {
     bool primary; /* the GPU's own rail, which contains the others */
 } gpu_rail;
 
-typedef struct nvml {
+typedef struct pj_nvml_watch {
     nvml_api api;
     char driver[NVML_TEXT_BYTES];
     gpu gpus[MAX_GPUS];
@@ -110,26 +110,25 @@ static bool nvml_load(nvml_api *a, const pj_power_env *env, pj_source_report *re
     const char *name = env->nvml_library ? env->nvml_library : "libnvidia-ml.so.1";
     *a = (nvml_api){.library = dlopen(name, RTLD_NOW | RTLD_LOCAL)};
     if (!a->library) {
-        pj_source_report_set(
-            report, PJ_SOURCE_ABSENT,
-            "install the NVIDIA driver; in a container start it with --gpus all and "
-            "NVIDIA_DRIVER_CAPABILITIES including utility",
-            "there is no %s", name);
+        pj_source_explain(report, PJ_E_UNAVAILABLE,
+                          "install the NVIDIA driver; in a container start it with --gpus all and "
+                          "NVIDIA_DRIVER_CAPABILITIES including utility",
+                          "there is no %s", name);
         return false;
     }
     if (!load_symbols(a)) {
-        pj_source_report_set(report, PJ_SOURCE_ABSENT, "install a current NVIDIA driver",
-                             "%s lacks calls that power readings need", name);
-        dlclose(a->library);
-        *a = (nvml_api){0};
+        pj_source_explain(report, PJ_E_UNAVAILABLE, "install a current NVIDIA driver",
+                          "%s lacks calls that power readings need", name);
+        a->shutdown = NULL; /* there was no nvmlInit */
+        unload(a);
         return false;
     }
     nvml_return status = a->init();
     if (status == NVML_OK) return true;
-    pj_source_report_set(report, PJ_SOURCE_ABSENT,
-                         status == NVML_DRIVER_NOT_LOADED ? "sudo modprobe nvidia"
-                                                          : "run nvidia-smi to find the cause",
-                         "NVML cannot be initialised: %s", a->error_string(status));
+    pj_source_explain(report, PJ_E_UNAVAILABLE,
+                      status == NVML_DRIVER_NOT_LOADED ? "sudo modprobe nvidia"
+                                                       : "run nvidia-smi to find the cause",
+                      "NVML cannot be initialised: %s", a->error_string(status));
     a->shutdown = NULL; /* nvmlInit failed */
     unload(a);
     return false;
@@ -313,62 +312,49 @@ static bool nvml_choose_rails(nvml *n, uint32_t g)
 
 /* ---- the source ---- */
 
-static bool nvml_open_all(nvml *n, const pj_power_env *env, pj_source_report *report)
+static pj_status nvml_open(void *state, const pj_power_env *env, const char *argument,
+                           pj_source_report *report)
 {
-    *report = (pj_source_report){PJ_SOURCE_USABLE, "", ""};
-    if (!nvml_load(&n->api, env, report)) return false;
+    nvml *n = state;
+    const char *visible = env->visible_devices;
+    if (!nvml_load(&n->api, env, report)) return PJ_E_UNAVAILABLE;
     if (n->api.driver_version) n->api.driver_version(n->driver, sizeof n->driver);
-    find_gpus(n, env->visible_devices);
+    find_gpus(n, visible);
     uint32_t readable = 0;
     for (uint32_t g = 0; g < n->gpu_count; g++) readable += nvml_choose_rails(n, g);
-    if (readable > 0) return true;
-    if (n->gpu_count == 0)
-        pj_source_report_set(report, PJ_SOURCE_ABSENT,
-                             env->visible_devices ? "unset CUDA_VISIBLE_DEVICES"
-                                                  : "see nvidia-smi -L",
-                             env->visible_devices ? "CUDA_VISIBLE_DEVICES=%s hides every GPU"
-                                                  : "NVML found no GPU%s",
-                             env->visible_devices ? env->visible_devices : "");
-    else
-        pj_source_report_set(report, PJ_SOURCE_ABSENT,
-                             "vGPUs and cards before Fermi have none: measure on the host",
-                             "%s gives neither energy nor power", n->gpus[0].name);
-    report->unread = n->gpu_count > 0;
+    if (readable > 0) return PJ_OK;
     unload(&n->api);
-    return false;
-}
-
-static void nvml_probe(const pj_power_env *env, const char *argument, pj_source_report *report)
-{
-    nvml n = {0};
-    if (nvml_open_all(&n, env, report)) unload(&n.api);
-}
-
-static pj_status nvml_open(void *state, const pj_power_env *env, const char *argument,
-                           pj_error *err)
-{
-    pj_source_report report;
-    if (nvml_open_all(state, env, &report)) return PJ_OK;
-    return pj_fail(err, PJ_E_UNAVAILABLE, "%s; %s", report.reason, report.remedy);
+    report->unread = n->gpu_count > 0;
+    if (n->gpu_count > 0)
+        return pj_source_explain(report, PJ_E_UNAVAILABLE,
+                                 "vGPUs and cards before Fermi have none: measure on the host",
+                                 "%s gives neither energy nor power", n->gpus[0].name);
+    if (visible)
+        return pj_source_explain(report, PJ_E_UNAVAILABLE, "unset CUDA_VISIBLE_DEVICES",
+                                 "CUDA_VISIBLE_DEVICES=%s hides every GPU", visible);
+    return pj_source_explain(report, PJ_E_UNAVAILABLE, "see nvidia-smi -L", "NVML found no GPU");
 }
 
 enum { BLIND_WINDOW_NS = 25 * MS, HALF_WINDOW_NS = 10 * MS };
 
+static bool is_ga100(const gpu *g)
+{
+    return g->architecture == NVML_AMPERE &&
+           (strstr(g->name, "A100") || strstr(g->name, "A800") || strstr(g->name, "A30"));
+}
+
 /* Milliseconds between updates, and the length of the averaging window. */
 static void instant_timing(const gpu *g, int64_t *period_ns, int64_t *window_ns)
 {
-    bool ga100 = strstr(g->name, "A100") || strstr(g->name, "A800") || strstr(g->name, "A30");
     *period_ns = *window_ns = 100 * MS;
-    if (g->architecture == NVML_HOPPER || (g->architecture == NVML_AMPERE && ga100))
-        *window_ns = BLIND_WINDOW_NS;
+    if (g->architecture == NVML_HOPPER || is_ga100(g)) *window_ns = BLIND_WINDOW_NS;
     if (g->architecture == NVML_VOLTA || g->architecture == NVML_PASCAL)
         *period_ns = 20 * MS, *window_ns = HALF_WINDOW_NS;
 }
 
 static bool usage_is_average(const gpu *g)
 {
-    bool ga100 = strstr(g->name, "A100") || strstr(g->name, "A800") || strstr(g->name, "A30");
-    return g->architecture > NVML_AMPERE || (g->architecture == NVML_AMPERE && !ga100);
+    return g->architecture >= NVML_AMPERE && !is_ga100(g);
 }
 
 static void nvml_describe(const nvml *n, const gpu_rail *r, pj_rail *rail)
@@ -377,7 +363,8 @@ static void nvml_describe(const nvml *n, const gpu_rail *r, pj_rail *rail)
     bool counter = r->how == COUNTER || r->how == COUNTER_FIELD;
     bool average = (r->how == FIELD && r->field == NVML_FIELD_POWER_AVERAGE) ||
                    (r->how == USAGE && usage_is_average(g));
-    *rail = (pj_rail){.rail_class = r->primary ? PJ_RAIL_GPU : PJ_RAIL_PLATFORM,
+    *rail = (pj_rail){.source = "nvml",
+                      .rail_class = r->primary ? PJ_RAIL_GPU : PJ_RAIL_PLATFORM,
                       .kind = counter   ? PJ_RAIL_COUNTER
                               : average ? PJ_RAIL_AVERAGE
                                         : PJ_RAIL_INSTANT,
@@ -399,74 +386,62 @@ static void nvml_describe(const nvml *n, const gpu_rail *r, pj_rail *rail)
              r->primary                      ? ""
              : r->scope == NVML_SCOPE_MEMORY ? "-memory"
                                              : "-instant");
-    snprintf(rail->source, sizeof rail->source, "nvml");
     snprintf(rail->device, sizeof rail->device, "%.42s %.18s", g->uuid, n->driver);
-    if (counter && r->how == COUNTER)
-        snprintf(rail->field, sizeof rail->field, "total energy%s",
-                 g->mig ? ", whole board (MIG)" : "");
-    else if (r->how == USAGE)
-        snprintf(rail->field, sizeof rail->field, "power usage%s",
-                 g->mig ? ", whole board (MIG)" : "");
-    else
-        snprintf(rail->field, sizeof rail->field, "field %u scope %u%s", r->field, r->scope,
-                 g->mig ? ", whole board (MIG)" : "");
+    char field[40];
+    snprintf(field, sizeof field, "field %u scope %u", r->field, r->scope);
+    snprintf(rail->field, sizeof rail->field, "%s%s",
+             r->how == COUNTER ? "total energy"
+             : r->how == USAGE ? "power usage"
+                               : field,
+             g->mig ? ", whole board (MIG)" : "");
 }
 
-static uint32_t nvml_rails(const void *state, pj_rail *rails, uint32_t max)
+static uint32_t nvml_rails(const void *state, pj_rail *rails)
 {
     const nvml *n = state;
-    uint32_t count = n->rail_count < max ? n->rail_count : max;
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < n->rail_count; i++) {
         nvml_describe(n, &n->rails[i], &rails[i]);
         for (uint32_t k = 0; k < i && !n->rails[i].primary; k++)
             if (n->rails[k].primary && n->rails[k].gpu == n->rails[i].gpu) rails[i].parent = (int)k;
     }
-    return count;
+    return n->rail_count;
 }
 
-static void fail_reading(nvml *n, pj_reading *r, nvml_return status)
+static pj_status nvml_read_rail(void *state, uint32_t rail, double *value)
 {
-    bool gone = status == NVML_GPU_IS_LOST || status == NVML_NOT_FOUND;
-    if (gone) n->gpus[n->rails[r->rail].gpu].lost = true;
-    r->value = NAN;
-    r->status = gone ? PJ_READING_LOST : PJ_READING_GAP;
-    r->reason = gone                           ? PJ_REASON_GONE
-                : status == NVML_NOT_SUPPORTED ? PJ_REASON_UNSUPPORTED
-                : status == NVML_NO_PERMISSION ? PJ_REASON_DENIED
-                                               : PJ_REASON_IO;
+    nvml *n = state;
+    gpu *g = &n->gpus[n->rails[rail].gpu];
+    nvml_return status = g->lost ? NVML_GPU_IS_LOST : read_rail(n, &n->rails[rail], value);
+    switch (status) {
+    case NVML_OK: return isnan(*value) ? PJ_E_INVALID : PJ_OK;
+    case NVML_GPU_IS_LOST:
+    case NVML_NOT_FOUND: g->lost = true; return PJ_E_NOT_FOUND;
+    case NVML_NOT_SUPPORTED: return PJ_E_UNSUPPORTED;
+    case NVML_NO_PERMISSION: return PJ_E_DENIED;
+    default: return PJ_E_IO;
+    }
 }
 
 static pj_status nvml_read(void *state, pj_reading *readings, uint32_t max, uint32_t *count)
 {
-    nvml *n = state;
-    uint32_t lost = 0;
-    *count = 0;
-    for (uint32_t i = 0; i < n->rail_count && i < max; i++) {
-        pj_reading *r = &readings[(*count)++];
-        *r = (pj_reading){.rail = (uint16_t)i, .before_ns = pj_clock_ns()};
-        nvml_return status = n->gpus[n->rails[i].gpu].lost ? NVML_GPU_IS_LOST
-                                                           : read_rail(n, &n->rails[i], &r->value);
-        r->after_ns = pj_clock_ns();
-        if (status == NVML_OK && !isnan(r->value)) continue;
-        fail_reading(n, r, status == NVML_OK ? NVML_INVALID_ARGUMENT : status);
-        if (status == NVML_OK) r->reason = PJ_REASON_NOT_A_NUMBER;
-        lost += r->status == PJ_READING_LOST;
-    }
-    return lost > 0 && lost == n->rail_count ? PJ_E_LOST : PJ_OK;
+    const nvml *n = state;
+    *count = pj_source_poll(state, n->rail_count, nvml_read_rail, readings);
+    for (uint32_t g = 0; g < n->gpu_count; g++)
+        if (!n->gpus[g].lost) return PJ_OK;
+    return PJ_E_LOST;
 }
 
-static uint32_t nvml_limits(const void *state, double *limits_mw, uint32_t max)
+static uint32_t nvml_limits(const void *state, double *limits_mw)
 {
     const nvml *n = state;
-    uint32_t count = n->rail_count < max ? n->rail_count : max;
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < n->rail_count; i++) {
         const gpu *g = &n->gpus[n->rails[i].gpu];
         unsigned mw = 0;
         bool known = n->rails[i].primary && n->api.enforced_limit && !g->lost &&
                      n->api.enforced_limit(g->device, &mw) == NVML_OK && mw > 0;
         limits_mw[i] = known ? mw : NAN;
     }
-    return count;
+    return n->rail_count;
 }
 
 static void nvml_close(void *state)
@@ -480,28 +455,23 @@ const pj_power_source pj_source_nvml = {
     .version = PJ_POWER_SOURCE_VERSION,
     .name = "nvml",
     .state_bytes = sizeof(nvml),
-    .probe = nvml_probe,
     .open = nvml_open,
     .rails = nvml_rails,
     .read = nvml_read,
     .close = nvml_close,
     .limits = nvml_limits,
-    .counts_for = "gpu",
+    .counts_for = 1u << PJ_RAIL_GPU,
 };
 
 /* ---- conditions ---- */
-
-struct pj_nvml_watch {
-    nvml nvml;
-};
 
 pj_nvml_watch *pj_nvml_watch_open(const pj_power_env *env)
 {
     pj_source_report report;
     pj_nvml_watch *w = pj_alloc(1, sizeof *w);
     if (!w) return NULL;
-    if (nvml_load(&w->nvml.api, env, &report)) find_gpus(&w->nvml, env->visible_devices);
-    if (w->nvml.gpu_count > 0) return w;
+    if (nvml_load(&w->api, env, &report)) find_gpus(w, env->visible_devices);
+    if (w->gpu_count > 0) return w;
     pj_nvml_watch_close(w);
     return NULL;
 }
@@ -509,7 +479,7 @@ pj_nvml_watch *pj_nvml_watch_open(const pj_power_env *env)
 void pj_nvml_watch_close(pj_nvml_watch *w)
 {
     if (!w) return;
-    unload(&w->nvml.api);
+    unload(&w->api);
     pj_free(w);
 }
 
@@ -538,10 +508,10 @@ static double megahertz(const nvml_api *a, nvml_device device, int which)
 
 uint32_t pj_nvml_watch_read(const pj_nvml_watch *w, pj_condition *rows, uint32_t max)
 {
-    const nvml_api *a = &w->nvml.api;
-    uint32_t count = w->nvml.gpu_count < max ? w->nvml.gpu_count : max;
+    const nvml_api *a = &w->api;
+    uint32_t count = w->gpu_count < max ? w->gpu_count : max;
     for (uint32_t i = 0; i < count; i++) {
-        nvml_device device = w->nvml.gpus[i].device;
+        nvml_device device = w->gpus[i].device;
         unsigned celsius = 0;
         unsigned long long reasons = 0;
         nvml_utilisation use = {0, 0};

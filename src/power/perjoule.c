@@ -105,8 +105,9 @@ static void remote_open_call(remote *r)
     r->call.take_body = remote_keep;
 }
 
-static void remote_close_call(remote *r)
+static void remote_close_call(void *state)
 {
+    remote *r = state;
     pj_call_fini(&r->call);
     pj_buffer_fini(&r->answer);
 }
@@ -162,62 +163,49 @@ static int64_t offset_of(const remote *r, int64_t *half_ns)
 
 /* ---- rails ---- */
 
-static void copy_word(char *to, size_t size, const json_t *value)
+static const char *word(const json_t *rail, const char *key)
 {
-    const char *text = json_string_value(value);
-    snprintf(to, size, "%s", text ? text : "");
+    const char *text = json_string_value(json_object_get(rail, key));
+    return text ? text : "";
 }
 
-static int perjoule_class_of(const char *name)
-{
-    for (int c = 0; c < PJ_RAIL_CLASS_COUNT; c++)
-        if (strcmp(pj_rail_class_name((pj_rail_class)c), name) == 0) return c;
-    return PJ_RAIL_PLATFORM;
-}
-
-static int perjoule_scope_of(const char *name)
+static pj_rail_scope perjoule_scope_of(const char *name)
 {
     for (int s = 0; s <= PJ_SCOPE_MACHINE; s++)
-        if (strcmp(pj_rail_scope_name((pj_rail_scope)s), name) == 0) return s;
+        if (strcmp(pj_rail_scope_name((pj_rail_scope)s), name) == 0) return (pj_rail_scope)s;
     return PJ_SCOPE_DOMAIN;
 }
 
+/* Platform rails contain others and are skipped. */
 static void take_rail(remote *r, const json_t *from)
 {
-    char word[32], quality[32], source[32], host[48];
-    pj_rail *rail = &r->rails[r->rail_count];
-    *rail = (pj_rail){.kind = PJ_RAIL_INSTANT,
+    int rail_class = pj_rail_class_parse(word(from, "class"));
+    if (rail_class < 0 || rail_class == PJ_RAIL_PLATFORM || r->rail_count == REMOTE_RAILS ||
+        !word(from, "name")[0])
+        return;
+    char host[48];
+    bool measured = strcmp(word(from, "quality"), "measured") == 0;
+    snprintf(host, sizeof host, "%.40s", r->url.host);
+    pj_rail *rail = &r->rails[r->rail_count++];
+    *rail = (pj_rail){.source = "perjoule",
+                      .rail_class = (pj_rail_class)rail_class,
+                      .kind = PJ_RAIL_INSTANT,
+                      .scope = perjoule_scope_of(word(from, "scope")),
+                      .quality = measured ? PJ_MEASURED : PJ_MODELLED,
                       .parent = -1,
                       .period_ns = PJ_NS_PER_S,
                       .window_ns = PJ_NS_PER_S,
                       .delay_ns = DELAY_NS};
-    copy_word(rail->name, sizeof rail->name, json_object_get(from, "name"));
-    copy_word(source, sizeof source, json_object_get(from, "source"));
-    copy_word(word, sizeof word, json_object_get(from, "class"));
-    copy_word(quality, sizeof quality, json_object_get(from, "quality"));
-    if (!rail->name[0]) return;
-    snprintf(rail->source, sizeof rail->source, "perjoule");
+    snprintf(rail->name, sizeof rail->name, "%s", word(from, "name"));
     snprintf(rail->device, sizeof rail->device, "%.46s", r->authority);
-    snprintf(host, sizeof host, "%.40s", r->url.host);
-    snprintf(rail->field, sizeof rail->field, "%.20s of %s", source, host);
-    rail->rail_class = (pj_rail_class)perjoule_class_of(word);
-    rail->quality = strcmp(quality, "measured") == 0 ? PJ_MEASURED : PJ_MODELLED;
-    copy_word(word, sizeof word, json_object_get(from, "scope"));
-    rail->scope = (pj_rail_scope)perjoule_scope_of(word);
-    r->rail_count++;
+    snprintf(rail->field, sizeof rail->field, "%.20s of %s", word(from, "source"), host);
 }
 
-/* Platform rails contain others and are skipped. */
 static void take_rails(remote *r, const json_t *answer)
 {
     size_t i;
     const json_t *rail;
-    json_array_foreach(json_object_get(answer, "rails"), i, rail)
-    {
-        const char *name = json_string_value(json_object_get(rail, "class"));
-        if (r->rail_count < REMOTE_RAILS && name && perjoule_class_of(name) != PJ_RAIL_PLATFORM)
-            take_rail(r, rail);
-    }
+    json_array_foreach(json_object_get(answer, "rails"), i, rail) take_rail(r, rail);
 }
 
 static int rail_named(const remote *r, const json_t *rail)
@@ -283,15 +271,30 @@ static void take_seconds(remote *r, const json_t *answer)
 
 /* ---- the source ---- */
 
+static pj_status refuse(const remote *r, int http, pj_source_report *report)
+{
+    if (http == 401)
+        return pj_source_explain(report, PJ_E_DENIED, "",
+                                 "the server at %s requires a token: append ,token=... "
+                                 "or set PERJOULE_TOKEN",
+                                 r->authority);
+    if (http == 200)
+        return pj_source_explain(report, PJ_E_UNAVAILABLE, "", "the server at %s has no rails",
+                                 r->authority);
+    return pj_source_explain(report, PJ_E_UNAVAILABLE, "",
+                             "no perjoule server answers at %s%s; start perjoule serve there",
+                             r->authority, http ? " (it is another one)" : "");
+}
+
 static pj_status open_remote(void *state, const pj_power_env *env, const char *argument,
-                             pj_error *err)
+                             pj_source_report *report)
 {
     remote *r = state;
-    (void)env;
-    pj_status status = parse_argument(r, argument, err);
-    if (status != PJ_OK) return status;
+    pj_error err = {0};
+    pj_status status = parse_argument(r, argument, &err);
+    if (status != PJ_OK) return pj_source_explain(report, status, "", "%s", err.text);
     remote_open_call(r);
-    status = pj_address_resolve(&r->url, &r->call.address, err);
+    status = pj_address_resolve(&r->url, &r->call.address, &err);
     if (status == PJ_OK) {
         remote_ask(r);
         pj_call_wait(&r->call, r->requested_ns + PATIENCE_NS);
@@ -305,50 +308,21 @@ static pj_status open_remote(void *state, const pj_power_env *env, const char *a
     if (r->rail_count) return PJ_OK;
     int http = r->call.head.status;
     remote_close_call(r);
-    if (status != PJ_OK) return status;
-    if (http == 401)
-        return pj_fail(err, PJ_E_DENIED,
-                       "the server at %s requires a token: append ,token=... "
-                       "or set PERJOULE_TOKEN",
-                       r->authority);
-    if (http == 200)
-        return pj_fail(err, PJ_E_UNAVAILABLE, "the server at %s has no rails", r->authority);
-    return pj_fail(err, PJ_E_UNAVAILABLE,
-                   "no perjoule server answers at %s%s; start perjoule serve there", r->authority,
-                   http ? " (it is another one)" : "");
+    if (status != PJ_OK) return pj_source_explain(report, status, "", "%s", err.text);
+    return refuse(r, http, report);
 }
 
-static void close_remote(void *state)
+static void describe_remote(const pj_power_env *env, pj_source_report *report)
 {
-    remote_close_call(state);
+    pj_source_explain(report, PJ_OK, "perjoule ... --power perjoule:http://HOST:PORT",
+                      "rails of another machine, through its perjoule server");
 }
 
-static void probe_remote(const pj_power_env *env, const char *argument, pj_source_report *report)
-{
-    remote *r;
-    pj_error err = {0};
-    if (!*argument) {
-        pj_source_report_set(report, PJ_SOURCE_OPTIONAL,
-                             "perjoule ... --power perjoule:http://HOST:PORT",
-                             "rails of another machine, through its perjoule server");
-        return;
-    }
-    r = pj_alloc(1, sizeof *r);
-    pj_status status = r ? open_remote(r, env, argument, &err) : pj_fail_memory(&err, "a source");
-    if (status == PJ_OK) close_remote(r);
-    pj_free(r);
-    /* an invalid argument is reported by open */
-    if (status != PJ_OK && status != PJ_E_INVALID)
-        pj_source_report_set(report, status == PJ_E_DENIED ? PJ_SOURCE_DENIED : PJ_SOURCE_ABSENT,
-                             "", "%s", err.text);
-}
-
-static uint32_t remote_rails(const void *state, pj_rail *rails, uint32_t max)
+static uint32_t remote_rails(const void *state, pj_rail *rails)
 {
     const remote *r = state;
-    uint32_t count = r->rail_count < max ? r->rail_count : max;
-    memcpy(rails, r->rails, count * sizeof *rails);
-    return count;
+    memcpy(rails, r->rails, r->rail_count * sizeof *rails);
+    return r->rail_count;
 }
 
 static void remote_carry_on(remote *r, int64_t now_ns)
@@ -383,9 +357,9 @@ const pj_power_source pj_source_perjoule = {
     .name = "perjoule",
     .flags = PJ_SOURCE_REMOTE | PJ_SOURCE_STREAM | PJ_SOURCE_BY_NAME,
     .state_bytes = sizeof(remote),
-    .probe = probe_remote,
     .open = open_remote,
+    .describe = describe_remote,
     .rails = remote_rails,
     .read = read_remote,
-    .close = close_remote,
+    .close = remote_close_call,
 };

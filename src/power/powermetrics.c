@@ -147,8 +147,9 @@ static void powermetrics_reap(powermetrics *p)
     p->pid = 0;
 }
 
-static void powermetrics_stop(powermetrics *p)
+static void powermetrics_stop(void *state)
 {
+    powermetrics *p = state;
     if (p->stream) {
         close(p->output);
         close(p->errors);
@@ -188,16 +189,6 @@ static pj_status powermetrics_next_sample(powermetrics *p, pj_pm_sample *sample)
     }
 }
 
-static const struct {
-    const char *name;
-    pj_rail_class rail_class;
-    pj_rail_scope scope;
-} rail_kinds[PJ_PM_RAILS] = {{"cpu", PJ_RAIL_CPU, PJ_SCOPE_DOMAIN},
-                             {"gpu", PJ_RAIL_GPU, PJ_SCOPE_DOMAIN},
-                             {"ane", PJ_RAIL_ANE, PJ_SCOPE_DOMAIN},
-                             {"dram", PJ_RAIL_DRAM, PJ_SCOPE_DOMAIN},
-                             {"package", PJ_RAIL_PLATFORM, PJ_SCOPE_PACKAGE}};
-
 /* Waits for the first sample, which shows the rails of this macOS and chip. */
 static bool learn_rails(powermetrics *p, int64_t wait_ms)
 {
@@ -219,7 +210,8 @@ static bool learn_rails(powermetrics *p, int64_t wait_ms)
     return false;
 }
 
-static bool powermetrics_start(powermetrics *p, const pj_power_env *env, size_t list, pj_error *err)
+static pj_status powermetrics_start(powermetrics *p, const pj_power_env *env, size_t list,
+                                    pj_error *err)
 {
     char text[COMMAND_BYTES], *words[MAX_WORDS + 1];
     int64_t interval_ms = p->interval_ns / PJ_NS_PER_MS;
@@ -227,96 +219,56 @@ static bool powermetrics_start(powermetrics *p, const pj_power_env *env, size_t 
     p->complaint[0] = 0;
     p->rail_count = 0;
     p->stream = pj_alloc(STREAM_BYTES, 1);
-    if (!p->stream) {
-        pj_fail_memory(err, "powermetrics' stream");
-        return false;
-    }
+    if (!p->stream) return pj_fail_memory(err, "powermetrics' stream");
     make_command(env, sampler_lists[list], interval_ms > 0 ? interval_ms : 1, text, words);
-    if (powermetrics_spawn(p, words, err) != PJ_OK) {
+    pj_status status = powermetrics_spawn(p, words, err);
+    if (status != PJ_OK) {
         pj_free(p->stream);
         p->stream = NULL;
-        return false;
+        return status;
     }
-    if (learn_rails(p, FIRST_SAMPLE_MS + 2 * interval_ms)) return true;
+    if (learn_rails(p, FIRST_SAMPLE_MS + 2 * interval_ms)) return PJ_OK;
     drain_errors(p);
     powermetrics_stop(p);
     if (strstr(p->complaint, "password") || strstr(p->complaint, "sudo") ||
         strstr(p->complaint, "superuser"))
-        pj_fail(err, PJ_E_DENIED,
-                "powermetrics needs root (%s); run: sudo perjoule setup --write powermetrics",
-                p->complaint);
-    else if (p->complaint[0])
-        pj_fail(err, PJ_E_UNAVAILABLE, "powermetrics reports no power: %s", p->complaint);
-    else
-        pj_fail(err, PJ_E_UNAVAILABLE,
-                "powermetrics reports no power; run it by hand: sudo powermetrics --samplers "
-                "cpu_power -n 1");
-    return false;
+        return pj_fail(err, PJ_E_DENIED, "powermetrics needs root (%s)", p->complaint);
+    if (p->complaint[0])
+        return pj_fail(err, PJ_E_UNAVAILABLE, "powermetrics reports no power: %s", p->complaint);
+    return pj_fail(err, PJ_E_UNAVAILABLE,
+                   "powermetrics reports no power; run it by hand: sudo powermetrics --samplers "
+                   "cpu_power -n 1");
 }
 
 static pj_status powermetrics_open(void *state, const pj_power_env *env, const char *argument,
-                                   pj_error *err)
+                                   pj_source_report *report)
 {
+    static const char ELSEWHERE[] = "use another source (perjoule sensors lists them)";
     powermetrics *p = state;
-    pj_error last = {0};
+    pj_error err = {0};
     p->interval_ns = env->interval_ns > 0 ? env->interval_ns : 100 * PJ_NS_PER_MS;
     if (!env->powermetrics && access("/usr/bin/powermetrics", X_OK) != 0)
-        return pj_fail(err, PJ_E_UNAVAILABLE,
-                       "there is no /usr/bin/powermetrics; it is part of macOS on Apple machines");
+        return pj_source_explain(
+            report, PJ_E_UNAVAILABLE, ELSEWHERE,
+            "there is no /usr/bin/powermetrics; it is part of macOS on Apple machines");
     size_t lists = env->powermetrics ? 1 : sizeof sampler_lists / sizeof *sampler_lists;
-    for (size_t i = 0; i < lists; i++) {
-        if (powermetrics_start(p, env, i, &last)) return PJ_OK;
-        if (last.status == PJ_E_DENIED) break;
-    }
-    return pj_fail(err, last.status, "%s", last.text);
+    for (size_t i = 0; i < lists && err.status != PJ_E_DENIED; i++)
+        if (powermetrics_start(p, env, i, &err) == PJ_OK) return PJ_OK;
+    bool denied = err.status == PJ_E_DENIED;
+    return pj_source_explain(report, denied ? PJ_E_DENIED : PJ_E_UNAVAILABLE,
+                             denied ? "sudo perjoule setup --write powermetrics" : ELSEWHERE, "%s",
+                             err.text);
 }
 
-static void powermetrics_close(void *state)
-{
-    powermetrics_stop(state);
-}
-
-/* A full probe would have to start the process; it only asks sudo, which is cheap. */
-static void powermetrics_probe(const pj_power_env *env, const char *argument,
-                               pj_source_report *report)
-{
-    powermetrics p = {0};
-    pj_error err;
-    *report = (pj_source_report){PJ_SOURCE_USABLE, "", ""};
-    pj_status status = powermetrics_open(&p, env, argument, &err);
-    if (status == PJ_OK)
-        powermetrics_close(&p);
-    else
-        pj_source_report_set(report, status == PJ_E_DENIED ? PJ_SOURCE_DENIED : PJ_SOURCE_ABSENT,
-                             status == PJ_E_DENIED
-                                 ? "sudo perjoule setup --write powermetrics"
-                                 : "use another source (perjoule sensors lists them)",
-                             "%s", err.text);
-}
-
-static uint32_t powermetrics_rails(const void *state, pj_rail *rails, uint32_t max)
+static uint32_t powermetrics_rails(const void *state, pj_rail *rails)
 {
     const powermetrics *p = state;
-    uint32_t count = p->rail_count < max ? p->rail_count : max;
-    int package = -1;
-    for (uint32_t i = 0; i < count; i++)
-        if (p->rails[i] == PJ_PM_PACKAGE) package = (int)i;
-    for (uint32_t i = 0; i < count; i++) {
-        pj_pm_rail kind = p->rails[i];
-        rails[i] = (pj_rail){.rail_class = rail_kinds[kind].rail_class,
-                             .kind = PJ_RAIL_INSTANT,
-                             .scope = rail_kinds[kind].scope,
-                             .quality = PJ_MEASURED,
-                             .parent = kind == PJ_PM_PACKAGE ? -1 : package,
-                             .period_ns = p->interval_ns,
-                             .window_ns = p->interval_ns,
-                             .resolution = p->step_mw[i]};
-        snprintf(rails[i].name, sizeof rails[i].name, "%s", rail_kinds[kind].name);
-        snprintf(rails[i].source, sizeof rails[i].source, "powermetrics");
-        snprintf(rails[i].device, sizeof rails[i].device, "apple");
-        snprintf(rails[i].field, sizeof rails[i].field, "%s_energy", rail_kinds[kind].name);
+    pj_pm_describe(p->rails, p->rail_count, "powermetrics", "apple", rails);
+    for (uint32_t i = 0; i < p->rail_count; i++) {
+        rails[i].period_ns = rails[i].window_ns = p->interval_ns;
+        rails[i].resolution = p->step_mw[i];
     }
-    return count;
+    return p->rail_count;
 }
 
 static void fill_reading(const powermetrics *p, const pj_pm_sample *s, uint32_t i, int64_t before,
@@ -357,12 +309,11 @@ static pj_status powermetrics_read(void *state, pj_reading *readings, uint32_t m
 const pj_power_source pj_source_powermetrics = {
     .version = PJ_POWER_SOURCE_VERSION,
     .name = "powermetrics",
-    .counts_for = "cpu,gpu",
+    .counts_for = 1u << PJ_RAIL_CPU | 1u << PJ_RAIL_GPU,
     .flags = PJ_SOURCE_STREAM,
     .state_bytes = sizeof(powermetrics),
-    .probe = powermetrics_probe,
     .open = powermetrics_open,
     .rails = powermetrics_rails,
     .read = powermetrics_read,
-    .close = powermetrics_close,
+    .close = powermetrics_stop,
 };

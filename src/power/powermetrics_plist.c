@@ -8,6 +8,7 @@
 #include "power/plist_scan.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { MAX_DOCUMENT_BYTES = 8 << 20 };
@@ -96,4 +97,30 @@ pj_status pj_pm_parse(const char *text, size_t bytes, pj_pm_sample *sample, pj_e
         return pj_fail(err, PJ_E_INVALID, "a powermetrics sample has no elapsed_ns above 0");
     fill_sample(sample, &f);
     return PJ_OK;
+}
+
+void pj_pm_describe(const pj_pm_rail *kinds, uint32_t count, const char *source, const char *device,
+                    pj_rail *rails)
+{
+    static const struct {
+        const char *name;
+        pj_rail_class rail_class;
+    } words[PJ_PM_RAILS] = {{"cpu", PJ_RAIL_CPU},
+                            {"gpu", PJ_RAIL_GPU},
+                            {"ane", PJ_RAIL_ANE},
+                            {"dram", PJ_RAIL_DRAM},
+                            {"package", PJ_RAIL_PLATFORM}};
+    for (uint32_t i = 0; i < count; i++) {
+        bool package = kinds[i] == PJ_PM_PACKAGE,
+             inside = !package && kinds[count - 1] == PJ_PM_PACKAGE;
+        rails[i] = (pj_rail){.rail_class = words[kinds[i]].rail_class,
+                             .kind = PJ_RAIL_INSTANT,
+                             .scope = package ? PJ_SCOPE_PACKAGE : PJ_SCOPE_DOMAIN,
+                             .quality = PJ_MEASURED,
+                             .parent = inside ? (int)count - 1 : -1};
+        snprintf(rails[i].name, sizeof rails[i].name, "%s", words[kinds[i]].name);
+        snprintf(rails[i].source, sizeof rails[i].source, "%s", source);
+        snprintf(rails[i].device, sizeof rails[i].device, "%s", device);
+        snprintf(rails[i].field, sizeof rails[i].field, "%s_energy", words[kinds[i]].name);
+    }
 }

@@ -7,6 +7,7 @@
 #define PJ_POWER_POWERMETRICS_PLIST_H
 
 #include "base/error.h"
+#include "trace/rail.h"
 
 typedef enum pj_pm_rail {
     PJ_PM_CPU = 0,
@@ -27,5 +28,8 @@ typedef struct pj_pm_sample {
 /* PJ_OK; PJ_E_AGAIN for an empty document (only white space or NULs); PJ_E_INVALID for one that is
  * truncated or no plist, or whose elapsed_ns is missing or 0. */
 pj_status pj_pm_parse(const char *text, size_t bytes, pj_pm_sample *sample, pj_error *err);
+/* Describes the rails of these kinds, which are in ascending order. */
+void pj_pm_describe(const pj_pm_rail *kinds, uint32_t count, const char *source, const char *device,
+                    pj_rail *rails);
 
 #endif

@@ -16,7 +16,6 @@
  */
 #include "power/source.h"
 
-#include "base/clock.h"
 #include "power/sysfs.h"
 
 #include <errno.h>
@@ -48,22 +47,16 @@ typedef struct domain {
 } domain;
 
 typedef struct rapl {
+    const char *root; /* of sysfs */
     domain domains[MAX_DOMAINS];
     uint32_t count;
+    bool zones_seen, perf_seen;
+    int error; /* errno of the last failure to open a counter */
 } rapl;
 
-typedef struct trouble { /* why RAPL is not readable, for the message */
-    bool zones_seen, perf_seen;
-    int error; /* errno of the last failure */
-} trouble;
-
-static bool sys_path(const pj_power_env *env, char *out, const char *format, const char *name,
-                     const char *file)
-{
-    char path[PATH_BYTES];
-    return snprintf(path, sizeof path, format, name, file) < (int)sizeof path &&
-           pj_power_path(out, PATH_BYTES, env->sysfs_root, path);
-}
+#define ZONES         "/sys/class/powercap"
+#define POWER_UNIT    "/sys/bus/event_source/devices/power"
+#define LONG_TERM_CAP "constraint_0_power_limit_uw"
 
 /* ---- powercap ---- */
 
@@ -84,92 +77,91 @@ static bool parse_name(const char *name, domain_kind *kind, int *package)
     return false;
 }
 
-static domain *find_domain(rapl *r, domain_kind kind, int package)
+/* Index of a domain; -1: there is none. */
+static int rapl_index_of(const rapl *r, domain_kind kind, int package)
 {
     for (uint32_t i = 0; i < r->count; i++)
-        if (r->domains[i].kind == kind && r->domains[i].package == package) return &r->domains[i];
-    return NULL;
+        if (r->domains[i].kind == kind && r->domains[i].package == package) return (int)i;
+    return -1;
+}
+
+/* The domain, added where it is not known yet; NULL: there is no room. */
+static domain *rapl_domain(rapl *r, domain_kind kind, int package)
+{
+    int index = rapl_index_of(r, kind, package);
+    if (index >= 0) return &r->domains[index];
+    if (r->count == MAX_DOMAINS) return NULL;
+    domain *d = &r->domains[r->count++];
+    *d = (domain){.kind = kind, .package = package, .fd = -1, .limit_fd = -1};
+    return d;
 }
 
 /* The zone's largest power limit: a laptop's PL2 is twice its PL1. */
-static double zone_max_mw(const pj_power_env *env, const char *zone)
+static double zone_max_mw(const rapl *r, const char *zone)
 {
-    static const char *const files[] = {"constraint_0_max_power_uw", "constraint_0_power_limit_uw",
+    static const char *const files[] = {"constraint_0_max_power_uw", LONG_TERM_CAP,
                                         "constraint_1_power_limit_uw",
                                         "constraint_2_power_limit_uw"};
-    char path[PATH_BYTES];
     int64_t most = 0, value;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
-        if (sys_path(env, path, "/sys/class/powercap/%s/%s", zone, files[i]) &&
-            pj_sysfs_number(path, &value) && value > most)
+        if (pj_sysfs_number(pj_sysfs_open_at("%s" ZONES "/%s/%s", r->root, zone, files[i]),
+                            &value) &&
+            value > most)
             most = value;
     return (double)most * 1e-3;
 }
 
 /* Opens a zone's counter; -1 when it gives no value. */
-static int open_counter(const pj_power_env *env, const char *zone, trouble *t)
+static int open_counter(rapl *r, const char *zone)
 {
-    char path[PATH_BYTES];
     int64_t value;
-    if (!sys_path(env, path, "/sys/class/powercap/%s/%s", zone, "energy_uj")) return -1;
-    int fd = pj_sysfs_open(path);
+    int fd = pj_sysfs_open_at("%s" ZONES "/%s/energy_uj", r->root, zone);
     if (fd < 0) {
-        t->error = errno;
+        r->error = errno;
         return -1;
     }
     pj_status status = pj_sysfs_read(fd, &value);
     if (status == PJ_OK) return fd;
-    t->error = status == PJ_E_DENIED ? EACCES : EIO;
+    r->error = status == PJ_E_DENIED ? EACCES : EIO;
     pj_sysfs_close(fd);
     return -1;
 }
 
 /* Adds the zone, or the counter of one that could not be read under its other name. */
-static void add_zone(rapl *r, const pj_power_env *env, const char *zone, domain_kind kind,
-                     int package, const char *name, trouble *t)
+static void add_zone(rapl *r, const char *zone, domain_kind kind, int package, const char *name)
 {
-    char path[PATH_BYTES];
     int64_t range = 0;
-    domain *d = find_domain(r, kind, package);
-    if (d ? d->fd >= 0 : r->count == MAX_DOMAINS) return;
-    t->zones_seen = true;
-    int fd = open_counter(env, zone, t);
-    if (d && fd < 0) return;
-    if (sys_path(env, path, "/sys/class/powercap/%s/%s", zone, "max_energy_range_uj"))
-        pj_sysfs_number(path, &range);
-    if (d && d->limit_fd >= 0) pj_sysfs_close(d->limit_fd);
-    if (!d) d = &r->domains[r->count++];
-    *d = (domain){.kind = kind,
-                  .package = package,
-                  .fd = fd,
-                  .limit_fd = -1,
-                  .scale_uj = 1,
-                  .modulus_uj = (double)range * 4294967296.0 / 4294967295.0,
-                  .max_mw = zone_max_mw(env, zone)};
-    if (sys_path(env, path, "/sys/class/powercap/%s/%s", zone, "constraint_0_power_limit_uw"))
-        d->limit_fd = pj_sysfs_open(path);
+    bool known = rapl_index_of(r, kind, package) >= 0;
+    domain *d = rapl_domain(r, kind, package);
+    if (!d || d->fd >= 0) return;
+    r->zones_seen = true;
+    d->fd = open_counter(r, zone);
+    if (known && d->fd < 0) return;
+    pj_sysfs_number(pj_sysfs_open_at("%s" ZONES "/%s/max_energy_range_uj", r->root, zone), &range);
+    pj_sysfs_close(d->limit_fd);
+    d->limit_fd = pj_sysfs_open_at("%s" ZONES "/%s/" LONG_TERM_CAP, r->root, zone);
+    d->modulus_uj = (double)range * 4294967296.0 / 4294967295.0;
+    d->max_mw = zone_max_mw(r, zone);
     snprintf(d->name, sizeof d->name, "%s", name);
 }
 
-static void add_zones(rapl *r, const pj_power_env *env, const char *prefix, trouble *t)
+static void add_zones(rapl *r, const char *prefix)
 {
-    static const char folder_of_zones[] = "/sys/class/powercap";
-    char folder[PATH_BYTES], zones[128][PJ_SYSFS_NAME_BYTES], path[PATH_BYTES];
-    char name[PJ_SYSFS_NAME_BYTES];
+    char folder[PATH_BYTES], zones[128][PJ_SYSFS_NAME_BYTES], name[PJ_SYSFS_NAME_BYTES];
     int package_of_zone[256];
     memset(package_of_zone, -1, sizeof package_of_zone);
-    if (!pj_power_path(folder, sizeof folder, env->sysfs_root, folder_of_zones)) return;
+    if (!pj_power_path(folder, sizeof folder, r->root, ZONES)) return;
     uint32_t count = pj_sysfs_list(folder, prefix, zones, 128);
     for (uint32_t i = 0; i < count; i++) { /* sorted: a zone comes before its sub-zones */
         int zone, sub = -1, package = -1;
         domain_kind kind;
         if (sscanf(zones[i] + strlen(prefix), "%d:%d", &zone, &sub) < 1 || zone < 0 || zone > 255 ||
-            !sys_path(env, path, "/sys/class/powercap/%s/%s", zones[i], "name") ||
-            !pj_sysfs_text(path, name, sizeof name) || !parse_name(name, &kind, &package))
+            !pj_sysfs_text(pj_sysfs_open_at("%s/%s/name", folder, zones[i]), name, sizeof name) ||
+            !parse_name(name, &kind, &package))
             continue;
         if (kind == PACKAGE) package_of_zone[zone] = package;
         if (kind != PACKAGE && kind != PSYS) package = package_of_zone[zone];
-        add_zone(r, env, zones[i], kind, package, name, t);
+        add_zone(r, zones[i], kind, package, name);
     }
 }
 
@@ -197,141 +189,111 @@ static int open_event(int64_t type, uint64_t config, int cpu)
 }
 
 /* The package a CPU belongs to, in powercap's numbering (a die is a package). */
-static int package_of_cpu(const pj_power_env *env, int cpu)
+static int package_of_cpu(const rapl *r, int cpu)
 {
-    char path[PATH_BYTES], number[16];
+    static const char topology[] = "%s/sys/devices/system/cpu/cpu%d/topology/%s";
     int64_t package = 0, die = 0;
-    snprintf(number, sizeof number, "cpu%d", cpu);
-    if (sys_path(env, path, "/sys/devices/system/cpu/%s/%s", number,
-                 "topology/physical_package_id"))
-        pj_sysfs_number(path, &package);
-    if (sys_path(env, path, "/sys/devices/system/cpu/%s/%s", number, "topology/die_id"))
-        pj_sysfs_number(path, &die);
+    pj_sysfs_number(pj_sysfs_open_at(topology, r->root, cpu, "physical_package_id"), &package);
+    pj_sysfs_number(pj_sysfs_open_at(topology, r->root, cpu, "die_id"), &die);
     if (package < 0 || package > MOST_PACKAGES || die < 0 || die > MOST_PACKAGES) return 0;
     return (int)(package * 16 + die);
 }
 
-static void rapl_add_event(rapl *r, const pj_power_env *env, int64_t type, size_t which, int cpu,
-                           const rapl *zones, trouble *t)
+/* Takes the event in place of the zone's counter. Where there are zones, an event without one does
+ * not exist. */
+static void rapl_add_event(rapl *r, int64_t type, size_t which, int cpu)
 {
-    static const char folder[] = "/sys/bus/event_source/devices/power/events/%s%s";
-    char path[PATH_BYTES], text[64];
-    uint64_t config;
+    static const char file[] = "%s" POWER_UNIT "/events/%s%s";
+    const char *event = perf_events[which].event;
+    char config[64], scale[64];
     domain_kind kind = perf_events[which].kind;
-    int package = kind == PSYS ? -1 : package_of_cpu(env, cpu);
-    if (!sys_path(env, path, folder, perf_events[which].event, "") ||
-        !pj_sysfs_text(path, text, sizeof text) || strncmp(text, "event=", 6) != 0)
+    int package = kind == PSYS ? -1 : package_of_cpu(r, cpu);
+    if (!pj_sysfs_text(pj_sysfs_open_at(file, r->root, event, ""), config, sizeof config) ||
+        strncmp(config, "event=", 6) != 0 ||
+        !pj_sysfs_text(pj_sysfs_open_at(file, r->root, event, ".scale"), scale, sizeof scale))
         return;
-    config = strtoull(text + 6, NULL, 0);
-    if (!sys_path(env, path, folder, perf_events[which].event, ".scale") ||
-        !pj_sysfs_text(path, text, sizeof text))
-        return;
-    double joules = strtod(text, NULL);
-    t->perf_seen = true;
-    domain *zone = find_domain((rapl *)(uintptr_t)zones, kind, package);
-    if (!(joules > 0) || r->count == MAX_DOMAINS || find_domain(r, kind, package) ||
-        (zones->count > 0 && !zone))
-        return;
-    int fd = open_event(type, config, cpu);
-    if (fd < 0) {
-        t->error = errno;
+    double joules = strtod(scale, NULL);
+    int index = rapl_index_of(r, kind, package);
+    r->perf_seen = true;
+    if (!(joules > 0) || (index < 0 ? r->zones_seen : r->domains[index].by_perf)) return;
+    int fd = open_event(type, strtoull(config + 6, NULL, 0), cpu);
+    if (fd < 0) r->error = errno;
+    domain *d = fd >= 0 ? rapl_domain(r, kind, package) : NULL;
+    if (!d) {
+        pj_sysfs_close(fd);
         return;
     }
-    domain *d = &r->domains[r->count++];
-    *d = (domain){.kind = kind,
-                  .package = package,
-                  .fd = fd,
-                  .limit_fd = -1,
-                  .scale_uj = joules * 1e6,
-                  .by_perf = true};
-    if (zone) {
-        d->max_mw = zone->max_mw;
-        d->limit_fd = zone->limit_fd;
-        zone->limit_fd = -1;
-    }
-    snprintf(d->name, sizeof d->name, "%s", perf_events[which].event);
+    pj_sysfs_close(d->fd);
+    d->fd = fd;
+    d->by_perf = true;
+    d->scale_uj = joules * 1e6;
+    d->modulus_uj = 0;
+    snprintf(d->name, sizeof d->name, "%s", event);
 }
 
-static void add_events(rapl *r, const pj_power_env *env, const rapl *zones, trouble *t)
+static void add_events(rapl *r)
 {
-    char path[PATH_BYTES], mask[256];
+    char mask[256];
     int64_t type;
-    if (!sys_path(env, path, "/sys/bus/event_source/devices/power/%s%s", "type", "") ||
-        !pj_sysfs_number(path, &type) ||
-        !sys_path(env, path, "/sys/bus/event_source/devices/power/%s%s", "cpumask", "") ||
-        !pj_sysfs_text(path, mask, sizeof mask))
+    if (!pj_sysfs_number(pj_sysfs_open_at("%s" POWER_UNIT "/type", r->root), &type) ||
+        !pj_sysfs_text(pj_sysfs_open_at("%s" POWER_UNIT "/cpumask", r->root), mask, sizeof mask))
         return;
     for (char *p = mask; *p;) { /* "0,24": one CPU of each package */
         char *end;
         long cpu = strtol(p, &end, 10);
         if (end == p) break;
         for (size_t k = 0; k < sizeof perf_events / sizeof *perf_events; k++)
-            rapl_add_event(r, env, type, k, (int)cpu, zones, t);
+            rapl_add_event(r, type, k, (int)cpu);
         p = *end == ',' ? end + 1 : end;
         if (*end && *end != ',') break;
     }
 }
 
 #else
-static void add_events(rapl *r, const pj_power_env *env, const rapl *zones, trouble *t) {}
+static void add_events(rapl *r) {}
 #endif
 
 /* ---- the source ---- */
 
-static void close_domain(const domain *d)
+static void close_domains(void *state)
 {
-    if (d->fd >= 0) pj_sysfs_close(d->fd);
-    if (d->limit_fd >= 0) pj_sysfs_close(d->limit_fd);
-}
-
-static void close_domains(rapl *r)
-{
-    for (uint32_t i = 0; i < r->count; i++) close_domain(&r->domains[i]);
+    rapl *r = state;
+    for (uint32_t i = 0; i < r->count; i++) {
+        pj_sysfs_close(r->domains[i].fd);
+        pj_sysfs_close(r->domains[i].limit_fd);
+    }
     r->count = 0;
 }
 
-static bool rapl_counts(const domain *d)
+/* Opens every domain by perf, else by powercap; false when nothing can be read. One that cannot is
+ * kept only if it would count. */
+static bool open_best(rapl *r)
 {
-    return d->kind == PACKAGE || d->kind == DRAM;
-}
-
-/* Takes the zones that perf does not offer. */
-static void adopt_zones(rapl *r, const rapl *zones)
-{
-    for (uint32_t i = 0; i < zones->count; i++) {
-        const domain *zone = &zones->domains[i];
-        bool wanted = zone->fd >= 0 || rapl_counts(zone);
-        if (wanted && r->count < MAX_DOMAINS && !find_domain(r, zone->kind, zone->package))
-            r->domains[r->count++] = *zone;
-        else
-            close_domain(zone);
-    }
-}
-
-/* Opens every domain by perf, else by powercap; none when nothing can be read. */
-static trouble open_best(rapl *r, const pj_power_env *env)
-{
-    trouble t = {0};
-    rapl zones = {0};
-    add_zones(&zones, env, "intel-rapl:", &t);
-    add_zones(&zones, env, "intel-rapl-mmio:", &t);
+    bool any = false;
+    uint32_t kept = 0;
+    add_zones(r, "intel-rapl:");
+    add_zones(r, "intel-rapl-mmio:");
     /* A sysfs root other than the machine's own describes another machine: its perf type numbers
      * are meaningless to this kernel. */
-    if (!env->sysfs_root || !env->sysfs_root[0]) add_events(r, env, &zones, &t);
-    adopt_zones(r, &zones);
-    for (uint32_t i = 0; i < r->count; i++)
-        if (r->domains[i].fd >= 0) return t;
-    close_domains(r);
-    return t;
+    if (!r->root[0]) add_events(r);
+    for (uint32_t i = 0; i < r->count; i++) {
+        domain d = r->domains[i];
+        any |= d.fd >= 0;
+        if (d.fd >= 0 || d.kind == PACKAGE || d.kind == DRAM)
+            r->domains[kept++] = d;
+        else
+            pj_sysfs_close(d.limit_fd);
+    }
+    r->count = kept;
+    return any;
 }
 
 static bool in_virtual_machine(const pj_power_env *env)
 {
-    char path[PATH_BYTES], text[8192];
-    if (!pj_power_path(path, sizeof path, env->procfs_root, "/proc/cpuinfo") ||
-        !pj_sysfs_text(path, text, sizeof text))
-        return false;
-    return strstr(text, " hypervisor") != NULL;
+    char text[8192];
+    return pj_sysfs_text(pj_sysfs_open_at("%s/proc/cpuinfo", env->procfs_root), text,
+                         sizeof text) &&
+           strstr(text, " hypervisor") != NULL;
 }
 
 static const char REMEDY_DENIED[] =
@@ -339,53 +301,31 @@ static const char REMEDY_DENIED[] =
     "sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj; note that unprivileged access to "
     "RAPL allows the PLATYPUS side channel";
 
-static void rapl_explain(const pj_power_env *env, const trouble *t, pj_source_report *report)
-{
-    if (t->error == EACCES || t->error == EPERM)
-        pj_source_report_set(report, PJ_SOURCE_DENIED, REMEDY_DENIED,
-                             "RAPL counters exist, but cannot be read: %s", strerror(t->error));
-    else if (t->zones_seen || t->perf_seen)
-        pj_source_report_set(report, PJ_SOURCE_ABSENT, "see dmesg | grep -i rapl",
-                             "RAPL counters are listed, but return no reading: %s",
-                             t->error ? strerror(t->error) : "unknown reason");
-    else if (in_virtual_machine(env))
-        pj_source_report_set(report, PJ_SOURCE_ABSENT,
-                             "measure on the host, or use the source estimate for modelled figures",
-                             "RAPL is unavailable in a virtual machine");
-    else
-        pj_source_report_set(
-            report, PJ_SOURCE_ABSENT,
-            "sudo modprobe intel_rapl_msr (Intel, AMD since Linux 5.11); in a "
-            "container mount /sys/class/powercap and /sys/devices/virtual/powercap "
-            "read-only",
-            "this machine shows no RAPL zones in /sys/class/powercap");
-}
-
-static void rapl_probe(const pj_power_env *env, const char *argument, pj_source_report *report)
-{
-    rapl r = {0};
-    *report = (pj_source_report){PJ_SOURCE_USABLE, "", ""};
-    trouble t = open_best(&r, env);
-    if (r.count == 0) rapl_explain(env, &t, report);
-    close_domains(&r);
-}
-
 static pj_status rapl_open(void *state, const pj_power_env *env, const char *argument,
-                           pj_error *err)
+                           pj_source_report *report)
 {
     rapl *r = state;
-    pj_source_report report;
-    trouble t = open_best(r, env);
-    if (r->count > 0) return PJ_OK;
-    rapl_explain(env, &t, &report);
-    return pj_fail(err, report.state == PJ_SOURCE_DENIED ? PJ_E_DENIED : PJ_E_UNAVAILABLE, "%s; %s",
-                   report.reason, report.remedy);
-}
-
-static int rapl_index_of(const rapl *r, domain_kind kind, int package)
-{
-    domain *d = find_domain((rapl *)(uintptr_t)r, kind, package);
-    return d ? (int)(d - r->domains) : -1;
+    r->root = env->sysfs_root;
+    if (open_best(r)) return PJ_OK;
+    close_domains(r);
+    if (r->error == EACCES || r->error == EPERM)
+        return pj_source_explain(report, PJ_E_DENIED, REMEDY_DENIED,
+                                 "RAPL counters exist, but cannot be read: %s", strerror(r->error));
+    if (r->zones_seen || r->perf_seen)
+        return pj_source_explain(report, PJ_E_UNAVAILABLE, "see dmesg | grep -i rapl",
+                                 "RAPL counters are listed, but return no reading: %s",
+                                 r->error ? strerror(r->error) : "unknown reason");
+    if (in_virtual_machine(env))
+        return pj_source_explain(
+            report, PJ_E_UNAVAILABLE,
+            "measure on the host, or use the source estimate for modelled figures",
+            "RAPL is unavailable in a virtual machine");
+    return pj_source_explain(
+        report, PJ_E_UNAVAILABLE,
+        "sudo modprobe intel_rapl_msr (Intel, AMD since Linux 5.11); in a "
+        "container mount /sys/class/powercap and /sys/devices/virtual/powercap "
+        "read-only",
+        "this machine shows no RAPL zones in /sys/class/powercap");
 }
 
 /* "cpu" when there is one package, "cpu0", "cpu1" when there are several. */
@@ -404,16 +344,16 @@ static void rapl_name_rail(const rapl *r, const domain *d, char name[PJ_RAIL_NAM
         snprintf(name, PJ_RAIL_NAME_BYTES, "%s%d", words[d->kind], order);
 }
 
-static uint32_t rapl_rails(const void *state, pj_rail *rails, uint32_t max)
+static uint32_t rapl_rails(const void *state, pj_rail *rails)
 {
     static const pj_rail_class classes[] = {PJ_RAIL_CPU, PJ_RAIL_PLATFORM, PJ_RAIL_PLATFORM,
                                             PJ_RAIL_DRAM, PJ_RAIL_PLATFORM};
     const rapl *r = state;
-    uint32_t count = r->count < max ? r->count : max;
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < r->count; i++) {
         const domain *d = &r->domains[i];
         pj_rail *rail = &rails[i];
-        *rail = (pj_rail){.rail_class = classes[d->kind],
+        *rail = (pj_rail){.source = "rapl",
+                          .rail_class = classes[d->kind],
                           .kind = PJ_RAIL_COUNTER,
                           .scope = d->kind == PACKAGE ? PJ_SCOPE_PACKAGE
                                    : d->kind == PSYS  ? PJ_SCOPE_MACHINE
@@ -425,7 +365,6 @@ static uint32_t rapl_rails(const void *state, pj_rail *rails, uint32_t max)
                           .modulus_uj = d->modulus_uj,
                           .max_mw = d->max_mw};
         rapl_name_rail(r, d, rail->name);
-        snprintf(rail->source, sizeof rail->source, "rapl");
         snprintf(rail->device, sizeof rail->device, "rapl-%d", d->package < 0 ? 0 : d->package);
         snprintf(rail->field, sizeof rail->field, "%s %.40s", d->by_perf ? "perf" : "powercap",
                  d->name);
@@ -435,11 +374,13 @@ static uint32_t rapl_rails(const void *state, pj_rail *rails, uint32_t max)
             rail->parent = rapl_index_of(r, PACKAGE, d->package);
         if (d->kind == DRAM) rail->parent = rapl_index_of(r, PSYS, -1);
     }
-    return count;
+    return r->count;
 }
 
-static pj_status read_domain(const domain *d, double *value_uj)
+static pj_status read_domain(void *state, uint32_t rail, double *value_uj)
 {
+    const domain *d = &((const rapl *)state)->domains[rail];
+    if (d->fd < 0) return PJ_E_NOT_FOUND;
     if (d->by_perf) {
         uint64_t count;
         if (read(d->fd, &count, sizeof count) != (ssize_t)sizeof count)
@@ -453,62 +394,33 @@ static pj_status read_domain(const domain *d, double *value_uj)
     return status;
 }
 
-static uint8_t reason_of(pj_status status)
-{
-    switch (status) {
-    case PJ_E_INVALID: return PJ_REASON_NOT_A_NUMBER;
-    case PJ_E_DENIED: return PJ_REASON_DENIED;
-    case PJ_E_NOT_FOUND: return PJ_REASON_GONE;
-    default: return PJ_REASON_IO;
-    }
-}
-
 static pj_status rapl_read(void *state, pj_reading *readings, uint32_t max, uint32_t *count)
 {
-    const rapl *r = state;
-    *count = 0;
-    for (uint32_t i = 0; i < r->count && i < max; i++) {
-        pj_reading *reading = &readings[(*count)++];
-        *reading = (pj_reading){.rail = (uint16_t)i, .before_ns = pj_clock_ns()};
-        pj_status status =
-            r->domains[i].fd < 0 ? PJ_E_NOT_FOUND : read_domain(&r->domains[i], &reading->value);
-        reading->after_ns = pj_clock_ns();
-        if (status == PJ_OK) continue;
-        reading->value = NAN;
-        reading->reason = reason_of(status);
-        reading->status = status == PJ_E_NOT_FOUND ? PJ_READING_LOST : PJ_READING_GAP;
-    }
+    *count = pj_source_poll(state, ((const rapl *)state)->count, read_domain, readings);
     return PJ_OK;
 }
 
-static uint32_t rapl_limits(const void *state, double *limits_mw, uint32_t max)
+static uint32_t rapl_limits(const void *state, double *limits_mw)
 {
     const rapl *r = state;
-    uint32_t count = r->count < max ? r->count : max;
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < r->count; i++) {
         int64_t uw;
         bool known = r->domains[i].limit_fd >= 0 &&
                      pj_sysfs_read(r->domains[i].limit_fd, &uw) == PJ_OK && uw > 0;
         limits_mw[i] = known ? (double)uw * 1e-3 : NAN;
     }
-    return count;
-}
-
-static void rapl_close(void *state)
-{
-    close_domains(state);
+    return r->count;
 }
 
 const pj_power_source pj_source_rapl = {
     .version = PJ_POWER_SOURCE_VERSION,
     .name = "rapl",
-    .counts_for = "cpu",
+    .counts_for = 1u << PJ_RAIL_CPU,
     .state_bytes = sizeof(rapl),
-    .probe = rapl_probe,
     .open = rapl_open,
     .rails = rapl_rails,
     .read = rapl_read,
-    .close = rapl_close,
+    .close = close_domains,
     .max_gap_ns = 60000000000,
     .limits = rapl_limits,
 };

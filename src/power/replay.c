@@ -23,23 +23,22 @@ static bool looks_like_plist(const char *text, size_t bytes)
 }
 
 static pj_status replay_open(void *state, const pj_power_env *env, const char *argument,
-                             pj_error *err)
+                             pj_source_report *report)
 {
     replay_state *s = state;
+    pj_error err;
     char *text = NULL;
     size_t bytes = 0;
-    (void)env;
     if (!argument[0])
-        return pj_fail(err, PJ_E_INVALID,
-                       "replay: give the recorded trace, for example replay:FILE.csv");
-    pj_status status = pj_file_read(argument, PJ_TRACE_MAX_BYTES, &text, &bytes, err);
-    if (status != PJ_OK) return status;
-    if (looks_like_plist(text, bytes))
-        status = pj_trace_read_plist(text, bytes, argument, &s->trace, err);
-    else
-        status = pj_trace_read_csv(text, bytes, argument, &s->trace, err);
+        return pj_source_explain(report, PJ_E_INVALID, "",
+                                 "replay: give the recorded trace, for example replay:FILE.csv");
+    pj_status status = pj_file_read(argument, PJ_TRACE_MAX_BYTES, &text, &bytes, &err);
+    if (status == PJ_OK && looks_like_plist(text, bytes))
+        status = pj_trace_read_plist(text, bytes, argument, &s->trace, &err);
+    else if (status == PJ_OK)
+        status = pj_trace_read_csv(text, bytes, argument, &s->trace, &err);
     pj_free(text);
-    return status;
+    return status == PJ_OK ? PJ_OK : pj_source_explain(report, status, "", "%s", err.text);
 }
 
 static void replay_close(void *state)
@@ -47,24 +46,19 @@ static void replay_close(void *state)
     pj_trace_fini(&((replay_state *)state)->trace);
 }
 
-static void replay_probe(const pj_power_env *env, const char *argument, pj_source_report *report)
+static void replay_describe(const pj_power_env *env, pj_source_report *report)
 {
-    (void)env;
-    if (!argument[0])
-        pj_source_report_set(report, PJ_SOURCE_OPTIONAL,
-                             "record one with perjoule top --record FILE.csv, then --power "
-                             "replay:FILE.csv",
-                             "plays a recorded trace, used only on request");
-    else
-        pj_source_report_set(report, PJ_SOURCE_OPTIONAL, "", "plays %s", argument);
+    pj_source_explain(
+        report, PJ_OK,
+        "record one with perjoule top --record FILE.csv, then --power replay:FILE.csv",
+        "plays a recorded trace, used only on request");
 }
 
-static uint32_t replay_rails(const void *state, pj_rail *rails, uint32_t max)
+static uint32_t replay_rails(const void *state, pj_rail *rails)
 {
     const pj_trace *t = &((const replay_state *)state)->trace;
-    uint32_t count = t->rail_count < max ? t->rail_count : max;
-    memcpy(rails, t->rails, count * sizeof *rails);
-    return count;
+    memcpy(rails, t->rails, t->rail_count * sizeof *rails);
+    return t->rail_count;
 }
 
 static void make_reading(const pj_trace *t, size_t row, uint32_t rail, int64_t at_ns,
@@ -108,8 +102,8 @@ const pj_power_source pj_source_replay = {
     .name = "replay",
     .flags = PJ_SOURCE_STREAM | PJ_SOURCE_BY_NAME | PJ_SOURCE_ONCE,
     .state_bytes = sizeof(replay_state),
-    .probe = replay_probe,
     .open = replay_open,
+    .describe = replay_describe,
     .rails = replay_rails,
     .read = replay_read,
     .close = replay_close,

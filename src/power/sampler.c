@@ -36,11 +36,16 @@ pj_status pj_power_sampler_init(pj_power_sampler *sampler, pj_error *err)
     return pj_ring_init(&sampler->events, EVENTS_RING, sizeof(pj_meter_event), err);
 }
 
+static void sampler_close(pj_power_sampler *s)
+{
+    if (s->open && s->source->close) s->source->close(s->state);
+    s->open = false;
+}
+
 void pj_power_sampler_fini(pj_power_sampler *sampler)
 {
     pj_power_sampler_stop(sampler);
-    if (sampler->open) sampler->source->close(sampler->state);
-    sampler->open = false;
+    sampler_close(sampler);
     pj_free(sampler->state);
     sampler->state = NULL;
     pj_ring_fini(&sampler->readings);
@@ -77,32 +82,33 @@ static void sampler_pass_on(pj_power_sampler *s, uint32_t rail, pj_reading *read
 
 /* For a rail whose driver states no update period: the period measured by the filter is used, and
  * an unchanged value does not mean a frozen sensor. */
-static void forgive(pj_power_sampler *s, uint32_t rail, pj_reading *r, int *note)
+static void forgive(pj_power_sampler *s, uint32_t rail, pj_reading *r)
 {
     pj_filter *filter = &s->filters[rail];
     int64_t known = s->rails[rail].period_ns;
-    bool polled_slower = step_ns(s) > known;
-    if (*note == PJ_METER_PERIOD_CHANGED && (polled_slower || known == 0)) *note = PJ_NOTE_NONE;
-    if (polled_slower || known == 0) filter->period_ns = known;
+    if (step_ns(s) > known) { /* also where it is 0 */
+        if (filter->note == PJ_METER_PERIOD_CHANGED) filter->note = PJ_NOTE_NONE;
+        filter->period_ns = known;
+    }
     if (!s->unstated[rail]) return;
     if (r->status == PJ_READING_GAP && r->reason == PJ_REASON_FROZEN) {
         r->status = PJ_READING_REPEAT;
         r->reason = PJ_REASON_NONE;
         filter->frozen = false;
     }
-    if (*note == PJ_METER_FROZEN) *note = PJ_NOTE_NONE;
+    if (filter->note == PJ_METER_FROZEN) filter->note = PJ_NOTE_NONE;
 }
 
 static void sampler_pass(pj_power_sampler *s, pj_reading *r)
 {
     uint32_t rail = r->rail;
     if (rail >= s->rail_count || s->kept[rail] < 0) return;
-    int note;
-    double value;
     pj_reading out[PJ_COARSEN_MOST];
-    bool worth = pj_filter_take(&s->filters[rail], r, &note, &value);
-    forgive(s, rail, r, &note);
-    if (note != PJ_NOTE_NONE) note_event(s, note, (int)rail, r->after_ns, value);
+    pj_filter *filter = &s->filters[rail];
+    bool worth = pj_filter_take(filter, r);
+    forgive(s, rail, r);
+    if (filter->note != PJ_NOTE_NONE)
+        note_event(s, filter->note, (int)rail, r->after_ns, filter->note_value);
     /* Averages need every poll of a value, also repeats. */
     bool averaged = s->coarsen[rail].active && s->rails[rail].kind == PJ_RAIL_INSTANT;
     if (worth || (averaged && r->status == PJ_READING_REPEAT))
@@ -131,12 +137,8 @@ static void rearm(pj_power_sampler *s)
 static void pass_failure(pj_power_sampler *s, pj_status status, int64_t before_ns, int64_t after_ns)
 {
     for (uint32_t i = 0; i < s->rail_count; i++) {
-        pj_reading gap = {
-            .before_ns = before_ns, .after_ns = after_ns, .value = NAN, .rail = (uint16_t)i};
-        gap.status = status == PJ_E_LOST ? PJ_READING_LOST : PJ_READING_GAP;
-        gap.reason = status == PJ_E_LOST     ? PJ_REASON_GONE
-                     : status == PJ_E_DENIED ? PJ_REASON_DENIED
-                                             : PJ_REASON_IO;
+        pj_reading gap = {.before_ns = before_ns, .after_ns = after_ns, .rail = (uint16_t)i};
+        pj_source_fail_reading(&gap, status);
         sampler_pass(s, &gap);
     }
 }
@@ -158,7 +160,7 @@ static bool all_lost(const pj_power_sampler *s)
 static bool same_rails(pj_power_sampler *s)
 {
     pj_rail again[PJ_MAX_RAILS];
-    uint32_t count = s->source->rails(s->state, again, PJ_MAX_RAILS);
+    uint32_t count = s->source->rails(s->state, again);
     if (count != s->rail_count) return false;
     for (uint32_t i = 0; i < count; i++)
         if (strcmp(again[i].name, s->rails[i].name) != 0 || again[i].kind != s->rails[i].kind)
@@ -166,21 +168,28 @@ static bool same_rails(pj_power_sampler *s)
     return true;
 }
 
+/* Opens the source again, as it was. */
+static bool open_again(pj_power_sampler *s)
+{
+    pj_source_report report = {0};
+    sampler_close(s);
+    memset(s->state, 0, s->source->state_bytes);
+    s->open = s->source->open(s->state, s->env, s->argument, &report) == PJ_OK;
+    if (s->open && !same_rails(s)) sampler_close(s);
+    return s->open;
+}
+
 static bool restart(pj_power_sampler *s)
 {
     int64_t now = pj_clock_ns();
-    if (s->open) s->source->close(s->state);
-    s->open = false;
-    if (!s->restarted && !(s->source->flags & PJ_SOURCE_ONCE)) {
-        s->restarted = true;
-        memset(s->state, 0, s->source->state_bytes);
-        s->open = s->source->open(s->state, s->env, s->argument, NULL) == PJ_OK;
-        if (s->open && same_rails(s)) {
-            rearm(s);
-            note_event(s, PJ_METER_SOURCE_RESTARTED, -1, now, NAN);
-            return true;
-        }
+    bool once = s->restarted || (s->source->flags & PJ_SOURCE_ONCE);
+    s->restarted = true;
+    if (!once && open_again(s)) {
+        rearm(s);
+        note_event(s, PJ_METER_SOURCE_RESTARTED, -1, now, NAN);
+        return true;
     }
+    sampler_close(s);
     note_event(s, PJ_METER_SOURCE_LOST, -1, now, NAN);
     return false;
 }
@@ -242,7 +251,7 @@ static void watch_limits(pj_power_sampler *s, int64_t now)
     double limits[PJ_MAX_RAILS];
     if (!s->source->limits || now < s->limits_due_ns) return;
     s->limits_due_ns = now + LIMITS_EVERY_NS;
-    uint32_t count = s->source->limits(s->state, limits, PJ_MAX_RAILS);
+    uint32_t count = s->source->limits(s->state, limits);
     for (uint32_t i = 0; i < count && i < s->limit_count; i++) {
         bool changed = fabs(limits[i] - s->limits_mw[i]) > LIMIT_STEP * s->limits_mw[i];
         if (changed && s->kept[i] >= 0)
@@ -314,11 +323,8 @@ static void *sampler_main(void *context)
 static void reopen(pj_power_sampler *s)
 {
     bool played = (s->source->flags & PJ_SOURCE_ONCE) && atomic_load(&s->ticks) > 0;
-    if (s->open && !played) return;
-    if (s->open) s->source->close(s->state);
-    memset(s->state, 0, s->source->state_bytes);
-    s->open = s->source->open(s->state, s->env, s->argument, NULL) == PJ_OK && same_rails(s);
-    if (!s->open) note_event(s, PJ_METER_SOURCE_LOST, -1, pj_clock_ns(), NAN);
+    if ((!s->open || played) && !open_again(s))
+        note_event(s, PJ_METER_SOURCE_LOST, -1, pj_clock_ns(), NAN);
 }
 
 pj_status pj_power_sampler_start(pj_power_sampler *sampler, pj_error *err)

@@ -17,7 +17,6 @@ typedef struct pj_power_sampler {
     void *state;
     bool open, restarted;
     uint16_t index;              /* of the source in the meter */
-    uint16_t first_rail;         /* of its rails in the meter */
     uint32_t rail_count;         /* of the source, including those not kept */
     pj_rail rails[PJ_MAX_RAILS]; /* as the source gave them */
     int16_t kept[PJ_MAX_RAILS];  /* index in the meter, or -1: a better source provides it */

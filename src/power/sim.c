@@ -4,7 +4,9 @@
  * those of real sensors, so that resets, jumps and drop-outs are classified by the same code. */
 #include "power/sim.h"
 
+#include "base/buffer.h"
 #include "base/clock.h"
+#include "base/interval.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "power/filter.h"
@@ -28,18 +30,9 @@ static double sim_seconds(int64_t ns)
     return (double)ns * 1e-9;
 }
 
-/* Index of the first segment that ends after `at_ns`. */
 static size_t segment_at(const truth *t, int64_t at_ns)
 {
-    size_t low = 0, high = t->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (t->segments[middle].end_ns > at_ns)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return low;
+    return pj_first_after(t->segments, t->count, sizeof *t->segments, at_ns);
 }
 
 /* Net energy from the first segment to `at_ns`, summed over all rails. */
@@ -84,9 +77,8 @@ double pj_sim_truth_mj(const pj_sim_spec *spec, uint32_t rail, const pj_sim_segm
     truth t = {spec, segments, count, NULL, 1};
     double net = 0;
     for (size_t i = segment_at(&t, begin_ns); i < count && segments[i].begin_ns < end_ns; i++) {
-        int64_t from = segments[i].begin_ns > begin_ns ? segments[i].begin_ns : begin_ns;
-        int64_t to = segments[i].end_ns < end_ns ? segments[i].end_ns : end_ns;
-        net += segments[i].net_mw * sim_seconds(to - from);
+        const pj_sim_segment *g = &segments[i];
+        net += g->net_mw * sim_seconds(pj_overlap_ns(g->begin_ns, g->end_ns, begin_ns, end_ns));
     }
     return spec->rails[rail].share * (spec->idle_mw * sim_seconds(end_ns - begin_ns) + net);
 }
@@ -103,8 +95,7 @@ typedef struct sensor {
     int64_t counted_ns; /* the counter includes the truth up to here */
     double shown;       /* last raw value */
     bool any_shown, was_reset, has_jumped;
-    pj_reading *readings;
-    size_t count, capacity;
+    pj_buffer readings;
 } sensor;
 
 /* First-order lag over piecewise constant power: exact between segment edges. */
@@ -165,24 +156,6 @@ static double sim_power_value(sensor *s, int64_t end_ns)
     return mw > 0 ? mw : 0;
 }
 
-static pj_status emit(sensor *s, pj_reading *r, pj_error *err)
-{
-    int note;
-    double note_value;
-    uint16_t rail = r->rail;
-    if (!pj_filter_take(&s->filter, r, &note, &note_value)) return PJ_OK;
-    r->rail = rail;
-    if (s->count == s->capacity) {
-        size_t wanted = s->capacity ? s->capacity * 2 : 1024;
-        pj_reading *bigger = pj_resize(s->readings, wanted, sizeof *bigger);
-        if (!bigger) return pj_fail_memory(err, "simulated readings");
-        s->readings = bigger;
-        s->capacity = wanted;
-    }
-    s->readings[s->count++] = *r;
-    return PJ_OK;
-}
-
 /* One tick, `since_begin` after the begin of the run. */
 static pj_status sim_tick(sensor *s, uint16_t rail, int64_t at_ns, int64_t since_begin,
                           pj_error *err)
@@ -215,7 +188,9 @@ static pj_status sim_tick(sensor *s, uint16_t rail, int64_t at_ns, int64_t since
         r.reason = PJ_REASON_UNSUPPORTED;
         r.fresh_ns = 0;
     }
-    return emit(s, &r, err);
+    if (pj_filter_take(&s->filter, &r) && !pj_buffer_append(&s->readings, &r, sizeof r))
+        return pj_fail_memory(err, "simulated readings");
+    return PJ_OK;
 }
 
 pj_status pj_sim_read(const pj_sim_spec *spec, uint32_t rail, const pj_sim_segment *segments,
@@ -229,6 +204,7 @@ pj_status pj_sim_read(const pj_sim_spec *spec, uint32_t rail, const pj_sim_segme
     if (rail >= pj_sim_rails(spec, rails, PJ_SIM_MAX_RAILS))
         return pj_fail(err, PJ_E_INVALID, "sim: rail %u does not exist", rail);
     pj_filter_init(&s.filter, &rails[rail]);
+    pj_buffer_init(&s.readings, SIZE_MAX / 2);
     pj_status status = truth_init(&s.truth, spec, rail, segments, count, err);
     int64_t lead = 2 * spec->period_ns + spec->window_ns;
     int64_t first =
@@ -243,11 +219,10 @@ pj_status pj_sim_read(const pj_sim_spec *spec, uint32_t rail, const pj_sim_segme
         status = sim_tick(&s, (uint16_t)rail, jittered, jittered - begin_ns, err);
     }
     pj_free(s.truth.before_mj);
-    if (status != PJ_OK) {
-        pj_free(s.readings);
-        return status;
+    if (status == PJ_OK && s.readings.length > 0) {
+        *reading_count = s.readings.length / sizeof **readings;
+        *readings = (pj_reading *)(void *)pj_buffer_take(&s.readings);
     }
-    *readings = s.readings;
-    *reading_count = s.count;
-    return PJ_OK;
+    pj_buffer_fini(&s.readings);
+    return status;
 }

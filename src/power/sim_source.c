@@ -10,12 +10,11 @@
 
 #include <math.h>
 #include <stdatomic.h>
-#include <string.h>
 
 typedef struct sim_state {
     pj_sim_spec spec;
-    _Atomic uint64_t activity; /* bits of a double, mW above idle */
-    int64_t next_ns;           /* tick that is due; 0: not started */
+    _Atomic double activity; /* mW above idle */
+    int64_t next_ns;         /* tick that is due; 0: not started */
     double counter_uj[PJ_SIM_MAX_RAILS];
     pj_random random;
 } sim_state;
@@ -29,37 +28,29 @@ const pj_sim_spec *pj_sim_source_spec(const void *state)
 
 void pj_sim_source_set_activity(void *state, double net_mw)
 {
-    uint64_t bits;
-    memcpy(&bits, &net_mw, sizeof bits);
-    atomic_store_explicit(&((sim_state *)state)->activity, bits, memory_order_relaxed);
+    atomic_store_explicit(&((sim_state *)state)->activity, net_mw, memory_order_relaxed);
 }
 
-static void sim_probe(const pj_power_env *env, const char *argument, pj_source_report *report)
+static void sim_describe(const pj_power_env *env, pj_source_report *report)
 {
-    pj_sim_spec spec;
-    pj_error err;
-    (void)env;
-    if (pj_sim_parse(argument, &spec, &err) != PJ_OK)
-        pj_source_report_set(report, PJ_SOURCE_OPTIONAL, "", "%s", err.text);
-    else
-        pj_source_report_set(report, PJ_SOURCE_OPTIONAL, "--power sim",
-                             "simulated sensors, used only on request");
+    pj_source_explain(report, PJ_OK, "--power sim", "simulated sensors, used only on request");
 }
 
-static pj_status sim_open(void *state, const pj_power_env *env, const char *argument, pj_error *err)
+static pj_status sim_open(void *state, const pj_power_env *env, const char *argument,
+                          pj_source_report *report)
 {
     sim_state *s = state;
-    (void)env;
-    pj_status status = pj_sim_parse(argument, &s->spec, err);
-    if (status != PJ_OK) return status;
+    pj_error err;
+    pj_status status = pj_sim_parse(argument, &s->spec, &err);
+    if (status != PJ_OK) return pj_source_explain(report, status, "", "%s", err.text);
     s->random.state = s->spec.seed;
     for (uint32_t i = 0; i < s->spec.rail_count; i++) s->counter_uj[i] = s->spec.start_mj * 1e3;
     return PJ_OK;
 }
 
-static uint32_t sim_rails(const void *state, pj_rail *rails, uint32_t max)
+static uint32_t sim_rails(const void *state, pj_rail *rails)
 {
-    return pj_sim_rails(pj_sim_source_spec(state), rails, max);
+    return pj_sim_rails(pj_sim_source_spec(state), rails, PJ_MAX_RAILS);
 }
 
 static double stepped(double value, double step)
@@ -70,9 +61,7 @@ static double stepped(double value, double step)
 static double power_of(const sim_state *s, uint32_t rail, double noise)
 {
     const pj_sim_spec *spec = &s->spec;
-    uint64_t bits = atomic_load_explicit(&s->activity, memory_order_relaxed);
-    double net;
-    memcpy(&net, &bits, sizeof net);
+    double net = atomic_load_explicit(&s->activity, memory_order_relaxed);
     double mw = spec->rails[rail].share * (spec->idle_mw + net) * spec->gain * (1 + noise);
     return mw + spec->offset_mw > 0 ? mw + spec->offset_mw : 0;
 }
@@ -112,19 +101,13 @@ static pj_status sim_read(void *state, pj_reading *readings, uint32_t max, uint3
     return PJ_OK;
 }
 
-static void sim_close(void *state)
-{
-    (void)state;
-}
-
 const pj_power_source pj_source_sim = {
     .version = PJ_POWER_SOURCE_VERSION,
     .name = "sim",
     .flags = PJ_SOURCE_STREAM | PJ_SOURCE_BY_NAME,
     .state_bytes = sizeof(sim_state),
-    .probe = sim_probe,
     .open = sim_open,
+    .describe = sim_describe,
     .rails = sim_rails,
     .read = sim_read,
-    .close = sim_close,
 };

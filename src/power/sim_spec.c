@@ -55,16 +55,23 @@ static bool sim_spec_parse_number(const char *text, double *value)
     return end != text && *end == 0 && errno != ERANGE && isfinite(*value);
 }
 
+/* A specification and the settings that change it once all are known. */
+typedef struct draft {
+    pj_sim_spec spec;
+    const char *share;
+    double coverage, total, core, resolution_mj;
+} draft;
+
 typedef enum unit { UNIT_PLAIN, UNIT_MS } unit;
 
 typedef struct key {
     const char *name;
-    size_t offset;
-    unit unit; /* UNIT_PLAIN: a double; else milliseconds into int64 ns */
+    size_t offset; /* in the draft */
+    unit unit;     /* UNIT_PLAIN: a double; else milliseconds into int64 ns */
     double min, max;
 } key;
 
-#define FIELD(name) offsetof(pj_sim_spec, name)
+#define FIELD(name) offsetof(draft, spec.name)
 static const key keys[] = {
     {"period_ms", FIELD(period_ns), UNIT_MS, 0.05, 60000},
     {"phase_ms", FIELD(phase_ns), UNIT_MS, 0, 60000},
@@ -91,6 +98,10 @@ static const key keys[] = {
     {"declare_delay_ms", FIELD(declared_delay_ns), UNIT_MS, 0, 60000},
     {"declare_window_ms", FIELD(declared_window_ns), UNIT_MS, 0, 60000},
     {"declare_lag_ms", FIELD(declared_lag_ns), UNIT_MS, 0, 60000},
+    {"coverage", offsetof(draft, coverage), UNIT_PLAIN, 0, 1},
+    {"total", offsetof(draft, total), UNIT_PLAIN, 0, 1},
+    {"core", offsetof(draft, core), UNIT_PLAIN, 0, 1},
+    {"resolution_mj", offsetof(draft, resolution_mj), UNIT_PLAIN, 0, 1e15},
 };
 
 static pj_status bad_value(const char *name, const char *value, const char *what, pj_error *err)
@@ -98,24 +109,30 @@ static pj_status bad_value(const char *name, const char *value, const char *what
     return pj_fail(err, PJ_E_INVALID, "sim: %s=%s is not %s", name, value, what);
 }
 
-static pj_status bad_choice(const char *name, const char *value, const char *what,
-                            const char *choices, pj_error *err)
+/* *second: whether the second of two choices is named. */
+static pj_status choose(const char *name, const char *value, const char *one, const char *other,
+                        bool *second, pj_error *err)
 {
-    char hint[80];
+    char choices[32], hint[80];
+    *second = strcmp(value, other) == 0;
+    if (*second || strcmp(value, one) == 0) return PJ_OK;
+    snprintf(choices, sizeof choices, "%s %s", one, other);
     pj_nearest_hint(value, choices, hint, sizeof hint);
-    return pj_fail(err, PJ_E_INVALID, "sim: %s=%s is not %s%s", name, value, what, hint);
+    return pj_fail(err, PJ_E_INVALID, "sim: %s=%s is not %s or %s%s", name, value, one, other,
+                   hint);
 }
 
-static pj_status sim_spec_set_number(pj_sim_spec *spec, const key *k, const char *text,
-                                     pj_error *err)
+/* Times that are declared may be "unknown", which is 0. */
+static pj_status sim_spec_set_number(draft *d, const key *k, const char *text, pj_error *err)
 {
     double value;
+    if (strncmp(k->name, "declare_", 8) == 0 && strcmp(text, "unknown") == 0) text = "0";
     if (!sim_spec_parse_number(text, &value) || value < k->min || value > k->max) {
         char range[64];
         snprintf(range, sizeof range, "a number from %.16g to %.16g", k->min, k->max);
         return bad_value(k->name, text, range, err);
     }
-    char *field = (char *)spec + k->offset;
+    char *field = (char *)d + k->offset;
     if (k->unit == UNIT_MS) {
         int64_t ns = (int64_t)llround(value * 1e6);
         memcpy(field, &ns, sizeof ns);
@@ -125,8 +142,9 @@ static pj_status sim_spec_set_number(pj_sim_spec *spec, const key *k, const char
     return PJ_OK;
 }
 
-static pj_status set_preset(pj_sim_spec *spec, const char *name, pj_error *err)
+static pj_status set_preset(draft *d, const char *name, pj_error *err)
 {
+    pj_sim_spec *spec = &d->spec;
     for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
         const preset *p = &presets[i];
         if (strcmp(p->name, name) != 0) continue;
@@ -145,8 +163,9 @@ static pj_status set_preset(pj_sim_spec *spec, const char *name, pj_error *err)
 
 /* ---- lists ---- */
 
-static pj_status sim_spec_set_rails(pj_sim_spec *spec, const char *text, pj_error *err)
+static pj_status sim_spec_set_rails(draft *d, const char *text, pj_error *err)
 {
+    pj_sim_spec *spec = &d->spec;
     spec->rail_count = 0;
     for (const char *p = text;;) {
         size_t length = strcspn(p, "+");
@@ -175,15 +194,15 @@ static pj_status sim_spec_set_shares(pj_sim_spec *spec, const char *text, pj_err
     return PJ_OK;
 }
 
-static pj_status set_freeze(pj_sim_spec *spec, const char *text, pj_error *err)
+static pj_status set_freeze(draft *d, const char *text, pj_error *err)
 {
     double from, to;
     int used = 0;
     if (sscanf(text, "%lf-%lf%n", &from, &to, &used) != 2 || text[used] || !(from >= 0) ||
         !(to >= from) || to > 1e9)
         return bad_value("freeze_ms", text, "two times such as 200-500", err);
-    spec->freeze_begin_ns = (int64_t)(from * 1e6);
-    spec->freeze_end_ns = (int64_t)(to * 1e6);
+    d->spec.freeze_begin_ns = (int64_t)(from * 1e6);
+    d->spec.freeze_end_ns = (int64_t)(to * 1e6);
     return PJ_OK;
 }
 
@@ -191,52 +210,79 @@ static pj_status set_freeze(pj_sim_spec *spec, const char *text, pj_error *err)
  * as a class that never occurs. */
 static bool is_class_name(const char *name)
 {
-    static const char *const known[] = {"lm_head",
-                                        "embedding",
-                                        "position_embedding",
-                                        "layers",
-                                        "sampling",
-                                        "model_load",
-                                        "matmul",
-                                        "rope",
-                                        "qk_matmul",
-                                        "scale",
-                                        "mask_apply",
-                                        "softmax",
-                                        "activation",
-                                        "attn_dropout",
-                                        "value_matmul",
-                                        "gate_mul",
-                                        "norm",
-                                        "residual_add",
-                                        "bias_add",
-                                        "dequantise",
-                                        "tokenization",
-                                        "kv_append",
-                                        "cleanup",
-                                        "pack",
-                                        "final_norm",
-                                        "detokenization",
-                                        "kv_cache_store",
-                                        "kv_cache_init",
-                                        "kv_cache_append",
-                                        "tensor_transfer",
-                                        "tensor_transfer_to_cpu",
-                                        "(between)"};
-    if (strchr(name, '/') || pj_component_part(name) != PJ_PART_OTHER) return true;
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strcmp(known[i], name) == 0) return true;
-    return false;
+    static const char known[] =
+        " lm_head embedding position_embedding layers sampling model_load matmul rope qk_matmul "
+        "scale mask_apply softmax activation attn_dropout value_matmul gate_mul norm residual_add "
+        "bias_add dequantise tokenization kv_append cleanup pack final_norm detokenization "
+        "kv_cache_store kv_cache_init kv_cache_append tensor_transfer tensor_transfer_to_cpu "
+        "(between) ";
+    char word[66];
+    snprintf(word, sizeof word, " %s ", name);
+    return strchr(name, '/') || pj_component_part(name) != PJ_PART_OTHER ||
+           (!strchr(name, ' ') && strstr(known, word));
 }
+
+/* ---- the whole specification ---- */
+
+static pj_status sim_spec_set_kind(draft *d, const char *value, pj_error *err)
+{
+    bool power;
+    pj_status status = choose("kind", value, "counter", "power", &power, err);
+    d->spec.kind = power ? PJ_RAIL_INSTANT : PJ_RAIL_COUNTER;
+    return status;
+}
+
+static pj_status set_sees(draft *d, const char *value, pj_error *err)
+{
+    return choose("sees", value, "all", "window", &d->spec.counter_sees_window, err);
+}
+
+static pj_status set_seed(draft *d, const char *value, pj_error *err)
+{
+    char *end;
+    errno = 0;
+    d->spec.seed = strtoull(value, &end, 10);
+    if (end == value || *end || errno || value[0] == '-')
+        return bad_value("seed", value, "an integer", err);
+    return PJ_OK;
+}
+
+static pj_status set_declared_gain(draft *d, const char *value, pj_error *err)
+{
+    d->spec.declared_gain = 1;
+    d->spec.declared_gain_sd = 0;
+    if (strcmp(value, "unknown") == 0) return PJ_OK;
+    return pj_gain_parse(value, &d->spec.declared_gain, &d->spec.declared_gain_sd, err);
+}
+
+static pj_status set_share(draft *d, const char *value, pj_error *err)
+{
+    d->share = value;
+    return PJ_OK;
+}
+
+static pj_status skip_preset(draft *d, const char *value, pj_error *err)
+{
+    return PJ_OK; /* applied first */
+}
+
+static const struct {
+    const char *name;
+    pj_status (*set)(draft *d, const char *value, pj_error *err);
+} text_keys[] = {{"preset", skip_preset},       {"seed", set_seed},
+                 {"kind", sim_spec_set_kind},   {"sees", set_sees},
+                 {"rails", sim_spec_set_rails}, {"freeze_ms", set_freeze},
+                 {"share", set_share},          {"declare_gain", set_declared_gain}};
+enum { KEYS = sizeof keys / sizeof *keys, TEXT_KEYS = sizeof text_keys / sizeof *text_keys };
 
 static pj_status unknown_key(const char *name, pj_error *err)
 {
     pj_nearest nearest;
     char hint[80];
     pj_nearest_begin(&nearest, name);
-    pj_nearest_offer_list(&nearest, "preset seed kind sees rails freeze_ms coverage total core "
-                                    "resolution_mj share declare_gain");
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    for (size_t i = 0; i < TEXT_KEYS; i++)
+        pj_nearest_offer(&nearest, text_keys[i].name, strlen(text_keys[i].name));
+    for (size_t i = 0; i < KEYS; i++)
         pj_nearest_offer(&nearest, keys[i].name, strlen(keys[i].name));
     pj_nearest_write(&nearest, "", hint, sizeof hint);
     return pj_fail(err, PJ_E_INVALID,
@@ -262,95 +308,13 @@ static pj_status sim_spec_add_class(pj_sim_spec *spec, const char *name, const c
     return PJ_OK;
 }
 
-/* ---- the whole specification ---- */
-
-/* Settings that depend on others. */
-typedef struct later {
-    const char *share;
-    double coverage, total, core;
-    double resolution_mj; /* NAN: not given */
-} later;
-
-static pj_status sim_spec_set_kind(pj_sim_spec *spec, const char *value, pj_error *err)
+static pj_status set_key(draft *d, const char *name, const char *value, pj_error *err)
 {
-    if (strcmp(value, "counter") == 0)
-        spec->kind = PJ_RAIL_COUNTER;
-    else if (strcmp(value, "power") == 0)
-        spec->kind = PJ_RAIL_INSTANT;
-    else
-        return bad_choice("kind", value, "counter or power", "counter power", err);
-    return PJ_OK;
-}
-
-static pj_status set_sees(pj_sim_spec *spec, const char *value, pj_error *err)
-{
-    if (strcmp(value, "all") != 0 && strcmp(value, "window") != 0)
-        return bad_choice("sees", value, "all or window", "all window", err);
-    spec->counter_sees_window = strcmp(value, "window") == 0;
-    return PJ_OK;
-}
-
-static pj_status set_share_number(const char *name, const char *value, double *target,
-                                  pj_error *err)
-{
-    if (!sim_spec_parse_number(value, target) || *target < 0 || *target > 1)
-        return bad_value(name, value, "a number from 0 to 1", err);
-    return PJ_OK;
-}
-
-static pj_status set_seed(pj_sim_spec *spec, const char *value, pj_error *err)
-{
-    char *end;
-    errno = 0;
-    spec->seed = strtoull(value, &end, 10);
-    if (end == value || *end || errno || value[0] == '-')
-        return bad_value("seed", value, "an integer", err);
-    return PJ_OK;
-}
-
-static pj_status set_told_gain(pj_sim_spec *spec, const char *value, pj_error *err)
-{
-    spec->declared_gain = 1;
-    spec->declared_gain_sd = 0;
-    if (strcmp(value, "unknown") == 0) return PJ_OK;
-    return pj_gain_parse(value, &spec->declared_gain, &spec->declared_gain_sd, err);
-}
-
-static bool set_unknown(pj_sim_spec *spec, const char *name, const char *value)
-{
-    if (strncmp(name, "declare_", 8) != 0 || strcmp(value, "unknown") != 0) return false;
-    if (strcmp(name, "declare_delay_ms") == 0) return spec->declared_delay_ns = 0, true;
-    if (strcmp(name, "declare_window_ms") == 0) return spec->declared_window_ns = 0, true;
-    if (strcmp(name, "declare_lag_ms") == 0) return spec->declared_lag_ns = 0, true;
-    return false;
-}
-
-static pj_status set_key(pj_sim_spec *spec, const char *name, const char *value, later *after,
-                         pj_error *err)
-{
-    if (strcmp(name, "preset") == 0) return PJ_OK; /* applied first */
-    if (strcmp(name, "declare_gain") == 0) return set_told_gain(spec, value, err);
-    if (set_unknown(spec, name, value)) return PJ_OK;
-    if (strcmp(name, "seed") == 0) return set_seed(spec, value, err);
-    if (strcmp(name, "kind") == 0) return sim_spec_set_kind(spec, value, err);
-    if (strcmp(name, "sees") == 0) return set_sees(spec, value, err);
-    if (strcmp(name, "rails") == 0) return sim_spec_set_rails(spec, value, err);
-    if (strcmp(name, "freeze_ms") == 0) return set_freeze(spec, value, err);
-    if (strcmp(name, "coverage") == 0) return set_share_number(name, value, &after->coverage, err);
-    if (strcmp(name, "total") == 0) return set_share_number(name, value, &after->total, err);
-    if (strcmp(name, "core") == 0) return set_share_number(name, value, &after->core, err);
-    if (strcmp(name, "resolution_mj") == 0) {
-        if (sim_spec_parse_number(value, &after->resolution_mj) && after->resolution_mj >= 0)
-            return PJ_OK;
-        return bad_value(name, value, "an energy in mJ", err);
-    }
-    if (strcmp(name, "share") == 0) {
-        after->share = value;
-        return PJ_OK;
-    }
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (strcmp(keys[i].name, name) == 0) return sim_spec_set_number(spec, &keys[i], value, err);
-    return sim_spec_add_class(spec, name, value, err);
+    for (size_t i = 0; i < TEXT_KEYS; i++)
+        if (strcmp(text_keys[i].name, name) == 0) return text_keys[i].set(d, value, err);
+    for (size_t i = 0; i < KEYS; i++)
+        if (strcmp(keys[i].name, name) == 0) return sim_spec_set_number(d, &keys[i], value, err);
+    return sim_spec_add_class(&d->spec, name, value, err);
 }
 
 static void sim_spec_add_rail(pj_sim_spec *spec, const char *name, double share, int parent)
@@ -360,27 +324,28 @@ static void sim_spec_add_rail(pj_sim_spec *spec, const char *name, double share,
     snprintf(rail->name, sizeof rail->name, "%s", name);
 }
 
-static pj_status sim_spec_settle(pj_sim_spec *spec, const later *after, pj_error *err)
+static pj_status sim_spec_settle(draft *d, pj_error *err)
 {
+    pj_sim_spec *spec = &d->spec;
     pj_status status = PJ_OK;
     double sum = 0;
     uint32_t given = spec->rail_count;
     for (uint32_t i = 0; i < given; i++) spec->rails[i].share = 1.0 / given;
-    if (after->share) status = sim_spec_set_shares(spec, after->share, err);
+    if (d->share) status = sim_spec_set_shares(spec, d->share, err);
     if (status != PJ_OK) return status;
     for (uint32_t i = 0; i < given; i++) sum += spec->rails[i].share;
-    if (after->total > 0) {
+    if (d->total > 0) {
         for (uint32_t i = 0; i < given; i++) spec->rails[i].parent = (int)given;
         sim_spec_add_rail(spec, "total", sum, -1);
     }
-    if (after->core > 0) sim_spec_add_rail(spec, "core", spec->rails[0].share * after->core, 0);
-    if (after->coverage > 0) spec->window_ns = (int64_t)(after->coverage * (double)spec->period_ns);
+    if (d->core > 0) sim_spec_add_rail(spec, "core", spec->rails[0].share * d->core, 0);
+    if (d->coverage > 0) spec->window_ns = (int64_t)(d->coverage * (double)spec->period_ns);
     if (spec->kind != PJ_RAIL_COUNTER)
         spec->kind = spec->window_ns > spec->period_ns ? PJ_RAIL_AVERAGE : PJ_RAIL_INSTANT;
-    if (!isnan(after->resolution_mj)) /* power reading: that energy in one period */
+    if (!isnan(d->resolution_mj)) /* power reading: that energy in one period */
         spec->resolution = spec->kind == PJ_RAIL_COUNTER
-                               ? after->resolution_mj
-                               : after->resolution_mj * 1e9 / (double)spec->period_ns;
+                               ? d->resolution_mj
+                               : d->resolution_mj * 1e9 / (double)spec->period_ns;
     if (spec->high_mw < spec->low_mw)
         return pj_fail(err, PJ_E_INVALID, "sim: high_mw is below low_mw");
     if (spec->phase_ns < 0) {
@@ -393,31 +358,31 @@ static pj_status sim_spec_settle(pj_sim_spec *spec, const later *after, pj_error
 pj_status pj_sim_parse(const char *text, pj_sim_spec *spec, pj_error *err)
 {
     char copy[2048];
-    later after = {.resolution_mj = NAN};
-    *spec = (pj_sim_spec){.seed = 1,
-                          .phase_ns = -1,
-                          .gain = 1,
-                          .reset_ns = -1,
-                          .jump_ns = -1,
-                          .freeze_begin_ns = -1,
-                          .freeze_end_ns = -1,
-                          .idle_mw = 10000,
-                          .low_mw = 20000,
-                          .high_mw = 60000,
-                          .declared_delay_ns = -1,
-                          .declared_window_ns = -1,
-                          .declared_lag_ns = -1,
-                          .declared_gain = NAN,
-                          .declared_gain_sd = NAN,
-                          .rail_count = 1,
-                          .rails = {{.name = "cpu", .parent = -1}}};
+    draft d = {.resolution_mj = NAN};
+    d.spec = (pj_sim_spec){.seed = 1,
+                           .phase_ns = -1,
+                           .gain = 1,
+                           .reset_ns = -1,
+                           .jump_ns = -1,
+                           .freeze_begin_ns = -1,
+                           .freeze_end_ns = -1,
+                           .idle_mw = 10000,
+                           .low_mw = 20000,
+                           .high_mw = 60000,
+                           .declared_delay_ns = -1,
+                           .declared_window_ns = -1,
+                           .declared_lag_ns = -1,
+                           .declared_gain = NAN,
+                           .declared_gain_sd = NAN,
+                           .rail_count = 1,
+                           .rails = {{.name = "cpu", .parent = -1}}};
     if (strlen(text) >= sizeof copy)
         return pj_fail(err, PJ_E_INVALID, "sim: more than %zu characters", sizeof copy - 1);
-    pj_status status = set_preset(spec, "counter", err);
+    pj_status status = set_preset(&d, "counter", err);
     const char *named = strstr(text, "preset=");
     if (named && (named == text || named[-1] == ',')) {
         snprintf(copy, sizeof copy, "%.*s", (int)strcspn(named + 7, ","), named + 7);
-        status = set_preset(spec, copy, err);
+        status = set_preset(&d, copy, err);
     }
     snprintf(copy, sizeof copy, "%s", text);
     char *rest = copy, *piece;
@@ -427,23 +392,22 @@ pj_status pj_sim_parse(const char *text, pj_sim_spec *spec, pj_error *err)
         if (!equals || equals == piece)
             return pj_fail(err, PJ_E_INVALID, "sim: %.60s must have the form key=value", piece);
         *equals = 0;
-        status = set_key(spec, piece, equals + 1, &after, err);
+        status = set_key(&d, piece, equals + 1, err);
     }
-    return status != PJ_OK ? status : sim_spec_settle(spec, &after, err);
+    if (status == PJ_OK) status = sim_spec_settle(&d, err);
+    *spec = d.spec;
+    return status;
 }
 
 /* ---- derived ---- */
 
 static pj_rail_class sim_spec_class_of(const char *name)
 {
-    static const struct {
-        const char *name;
-        pj_rail_class rail_class;
-    } known[] = {{"cpu", PJ_RAIL_CPU},   {"gpu", PJ_RAIL_GPU},     {"ane", PJ_RAIL_ANE},
-                 {"dram", PJ_RAIL_DRAM}, {"total", PJ_RAIL_TOTAL}, {NULL, PJ_RAIL_PLATFORM}};
-    int i = 0;
-    while (known[i].name && strncmp(known[i].name, name, strlen(known[i].name)) != 0) i++;
-    return known[i].rail_class;
+    pj_rail_class c = PJ_RAIL_CPU;
+    while (c < PJ_RAIL_PLATFORM &&
+           strncmp(pj_rail_class_name(c), name, strlen(pj_rail_class_name(c))) != 0)
+        c++;
+    return c;
 }
 
 uint32_t pj_sim_rails(const pj_sim_spec *spec, pj_rail *rails, uint32_t max)

@@ -1,8 +1,11 @@
-/* Helpers for power sources: paths below a configurable root, parsing sysfs numbers, reports. They
- * are separate from the table of sources (sources.c), which includes
- * every source, so that dependencies stay acyclic. */
+/* Helpers for power sources: paths below a configurable root, parsing sysfs numbers, reports,
+ * polling. They are separate from the table of sources (sources.c), so that dependencies stay
+ * acyclic. */
 #include "power/source.h"
 
+#include "base/clock.h"
+
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -28,13 +31,41 @@ bool pj_power_parse_u64(const char *text, size_t bytes, uint64_t *value)
     return true;
 }
 
-void pj_source_report_set(pj_source_report *report, pj_source_state state, const char *remedy,
-                          const char *reason_format, ...)
+pj_status pj_source_explain(pj_source_report *report, pj_status status, const char *remedy,
+                            const char *reason_format, ...)
 {
     va_list args;
-    report->state = state;
+    report->state = status == PJ_OK         ? PJ_SOURCE_OPTIONAL
+                    : status == PJ_E_DENIED ? PJ_SOURCE_DENIED
+                                            : PJ_SOURCE_ABSENT;
     va_start(args, reason_format);
     vsnprintf(report->reason, sizeof report->reason, reason_format, args);
     va_end(args);
     snprintf(report->remedy, sizeof report->remedy, "%s", remedy);
+    return status;
+}
+
+void pj_source_fail_reading(pj_reading *r, pj_status status)
+{
+    bool gone = status == PJ_E_NOT_FOUND || status == PJ_E_LOST;
+    r->value = NAN;
+    r->status = gone ? PJ_READING_LOST : status == PJ_E_AGAIN ? PJ_READING_OK : PJ_READING_GAP;
+    r->reason = gone                                             ? PJ_REASON_GONE
+                : status == PJ_E_INVALID || status == PJ_E_AGAIN ? PJ_REASON_NOT_A_NUMBER
+                : status == PJ_E_DENIED                          ? PJ_REASON_DENIED
+                : status == PJ_E_UNSUPPORTED                     ? PJ_REASON_UNSUPPORTED
+                                                                 : PJ_REASON_IO;
+}
+
+uint32_t pj_source_poll(void *state, uint32_t rail_count, pj_source_read_fn *read,
+                        pj_reading *readings)
+{
+    for (uint32_t i = 0; i < rail_count; i++) {
+        pj_reading *r = &readings[i];
+        *r = (pj_reading){.rail = (uint16_t)i, .before_ns = pj_clock_ns()};
+        pj_status status = read(state, i, &r->value);
+        r->after_ns = pj_clock_ns();
+        if (status != PJ_OK) pj_source_fail_reading(r, status);
+    }
+    return rail_count;
 }

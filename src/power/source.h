@@ -50,7 +50,7 @@ typedef enum pj_source_state {
     PJ_SOURCE_OPTIONAL /* usable, but only when named */
 } pj_source_state;
 
-/* Result of a probe. Both texts are empty when the source is usable. */
+/* Why a source cannot be used, or is used only when named. Zeroed: it is usable. */
 typedef struct pj_source_report {
     pj_source_state state;
     /* One sentence: what is missing. The meter adds the source's name before it and the remedy
@@ -64,27 +64,30 @@ enum {
     PJ_SOURCE_REMOTE = 1,  /* its rails belong to another machine */
     PJ_SOURCE_STREAM = 2,  /* pushes data with its own timestamps; `read` may allocate */
     PJ_SOURCE_BY_NAME = 4, /* never part of "auto" */
-    PJ_SOURCE_ONCE = 8     /* cannot be reopened */
+    PJ_SOURCE_ONCE = 8,    /* cannot be reopened */
+    PJ_SOURCE_MODEL = 16   /* computes this machine's power instead of measuring it */
 };
 
 typedef struct pj_power_source {
     int version; /* PJ_POWER_SOURCE_VERSION */
     const char *name;
-    const char
-        *counts_for; /* rail classes it would provide when denied or not read; NULL: unknown */
+    unsigned counts_for; /* bit mask of classes that it provides, where known */
     unsigned flags;
     size_t state_bytes;
-    /* Whether the source can be used here; leaves nothing open and takes milliseconds (over a
-     * network at most 3 s). `argument` is the text after "name:" in the list, "" without any. */
-    void (*probe)(const pj_power_env *env, const char *argument, pj_source_report *report);
-    /* On failure the state holds no resources; the error is the probe's sentence. */
-    pj_status (*open)(void *state, const pj_power_env *env, const char *argument, pj_error *err);
-    /* Fills up to `max` rails and returns how many. Where a device has both a counter and a power
-     * reading, both are rails: the counter in its class, the power as PJ_RAIL_PLATFORM with the
-     * same device and scope; the meter compares the two. `parent` is an index in this array, or -1
-     * (left at 0, the first rail contains itself, which the meter refuses); `kind` says what values
-     * are; `source` is the source's name. Rails and their order are fixed from open to close. */
-    uint32_t (*rails)(const void *state, pj_rail *rails, uint32_t max);
+    /* Takes milliseconds (over a network at most 3 s). `argument` is the text after "name:" in the
+     * list, "" without any. On failure the state holds no resources and the report, zeroed by the
+     * caller, says why. */
+    pj_status (*open)(void *state, const pj_power_env *env, const char *argument,
+                      pj_source_report *report);
+    /* Of a source that is never part of "auto": what it is and how to use it, as a report. */
+    void (*describe)(const pj_power_env *env, pj_source_report *report);
+    /* Fills up to PJ_MAX_RAILS rails and returns how many. Where a device has both a counter and a
+     * power reading, both are rails: the counter in its class, the power as PJ_RAIL_PLATFORM with
+     * the same device and scope; the meter compares the two. `parent` is an index in this array, or
+     * -1 (left at 0, the first rail contains itself, which the meter refuses); `kind` says what
+     * values are; `source` is the source's name. Rails and their order are fixed from open to
+     * close. */
+    uint32_t (*rails)(const void *state, pj_rail *rails);
     /* Raw values now. A polled source gives one reading per rail; a stream (subprocess, recording)
      * gives what arrived since the last call, oldest first, possibly none. Sets rail (index among
      * its own), before_ns and after_ns, value, status (OK; GAP with NAN and a reason for a rail
@@ -93,7 +96,7 @@ typedef struct pj_power_source {
      * Never blocks for long. PJ_E_LOST: the source is gone. Other
      * failures: nothing could be read this time. */
     pj_status (*read)(void *state, pj_reading *readings, uint32_t max, uint32_t *count);
-    void (*close)(void *state); /* after a successful open; may run twice */
+    void (*close)(void *state); /* optional; after a successful open; may run twice */
     /* Shortest sensible time between polls, below which drivers answer wrongly or slowly; 0: 1 ms.
      * Streams are read every 10 ms. */
     int64_t min_poll_ns;
@@ -103,7 +106,7 @@ typedef struct pj_power_source {
     /* Optional. The power limits now in force, milliwatts by rail, NAN where unknown; returns the
      * number of rails filled. Polled once per second, because a limit that changes during a run
      * makes its parts incomparable. */
-    uint32_t (*limits)(const void *state, double *limits_mw, uint32_t max);
+    uint32_t (*limits)(const void *state, double *limits_mw);
 } pj_power_source;
 
 /* All sources, in the order of preference of "auto"; ends with NULL. */
@@ -125,6 +128,9 @@ typedef struct pj_power_list {
     uint32_t count;
     bool named; /* the user named sources; false: only "auto" or "none" */
 } pj_power_list;
+
+/* Whether the rail's power is computed by a model of this machine. */
+bool pj_rail_is_model(const pj_rail *rail);
 
 pj_status pj_power_list_parse(const char *text, pj_power_list *list, pj_error *err);
 bool pj_power_is_remote(const char *list); /* names a source of another machine's rails */
@@ -157,8 +163,17 @@ bool pj_power_path(char *out, size_t bytes, const char *root, const char *path);
 /* Parses the unsigned decimal number at the start of a sysfs text, which must end there or in white
  * space; false for anything else, also for overflow. */
 bool pj_power_parse_u64(const char *text, size_t bytes, uint64_t *value);
-/* Fills a report; `remedy` may be "". */
-void pj_source_report_set(pj_source_report *report, pj_source_state state, const char *remedy,
-                          const char *reason_format, ...) __attribute__((format(printf, 4, 5)));
+/* Fills a report on a failure, or on a source that is usable when named (PJ_OK); `remedy` may be
+ * "". Returns the status. */
+pj_status pj_source_explain(pj_source_report *report, pj_status status, const char *remedy,
+                            const char *reason_format, ...) __attribute__((format(printf, 4, 5)));
+typedef pj_status pj_source_read_fn(void *state, uint32_t rail, double *value);
+/* Reads every rail of a polled source and returns how many there are. What a failure means:
+ * PJ_E_NOT_FOUND: the rail is lost; PJ_E_AGAIN: there is no value now, which is usual; else a gap.
+ */
+uint32_t pj_source_poll(void *state, uint32_t rail_count, pj_source_read_fn *read,
+                        pj_reading *readings);
+/* Makes a gap of a reading, or a loss. */
+void pj_source_fail_reading(pj_reading *reading, pj_status status);
 
 #endif

@@ -25,6 +25,12 @@ const pj_power_source *pj_power_source_find(const char *name, size_t length)
     return NULL;
 }
 
+bool pj_rail_is_model(const pj_rail *rail)
+{
+    const pj_power_source *source = pj_power_source_find(rail->source, strlen(rail->source));
+    return source && source->flags & PJ_SOURCE_MODEL;
+}
+
 /* ---- environment ---- */
 
 static const char *environment_or(const char *name, const char *otherwise)
@@ -74,23 +80,18 @@ static bool list_has(const pj_power_list *list, const pj_power_source *source)
     return false;
 }
 
-static pj_status list_add(pj_power_list *list, const pj_power_source *source, pj_error *err)
+/* A source is listed once at most, so that there is always room. */
+static void list_add(pj_power_list *list, const pj_power_source *source, bool by_name)
 {
-    if (list->count == PJ_POWER_LIST_MAX)
-        return pj_fail(err, PJ_E_INVALID, "power sources: more than %d sources", PJ_POWER_LIST_MAX);
-    list->choices[list->count] = (pj_power_choice){.source = source};
-    list->count++;
-    return PJ_OK;
+    _Static_assert(sizeof pj_power_sources / sizeof *pj_power_sources <= PJ_POWER_LIST_MAX + 1,
+                   "a list has room for all sources");
+    list->choices[list->count++] = (pj_power_choice){.source = source, .by_name = by_name};
 }
 
-static pj_status list_add_auto(pj_power_list *list, pj_error *err)
+static void list_add_auto(pj_power_list *list)
 {
-    for (const pj_power_source *const *s = pj_power_sources; *s; s++) {
-        if (((*s)->flags & PJ_SOURCE_BY_NAME) || list_has(list, *s)) continue;
-        pj_status status = list_add(list, *s, err);
-        if (status != PJ_OK) return status;
-    }
-    return PJ_OK;
+    for (const pj_power_source *const *s = pj_power_sources; *s; s++)
+        if (!((*s)->flags & PJ_SOURCE_BY_NAME) && !list_has(list, *s)) list_add(list, *s, false);
 }
 
 /* Appends text to the last choice's argument. */
@@ -137,16 +138,18 @@ static pj_status sources_take_piece(pj_power_list *list, const char *piece, size
         *in_argument = name_length < length;
         if (list_has(list, source))
             return pj_fail(err, PJ_E_INVALID, "power sources: %s is named twice", source->name);
-        pj_status status = list_add(list, source, err);
-        if (status == PJ_OK) list->choices[list->count - 1].by_name = true;
-        if (status != PJ_OK || !*in_argument) return status;
+        list_add(list, source, true);
+        if (!*in_argument) return PJ_OK;
         return argument_append(list, piece + name_length + 1, length - name_length - 1, err);
     }
     if (*in_argument) {
         pj_status status = argument_append(list, ",", 1, err);
         return status != PJ_OK ? status : argument_append(list, piece, length, err);
     }
-    if (length == 4 && strncmp(piece, "auto", 4) == 0) return list_add_auto(list, err);
+    if (length == 4 && strncmp(piece, "auto", 4) == 0) {
+        list_add_auto(list);
+        return PJ_OK;
+    }
     if (length == 4 && strncmp(piece, "none", 4) == 0)
         return pj_fail(err, PJ_E_INVALID,
                        "power sources: \"none\" cannot be combined with other sources");

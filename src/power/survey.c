@@ -32,24 +32,22 @@ static void listener_close(listener *l)
     *l = (listener){0};
 }
 
-/* A source that fails to open after a good probe is reported like one whose probe failed. For a
- * recording only the rails are listed: its first moments are not the present. */
+/* For a recording only the rails are listed: its first moments are not the present. */
 static pj_status open_listener(listener *l, pj_survey_source *s, const pj_power_env *env,
                                const char *argument, pj_error *err)
 {
     pj_error why = {0};
     char sources[32 + PJ_POWER_ARGUMENT_BYTES];
     snprintf(sources, sizeof sources, "%s%s%s", s->source->name, argument[0] ? ":" : "", argument);
-    pj_meter_options options = {.sources = sources, .env = env};
+    pj_meter_options options = {.sources = sources, .env = env, .report = &s->report};
     pj_status status = pj_meter_open(&options, &l->meter, &why);
     if (status == PJ_OK && !(s->source->flags & PJ_SOURCE_ONCE))
         status = pj_meter_start(l->meter, &why);
     if (status == PJ_E_NO_MEMORY) return pj_fail_memory(err, "a survey of power sources");
     if (status != PJ_OK) {
         listener_close(l);
-        pj_source_report_set(&s->report,
-                             status == PJ_E_DENIED ? PJ_SOURCE_DENIED : PJ_SOURCE_ABSENT, "", "%s",
-                             why.text);
+        if (!s->report.reason[0] || s->report.state == PJ_SOURCE_OPTIONAL)
+            pj_source_explain(&s->report, status, "", "%s", why.text);
         return PJ_OK;
     }
     const pj_rail *rails = pj_meter_rails(l->meter, &s->rail_count);
@@ -65,34 +63,19 @@ static pj_status open_listener(listener *l, pj_survey_source *s, const pj_power_
     return PJ_OK;
 }
 
-static pj_status survey_drain(listener *l, uint32_t rail_count, pj_error *err)
+static pj_status listen_to_all(listener *listeners, uint32_t count, int64_t listen_ns,
+                               pj_error *err)
 {
-    pj_reading readings[256];
-    size_t count;
-    while (l->meter && (count = pj_meter_read(l->meter, readings, 256)) > 0)
-        for (size_t i = 0; i < count; i++) {
-            if (readings[i].rail >= rail_count) continue;
-            pj_status status = pj_curve_add(l->curves[readings[i].rail], &readings[i], err);
-            if (status != PJ_OK) return status;
-        }
-    return PJ_OK;
-}
-
-static pj_status listen_to_all(listener *listeners, pj_survey_source *sources, uint32_t count,
-                               int64_t listen_ns, pj_error *err)
-{
-    int64_t longest = 0;
-    bool any = false;
+    int64_t longest = -1;
     for (uint32_t i = 0; i < count; i++) {
-        if (!listeners[i].meter) continue;
-        int64_t settle = pj_meter_settle_ns(listeners[i].meter);
+        int64_t settle = listeners[i].meter ? pj_meter_settle_ns(listeners[i].meter) : -1;
         longest = settle > longest ? settle : longest;
-        any = true;
     }
-    int64_t until = any ? pj_clock_ns() + listen_ns + longest : 0;
+    int64_t until = longest >= 0 ? pj_clock_ns() + listen_ns + longest : 0;
     for (;;) {
         for (uint32_t i = 0; i < count; i++) {
-            pj_status status = survey_drain(&listeners[i], sources[i].rail_count, err);
+            const listener *l = &listeners[i];
+            pj_status status = l->meter ? pj_meter_fill(l->meter, l->curves, err) : PJ_OK;
             if (status != PJ_OK) return status;
         }
         int64_t now = pj_clock_ns();
@@ -113,48 +96,31 @@ static void take_powers(const listener *l, pj_survey_source *s)
 
 /* ---- all ---- */
 
-static bool worth_opening(const pj_survey_source *s)
-{
-    return s->in_use || s->report.state == PJ_SOURCE_USABLE ||
-           (s->report.state == PJ_SOURCE_OPTIONAL && strcmp(s->source->name, "estimate") == 0);
-}
-
-/* Whether a comma-separated list contains the name. */
-static bool is_named(const char *list, const char *name)
-{
-    size_t length = strlen(name);
-    for (const char *at = list; at && *at;) {
-        size_t piece = strcspn(at, ",");
-        if (piece == length && strncmp(at, name, length) == 0) return true;
-        at += piece + (at[piece] == ',');
-    }
-    return false;
-}
-
-/* The text after "name:" in the list; "" for none. */
-static const char *argument_of(const pj_power_list *list, const pj_power_source *source)
+/* The choice of a source in the list; NULL: it is not in it. */
+static const pj_power_choice *choice_of(const pj_power_list *list, const pj_power_source *source)
 {
     for (uint32_t i = 0; i < list->count; i++)
-        if (list->choices[i].source == source) return list->choices[i].argument;
-    return "";
+        if (list->choices[i].source == source) return &list->choices[i];
+    return NULL;
 }
 
+/* A source that is used only when named is described, and a model also opened. */
 static pj_status survey_look_at(pj_survey_source *s, listener *l, const pj_power_list *list,
-                                const char *used, const pj_power_env *env, pj_error *err)
+                                const pj_power_list *used, const pj_power_env *env, pj_error *err)
 {
-    s->in_use = is_named(used, s->source->name);
-    const char *argument = s->in_use ? argument_of(list, s->source) : "";
-    s->source->probe(env, argument, &s->report);
-    if (s->in_use && s->report.state == PJ_SOURCE_OPTIONAL)
-        s->report = (pj_source_report){.state = PJ_SOURCE_USABLE}; /* named by the user */
-    return worth_opening(s) ? open_listener(l, s, env, argument, err) : PJ_OK;
+    s->in_use = choice_of(used, s->source) != NULL;
+    const pj_power_choice *choice = s->in_use ? choice_of(list, s->source) : NULL;
+    bool describes = s->source->describe && !s->in_use;
+    if (describes) s->source->describe(env, &s->report);
+    if (describes && !(s->source->flags & PJ_SOURCE_MODEL)) return PJ_OK;
+    return open_listener(l, s, env, choice ? choice->argument : "", err);
 }
 
 pj_status pj_survey(const pj_survey_options *options, pj_survey_source **sources, uint32_t *count,
                     pj_error *err)
 {
     pj_power_env own;
-    pj_power_list list = {0};
+    pj_power_list list = {0}, used = {0};
     const pj_power_env *env = options->env ? options->env : &own;
     uint32_t n = 0;
     if (!options->env) pj_power_env_get(&own);
@@ -165,11 +131,13 @@ pj_status pj_survey(const pj_survey_options *options, pj_survey_source **sources
     pj_status status = PJ_OK;
     if (!*sources || !listeners) status = pj_fail_memory(err, "a survey of power sources");
     if (status == PJ_OK && options->power) status = pj_power_list_parse(options->power, &list, err);
+    if (status == PJ_OK && options->used && options->used[0])
+        status = pj_power_list_parse(options->used, &used, err);
     for (uint32_t i = 0; i < n && status == PJ_OK; i++) {
         (*sources)[i].source = pj_power_sources[i];
-        status = survey_look_at(&(*sources)[i], &listeners[i], &list, options->used, env, err);
+        status = survey_look_at(&(*sources)[i], &listeners[i], &list, &used, env, err);
     }
-    if (status == PJ_OK) status = listen_to_all(listeners, *sources, n, options->listen_ns, err);
+    if (status == PJ_OK) status = listen_to_all(listeners, n, options->listen_ns, err);
     for (uint32_t i = 0; listeners && i < n; i++) {
         if (status == PJ_OK) take_powers(&listeners[i], &(*sources)[i]);
         listener_close(&listeners[i]);

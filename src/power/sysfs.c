@@ -4,13 +4,25 @@
 #include "power/source.h"
 
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
-bool pj_sysfs_text(const char *path, char *text, size_t bytes)
+int pj_sysfs_open_at(const char *path_format, ...)
 {
-    int fd = pj_sysfs_open(path);
+    char path[1024];
+    va_list args;
+    va_start(args, path_format);
+    int length = vsnprintf(path, sizeof path, path_format, args);
+    va_end(args);
+    errno = ENAMETOOLONG;
+    return length < (int)sizeof path ? pj_sysfs_open(path) : -1;
+}
+
+bool pj_sysfs_text(int fd, char *text, size_t bytes)
+{
     int64_t got = fd >= 0 ? pj_sysfs_fetch(fd, text, bytes - 1) : -1;
-    if (fd >= 0) pj_sysfs_close(fd);
+    pj_sysfs_close(fd);
     if (got < 0) got = 0;
     while (got > 0 && (text[got - 1] == '\n' || text[got - 1] == ' ')) got--;
     text[got] = 0;
@@ -27,11 +39,10 @@ static pj_status sysfs_parse(const char *text, size_t bytes, int64_t *value)
     return PJ_OK;
 }
 
-bool pj_sysfs_number(const char *path, int64_t *value)
+bool pj_sysfs_number(int fd, int64_t *value)
 {
     char text[64];
-    return pj_sysfs_text(path, text, sizeof text) &&
-           sysfs_parse(text, strlen(text), value) == PJ_OK;
+    return pj_sysfs_text(fd, text, sizeof text) && sysfs_parse(text, strlen(text), value) == PJ_OK;
 }
 
 pj_status pj_sysfs_read(int fd, int64_t *value)

@@ -7,10 +7,13 @@
 
 enum { PJ_SYSFS_NAME_BYTES = 64 };
 
-/* Reads a small file completely, without its trailing newline; false (text "") on failure. */
-bool pj_sysfs_text(const char *path, char *text, size_t bytes);
-/* An integer, possibly negative; false when the file is missing or holds something else. */
-bool pj_sysfs_number(const char *path, int64_t *value);
+/* Opens for repeated reading; -1 with errno set, also for a path that is too long. */
+int pj_sysfs_open_at(const char *path_format, ...) __attribute__((format(printf, 1, 2)));
+/* Reads a small file completely, without its trailing newline, and closes it; false (text "") on
+ * failure, as for an fd of -1. */
+bool pj_sysfs_text(int fd, char *text, size_t bytes);
+/* The same of an integer, possibly negative; false when the file holds something else. */
+bool pj_sysfs_number(int fd, int64_t *value);
 /* Rereads an open file from its start. PJ_E_INVALID: not a number; other failures by errno. */
 pj_status pj_sysfs_read(int fd, int64_t *value);
 
@@ -19,7 +22,7 @@ pj_status pj_sysfs_read(int fd, int64_t *value);
 
 /* Opens for repeated reading; -1 with errno set. */
 int pj_sysfs_open(const char *path);
-void pj_sysfs_close(int fd);
+void pj_sysfs_close(int fd); /* -1 is allowed */
 /* The first bytes of an open file; returns how many, or -1 with errno set. */
 int64_t pj_sysfs_fetch(int fd, char *text, size_t bytes);
 /* Target of a symbolic link, "" if there is none. */

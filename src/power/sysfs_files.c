@@ -15,7 +15,7 @@ int pj_sysfs_open(const char *path)
 
 void pj_sysfs_close(int fd)
 {
-    close(fd);
+    if (fd >= 0) close(fd);
 }
 
 int64_t pj_sysfs_fetch(int fd, char *text, size_t bytes)

@@ -1,6 +1,7 @@
-/* CSV traces, parsed in one pass over header and rows without copying cells. */
+/* CSV traces, parsed line by line. */
 #include "power/trace_file.h"
 
+#include "base/buffer.h"
 #include "base/clock.h"
 #include "base/median.h"
 #include "base/memory.h"
@@ -11,12 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { MAX_COLUMNS = 256, NUMBER_BYTES = 63 };
-
-typedef struct cell {
-    const char *text;
-    size_t length;
-} cell;
+enum { MAX_COLUMNS = 256, DEVICE_BYTES = 64 };
 
 typedef enum column_kind {
     COLUMN_OTHER = 0,
@@ -37,10 +33,11 @@ typedef struct reader {
     pj_trace *trace;
     column columns[MAX_COLUMNS];
     size_t column_count, time_column, device_column, capacity;
-    bool dates;  /* times are dates, not milliseconds */
-    cell device; /* of the first row */
-    bool many;   /* a later row belongs to another device */
+    bool dates;                /* times are dates, not milliseconds */
+    char device[DEVICE_BYTES]; /* of the first row */
+    bool many;                 /* a later row belongs to another device */
     double first_ms;
+    pj_buffer line;
 } reader;
 
 void pj_trace_fini(pj_trace *trace)
@@ -54,62 +51,31 @@ void pj_trace_fini(pj_trace *trace)
 
 /* ---- cells ---- */
 
-static cell trim(cell c)
+static char *trim(char *cell)
 {
-    while (c.length > 0 && strchr(" \t\r\"", c.text[0]) && c.text[0]) c.text++, c.length--;
-    while (c.length > 0 && strchr(" \t\r\"", c.text[c.length - 1]) && c.text[c.length - 1])
-        c.length--;
-    return c;
+    static const char around[] = " \t\r\"";
+    cell += strspn(cell, around);
+    for (size_t end = strlen(cell); end > 0 && strchr(around, cell[end - 1]);) cell[--end] = 0;
+    return cell;
 }
 
-/* Splits a line at commas; returns how many cells there are (more than `max` are not stored). */
-static size_t trace_file_split(const char *line, size_t length, cell *cells, size_t max)
+/* Splits a line at commas; returns how many cells there are (more than MAX_COLUMNS are not
+ * stored). */
+static size_t trace_file_split(char *line, char **cells)
 {
-    size_t count = 0, begin = 0;
-    for (size_t i = 0; i <= length; i++) {
-        if (i < length && line[i] != ',') continue;
-        if (count < max) cells[count] = trim((cell){line + begin, i - begin});
-        count++;
-        begin = i + 1;
-    }
+    size_t count = 0;
+    for (char *cell; (cell = strsep(&line, ",")) != NULL; count++)
+        if (count < MAX_COLUMNS) cells[count] = trim(cell);
     return count;
 }
 
-static bool cell_ends_with(cell c, const char *end)
-{
-    size_t length = strlen(end);
-    return c.length >= length && strncmp(c.text + c.length - length, end, length) == 0;
-}
-
-static bool cell_has(cell c, const char *word)
-{
-    size_t length = strlen(word);
-    for (size_t i = 0; i + length <= c.length; i++)
-        if (memcmp(c.text + i, word, length) == 0) return true;
-    return false;
-}
-
-static bool cell_is(cell c, const char *text)
-{
-    return c.length == strlen(text) && strncmp(c.text, text, c.length) == 0;
-}
-
-static bool cell_starts_with(cell c, const char *start)
-{
-    size_t length = strlen(start);
-    return c.length >= length && strncmp(c.text, start, length) == 0;
-}
-
 /* A finite number, optionally followed by a unit W or mW (which then sets the scale). */
-static bool cell_number(cell c, double scale, double *value)
+static bool cell_number(const char *cell, double scale, double *value)
 {
-    char copy[NUMBER_BYTES + 1], *end;
-    if (c.length == 0 || c.length > NUMBER_BYTES) return false;
-    memcpy(copy, c.text, c.length);
-    copy[c.length] = 0;
-    if (strpbrk(copy, "xXnNiI")) return false; /* no hexadecimal, inf, nan */
-    *value = strtod(copy, &end);
-    if (end == copy || !isfinite(*value)) return false;
+    char *end;
+    if (strpbrk(cell, "xXnNiI")) return false; /* no hexadecimal, inf, nan */
+    *value = strtod(cell, &end);
+    if (end == cell || !isfinite(*value)) return false;
     while (*end == ' ') end++;
     if (strcmp(end, "W") == 0)
         scale = 1000;
@@ -122,16 +88,13 @@ static bool cell_number(cell c, double scale, double *value)
 }
 
 /* "2023/07/08 19:28:27.236" as nvidia-smi writes it; milliseconds since 1970. */
-static bool cell_date(cell c, double *ms)
+static bool cell_date(char *cell, double *ms)
 {
-    char copy[NUMBER_BYTES + 1];
     int64_t ns;
-    if (c.length < 19 || c.length > NUMBER_BYTES) return false;
-    memcpy(copy, c.text, c.length);
-    copy[c.length] = 0;
+    if (strlen(cell) < 19) return false;
     for (int i = 0; i < 10; i++)
-        if (copy[i] == '/') copy[i] = '-';
-    if (!pj_clock_parse_iso(copy, &ns)) return false;
+        if (cell[i] == '/') cell[i] = '-';
+    if (!pj_clock_parse_iso(cell, &ns)) return false;
     *ms = (double)ns * 1e-6;
     return true;
 }
@@ -171,9 +134,9 @@ static int trace_file_add_rail(pj_trace *t, const char *name, size_t length, con
     return (int)t->rail_count++;
 }
 
-static column nvidia_column(reader *r, cell c)
+static column nvidia_column(reader *r, const char *cell)
 {
-    bool average = cell_has(c, "average"), instant = cell_has(c, "instant");
+    bool average = strstr(cell, "average"), instant = strstr(cell, "instant");
     const char *name = average ? "gpu0-average" : instant ? "gpu0-instant" : "gpu0";
     int rail = trace_file_add_rail(r->trace, name, strlen(name), "power.draw");
     if (rail < 0) return (column){0};
@@ -188,39 +151,32 @@ static column nvidia_column(reader *r, cell c)
     return (column){COLUMN_POWER, rail, 1000};
 }
 
-static bool names_device(cell c)
+static column read_column(reader *r, const char *cell)
 {
-    static const char *const names[] = {"index",      "uuid",       "gpu_uuid",  "serial",
-                                        "gpu_serial", "pci.bus_id", "gpu_bus_id"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (cell_is(c, names[i])) return true;
-    return false;
-}
-
-static column read_column(reader *r, cell c)
-{
-    if (names_device(c)) return (column){COLUMN_DEVICE, -1, 1};
-    if (cell_is(c, "timestamp_ms")) return (column){COLUMN_TIME, -1, 1};
-    if (cell_is(c, "timestamp")) {
-        r->dates = true;
-        return (column){COLUMN_TIME, -1, 1};
-    }
-    if (cell_is(c, "unix_ms")) return (column){COLUMN_WALL, -1, 1};
-    if (cell_is(c, "quality")) return (column){COLUMN_QUALITY, -1, 1};
-    if (cell_ends_with(c, "_mw"))
-        return (column){COLUMN_POWER,
-                        trace_file_add_rail(r->trace, c.text, c.length - 3, "recorded"), 1};
-    if (cell_starts_with(c, "power.draw") && memchr(c.text, 'W', c.length))
-        return nvidia_column(r, c);
+    static const struct {
+        const char *name;
+        column_kind kind;
+    } named[] = {
+        {"timestamp_ms", COLUMN_TIME}, {"timestamp", COLUMN_TIME},   {"unix_ms", COLUMN_WALL},
+        {"quality", COLUMN_QUALITY},   {"index", COLUMN_DEVICE},     {"uuid", COLUMN_DEVICE},
+        {"gpu_uuid", COLUMN_DEVICE},   {"serial", COLUMN_DEVICE},    {"gpu_serial", COLUMN_DEVICE},
+        {"pci.bus_id", COLUMN_DEVICE}, {"gpu_bus_id", COLUMN_DEVICE}};
+    size_t length = strlen(cell);
+    r->dates |= strcmp(cell, "timestamp") == 0;
+    for (size_t i = 0; i < sizeof named / sizeof *named; i++)
+        if (strcmp(cell, named[i].name) == 0) return (column){named[i].kind, -1, 1};
+    if (length >= 3 && strcmp(cell + length - 3, "_mw") == 0)
+        return (column){COLUMN_POWER, trace_file_add_rail(r->trace, cell, length - 3, "recorded"),
+                        1};
+    if (strncmp(cell, "power.draw", 10) == 0 && strchr(cell, 'W')) return nvidia_column(r, cell);
     return (column){0};
 }
 
-static pj_status trace_file_read_header(reader *r, const char *line, size_t length,
-                                        const char *name, pj_error *err)
+static pj_status trace_file_read_header(reader *r, const char *name, pj_error *err)
 {
-    cell cells[MAX_COLUMNS];
-    if (length >= 3 && memcmp(line, "\xef\xbb\xbf", 3) == 0) line += 3, length -= 3;
-    r->column_count = trace_file_split(line, length, cells, MAX_COLUMNS);
+    char *cells[MAX_COLUMNS], *line = r->line.data;
+    if (strncmp(line, "\xef\xbb\xbf", 3) == 0) line += 3;
+    r->column_count = trace_file_split(line, cells);
     if (r->column_count > MAX_COLUMNS)
         return pj_fail(err, PJ_E_INVALID, "%s: more than %d columns", name, MAX_COLUMNS);
     r->time_column = r->device_column = MAX_COLUMNS;
@@ -260,20 +216,17 @@ static pj_status trace_file_make_room(reader *r, pj_error *err)
     return PJ_OK;
 }
 
-static bool row_time(const reader *r, const cell *cells, double *ms)
+static bool row_time(const reader *r, char *const *cells, double *ms)
 {
-    cell c = cells[r->time_column];
-    if (!(r->dates ? cell_date(c, ms) || cell_number(c, 1, ms) : cell_number(c, 1, ms)))
-        return false;
-    return fabs(*ms) < 1e14;
+    char *cell = cells[r->time_column];
+    return ((r->dates && cell_date(cell, ms)) || cell_number(cell, 1, ms)) && fabs(*ms) < 1e14;
 }
 
 /* Rows of several GPUs in one log would pass for readings of one GPU. */
-static void watch_device(reader *r, cell device)
+static void watch_device(reader *r, const char *device)
 {
-    if (!r->device.text) r->device = device;
-    r->many |= device.length != r->device.length ||
-               memcmp(device.text, r->device.text, device.length) != 0;
+    if (r->trace->row_count == 0) snprintf(r->device, sizeof r->device, "%s", device);
+    r->many |= strncmp(device, r->device, sizeof r->device - 1) != 0;
 }
 
 /* nvidia-smi writes the local time, without saying so. */
@@ -288,12 +241,12 @@ static double local_to_unix_ms(double ms)
 }
 
 /* Parses a line as a row; false when it is truncated, ragged, or goes back in time. */
-static bool trace_file_read_row(reader *r, const char *line, size_t length)
+static bool trace_file_read_row(reader *r)
 {
     pj_trace *t = r->trace;
-    cell cells[MAX_COLUMNS];
+    char *cells[MAX_COLUMNS];
     double ms;
-    if (trace_file_split(line, length, cells, MAX_COLUMNS) != r->column_count) return false;
+    if (trace_file_split(r->line.data, cells) != r->column_count) return false;
     if (!row_time(r, cells, &ms)) return false;
     if (r->device_column < r->column_count) watch_device(r, cells[r->device_column]);
     if (t->row_count == 0) {
@@ -306,7 +259,7 @@ static bool trace_file_read_row(reader *r, const char *line, size_t length)
     for (size_t i = 0; i < r->column_count; i++) {
         const column *c = &r->columns[i];
         double value;
-        if (c->kind == COLUMN_QUALITY && cell_is(cells[i], "modelled"))
+        if (c->kind == COLUMN_QUALITY && strcmp(cells[i], "modelled") == 0)
             for (uint32_t k = 0; k < t->rail_count; k++) t->rails[k].quality = PJ_MODELLED;
         if (c->kind == COLUMN_WALL && t->row_count == 0 && cell_number(cells[i], 1, &value) &&
             value > 0 && value < 4e15)
@@ -314,7 +267,7 @@ static bool trace_file_read_row(reader *r, const char *line, size_t length)
         if (c->kind != COLUMN_POWER) continue;
         bool number = cell_number(cells[i], c->scale, &value) && fabs(value) < 1e12;
         t->mw[at + (size_t)c->rail] = number ? (float)value : NAN;
-        t->gap[at + (size_t)c->rail] = !number && cells[i].length > 0;
+        t->gap[at + (size_t)c->rail] = !number && cells[i][0];
     }
     t->t_ms[t->row_count++] = ms;
     return true;
@@ -378,20 +331,20 @@ pj_status pj_trace_read_csv(const char *text, size_t bytes, const char *name, pj
     *trace = (pj_trace){.origin_unix_ms = NAN};
     reader r = {.trace = trace};
     pj_status status = PJ_OK;
-    bool header = true;
+    pj_buffer_init(&r.line, PJ_TRACE_MAX_BYTES + 1);
     for (size_t at = 0; at < bytes && status == PJ_OK;) {
         const char *end = memchr(text + at, '\n', bytes - at);
         size_t length = end ? (size_t)(end - text) - at : bytes - at;
-        if (header) {
-            status = trace_file_read_header(&r, text + at, length, name, err);
-            header = false;
-        } else {
-            status = trace_file_make_room(&r, err);
-            if (status == PJ_OK && !trace_file_read_row(&r, text + at, length))
-                trace->skipped += length > 0;
-        }
+        pj_buffer_clear(&r.line);
+        if (!pj_buffer_append(&r.line, text + at, length) || !pj_buffer_char(&r.line, 0))
+            status = pj_fail_memory(err, "a trace");
+        else if (at == 0)
+            status = trace_file_read_header(&r, name, err);
+        else if ((status = trace_file_make_room(&r, err)) == PJ_OK && !trace_file_read_row(&r))
+            trace->skipped += length > 0;
         at += length + 1;
     }
+    pj_buffer_fini(&r.line);
     if (status == PJ_OK && r.many)
         status = pj_fail(
             err, PJ_E_UNSUPPORTED,

@@ -7,12 +7,7 @@
 #include "base/memory.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
-
-static const char *const rail_names[PJ_PM_RAILS] = {"cpu", "gpu", "ane", "dram", "package"};
-static const pj_rail_class rail_classes[PJ_PM_RAILS] = {PJ_RAIL_CPU, PJ_RAIL_GPU, PJ_RAIL_ANE,
-                                                        PJ_RAIL_DRAM, PJ_RAIL_PLATFORM};
 
 /* The next sample of the stream; false at its end. Skipped documents are counted. */
 static bool trace_plist_next_sample(const char **text, size_t *bytes, pj_pm_sample *sample,
@@ -30,34 +25,26 @@ static bool trace_plist_next_sample(const char **text, size_t *bytes, pj_pm_samp
     return false;
 }
 
-static void describe_rails(pj_trace *t, const bool *seen, double period_ms)
+/* Describes the rails that were seen and returns how many there are. */
+static uint32_t describe_rails(pj_trace *t, const bool *seen, double period_ms,
+                               pj_pm_rail kinds[PJ_PM_RAILS])
 {
-    int package = -1;
-    for (int k = 0; k < PJ_PM_RAILS; k++) {
-        if (!seen[k]) continue;
-        pj_rail *rail = &t->rails[t->rail_count];
-        *rail = (pj_rail){.rail_class = rail_classes[k],
-                          .kind = PJ_RAIL_INSTANT,
-                          .scope = k == PJ_PM_PACKAGE ? PJ_SCOPE_PACKAGE : PJ_SCOPE_DOMAIN,
-                          .quality = PJ_MEASURED,
-                          .parent = -1,
-                          .period_ns = (int64_t)(period_ms * 1e6),
-                          .resolution = period_ms > 0 ? 1e3 / period_ms : 0}; /* 1 mJ */
-        snprintf(rail->name, sizeof rail->name, "%s", rail_names[k]);
-        snprintf(rail->source, sizeof rail->source, "replay");
-        snprintf(rail->device, sizeof rail->device, "powermetrics recording");
-        snprintf(rail->field, sizeof rail->field, "%s_energy", rail_names[k]);
-        if (k == PJ_PM_PACKAGE) package = (int)t->rail_count;
-        t->rail_count++;
+    uint32_t count = 0;
+    for (int k = 0; k < PJ_PM_RAILS; k++)
+        if (seen[k]) kinds[count++] = (pj_pm_rail)k;
+    pj_pm_describe(kinds, count, "replay", "powermetrics recording", t->rails);
+    for (uint32_t i = 0; i < count; i++) {
+        t->rails[i].period_ns = (int64_t)(period_ms * 1e6);
+        t->rails[i].resolution = period_ms > 0 ? 1e3 / period_ms : 0; /* 1 mJ */
     }
-    for (uint32_t i = 0; i < t->rail_count; i++)
-        if ((int)i != package) t->rails[i].parent = package;
+    return count;
 }
 
 pj_status pj_trace_read_plist(const char *text, size_t bytes, const char *name, pj_trace *t,
                               pj_error *err)
 {
     pj_pm_sample s;
+    pj_pm_rail kinds[PJ_PM_RAILS];
     bool seen[PJ_PM_RAILS] = {false};
     const char *at = text;
     size_t left = bytes, samples = 0, skipped = 0;
@@ -68,7 +55,7 @@ pj_status pj_trace_read_plist(const char *text, size_t bytes, const char *name, 
         sum_ms += (double)s.elapsed_ns * 1e-6;
         samples++;
     }
-    if (samples > 0) describe_rails(t, seen, sum_ms / (double)samples);
+    if (samples > 0) t->rail_count = describe_rails(t, seen, sum_ms / (double)samples, kinds);
     if (t->rail_count == 0) {
         pj_trace_fini(t);
         return pj_fail(err, PJ_E_INVALID, "%s contains no powermetrics sample with power", name);
@@ -89,11 +76,9 @@ pj_status pj_trace_read_plist(const char *text, size_t bytes, const char *name, 
         end_ms += (double)s.elapsed_ns * 1e-6; /* a value covers the time up to its row */
         t->t_ms[row] = end_ms;
         t->window_ms[row] = (float)((double)s.elapsed_ns * 1e-6);
-        uint32_t column = 0;
-        for (int k = 0; k < PJ_PM_RAILS; k++) {
-            if (!seen[k]) continue;
-            t->mw[row * t->rail_count + column] = (float)s.mw[k];
-            t->gap[row * t->rail_count + column++] = isnan(s.mw[k]);
+        for (uint32_t i = 0; i < t->rail_count; i++) {
+            t->mw[row * t->rail_count + i] = (float)s.mw[kinds[i]];
+            t->gap[row * t->rail_count + i] = isnan(s.mw[kinds[i]]);
         }
     }
     return PJ_OK;

@@ -167,8 +167,6 @@ static void take_updates(const recording *r, uint32_t rail, updates *u)
 {
     const pj_trace *t = &r->trace;
     pj_filter filter;
-    int note;
-    double value;
     *u = (updates){.readings = pj_alloc(t->row_count, sizeof(pj_reading)),
                    .at = pj_alloc(t->row_count, sizeof(int64_t)),
                    .mw = pj_alloc(t->row_count, sizeof(double))};
@@ -179,7 +177,7 @@ static void take_updates(const recording *r, uint32_t rail, updates *u)
                               .after_ns = at,
                               .rail = (uint16_t)rail,
                               .value = (double)t->mw[i * t->rail_count + rail]};
-        if (!pj_filter_take(&filter, &reading, &note, &value)) continue;
+        if (!pj_filter_take(&filter, &reading)) continue;
         u->readings[u->reading_count++] = reading;
         if (reading.status != PJ_READING_OK) continue;
         u->at[u->update_count] = reading.fresh_ns;

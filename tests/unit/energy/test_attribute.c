@@ -4,6 +4,7 @@
 #include "../sanitized.h"
 #include "truth.h"
 
+#include "base/banded.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "energy/linear.h"

@@ -42,24 +42,19 @@ typedef struct script {
 static script *playing;
 static pj_power_env plain_env = {.sysfs_root = "", .procfs_root = ""};
 
-static void scripted_probe(const pj_power_env *env, const char *argument, pj_source_report *report)
-{
-    (void)env, (void)argument, (void)report;
-}
-
 static pj_status scripted_open(void *state, const pj_power_env *env, const char *argument,
-                               pj_error *err)
+                               pj_source_report *report)
 {
     (void)state, (void)env, (void)argument;
     playing->opened++;
     if (playing->opens_that_work && playing->opened > playing->opens_that_work)
-        return pj_fail(err, PJ_E_UNAVAILABLE, "gone");
+        return pj_source_explain(report, PJ_E_UNAVAILABLE, "", "gone");
     return PJ_OK;
 }
 
-static uint32_t scripted_rails(const void *state, pj_rail *rails, uint32_t max)
+static uint32_t scripted_rails(const void *state, pj_rail *rails)
 {
-    (void)state, (void)max;
+    (void)state;
     rails[0] = playing->rail;
     return 1;
 }
@@ -80,9 +75,9 @@ static pj_status scripted_read(void *state, pj_reading *readings, uint32_t max, 
     return PJ_OK;
 }
 
-static uint32_t scripted_limits(const void *state, double *limits_mw, uint32_t max)
+static uint32_t scripted_limits(const void *state, double *limits_mw)
 {
-    (void)state, (void)max;
+    (void)state;
     limits_mw[0] = playing->limit_mw > 0 ? playing->limit_mw : NAN;
     return 1;
 }
@@ -96,7 +91,6 @@ static const pj_power_source scripted = {
     .version = PJ_POWER_SOURCE_VERSION,
     .name = "scripted",
     .state_bytes = 8,
-    .probe = scripted_probe,
     .open = scripted_open,
     .rails = scripted_rails,
     .read = scripted_read,
@@ -115,9 +109,9 @@ static pj_power_sampler *new_sampler(script *what)
     s->state = pj_alloc(1, 8);
     s->interval_ns = MS;
     assert_int_equal(pj_power_sampler_init(s, NULL), PJ_OK);
-    assert_int_equal(scripted.open(s->state, s->env, "", NULL), PJ_OK);
+    assert_int_equal(scripted.open(s->state, s->env, "", &(pj_source_report){0}), PJ_OK);
     s->open = true;
-    s->rail_count = scripted.rails(s->state, s->rails, 1);
+    s->rail_count = scripted.rails(s->state, s->rails);
     pj_filter_init(&s->filters[0], &s->rails[0]);
     return s;
 }
