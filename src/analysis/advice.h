@@ -55,7 +55,6 @@ typedef struct pj_advice_facts {
     double interval, interval_calibrated; /* median relative half width of parts */
     /* runs in the store that differ in one setting */
     uint32_t same_model_last_hour; /* runs of this model in the hour before */
-    uint32_t loads_last_hour;      /* of those, runs that loaded the model */
     double prefix_share;           /* prompt characters shared with other prompts */
     uint32_t prefix_runs;
     double window_ms,

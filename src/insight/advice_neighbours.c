@@ -147,7 +147,6 @@ static void measure_last_hour(pj_advice_facts *f, const pj_run_list *list, const
             !advice_neighbours_same_text(other->dtype, info->dtype))
             continue;
         f->same_model_last_hour++;
-        f->loads_last_hour += other->model_load_mj > 0;
     }
     if (f->window_runs) f->window_ms = (double)(last - first) / 1e6;
     /* Runs of unknown energy are assumed to draw the others' mean power. */
