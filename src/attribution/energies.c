@@ -92,11 +92,12 @@ static void sum_nodes(pj_energies *j)
 static pj_status energies_prepare(pj_energies *j, pj_error *err)
 {
     const pj_tree *tree = j->tree;
-    j->class_names = pj_alloc(tree->class_count, sizeof *j->class_names);
-    j->gross = pj_alloc(tree->leaf_count, sizeof *j->gross);
-    j->net = pj_alloc(tree->leaf_count, sizeof *j->net);
-    j->rail_gross = pj_alloc((size_t)tree->leaf_count + 2, sizeof *j->rail_gross);
-    j->rail_net = pj_alloc((size_t)tree->leaf_count + 2, sizeof *j->rail_net);
+    size_t leaves = tree->leaf_count;
+    j->class_names = pj_arena_alloc(&j->arena, tree->class_count, sizeof *j->class_names);
+    j->gross = pj_arena_alloc(&j->arena, leaves, sizeof *j->gross);
+    j->net = pj_arena_alloc(&j->arena, leaves, sizeof *j->net);
+    j->rail_gross = pj_arena_alloc(&j->arena, leaves + 2, sizeof *j->rail_gross);
+    j->rail_net = pj_arena_alloc(&j->arena, leaves + 2, sizeof *j->rail_net);
     if (!j->class_names || !j->gross || !j->net || !j->rail_gross || !j->rail_net)
         return pj_fail_memory(err, "the energies of a run");
     for (uint32_t c = 0; c < tree->class_count; c++)
@@ -208,6 +209,7 @@ pj_status pj_energy_new(const pj_tree *tree, const pj_readings *readings,
 {
     pj_energies *j = *joules = pj_alloc(1, sizeof *j);
     if (!j) return pj_fail_memory(err, "the energies of a run");
+    pj_arena_init(&j->arena, 0);
     j->tree = tree;
     j->options = options;
     j->d = data;
@@ -234,25 +236,11 @@ pj_status pj_energy_fill(pj_energies *j, pj_error *err)
 void pj_energy_free(pj_energies *j)
 {
     if (!j) return;
-    pj_free(j->findings);
     for (int r = 0; r < PJ_MAX_RAILS; r++) {
         pj_curve_free(j->curves[r]);
         pj_curve_free(j->steps[r]);
     }
     for (uint32_t i = 0; i < j->result_count; i++) pj_energy_rail_fini(&j->results[i]);
-    pj_free(j->class_names);
-    pj_free(j->sim_mw);
-    pj_free(j->gross);
-    pj_free(j->net);
-    pj_free(j->rail_gross);
-    pj_free(j->rail_net);
-    pj_free(j->leaves);
-    pj_free(j->pool_of);
-    pj_free(j->pool_class);
-    pj_free(j->pool_phase);
-    pj_free(j->pool_mw);
-    pj_free(j->leaf_begin);
-    pj_free(j->leaf_of);
-    pj_free(j->leaf_part);
+    pj_arena_fini(&j->arena);
     pj_free(j);
 }

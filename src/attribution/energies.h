@@ -63,6 +63,7 @@ typedef struct pj_rail_result {
 } pj_rail_result;
 
 struct pj_energies {
+    pj_arena arena; /* has what results do not free themselves */
     const pj_tree *tree;
     const pj_build_options *options;
     pj_run_data *d;
@@ -80,7 +81,7 @@ struct pj_energies {
     int64_t *gross, *net;           /* [leaf] over all rails */
     int64_t *rail_gross, *rail_net; /* [leaf + 2] of one rail */
     pj_energy run;                  /* the root's energy; other nodes' energies are in their rows */
-    uint32_t *leaf_begin, *leaf_of; /* leaves grouped by node */
+    pj_groups by_node;              /* leaves */
     pj_rail_result results[PJ_MAX_RAILS];
     uint32_t result_count;
     bool replayed;         /* a calibration was the prior */

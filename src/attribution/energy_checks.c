@@ -16,7 +16,7 @@ static void energy_checks_doubt(pj_energies *j, const pj_finding *finding)
 
 pj_status pj_energy_check(pj_energies *j, pj_error *err)
 {
-    j->findings = pj_alloc(PJ_FINDINGS_MAX, sizeof *j->findings);
+    j->findings = pj_arena_alloc(&j->arena, PJ_FINDINGS_MAX, sizeof *j->findings);
     if (!j->findings) return pj_fail_memory(err, "the checks of a run");
     j->finding_count =
         pj_rails_check(j->d->rails, j->d->rail_count, (const pj_curve *const *)j->curves,

@@ -34,13 +34,6 @@ void pj_energy_rail_fini(pj_rail_result *result)
     pj_free(result->windows);
     pj_design_fini(&result->design);
     pj_blocks_fini(&result->blocks);
-    pj_free(result->first_block);
-    pj_free(result->bridges);
-    pj_free(result->bridge_begin);
-    pj_free(result->leaf_mj);
-    pj_free(result->part_factor);
-    pj_free(result->part_sd);
-    for (uint32_t i = 0; i < PJ_MAX_TIMINGS; i++) pj_free(result->alternative_mj[i]);
     result->has_fit = false;
 }
 
@@ -421,12 +414,13 @@ static void energy_rail_share(pj_energies *j, const pj_rail_result *result)
                  &shared);
 }
 
-static bool energy_rail_find_blocks(const pj_energies *j, pj_rail_result *result)
+static bool energy_rail_find_blocks(pj_energies *j, pj_rail_result *result)
 {
     const pj_blocks *b = &result->blocks;
     size_t k = 0;
-    result->first_block = pj_alloc(j->tree->leaf_count, sizeof *result->first_block);
-    result->leaf_mj = pj_alloc(j->tree->leaf_count, sizeof *result->leaf_mj);
+    result->first_block =
+        pj_arena_alloc(&j->arena, j->tree->leaf_count, sizeof *result->first_block);
+    result->leaf_mj = pj_arena_alloc(&j->arena, j->tree->leaf_count, sizeof *result->leaf_mj);
     if (!result->first_block || !result->leaf_mj) return false;
     for (uint32_t i = 0; i < j->tree->leaf_count; i++) {
         const pj_leaf *leaf = &j->leaves[i + 1]; /* in order of begin */
@@ -438,12 +432,12 @@ static bool energy_rail_find_blocks(const pj_energies *j, pj_rail_result *result
     return true;
 }
 
-static bool find_bridges(const pj_energies *j, pj_rail_result *result)
+static bool find_bridges(pj_energies *j, pj_rail_result *result)
 {
     const pj_blocks *b = &result->blocks;
     size_t count = 0, block = 0;
-    result->bridges = pj_alloc(j->tree->leaf_count, sizeof *result->bridges);
-    result->bridge_begin = pj_alloc(b->count + 2, sizeof *result->bridge_begin);
+    result->bridges = pj_arena_alloc(&j->arena, j->tree->leaf_count, sizeof *result->bridges);
+    result->bridge_begin = pj_arena_alloc(&j->arena, b->count + 2, sizeof *result->bridge_begin);
     if (!result->bridges || !result->bridge_begin) return false;
     for (uint32_t i = 0; i < j->tree->leaf_count; i++) {
         size_t k = result->first_block[i];
@@ -506,7 +500,7 @@ static pj_status try_timing(pj_energies *j, pj_rail_result *result, const pj_win
                             .counter = result->counter,
                             .idle_sd_mw = result->idle_sd_mw,
                             .window_count = count};
-    float *mj = pj_alloc(leaves, sizeof *mj);
+    float *mj = pj_arena_alloc(&j->arena, leaves, sizeof *mj);
     other.windows = pj_alloc(count, sizeof *other.windows);
     pj_status status = PJ_OK;
     if (!mj || !other.windows) status = pj_fail_memory(err, "the windows of a sensor");
@@ -517,10 +511,7 @@ static pj_status try_timing(pj_energies *j, pj_rail_result *result, const pj_win
     for (uint32_t i = 0; status == PJ_OK && i < leaves; i++)
         mj[i] = (float)pj_mj_of_nj(j->rail_gross[i + 1]);
     pj_energy_rail_fini(&other);
-    if (status != PJ_OK) {
-        pj_free(mj);
-        return status;
-    }
+    if (status != PJ_OK) return status;
     result->alternative_mj[result->alternative_count] = mj;
     result->alternative_weight[result->alternative_count++] = timing->weight;
     return PJ_OK;

@@ -18,7 +18,7 @@ static bool is_simulated(const pj_energies *j, uint32_t rail)
 static bool plant_powers(pj_energies *j)
 {
     const pj_tree *tree = j->tree;
-    j->sim_mw = pj_alloc(tree->class_count, sizeof *j->sim_mw);
+    j->sim_mw = pj_arena_alloc(&j->arena, tree->class_count, sizeof *j->sim_mw);
     for (uint32_t c = 0; j->sim_mw && c < tree->class_count; c++)
         j->sim_mw[c] = tree->classes[c].phase == PJ_PHASE_IDLE
                            ? 0

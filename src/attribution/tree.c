@@ -517,21 +517,36 @@ static int tree_by_begin(const void *a, const void *b)
                                       : (*(const uint32_t *)a < *(const uint32_t *)b ? -1 : 1);
 }
 
+static uint32_t key_of(const uint32_t *key, size_t stride, uint32_t item)
+{
+    return *(const uint32_t *)(const void *)((const char *)key + item * stride);
+}
+
+bool pj_group(const uint32_t *key, size_t stride, uint32_t first, uint32_t count, uint32_t keys,
+              pj_arena *arena, pj_groups *g)
+{
+    g->begin = pj_arena_alloc(arena, (size_t)keys + 2, sizeof *g->begin);
+    g->items = pj_arena_alloc(arena, count, sizeof *g->items);
+    if (!g->begin || !g->items) return false;
+    uint32_t *at = g->begin + 1; /* counts, then begins, then ends: the next key's begin */
+    for (uint32_t i = first; i < count; i++) at[key_of(key, stride, i)]++;
+    for (uint32_t k = 0, sum = 0; k < keys; k++) {
+        uint32_t own = at[k];
+        at[k] = sum;
+        sum += own;
+    }
+    for (uint32_t i = first; i < count; i++) g->items[at[key_of(key, stride, i)]++] = i;
+    return true;
+}
+
 static bool group_children(pj_tree *tree)
 {
     uint32_t n = tree->node_count;
-    tree->child_begin = pj_alloc((size_t)n + 2, sizeof *tree->child_begin);
-    tree->children = pj_alloc(n, sizeof *tree->children);
-    if (!tree->child_begin || !tree->children) return false;
-    uint32_t *at = tree->child_begin + 1; /* counts, then fill positions, then ends */
-    for (uint32_t i = 1; i < n; i++) at[tree->nodes[i].parent]++;
-    for (uint32_t i = 0, sum = 0; i < n; i++) {
-        uint32_t count = at[i];
-        at[i] = sum;
-        sum += count;
-    }
-    for (uint32_t i = 1; i < n; i++) tree->children[at[tree->nodes[i].parent]++] = i;
-    /* Now child_begin[p + 1] is the end of p, so child_begin[p] its begin. */
+    pj_groups g;
+    if (!pj_group(&tree->nodes->parent, sizeof *tree->nodes, 1, n, n, &tree->arena, &g))
+        return false;
+    tree->child_begin = g.begin;
+    tree->children = g.items;
     for (uint32_t p = 0; p < n; p++) {
         uint32_t begin = tree->child_begin[p], end = tree->child_begin[p + 1];
         bool sorted = true;
@@ -763,8 +778,7 @@ void pj_tree_fini(pj_tree *tree)
     pj_free(tree->names);
     pj_free(tree->nodes);
     pj_free(tree->texts);
-    pj_free(tree->children);
-    pj_free(tree->child_begin);
+    pj_arena_fini(&tree->arena);
     if (tree->leaves) pj_free(tree->leaves - 1);
     pj_free(tree->classes);
     pj_free(tree->notes);

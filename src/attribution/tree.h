@@ -51,6 +51,7 @@ typedef struct pj_tree {
     uint32_t node_count, node_capacity;
     pj_tree_text *texts;
     uint32_t text_count, text_capacity;
+    pj_arena arena;        /* of the next two */
     uint32_t *children;    /* node indices grouped by parent, in time order */
     uint32_t *child_begin; /* [node_count + 1] into children */
     /* Sorted by begin, with one free slot before and one after, for the time around the run. */
@@ -71,6 +72,16 @@ typedef struct pj_tree {
     bool ended;                      /* the spool has an END record */
     pj_run_status status;
 } pj_tree;
+
+/* Items by a key: those of key k are items[begin[k]] to items[begin[k + 1] - 1], ascending. */
+typedef struct pj_groups {
+    uint32_t *begin, *items;
+} pj_groups;
+
+/* Groups the items `first` to `count` - 1 by their keys, all below `keys`. `key` is that of item 0;
+ * each further one lies `stride` bytes on. False: out of memory. */
+bool pj_group(const uint32_t *key, size_t stride, uint32_t first, uint32_t count, uint32_t keys,
+              pj_arena *arena, pj_groups *groups);
 
 /* Reads the whole spool: all spans into nodes. Names go to `arena`. */
 pj_status pj_tree_init(pj_tree *tree, pj_spool_reader *reader, pj_arena *arena, pj_error *err);
