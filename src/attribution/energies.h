@@ -29,6 +29,13 @@ typedef struct pj_timing {
     double weight;     /* posterior probability */
 } pj_timing;
 
+typedef struct pj_timings {
+    pj_timing all[PJ_MAX_TIMINGS]; /* likeliest first */
+    uint32_t count;
+    bool settled;       /* when the sensor sampled is known or evident from its readings */
+    double log_against; /* by how much the likeliest explains them better than the declared one */
+} pj_timings;
+
 typedef struct pj_rail_result {
     uint32_t rail;
     int64_t begin_ns, end_ns;        /* the run, extended to whole windows */
@@ -41,7 +48,7 @@ typedef struct pj_rail_result {
     double class_spread;             /* relative 1 sigma of power between leaves of a class */
     double observed;                 /* share of the run's time covered by windows */
     int64_t period_ns;               /* typical time between two readings */
-    bool settled; /* when the sensor sampled is known or evident from its readings */
+    bool settled;                    /* as in pj_timings */
     bool counter;
     pj_fit fit; /* of pooled classes */
     bool has_fit;
@@ -140,11 +147,11 @@ pj_status pj_energy_scale(pj_energies *j, pj_rail_result *result, pj_error *err)
 /* Of the time of a leaf; 1: the run was alone. */
 double pj_energy_share_of(const pj_energies *j, uint32_t leaf);
 
-/* Timing hypotheses for a rail's windows, likeliest first; returns how many. `log_against` is by
- * how much the likeliest explains the readings better than the declared timing. */
-uint32_t pj_energy_timings(pj_energies *j, const pj_rail_result *result, const pj_window *windows,
-                           size_t count, int64_t period_ns, pj_timing timings[PJ_MAX_TIMINGS],
-                           bool *settled, double *log_against);
+/* Timing hypotheses for a rail's windows. */
+void pj_energy_timings(pj_energies *j, const pj_rail_result *result, pj_timings *timings);
+/* Moves windows to a timing; their mean powers stay as read. */
+void pj_energy_shift_windows(const pj_window *given, size_t count, const pj_timing *timing,
+                             pj_window *windows);
 
 /* Uncertainties of all nodes of the tree; below, of any other set of leaves. */
 pj_status pj_energy_check_total(pj_energies *j, pj_error *err);
