@@ -75,6 +75,11 @@ static lane_state *tree_lane_of(reading_state *r, uint32_t number)
     return &r->lanes[number];
 }
 
+static const pj_span *span_of(const pj_node *node) /* not of one that is synthesised */
+{
+    return (const pj_span *)node->record->payload;
+}
+
 static uint32_t serial_of(const pj_record *record)
 {
     return ((const pj_span *)record->payload)->serial;
@@ -85,7 +90,7 @@ static bool tree_adopt(reading_state *r, lane_state *lane, uint32_t node, uint32
 {
     while (lane->pending_count) {
         uint32_t child = lane->pending[lane->pending_count - 1];
-        if ((int32_t)(serial_of(r->tree->nodes[child].record) - serial) <= 0) break;
+        if ((int32_t)(span_of(&r->tree->nodes[child])->serial - serial) <= 0) break;
         r->tree->nodes[child].parent = node;
         lane->pending_count--;
     }
@@ -266,7 +271,7 @@ typedef struct location {
 static location location_of(const pj_tree *tree, uint32_t index)
 {
     const pj_node *node = &tree->nodes[index];
-    const pj_span *span = (const pj_span *)node->record->payload;
+    const pj_span *span = span_of(node);
     location p = {node->kind, node->phase, NONE, NONE, (int32_t)node->id};
     if (node->kind > PJ_SPAN_TOKEN) p.token = span->token;
     if (node->kind > PJ_SPAN_LAYER) p.layer = span->layer;
@@ -295,7 +300,7 @@ static bool make_places(const pj_tree *tree, location_map *map)
     map->mask = capacity - 1;
     if (!map->slots || !map->earlier) return false;
     for (uint32_t i = 1; i < tree->node_count; i++) {
-        const pj_span *span = (const pj_span *)tree->nodes[i].record->payload;
+        const pj_span *span = span_of(&tree->nodes[i]);
         if (tree->nodes[i].kind == PJ_SPAN_OPERATION || span->flags & PJ_SPAN_DEVICE) continue;
         location p = location_of(tree, i);
         uint32_t *slot = find_location(tree, map, &p);
@@ -317,32 +322,33 @@ static uint32_t tree_look_up(const pj_tree *tree, const location_map *map, locat
 static uint32_t parent_by_context(const pj_tree *tree, const location_map *map, uint32_t index)
 {
     const pj_node *node = &tree->nodes[index];
-    const pj_span *s = (const pj_span *)node->record->payload;
-    uint32_t found = 0;
-    if (!found && node->kind > PJ_SPAN_COMPONENT && s->component)
-        found = tree_look_up(
-            tree, map, (location){PJ_SPAN_COMPONENT, s->phase, s->token, s->layer, s->component},
-            node->begin_ns);
-    if (!found && node->kind > PJ_SPAN_LAYER && s->layer >= 0)
-        found =
-            tree_look_up(tree, map, (location){PJ_SPAN_LAYER, s->phase, s->token, NONE, s->layer},
-                         node->begin_ns);
-    if (!found && s->section && node->kind > PJ_SPAN_SECTION)
-        found =
-            tree_look_up(tree, map, (location){PJ_SPAN_SECTION, s->phase, NONE, NONE, s->section},
-                         node->begin_ns);
-    /* A section inside a token is the narrower of the two, unless it is inside another token. */
-    if (found && tree->nodes[found].kind == PJ_SPAN_SECTION &&
-        ((const pj_span *)tree->nodes[found].record->payload)->token >= 0 &&
-        ((const pj_span *)tree->nodes[found].record->payload)->token != s->token)
-        found = 0;
-    if (!found && node->kind != PJ_SPAN_TOKEN && s->token >= 0)
-        found = tree_look_up(tree, map, (location){PJ_SPAN_TOKEN, s->phase, NONE, NONE, s->token},
-                             node->begin_ns);
-    if (!found)
-        found = tree_look_up(tree, map, (location){PJ_SPAN_PHASE, s->phase, NONE, NONE, s->phase},
-                             node->begin_ns);
-    return found == index ? 0 : found;
+    const pj_span *s = span_of(node);
+    int32_t component = (int32_t)s->component, section = (int32_t)s->section;
+    const struct {
+        bool applies;
+        location at;
+    } outer[] = {
+        {node->kind > PJ_SPAN_COMPONENT && component,
+         {PJ_SPAN_COMPONENT, s->phase, s->token, s->layer, component}},
+        {node->kind > PJ_SPAN_LAYER && s->layer >= 0,
+         {PJ_SPAN_LAYER, s->phase, s->token, NONE, s->layer}},
+        {node->kind > PJ_SPAN_SECTION && section, {PJ_SPAN_SECTION, s->phase, NONE, NONE, section}},
+        {node->kind != PJ_SPAN_TOKEN && s->token >= 0,
+         {PJ_SPAN_TOKEN, s->phase, NONE, NONE, s->token}},
+        {true, {PJ_SPAN_PHASE, s->phase, NONE, NONE, s->phase}},
+    };
+    for (size_t i = 0; i < sizeof outer / sizeof *outer; i++) {
+        if (!outer[i].applies) continue;
+        uint32_t found = tree_look_up(tree, map, outer[i].at, node->begin_ns);
+        if (!found) continue;
+        /* A section inside a token is the narrower of the two, unless it is inside another token.
+         */
+        const pj_span *around = span_of(&tree->nodes[found]);
+        if (around->kind == PJ_SPAN_SECTION && around->token >= 0 && around->token != s->token)
+            continue;
+        return found == index ? 0 : found;
+    }
+    return 0;
 }
 
 /* Finds parents for host spans that stayed pending and for device spans. */
@@ -377,30 +383,78 @@ static void cut_long_chains(pj_tree *tree)
 
 /* ---- spans that a client left out ---- */
 
+/* A span that node lacks around it. */
+typedef struct missing {
+    pj_span_kind kind; /* PJ_SPAN_KIND_COUNT: none */
+    uint32_t id;
+    bool alone; /* around this node only */
+} missing;
+
+static const missing nothing = {.kind = PJ_SPAN_KIND_COUNT};
+
+/* The layer of a component or operation that names one without being in a layer's span. */
+static missing lacks_layer(const pj_tree *tree, uint32_t index)
+{
+    const pj_node *node = &tree->nodes[index];
+    uint8_t outer = tree->nodes[node->parent].kind;
+    if (node->kind <= PJ_SPAN_LAYER || !node->record) return nothing;
+    if (node->parent && outer >= PJ_SPAN_LAYER && outer < PJ_SPAN_KIND_COUNT) return nothing;
+    int32_t layer = span_of(node)->layer;
+    return layer >= 0 ? (missing){PJ_SPAN_LAYER, (uint32_t)layer, false} : nothing;
+}
+
+/* The component of an operation, the token of a layer. */
+static missing lacks_owner(const pj_tree *tree, uint32_t index)
+{
+    const pj_node *node = &tree->nodes[index];
+    if (node->kind == PJ_SPAN_OPERATION &&
+        pj_tree_ancestor(tree, index, PJ_SPAN_COMPONENT) == UINT32_MAX)
+        return (missing){PJ_SPAN_COMPONENT, node->id, true};
+    if (node->kind == PJ_SPAN_LAYER && pj_tree_ancestor(tree, index, PJ_SPAN_TOKEN) == UINT32_MAX)
+        return (missing){PJ_SPAN_TOKEN, 0, false};
+    return nothing;
+}
+
+/* The section of a component that is in no layer, section or token. */
+static missing lacks_section(const pj_tree *tree, uint32_t index)
+{
+    if (tree->nodes[index].kind != PJ_SPAN_COMPONENT) return nothing;
+    uint32_t at = tree->nodes[index].parent;
+    while (at &&
+           (tree->nodes[at].kind == PJ_SPAN_COMPONENT || tree->nodes[at].kind == PJ_SPAN_OPERATION))
+        at = tree->nodes[at].parent;
+    bool bare = at == 0 || tree->nodes[at].kind == PJ_SPAN_PHASE;
+    return bare ? (missing){PJ_SPAN_SECTION, 0, false} : nothing;
+}
+
+static missing lacks_phase(const pj_tree *tree, uint32_t index)
+{
+    const pj_node *node = &tree->nodes[index];
+    if (node->parent != 0 || node->kind == PJ_SPAN_PHASE) return nothing;
+    return (missing){PJ_SPAN_PHASE, node->phase, false};
+}
+
 /* Synthesised spans by parent: the one that its last child was put into, 0 when that child needed
  * none. Consecutive children share a synthesised span; it never extends over a recorded sibling. */
 typedef struct made_up {
     uint32_t *last; /* [nodes at the start] */
     uint32_t nodes;
-    bool any; /* some entry of `last` is set */
 } made_up;
 
-static bool tree_make_up(pj_tree *tree, made_up *m, uint32_t index, pj_span_kind kind, uint32_t id,
-                         bool alone)
+static bool tree_make_up(pj_tree *tree, made_up *m, uint32_t index, missing what)
 {
     uint32_t parent = tree->nodes[index].parent;
-    uint32_t around = !alone && parent < m->nodes ? m->last[parent] : 0;
-    if (!around || tree->nodes[around].kind != kind || tree->nodes[around].id != id) {
+    uint32_t around = !what.alone && parent < m->nodes ? m->last[parent] : 0;
+    if (!around || tree->nodes[around].kind != what.kind || tree->nodes[around].id != what.id) {
         pj_node *node = tree_add_node(tree);
         if (!node) return false;
         around = tree->node_count - 1;
         *node = tree->nodes[index];
         node->record = NULL;
-        node->kind = (uint8_t)kind;
-        node->id = id;
+        node->kind = (uint8_t)what.kind;
+        node->id = what.id;
         node->text = UINT32_MAX;
         if (parent < m->nodes) m->last[parent] = around;
-        m->any = true;
     }
     pj_node *wrap = &tree->nodes[around], *node = &tree->nodes[index];
     if (wrap->begin_ns > node->begin_ns) wrap->begin_ns = node->begin_ns;
@@ -409,38 +463,22 @@ static bool tree_make_up(pj_tree *tree, made_up *m, uint32_t index, pj_span_kind
     return true;
 }
 
-/* The kind of parent that node `index` lacks; PJ_SPAN_KIND_COUNT: none. */
-static pj_span_kind tree_lacks(const pj_tree *tree, uint32_t index)
+/* Synthesises what the nodes so far lack. Most runs lack nothing: then nothing is written, and the
+ * memory is never touched. */
+static bool tree_supply(pj_tree *tree, made_up *m, missing (*lacks)(const pj_tree *, uint32_t))
 {
-    const pj_node *node = &tree->nodes[index];
-    if (node->kind == PJ_SPAN_OPERATION &&
-        pj_tree_ancestor(tree, index, PJ_SPAN_COMPONENT) == UINT32_MAX)
-        return PJ_SPAN_COMPONENT;
-    if (node->kind == PJ_SPAN_LAYER && pj_tree_ancestor(tree, index, PJ_SPAN_TOKEN) == UINT32_MAX)
-        return PJ_SPAN_TOKEN;
-    return PJ_SPAN_KIND_COUNT;
-}
-
-/* The layer index of a component or operation without an enclosing layer span; -1: none. */
-static int32_t named_layer(const pj_tree *tree, uint32_t index)
-{
-    const pj_node *node = &tree->nodes[index];
-    if (node->kind <= PJ_SPAN_LAYER || !node->record) return NONE;
-    if (node->parent && tree->nodes[node->parent].kind >= PJ_SPAN_LAYER &&
-        tree->nodes[node->parent].kind < PJ_SPAN_KIND_COUNT)
-        return NONE;
-    return ((const pj_span *)node->record->payload)->layer;
-}
-
-/* Not enclosed by a layer, section or token. */
-static bool is_bare_component(const pj_tree *tree, uint32_t index)
-{
-    if (tree->nodes[index].kind != PJ_SPAN_COMPONENT) return false;
-    uint32_t at = tree->nodes[index].parent;
-    while (at &&
-           (tree->nodes[at].kind == PJ_SPAN_COMPONENT || tree->nodes[at].kind == PJ_SPAN_OPERATION))
-        at = tree->nodes[at].parent;
-    return at == 0 || tree->nodes[at].kind == PJ_SPAN_PHASE;
+    uint32_t nodes = tree->node_count;
+    for (uint32_t i = 1; i < nodes; i++) {
+        missing what = lacks(tree, i);
+        uint32_t parent = tree->nodes[i].parent;
+        if (what.kind == PJ_SPAN_KIND_COUNT) {
+            if (parent < m->nodes && m->last[parent]) m->last[parent] = 0;
+        } else if (!tree_make_up(tree, m, i, what)) {
+            return false;
+        }
+    }
+    if (tree->node_count > nodes) memset(m->last, 0, m->nodes * sizeof *m->last);
+    return true;
 }
 
 /* A token in a section may be inside another token: rare, so it is counted as nested. */
@@ -450,56 +488,13 @@ static bool is_nested(const pj_tree *tree, uint32_t index)
     return pj_tree_stands_apart(outer, kind) || (kind == PJ_SPAN_TOKEN && outer == PJ_SPAN_SECTION);
 }
 
-/* Most runs lack nothing: nothing is written and the memory is never touched. */
-static void stands_by_itself(made_up *m, uint32_t parent)
-{
-    if (parent < m->nodes && m->last[parent]) m->last[parent] = 0;
-}
-
-static void forget_made_up(made_up *m)
-{
-    if (m->any) memset(m->last, 0, m->nodes * sizeof *m->last);
-    m->any = false;
-}
-
 /* Everything must be in a phase, a layer in a token, an operation in a component, a component in a
  * token or a section: parents that a client did not open, or that were lost, are synthesised. */
 static bool tree_complete(pj_tree *tree)
 {
-    made_up m = {pj_alloc(tree->node_count, sizeof *m.last), tree->node_count, false};
-    bool ok = m.last != NULL;
-    for (uint32_t i = 1; ok && i < m.nodes; i++) {
-        int32_t layer = named_layer(tree, i);
-        if (layer >= 0)
-            ok = tree_make_up(tree, &m, i, PJ_SPAN_LAYER, (uint32_t)layer, false);
-        else
-            stands_by_itself(&m, tree->nodes[i].parent);
-    }
-    if (ok) forget_made_up(&m);
-    for (uint32_t i = 1, last = tree->node_count; ok && i < last; i++) {
-        pj_span_kind missing = tree_lacks(tree, i);
-        if (missing == PJ_SPAN_KIND_COUNT)
-            stands_by_itself(&m, tree->nodes[i].parent);
-        else
-            ok = tree_make_up(tree, &m, i, missing,
-                              missing == PJ_SPAN_COMPONENT ? tree->nodes[i].id : 0,
-                              missing == PJ_SPAN_COMPONENT);
-    }
-    if (ok) forget_made_up(&m);
-    for (uint32_t i = 1, last = tree->node_count; ok && i < last; i++) {
-        if (is_bare_component(tree, i))
-            ok = tree_make_up(tree, &m, i, PJ_SPAN_SECTION, 0, false);
-        else
-            stands_by_itself(&m, tree->nodes[i].parent);
-    }
-    if (ok) forget_made_up(&m);
-    for (uint32_t i = 1, last = tree->node_count; ok && i < last; i++) {
-        if (tree->nodes[i].parent != 0) continue;
-        if (tree->nodes[i].kind == PJ_SPAN_PHASE)
-            m.last[0] = 0;
-        else
-            ok = tree_make_up(tree, &m, i, PJ_SPAN_PHASE, tree->nodes[i].phase, false);
-    }
+    made_up m = {pj_alloc(tree->node_count, sizeof *m.last), tree->node_count};
+    bool ok = m.last && tree_supply(tree, &m, lacks_layer) && tree_supply(tree, &m, lacks_owner) &&
+              tree_supply(tree, &m, lacks_section) && tree_supply(tree, &m, lacks_phase);
     pj_free(m.last);
     for (uint32_t i = 1; ok && i < tree->node_count && !tree->nested; i++)
         tree->nested = is_nested(tree, i);
