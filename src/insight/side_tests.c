@@ -126,9 +126,7 @@ pj_side_mean pj_side_mean_of(const pj_side *side, uint32_t figure)
     pj_side_mean m = {.sd = NAN, .lo = NAN, .hi = NAN};
     double squares = 0;
     for (uint32_t i = 0; i < side->run_count; i++) {
-        pj_run_ratios ratios;
-        pj_run_ratios_get(side->runs[i], &ratios);
-        double value = pj_figures[figure].get(side->runs[i], &ratios), away = value - m.value;
+        double value = pj_figure_of(side->runs[i], figure), away = value - m.value;
         if (!isfinite(value)) continue;
         m.value += away / ++m.n;
         squares += away * (value - m.value);

@@ -107,10 +107,11 @@ pj_status pj_sides_add(pj_sides *sides, const char *name, const pj_run_info *con
 /* A figure of a run by its index in the table of figures. */
 typedef struct pj_figure {
     const char *name, *unit, *better;
-    double (*get)(const pj_run_info *info, const pj_run_ratios *r);
+    size_t in_run, in_ratios; /* offset in pj_run_info, or in pj_run_ratios; SIZE_MAX: not there */
 } pj_figure;
 extern const pj_figure pj_figures[];
 extern const uint32_t pj_figure_count;
+double pj_figure_of(const pj_run_info *info, uint32_t figure);
 /* All runs of a side; returns how many values (NAN where unavailable). */
 uint32_t pj_side_values(const pj_side *side, uint32_t figure, double *values);
 uint32_t pj_figure_find(const char *name);
