@@ -292,7 +292,7 @@ static double phase_ms(const pj_run_data *d, pj_phase phase)
 {
     double sum = NAN;
     for (uint32_t i = 0; i < d->phase_count; i++)
-        if (d->phases[i].phase == phase) sum = (isnan(sum) ? 0 : sum) + d->phases[i].duration_ms;
+        if (d->phases[i].phase == phase) sum = pj_add_known(sum, d->phases[i].duration_ms);
     return sum;
 }
 

@@ -48,19 +48,14 @@ static pj_status start_class(pj_energies *j, uint32_t c, pj_class_row *row, pj_e
     return PJ_OK;
 }
 
-static void energy_run_add_known(int64_t nj, double *sum_mj)
-{
-    if (nj != PJ_NJ_UNKNOWN) *sum_mj = (isnan(*sum_mj) ? 0 : *sum_mj) + pj_mj_of_nj(nj);
-}
-
 static pj_status sum_class(pj_energies *j, pj_class_row *row, const uint32_t *leaves, size_t count,
                            pj_error *err)
 {
     for (size_t i = 0; i < count; i++) {
         const pj_leaf *leaf = &j->tree->leaves[leaves[i]];
         row->time_ms += (double)(leaf->end_ns - leaf->begin_ns) * 1e-6;
-        energy_run_add_known(j->gross[leaves[i]], &row->energy_mj);
-        energy_run_add_known(j->net[leaves[i]], &row->net_energy_mj);
+        row->energy_mj = pj_add_known(row->energy_mj, pj_mj_of_nj(j->gross[leaves[i]]));
+        row->net_energy_mj = pj_add_known(row->net_energy_mj, pj_mj_of_nj(j->net[leaves[i]]));
     }
     if (isnan(row->energy_mj)) return PJ_OK;
     pj_status status = pj_energy_check_leaves(j, leaves, count, PJ_ALL_RAILS, &row->energy_sd,
@@ -95,11 +90,6 @@ static pj_status fill_classes(pj_energies *j, pj_error *err)
 }
 
 /* ---- rails ---- */
-
-static double add_if_known(double sum, double value)
-{
-    return isnan(value) ? sum : (isnan(sum) ? 0 : sum) + value;
-}
 
 static double mean_share(const pj_energies *j, const pj_node *node)
 {
@@ -141,7 +131,7 @@ static void integrate_rail(const pj_energies *j, uint32_t rail, pj_rail_energy *
         pj_curve_energy e;
         query_share(j, rail, node->begin_ns, node->end_ns, &e);
         *ms += (double)(node->end_ns - node->begin_ns) * 1e-6 * mean_share(j, node);
-        row->gross_mj = add_if_known(row->gross_mj, e.energy_mj);
+        row->gross_mj = pj_add_known(row->gross_mj, e.energy_mj);
         pj_sd part = {(float)e.random_sd_mj, (float)e.bias_sd_mj, (float)e.gain_sd_mj};
         if (!isnan(e.energy_mj)) sd = pj_sd_add(&sd, &part);
         if (whole) break;
@@ -318,6 +308,13 @@ static void fill_attribution(pj_energies *j, pj_run_info *info)
     if (j->replayed) info->calibration_gap = calibration_gap(j, leading);
 }
 
+static void add_phase(const pj_energy *e, double *gross_mj, double *net_mj)
+{
+    double gross = pj_mj_of_nj(e->gross_nj), net = pj_mj_of_nj(e->net_nj);
+    *gross_mj = isnan(*gross_mj) ? gross : *gross_mj + gross;
+    *net_mj = isnan(*net_mj) ? net : *net_mj + net;
+}
+
 static void energy_run_fill_info(pj_energies *j)
 {
     pj_run_info *info = &j->d->info;
@@ -334,14 +331,10 @@ static void energy_run_fill_info(pj_energies *j)
     info->prefill_mj = info->decode_mj = info->prefill_net_mj = info->decode_net_mj = NAN;
     for (uint32_t i = 0; i < j->d->phase_count; i++) {
         const pj_phase_row *row = &j->d->phases[i];
-        bool prefill = row->phase == PJ_PHASE_PREFILL, decode = row->phase == PJ_PHASE_DECODE;
-        double *gross = prefill ? &info->prefill_mj : &info->decode_mj;
-        double *net = prefill ? &info->prefill_net_mj : &info->decode_net_mj;
-        if (!prefill && !decode) continue;
-        *gross = isnan(*gross) ? pj_mj_of_nj(row->energy.gross_nj)
-                               : *gross + pj_mj_of_nj(row->energy.gross_nj);
-        *net =
-            isnan(*net) ? pj_mj_of_nj(row->energy.net_nj) : *net + pj_mj_of_nj(row->energy.net_nj);
+        if (row->phase == PJ_PHASE_PREFILL)
+            add_phase(&row->energy, &info->prefill_mj, &info->prefill_net_mj);
+        else if (row->phase == PJ_PHASE_DECODE)
+            add_phase(&row->energy, &info->decode_mj, &info->decode_net_mj);
     }
     if (isnan(info->total_mj) && isnan(info->prefill_mj) && isnan(info->decode_mj))
         info->quality = PJ_UNAVAILABLE;

@@ -3,7 +3,6 @@
 
 #include "trace/run_json.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -579,11 +578,6 @@ static uint32_t tree_class_of(pj_tree *tree, uint8_t phase, uint32_t component, 
     return tree->class_count++;
 }
 
-static void tree_add_work(double *sum, float value)
-{
-    if (!isnan(value)) *sum = (isnan(*sum) ? 0 : *sum) + (double)value;
-}
-
 /* Class of a span without children. Sections and coarser spans use the section's name. */
 static uint32_t class_of_leaf(pj_tree *tree, uint32_t index)
 {
@@ -643,8 +637,9 @@ static bool tree_add_leaves(pj_tree *tree, uint32_t index)
         uint32_t class_ = class_of_leaf(tree, index);
         pj_span_view view;
         if (class_ != UINT32_MAX && node.record && pj_span_view_get(node.record, &view)) {
-            tree_add_work(&tree->classes[class_].flops, view.span->flops);
-            tree_add_work(&tree->classes[class_].bytes, view.span->bytes);
+            pj_tree_class *c = &tree->classes[class_];
+            c->flops = pj_add_known(c->flops, (double)view.span->flops);
+            c->bytes = pj_add_known(c->bytes, (double)view.span->bytes);
         }
         return tree_add_leaf(tree, node.begin_ns, node.end_ns, index, class_);
     }

@@ -14,6 +14,8 @@
 #include "trace/run_data.h"
 #include "trace/spool.h"
 
+#include <math.h>
+
 enum { PJ_NODE_ROOT = PJ_SPAN_KIND_COUNT, PJ_RECENT_CLASSES = 256 };
 
 /* Times of a spool are within [0, PJ_LATEST_NS): differences do not overflow. */
@@ -107,6 +109,10 @@ static inline bool pj_tree_stands_apart(uint8_t outer, uint8_t inner)
 }
 /* The nearest ancestor of that kind, UINT32_MAX: none. */
 uint32_t pj_tree_ancestor(const pj_tree *tree, uint32_t node, pj_span_kind kind);
+static inline double pj_add_known(double sum, double value) /* NAN: unknown, or nothing so far */
+{
+    return isnan(value) ? sum : isnan(sum) ? value : sum + value;
+}
 static inline const char *pj_tree_name(const pj_tree *tree, uint32_t id)
 {
     return id > 0 && id <= tree->name_count && tree->names[id] ? tree->names[id] : "unnamed";
