@@ -1,5 +1,5 @@
 /* Deviations of single figures, the forest over all of them, and causes by rule. */
-#include "analysis/token_anomalies.h"
+#include "analysis/anomalies.h"
 
 #include "analysis/forest.h"
 #include "base/median.h"
@@ -128,18 +128,8 @@ static int strongest(const double *z)
     return fabs(z[1]) > alone ? 1 : best;
 }
 
-static size_t token_anomalies_insert(pj_token_anomaly *found, size_t count, size_t max,
-                                     pj_token_anomaly new)
-{
-    size_t at = count < max ? count : max;
-    for (; at > 0 && found[at - 1].score < new.score; at--)
-        if (at < max) found[at] = found[at - 1];
-    if (at < max) found[at] = new;
-    return count < max ? count + 1 : max;
-}
-
 static size_t search(const table *t, const pj_token_figures *f, const pj_forest *forest,
-                     double threshold, pj_token_anomaly *found, size_t max)
+                     double threshold, pj_anomaly *found, size_t max)
 {
     size_t n = 0;
     for (size_t i = 0; i < t->count; i++) {
@@ -149,19 +139,19 @@ static size_t search(const table *t, const pj_token_figures *f, const pj_forest 
         bool joint =
             !single && fabs(z[k]) >= together && forest && pj_forest_score(forest, z) > threshold;
         if (!single && !joint) continue;
-        pj_token_anomaly a = {.index = i,
-                              .value = t->value[i],
-                              .expected = t->trend[i],
-                              .score = fabs(z[k]),
-                              .figure = names[k],
-                              .by_forest = joint,
-                              .cause = cause_of(t, f, i)};
-        n = token_anomalies_insert(found, n, max, a);
+        pj_anomaly a = {.index = i,
+                        .value = t->value[i],
+                        .expected = t->trend[i],
+                        .score = fabs(z[k]),
+                        .figure = names[k],
+                        .by_forest = joint,
+                        .cause = cause_of(t, f, i)};
+        n = pj_anomalies_add(found, n, max, a);
     }
     return n;
 }
 
-size_t pj_token_anomalies_find(const pj_token_figures *f, uint64_t seed, pj_token_anomaly *found,
+size_t pj_token_anomalies_find(const pj_token_figures *f, uint64_t seed, pj_anomaly *found,
                                size_t max)
 {
     size_t n = 0, count = f->count;
