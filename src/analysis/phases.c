@@ -231,8 +231,8 @@ static void phases_normalise(double *p)
     for (int i = 0; i < PHASES; i++) p[i] = sum > 0 ? p[i] / sum : 1.0 / PHASES;
 }
 
-/* Forward and backward; the posterior of each segment. False: memory is out. */
-static bool infer(const pj_phase_model *m, segment *s, size_t n)
+/* Forward and backward; the posterior of each segment. */
+static void infer(const pj_phase_model *m, segment *s, size_t n)
 {
     double after[PHASES], carried[PHASES];
     for (size_t i = 0; i < n; i++) {
@@ -255,7 +255,6 @@ static bool infer(const pj_phase_model *m, segment *s, size_t n)
         for (int q = 0; q < PHASES; q++) s[i - 1].p[q] *= after[q];
         phases_normalise(s[i - 1].p);
     }
-    return true;
 }
 
 static int best_of(const double *p)

@@ -362,6 +362,5 @@ bool pj_plan_is_enough(const pj_plan *p, const double *joules, uint32_t count)
     if (!(p->precision > 0) || count < LEAST_BLOCKS) return false;
     for (uint32_t i = 0; i < count; i++) mean += joules[i] / count;
     for (uint32_t i = 0; i < count; i++) squares += (joules[i] - mean) * (joules[i] - mean);
-    double half = pj_student_quantile(0.975, count - 1) * sqrt(squares / (count - 1) / count);
-    return half <= p->precision * mean;
+    return pj_half_width(count, squares) <= p->precision * mean;
 }

@@ -1,5 +1,5 @@
 /* Facts for advice from other runs in the store. */
-#include "insight/advice_facts.h"
+#include "insight/advice.h"
 
 #include "analysis/ratio.h"
 #include "insight/sides.h"
