@@ -170,8 +170,6 @@ void pj_compare(const double *a, size_t n_a, const double *b, size_t n_b, double
     pj_free(all);
 }
 
-/* ---- many tests ---- */
-
 void pj_holm(const double *p, size_t count, double *adjusted)
 {
     size_t tests = 0, done = 0;

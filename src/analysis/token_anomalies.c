@@ -20,9 +20,9 @@ static const char *const names[FEATURES] = {"duration", "energy", "power", "atte
 
 typedef struct table {
     size_t count;
-    double *rows;  /* count x FEATURES: deviations in robust spreads; 0 where unknown */
-    double *trend; /* count: expected value of the reported figure */
-    double *value; /* count: energy, or duration */
+    double *rows;        /* count x FEATURES: deviations in robust spreads; 0 where unknown */
+    double *trend;       /* count: expected value of the reported figure */
+    const double *shown; /* energy, or duration */
     double *scratch;
 } table;
 
@@ -80,11 +80,8 @@ static void token_anomalies_fill_rows(table *t, const pj_token_figures *f)
     if (f->energy_mj && f->duration_ms) deviate_power(t, f);
     if (f->attention_share) deviate(t, f->attention_share, 3, 0.01);
     if (f->spread) deviate(t, f->spread, 4, 0);
-    const double *shown = f->energy_mj ? f->energy_mj : f->duration_ms;
-    for (size_t i = 0; i < t->count; i++) {
-        t->value[i] = shown[i];
-        t->trend[i] = local_median(shown, t->count, i);
-    }
+    t->shown = f->energy_mj ? f->energy_mj : f->duration_ms;
+    for (size_t i = 0; i < t->count; i++) t->trend[i] = local_median(t->shown, t->count, i);
 }
 
 /* ---- causes ---- */
@@ -140,7 +137,7 @@ static size_t search(const table *t, const pj_token_figures *f, const pj_forest 
             !single && fabs(z[k]) >= together && forest && pj_forest_score(forest, z) > threshold;
         if (!single && !joint) continue;
         pj_anomaly a = {.index = i,
-                        .value = t->value[i],
+                        .value = t->shown[i],
                         .expected = t->trend[i],
                         .score = fabs(z[k]),
                         .figure = names[k],
@@ -156,21 +153,19 @@ size_t pj_token_anomalies_find(const pj_token_figures *f, uint64_t seed, pj_anom
 {
     size_t n = 0, count = f->count;
     if (count < LEAST_TOKENS || (!f->duration_ms && !f->energy_mj)) return 0;
+    pj_arena arena;
+    pj_arena_init(&arena, 0);
     table t = {.count = count,
-               .rows = pj_alloc(count * FEATURES, sizeof(double)),
-               .trend = pj_alloc(count, sizeof(double)),
-               .value = pj_alloc(count, sizeof(double)),
-               .scratch = pj_alloc(3 * count, sizeof(double))};
-    if (t.rows && t.trend && t.value && t.scratch) {
+               .rows = pj_arena_alloc(&arena, count * FEATURES, sizeof(double)),
+               .trend = pj_arena_alloc(&arena, count, sizeof(double)),
+               .scratch = pj_arena_alloc(&arena, 3 * count, sizeof(double))};
+    if (t.rows && t.trend && t.scratch) {
         token_anomalies_fill_rows(&t, f);
         pj_forest *forest = pj_forest_grow(t.rows, count, FEATURES, seed);
         double threshold = pj_forest_threshold(t.rows, count, FEATURES, seed, ordinary);
         n = search(&t, f, forest, threshold, found, max);
         pj_forest_free(forest);
     }
-    pj_free(t.rows);
-    pj_free(t.trend);
-    pj_free(t.value);
-    pj_free(t.scratch);
+    pj_arena_fini(&arena);
     return n;
 }

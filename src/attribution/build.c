@@ -333,8 +333,6 @@ pj_status pj_build_rows(pj_tree *tree, pj_run_data *d, pj_error *err)
     return PJ_OK;
 }
 
-/* ---- readings ---- */
-
 static bool collect_readings(const pj_tree *tree, pj_readings *readings)
 {
     size_t at[PJ_MAX_RAILS + 1] = {0}, count = 0;

@@ -180,8 +180,6 @@ static void check_resolution(pj_energies *j)
     for (uint32_t i = 0; i < tree->leaf_count; i++) j->gross[i] = j->net[i] = PJ_NJ_UNKNOWN;
 }
 
-/* ---- all of it ---- */
-
 pj_status pj_energy_new(const pj_tree *tree, const pj_readings *readings,
                         const pj_build_options *options, pj_run_data *data, pj_energies **joules,
                         pj_error *err)

@@ -56,8 +56,6 @@ typedef struct set_figure {
     double idle_gross, idle_net; /* 1 sigma due to idle power */
 } set_figure;
 
-/* ---- memory ---- */
-
 static bool energy_uncertainty_allocate(uncertainty_state *g, pj_energies *j)
 {
     size_t blocks = 1, windows = 1, pools = j->pool_count, leaves = j->tree->leaf_count;

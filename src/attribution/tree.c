@@ -12,8 +12,6 @@ enum { NONE = -1, MAX_LANES = 65536, MAX_OPEN = 16, MAX_NESTING = 40 };
  * instead of becoming leaves. */
 enum { LEAST_GAP_NS = 500 };
 
-/* ---- growing arrays ---- */
-
 static bool tree_grow(void **array, uint32_t *capacity, uint32_t count, size_t size)
 {
     if (count < *capacity) return true;

@@ -9,8 +9,6 @@ static const char *const tested[] = {"joules_per_token", "total_energy_mj", "tot
                                      "joules_per_output_token", "tokens_per_second"};
 enum { TESTED = sizeof tested / sizeof *tested };
 
-/* ---- which pairs ---------------------------------------------------------------------------- */
-
 /* All pairs of a few sides; of many, each against the first. */
 static bool is_tested(const pj_sides *s, uint32_t a, uint32_t b)
 {
@@ -118,8 +116,6 @@ static pj_status test_pairs(pj_sides *s, pj_error *err)
     adjust_p_values(s, work);
     return PJ_OK;
 }
-
-/* ---- the table ------------------------------------------------------------------------------ */
 
 pj_side_mean pj_side_mean_of(const pj_side *side, uint32_t figure)
 {

@@ -68,8 +68,6 @@ static void write_verdicts(const pj_sides *s, pj_json *json)
     pj_json_array_end(json);
 }
 
-/* ---- the table ------------------------------------------------------------------------------ */
-
 typedef enum column { VALUE, RATIO, DIFFERENCE, PERCENT, SD, LO, HI, N, COLUMNS } column;
 
 static double sides_json_cell(const pj_side_mean *m, const pj_side_mean *first, column c)
@@ -112,8 +110,6 @@ static void write_metrics(const pj_sides *s, pj_json *json)
     for (uint32_t f = 0; f < pj_figure_count; f++) write_metric(s, f, json);
     pj_json_array_end(json);
 }
-
-/* ---- tests and the rest --------------------------------------------------------------------- */
 
 static void write_test(pj_json *json, const pj_side_test *t)
 {
