@@ -82,6 +82,11 @@ pj_status pj_build_facts(pj_tree *tree, pj_run_data *data, pj_error *err)
 typedef struct rows_state {
     pj_tree *tree;
     pj_run_data *data;
+    /* the node whose row is filled */
+    uint32_t index;
+    const pj_node *node;
+    pj_span_view view; /* empty: synthesised */
+    double start_ms, duration_ms;
 } rows_state;
 
 static double ms_between(int64_t from_ns, int64_t to_ns)
@@ -146,22 +151,23 @@ static bool count_rows(rows_state *s)
            d->extras;
 }
 
-static void fill_extras(rows_state *s, const pj_span_view *view, uint32_t *begin, uint32_t *count)
+static void fill_extras(rows_state *s, uint32_t *begin, uint32_t *count)
 {
     pj_run_data *d = s->data;
     *begin = d->extra_count;
-    *count = view->extra_count;
-    for (uint32_t i = 0; i < view->extra_count; i++) {
+    *count = s->view.extra_count;
+    for (uint32_t i = 0; i < s->view.extra_count; i++) {
         pj_extra extra; /* copied although records are 8-byte aligned */
-        memcpy(&extra, &view->extras[i], sizeof extra);
+        memcpy(&extra, &s->view.extras[i], sizeof extra);
         d->extras[d->extra_count++] =
             (pj_extra_row){pj_tree_name(s->tree, extra.name), extra.index, extra.value};
     }
 }
 
-static bool fill_tokens(rows_state *s, const pj_node *node, uint32_t phase, double start_ms,
-                        double duration_ms)
+static bool fill_tokens(rows_state *s)
 {
+    const pj_node *node = s->node;
+    uint32_t phase = row_above(s->tree, s->index, PJ_SPAN_PHASE);
     uint32_t t = node->text, row = node->row;
     uint32_t step = text_count(s->tree, node) > 1 ? row : PJ_NO_PARENT;
     do {
@@ -175,8 +181,8 @@ static bool fill_tokens(rows_state *s, const pj_node *node, uint32_t phase, doub
                                 .sequence = sequence,
                                 .step = step,
                                 .token_id = text ? text->head->token_id : -1,
-                                .start_ms = start_ms,
-                                .duration_ms = duration_ms,
+                                .start_ms = s->start_ms,
+                                .duration_ms = s->duration_ms,
                                 .power_mw = NAN,
                                 .energy = PJ_ENERGY_UNKNOWN,
                                 .context_share = NAN,
@@ -193,96 +199,93 @@ static bool fill_tokens(rows_state *s, const pj_node *node, uint32_t phase, doub
     return true;
 }
 
-static void fill_component(rows_state *s, uint32_t index, const pj_span_view *view, double start_ms,
-                           double duration_ms)
+static void fill_component(rows_state *s)
 {
     const pj_tree *tree = s->tree;
-    const pj_node *node = &tree->nodes[index];
-    pj_component_row *row = &s->data->components[node->row];
-    token_position position = position_in_token(tree, index);
-    *row = (pj_component_row){.layer = row_above(tree, index, PJ_SPAN_LAYER),
-                              .section = row_above(tree, index, PJ_SPAN_SECTION),
+    const pj_span *span = s->view.span;
+    pj_component_row *row = &s->data->components[s->node->row];
+    token_position position = position_in_token(tree, s->index);
+    *row = (pj_component_row){.layer = row_above(tree, s->index, PJ_SPAN_LAYER),
+                              .section = row_above(tree, s->index, PJ_SPAN_SECTION),
                               .token = position.token,
                               .step = position.step,
                               .class_ = PJ_NO_PARENT,
-                              .name = pj_tree_name(tree, node->id),
-                              .start_ms = start_ms,
-                              .duration_ms = duration_ms,
-                              .flops = view->span ? (double)view->span->flops : NAN,
-                              .bytes = view->span ? (double)view->span->bytes : NAN,
+                              .name = pj_tree_name(s->tree, s->node->id),
+                              .start_ms = s->start_ms,
+                              .duration_ms = s->duration_ms,
+                              .flops = span ? (double)span->flops : NAN,
+                              .bytes = span ? (double)span->bytes : NAN,
                               .energy = PJ_ENERGY_UNKNOWN,
-                              .has_stats = view->stats != NULL};
-    if (view->stats) row->stats = *view->stats;
-    fill_extras(s, view, &row->extra_begin, &row->extra_count);
+                              .has_stats = s->view.stats != NULL};
+    if (s->view.stats) row->stats = *s->view.stats;
+    fill_extras(s, &row->extra_begin, &row->extra_count);
     if (row->layer == PJ_NO_PARENT) return;
     pj_part part = pj_component_part(row->name);
     pj_layer_row *layer = &s->data->layers[row->layer];
-    if (part == PJ_PART_ATTENTION) layer->attention_ms += duration_ms;
-    if (part == PJ_PART_MLP) layer->mlp_ms += duration_ms;
+    if (part == PJ_PART_ATTENTION) layer->attention_ms += s->duration_ms;
+    if (part == PJ_PART_MLP) layer->mlp_ms += s->duration_ms;
 }
 
-static void fill_operation(rows_state *s, uint32_t index, const pj_span_view *view, double start_ms,
-                           double duration_ms)
+static void fill_operation(rows_state *s)
 {
-    const pj_tree *tree = s->tree;
-    const pj_node *node = &tree->nodes[index];
-    pj_operation_row *row = &s->data->operations[node->row];
-    *row = (pj_operation_row){.component = row_above(tree, index, PJ_SPAN_COMPONENT),
+    pj_operation_row *row = &s->data->operations[s->node->row];
+    *row = (pj_operation_row){.component = row_above(s->tree, s->index, PJ_SPAN_COMPONENT),
                               .class_ = PJ_NO_PARENT,
-                              .name = pj_tree_name(tree, node->id),
-                              .start_ms = start_ms,
-                              .duration_ms = duration_ms,
-                              .flops = (double)view->span->flops,
-                              .bytes = (double)view->span->bytes,
+                              .name = pj_tree_name(s->tree, s->node->id),
+                              .start_ms = s->start_ms,
+                              .duration_ms = s->duration_ms,
+                              .flops = (double)s->view.span->flops,
+                              .bytes = (double)s->view.span->bytes,
                               .energy = PJ_ENERGY_UNKNOWN,
-                              .has_stats = view->stats != NULL};
-    if (view->stats) row->stats = *view->stats;
-    fill_extras(s, view, &row->extra_begin, &row->extra_count);
+                              .has_stats = s->view.stats != NULL};
+    if (s->view.stats) row->stats = *s->view.stats;
+    fill_extras(s, &row->extra_begin, &row->extra_count);
 }
 
-static void fill_layer(rows_state *s, uint32_t index, const pj_span_view *view, double start_ms,
-                       double duration_ms)
+static void fill_layer(rows_state *s)
 {
-    const pj_node *node = &s->tree->nodes[index];
-    pj_layer_row *row = &s->data->layers[node->row];
-    token_position position = position_in_token(s->tree, index);
+    pj_layer_row *row = &s->data->layers[s->node->row];
+    token_position position = position_in_token(s->tree, s->index);
     row->token = position.token;
     row->step = position.step;
-    row->layer_index = node->id;
-    row->start_ms = start_ms;
-    row->duration_ms = duration_ms;
+    row->layer_index = s->node->id;
+    row->start_ms = s->start_ms;
+    row->duration_ms = s->duration_ms;
     row->energy = PJ_ENERGY_UNKNOWN;
-    row->has_stats = view->stats != NULL;
-    if (view->stats) row->stats = *view->stats;
+    row->has_stats = s->view.stats != NULL;
+    if (s->view.stats) row->stats = *s->view.stats;
+}
+
+static void fill_section(rows_state *s)
+{
+    token_position position = position_in_token(s->tree, s->index);
+    s->data->sections[s->node->row] = (pj_section_row){row_above(s->tree, s->index, PJ_SPAN_PHASE),
+                                                       position.token,
+                                                       position.step,
+                                                       pj_tree_name(s->tree, s->node->id),
+                                                       s->start_ms,
+                                                       s->duration_ms,
+                                                       PJ_ENERGY_UNKNOWN};
 }
 
 static bool fill_row(rows_state *s, uint32_t index)
 {
-    const pj_tree *tree = s->tree;
-    const pj_node *node = &tree->nodes[index];
-    double start_ms = ms_between(tree->begin_ns, node->begin_ns);
-    double duration_ms = ms_between(node->begin_ns, node->end_ns);
-    pj_span_view view = {0};
-    if (node->record) pj_span_view_get(node->record, &view);
+    const pj_node *node = s->node = &s->tree->nodes[index];
+    s->index = index;
+    s->start_ms = ms_between(s->tree->begin_ns, node->begin_ns);
+    s->duration_ms = ms_between(node->begin_ns, node->end_ns);
+    s->view = (pj_span_view){0};
+    if (node->record) pj_span_view_get(node->record, &s->view);
     switch (node->kind) {
     case PJ_SPAN_PHASE:
         s->data->phases[node->row] =
-            (pj_phase_row){node->phase, start_ms, duration_ms, PJ_ENERGY_UNKNOWN};
+            (pj_phase_row){node->phase, s->start_ms, s->duration_ms, PJ_ENERGY_UNKNOWN};
         return true;
-    case PJ_SPAN_SECTION:
-        s->data->sections[node->row] = (pj_section_row){row_above(tree, index, PJ_SPAN_PHASE),
-                                                        position_in_token(tree, index).token,
-                                                        position_in_token(tree, index).step,
-                                                        pj_tree_name(tree, node->id),
-                                                        start_ms,
-                                                        duration_ms,
-                                                        PJ_ENERGY_UNKNOWN};
-        return true;
-    case PJ_SPAN_TOKEN:
-        return fill_tokens(s, node, row_above(tree, index, PJ_SPAN_PHASE), start_ms, duration_ms);
-    case PJ_SPAN_LAYER: fill_layer(s, index, &view, start_ms, duration_ms); return true;
-    case PJ_SPAN_COMPONENT: fill_component(s, index, &view, start_ms, duration_ms); return true;
-    default: fill_operation(s, index, &view, start_ms, duration_ms); return true;
+    case PJ_SPAN_SECTION: fill_section(s); return true;
+    case PJ_SPAN_TOKEN: return fill_tokens(s);
+    case PJ_SPAN_LAYER: fill_layer(s); return true;
+    case PJ_SPAN_COMPONENT: fill_component(s); return true;
+    default: fill_operation(s); return true;
     }
 }
 
@@ -312,7 +315,7 @@ static bool fill_text(pj_run_data *d)
 
 pj_status pj_build_rows(pj_tree *tree, pj_run_data *d, pj_error *err)
 {
-    rows_state s = {tree, d};
+    rows_state s = {.tree = tree, .data = d};
     if (!count_rows(&s)) return pj_fail_memory(err, "the rows of a run");
     for (uint32_t i = tree->node_count; i-- > 1;) /* layers before their components */
         if (tree->nodes[i].kind == PJ_SPAN_LAYER && !fill_row(&s, i))

@@ -1,16 +1,5 @@
-/*
- * The working state of attribution, private to its files:
- *   energies.c              rails, bottom-up sums, and the order of steps
- *   energy_checks.c       consistency checks between rails
- *   energy_truth.c        ground truth and readings of simulated rails
- *   energy_classes.c      pooling of small classes for the fit
- *   energy_rail.c         one rail: fit, blocks, energy of every leaf
- *   energy_timing.c       delay and window of power sensors, inferred from the run's own edges
- *   energy_uncertainty.c  uncertainty propagation
- *   energy_rows.c         energies into rows
- *   energy_run.c          figures of classes, rails and the run
- *   energy_share.c        scaling to the share of a run among others
- */
+/* The working state of attribution, private to energies.c, which has the order of steps, and the
+ * energy_*.c, one for each step. */
 #ifndef PJ_ATTRIBUTION_ENERGIES_H
 #define PJ_ATTRIBUTION_ENERGIES_H
 

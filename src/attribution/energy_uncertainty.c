@@ -352,17 +352,8 @@ static void energy_uncertainty_measure(uncertainty_state *g, uint32_t rail, cons
 
 typedef struct total {
     double random_var, bias_gross, bias_net;
-    uint32_t groups;
     double gain_gross[PJ_MAX_RAILS], gain_net[PJ_MAX_RAILS]; /* by group */
 } total;
-
-static void begin_total(total *t, uint32_t groups)
-{
-    t->random_var = t->bias_gross = t->bias_net = 0;
-    t->groups = groups;
-    memset(t->gain_gross, 0, groups * sizeof *t->gain_gross);
-    memset(t->gain_net, 0, groups * sizeof *t->gain_net);
-}
 
 static void add_figure(total *t, const pj_rail_result *result, const set_figure *f)
 {
@@ -374,16 +365,26 @@ static void add_figure(total *t, const pj_rail_result *result, const set_figure 
     t->gain_net[result->gain_group] += result->gain_sd * f->net_mj;
 }
 
-static void energy_uncertainty_sum_up(const total *t, pj_sd *gross, pj_sd *net)
+/* On one rail (index of its result), or over all of them. */
+static void measure_set(uncertainty_state *g, const uint32_t *leaves, size_t count, int result,
+                        pj_sd *gross, pj_sd *net)
 {
+    const pj_energies *j = g->joules;
+    total t = {.random_var = 0};
     double gain_gross = 0, gain_net = 0;
-    for (uint32_t r = 0; r < t->groups; r++) {
-        gain_gross += t->gain_gross[r] * t->gain_gross[r];
-        gain_net += t->gain_net[r] * t->gain_net[r];
+    for (uint32_t r = 0; r < j->result_count; r++) {
+        set_figure figure;
+        if (result != PJ_ALL_RAILS && (uint32_t)result != r) continue;
+        energy_uncertainty_measure(g, r, leaves, count, &figure);
+        add_figure(&t, &j->results[r], &figure);
     }
-    float random = (float)sqrt(t->random_var);
-    *gross = (pj_sd){random, (float)t->bias_gross, (float)sqrt(gain_gross)};
-    *net = (pj_sd){random, (float)t->bias_net, (float)sqrt(gain_net)};
+    for (uint32_t r = 0; r < j->result_count; r++) {
+        gain_gross += t.gain_gross[r] * t.gain_gross[r];
+        gain_net += t.gain_net[r] * t.gain_net[r];
+    }
+    float random = (float)sqrt(t.random_var);
+    *gross = (pj_sd){random, (float)t.bias_gross, (float)sqrt(gain_gross)};
+    *net = (pj_sd){random, (float)t.bias_net, (float)sqrt(gain_net)};
 }
 
 /* ---- nodes ---- */
@@ -422,16 +423,9 @@ static void *energy_uncertainty_judge(void *context)
         const pj_node *node = &j->tree->nodes[i];
         pj_energy *e = pj_energy_of(j, i);
         if (e->gross_nj == PJ_NJ_UNKNOWN) continue;
-        total sum;
-        set_figure figure;
-        begin_total(&sum, j->result_count);
         g->leaf_count = 0;
         energy_uncertainty_collect(g, i, node->kind);
-        for (uint32_t r = 0; r < j->result_count; r++) {
-            energy_uncertainty_measure(g, r, g->leaves, g->leaf_count, &figure);
-            add_figure(&sum, &j->results[r], &figure);
-        }
-        energy_uncertainty_sum_up(&sum, &e->sd, &e->net_sd);
+        measure_set(g, g->leaves, g->leaf_count, PJ_ALL_RAILS, &e->sd, &e->net_sd);
         e->sd_mj = (float)pj_sd_total(&e->sd);
         e->net_sd_mj = (float)pj_sd_total(&e->net_sd);
         e->method = (uint8_t)pj_energy_method(j, node->kind, node->end_ns - node->begin_ns);
@@ -469,16 +463,8 @@ pj_status pj_energy_check_leaves(pj_energies *j, const uint32_t *leaves, size_t 
                                  pj_sd *gross, pj_sd *net, pj_error *err)
 {
     uncertainty_state g;
-    total sum;
-    set_figure figure;
     bool ok = energy_uncertainty_allocate(&g, j);
-    begin_total(&sum, j->result_count);
-    for (uint32_t r = 0; ok && r < j->result_count; r++) {
-        if (result != PJ_ALL_RAILS && (uint32_t)result != r) continue;
-        energy_uncertainty_measure(&g, r, leaves, count, &figure);
-        add_figure(&sum, &j->results[r], &figure);
-    }
-    energy_uncertainty_sum_up(&sum, gross, net);
+    if (ok) measure_set(&g, leaves, count, result, gross, net);
     pj_arena_fini(&g.arena);
     return ok ? PJ_OK : pj_fail_memory(err, "the uncertainties of a run");
 }
