@@ -31,7 +31,6 @@ struct pj_ledger_entry {
     double prompt_work, cached, output;
     work_step *steps; /* the first one is the begin */
     size_t step_count, step_capacity;
-    size_t cursor; /* cache: result of the last look-up */
     int64_t *t_ns;
     double *mj; /* [point][rail] */
     size_t point_count, point_capacity, thinning;
@@ -284,16 +283,11 @@ static double work_beyond(const pj_ledger *l, const pj_ledger_entry *e, int64_t 
     return last->work + fmin(1, ns * rate); /* at most one token is in progress */
 }
 
-/* The last step at or before a time, which lies between the first and the last step. Starts at the
- * previous result, because look-ups mostly advance. */
+/* The last step at or before a time, which lies between the first and the last step. */
 static size_t step_before(const pj_ledger_entry *e, int64_t t_ns)
 {
-    enum { NEAR = 4 };
     const work_step *s = e->steps;
     size_t low = 0, high = e->step_count - 1; /* s[low] <= t < s[high] */
-    if (e->cursor < high && s[e->cursor].t_ns <= t_ns) low = e->cursor;
-    for (size_t i = 0; i < NEAR; i++, low++)
-        if (s[low + 1].t_ns > t_ns) return low;
     while (high - low > 1) {
         size_t middle = low + (high - low) / 2;
         if (s[middle].t_ns <= t_ns)
@@ -304,13 +298,12 @@ static size_t step_before(const pj_ledger_entry *e, int64_t t_ns)
     return low;
 }
 
-static double work_at(const pj_ledger *l, pj_ledger_entry *e, int64_t t_ns)
+static double work_at(const pj_ledger *l, const pj_ledger_entry *e, int64_t t_ns)
 {
     const work_step *s = e->steps;
     if (t_ns <= s[0].t_ns) return 0;
     if (t_ns >= s[e->step_count - 1].t_ns) return work_beyond(l, e, t_ns);
     size_t i = step_before(e, t_ns);
-    e->cursor = i;
     double part = (double)(t_ns - s[i].t_ns) / (double)(s[i + 1].t_ns - s[i].t_ns);
     return s[i].work + part * (s[i + 1].work - s[i].work);
 }
@@ -380,7 +373,7 @@ static void weigh_contexts(const pj_ledger *l, cell *c)
     if (contexts > 0) c->context_part = contexts / (contexts + steps * l->o.weight_bytes);
 }
 
-static double ledger_weight_of(const pj_ledger *l, pj_ledger_entry *e, const cell *c)
+static double ledger_weight_of(const pj_ledger *l, const pj_ledger_entry *e, const cell *c)
 {
     if (l->o.take) return ledger_declared_weight(e, c->begin_ns);
     double after = work_at(l, e, c->end_ns), before = work_at(l, e, c->begin_ns);
