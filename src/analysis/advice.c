@@ -18,8 +18,7 @@ size_t pj_advice_rules(void)
     return advice_count(pj_advice_run_rules) + advice_count(pj_advice_machine_rules);
 }
 
-/* Recommendations before rules without one, reliability warnings before savings, large savings
- * first. */
+/* Recommendations first; of these reliability warnings, then savings, the largest first. */
 static int by_weight(const void *x, const void *y)
 {
     const pj_advice *a = x, *b = y;

@@ -181,8 +181,7 @@ static const char *threads(const pj_advice_facts *f, pj_advice *a)
         const pj_advice_neighbour *n = &f->neighbours[i];
         if (n != pj_advice_neighbour_of(f, n->threads, 0, NULL) || n->threads >= f->threads)
             continue;
-        /* Decode is memory-bound: fewer threads lose less than proportional speed and draw less
-         * power. */
+        /* Memory-bound: fewer threads lose less than proportional speed and draw less power. */
         bool beyond = n->speed > (double)n->threads / f->threads && n->power < 1;
         if (beyond && (!best || n->ratio < best->ratio)) best = n;
     }

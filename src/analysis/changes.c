@@ -94,8 +94,7 @@ static size_t search_all(const double *values, size_t count, size_t *begin)
     return segments;
 }
 
-/* Moves a change point to where the values on both sides differ least from the means of the
- * segments that it separates. */
+/* Moves a change point to where both sides differ least from the means of their segments. */
 static size_t changes_refine(const double *values, size_t from, size_t at, size_t to, size_t bin)
 {
     double left = 0, right = 0, cost = 0, least = 0;

@@ -34,8 +34,7 @@ static void part_cost_compare(const pj_part_query *request, pj_part_cost *cost)
     cost->resolution = 1.96 * sqrt(variance / differences.n);
 }
 
-/* Random errors average out over runs; attribution's systematic error is the same in all of them.
- */
+/* Random errors average out over runs; the systematic error is the same in all of them. */
 static void part_cost_attribute(const pj_part_query *request, pj_part_cost *cost)
 {
     pj_moments shares = {0};

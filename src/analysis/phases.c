@@ -37,8 +37,7 @@ static double time_share(const pj_phase_trace *t, const segment *s)
     return share > 0 ? share : (double)(s->to - s->from) / (double)t->count;
 }
 
-/* Levels relative to idle, at most `lowest`, and to the trace's top; false: flatter than the noise.
- */
+/* Levels between idle, at most `lowest`, and the trace's top; false: flatter than the noise. */
 static bool phases_set_levels(const pj_phase_trace *t, segment *s, size_t n, double lowest)
 {
     double lo = lowest, hi = -INFINITY, noise = 0, total = 0;
@@ -205,8 +204,7 @@ static double log_normal(double x, double mean, double sd)
     return -0.5 * z * z - log(sd);
 }
 
-/* Student's t with 3 degrees of freedom: lengths vary from request to request by far more than in
- * any one collection of traces. */
+/* Student's t with 3 degrees of freedom: lengths vary by more than any collection shows. */
 static double log_heavy(double x, double mean, double sd)
 {
     double z = (x - mean) / sd;
@@ -417,8 +415,7 @@ static void count_trace(tally *c, const pieces *of)
     }
     for (size_t i = 0; i < of->count; i++) {
         int p = tag_of(of->trace, &s[i]);
-        /* Powers count by length: the ramp of a slow sensor is a segment, too, but no level of its
-         * phase. */
+        /* powers count by length: the ramp of a slow sensor is a segment but no level */
         double length = (double)(s[i].to - s[i].from) / samples[p];
         weigh(&c->share[p], s[i].share, 1 / alike[p]);
         weigh(&c->level[p], s[i].level, length);
@@ -456,8 +453,7 @@ static bool one_machine(const weighted *decode)
     return decode->n >= LEAST_TRACES && variance < 0.2 * 0.2;
 }
 
-/* Known for all phases or for none: a phase without it would win wherever the others are unlikely.
- */
+/* For all phases or for none: one without it would win wherever the others are unlikely. */
 static void estimate_powers(const tally *c, pj_phase_model *m)
 {
     weighted all = {0};

@@ -155,8 +155,7 @@ static bool is_among(const char *const *names, const char *name)
     return false;
 }
 
-/* Unknown members, and single values of another kind, are errors, never ignored. Lists are checked
- * where they are read. */
+/* Unknown members and values of another kind are errors. Lists are checked where they are read. */
 static pj_status plan_check_members(json_t *tree, pj_error *err)
 {
     static const char *const numbers[] = {"repeat", "precision", "cool_down_s", "max_latency_ms",

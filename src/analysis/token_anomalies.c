@@ -91,8 +91,7 @@ static double known(const double *values, size_t i)
     return values ? values[i] : NAN;
 }
 
-/* The first rule that matches. A step that took much longer at lower power was waiting for
- * something. */
+/* The first rule that matches; a step that took much longer was waiting for something. */
 static pj_anomaly_cause cause_of(const table *t, const pj_token_figures *f, size_t i)
 {
     const double *z = t->rows + i * FEATURES;

@@ -20,8 +20,7 @@ static pj_outcome verdict_judge(const pj_verdict_facts *f)
     return f->p < PJ_LEVEL ? PJ_OUTCOME_DIFFERENT : PJ_OUTCOME_INDISTINGUISHABLE;
 }
 
-/* The target difference of an inconclusive comparison: about half of the detectable one, rounded.
- */
+/* What more runs should detect after an inconclusive comparison: about half, rounded. */
 static double target_of(double detectable)
 {
     static const double targets[] = {0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002};

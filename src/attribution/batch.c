@@ -91,8 +91,7 @@ static void batch_divide(const sharing *s, uint32_t count, double context_nj, in
     }
 }
 
-/* Sets the rows' shares so that the step's parts, split by them as the views do, add up to each
- * row's energy in nanojoules. */
+/* Sets the rows' shares so that the parts of the step, as views split them, add up to each row. */
 static void batch_set_shares(const sharing *s, pj_token_row *rows, uint32_t count,
                              const pj_energy *step, int64_t context_nj)
 {

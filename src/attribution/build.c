@@ -434,8 +434,7 @@ static void warn_about_damage(const pj_spool_reader *reader, pj_run_data *data)
     if (row->text) data->warning_count++;
 }
 
-/* Whether a row's energy is allocated: it is where the run had less than the whole energy; without
- * share records all rows are. */
+/* Energy is allocated where the run had less than the whole; without share records everywhere. */
 typedef struct allocated_time {
     const pj_shares *shares;
     int64_t begin_ns;

@@ -97,8 +97,7 @@ static inline void pj_nj_add(int64_t *sum, int64_t value)
     *sum = *sum == PJ_NJ_UNKNOWN || value == PJ_NJ_UNKNOWN ? PJ_NJ_UNKNOWN : *sum + value;
 }
 
-/* The energy of a node, stored in its row. A batch's step has several rows; until it is split, the
- * first one holds all of it. */
+/* The energy of a node, in its row; that of a batch's step in the first one until it is split. */
 static inline pj_energy *pj_energy_of(pj_energies *j, uint32_t index)
 {
     const pj_node *node = &j->tree->nodes[index];
@@ -113,8 +112,7 @@ static inline pj_energy *pj_energy_of(pj_energies *j, uint32_t index)
     }
 }
 
-/* Checks rails against each other and raises the uncertainty of rails with findings. Touches only
- * rails and curves. */
+/* Raises the uncertainty of rails that others contradict. Touches only rails and curves. */
 pj_status pj_energy_check(pj_energies *j, pj_error *err);
 /* Adds the findings to the run's warnings, and names the rails of the total. */
 pj_status pj_energy_report(pj_energies *j, pj_error *err);
@@ -127,8 +125,7 @@ int64_t pj_energy_planted(const pj_energies *j, const pj_leaf *leaf);
 /* Pools classes and creates the leaves for the fit. */
 pj_status pj_energy_pool(pj_energies *j, pj_error *err);
 
-/* Gross and net energy of every leaf on one rail, into rail_gross and rail_net and added to the
- * sums. */
+/* Gross and net energy of every leaf on one rail, into rail_gross, rail_net and the sums. */
 pj_status pj_energy_rail(pj_energies *j, uint32_t rail, pj_error *err);
 void pj_energy_rail_fini(pj_rail_result *result);
 /* Scales rail_gross and rail_net of the leaves to the run's share. */

@@ -1,5 +1,4 @@
-/* Applies the consistency checks of power/checks.h to a run: raises uncertainties and adds
- * warnings. */
+/* Applies the checks of power/checks.h to a run: raises uncertainties and adds warnings. */
 #include "attribution/energies.h"
 
 #include <math.h>

@@ -162,8 +162,7 @@ static void set_reach(pj_energies *j, pj_rail_result *result)
 
 /* ---- the fit ---- */
 
-/* The prior of a class: from a calibration, or for idle time that it draws the baseline and nothing
- * above it. */
+/* Of a class: from a calibration; for idle time the baseline and nothing above it. */
 static pj_class_prior prior_of(pj_energies *j, uint32_t rail, uint32_t pool)
 {
     pj_class_prior prior = {NAN, NAN};

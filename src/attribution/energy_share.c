@@ -27,8 +27,7 @@ static part_leaves leaves_of(const pj_energies *j, uint32_t part, uint32_t from)
     return p;
 }
 
-/* Distributes the target among the leaves in proportion to what they have; by time if they have
- * nothing. */
+/* Distributes the target by what the leaves have; by time if they have nothing. */
 static void scale_leaves(pj_energies *j, const part_leaves *p, double share, int64_t target_nj)
 {
     double sum = 0;

@@ -95,9 +95,7 @@ static pj_status energy_truth_feed(const pj_energies *j, uint32_t rail, const pj
     return status;
 }
 
-/* Coarsens simulated readings to `--interval`, which made the rail's period longer than the
- * sensor's.
- */
+/* Coarsens simulated readings to the rail's period: `--interval`, if it is the longer one. */
 static pj_status feed_coarsened(const pj_energies *j, uint32_t rail, const pj_rail *sensor,
                                 const pj_reading *readings, size_t count, pj_error *err)
 {

@@ -270,8 +270,7 @@ void pj_ledger_drop(pj_ledger *l, pj_ledger_entry *entry)
         }
 }
 
-/* Beyond its last step an open request is extrapolated at its own rate, its prefill at that of
- * others. */
+/* Beyond its last step an open request goes on at its own rate, its prefill at that of others. */
 static double work_beyond(const pj_ledger *l, const pj_ledger_entry *e, int64_t t_ns)
 {
     const work_step *last = &e->steps[e->step_count - 1];

@@ -254,8 +254,7 @@ static bool close_open(reading_state *r)
 
 /* ---- placing by context ---- */
 
-/* Open-addressing hash of nodes by (kind, phase, token, layer, id); equal keys chain to the earlier
- * node. */
+/* Hash of nodes by (kind, phase, token, layer, id); equal keys chain to the earlier node. */
 typedef struct location_map {
     uint32_t *slots, *earlier;
     uint32_t mask;
@@ -338,8 +337,7 @@ static uint32_t parent_by_context(const pj_tree *tree, const location_map *map, 
         if (!outer[i].applies) continue;
         uint32_t found = tree_look_up(tree, map, outer[i].at, node->begin_ns);
         if (!found) continue;
-        /* A section inside a token is the narrower of the two, unless it is inside another token.
-         */
+        /* A section in a token is the narrower of the two, unless it is in another token. */
         const pj_span *around = span_of(&tree->nodes[found]);
         if (around->kind == PJ_SPAN_SECTION && around->token >= 0 && around->token != s->token)
             continue;
@@ -460,8 +458,7 @@ static bool tree_make_up(pj_tree *tree, made_up *m, uint32_t index, missing what
     return true;
 }
 
-/* Synthesises what the nodes so far lack. Most runs lack nothing: then nothing is written, and the
- * memory is never touched. */
+/* Synthesises what the nodes so far lack. Where they lack nothing the memory is never touched. */
 static bool tree_supply(pj_tree *tree, made_up *m, missing (*lacks)(const pj_tree *, uint32_t))
 {
     uint32_t nodes = tree->node_count;

@@ -29,8 +29,7 @@ static bool is_of_request(const pj_class_sum *c)
     return c->phase != PJ_PHASE_IDLE && strcmp(c->name, PJ_SECTION_MODEL_LOAD) != 0;
 }
 
-/* Only the propagated variance of each run enters; the spread between runs is part of the
- * verdict. */
+/* With the propagated variance of each run; the spread between runs is part of the verdict. */
 static void side_parts_add_class(parts *p, const pj_class_sum *c, double tokens)
 {
     if (!is_of_request(c) || isnan(c->energy_mj)) return;

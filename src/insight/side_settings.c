@@ -180,8 +180,7 @@ static bool has_loaded(const pj_sides *s, const pj_run_info *run)
     return loaded;
 }
 
-/* The share of runs that loaded the model, which therefore had cold caches; of up to MOST_SAMPLED.
- */
+/* The share of runs that loaded the model and so had cold caches; of up to MOST_SAMPLED. */
 static double cold_share(const pj_sides *s, const pj_side *side)
 {
     uint32_t cold = 0, sampled = side->run_count < MOST_SAMPLED ? side->run_count : MOST_SAMPLED;

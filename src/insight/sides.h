@@ -134,8 +134,7 @@ void pj_sides_write(const pj_sides *sides, pj_json *json);
 /* Why two sides are not comparable, or NULL. */
 const char *pj_sides_refusal(const pj_side *a, const pj_side *b);
 
-/* Whether runs are comparable: the first with an energy, and how others differ from it. Must be
- * zeroed first. */
+/* Whether runs are comparable: how others differ from the first with an energy. Zeroed first. */
 typedef struct pj_likeness {
     const pj_run_info *first;
     bool source, scope, devices;
@@ -144,8 +143,7 @@ typedef struct pj_likeness {
 void pj_likeness_add(pj_likeness *likeness, const pj_run_info *run);
 /* Why the runs are not comparable; NULL: they are. */
 const char *pj_likeness_refusal(const pj_likeness *likeness);
-/* A setting of a run as text: a field of the run, or "settings.NAME", "model.NAME". False: the run
- * has no such value. */
+/* A field of a run as text, or its "settings.NAME", "model.NAME". False: it has no such value. */
 bool pj_run_field(const pj_run_info *info, const char *field, char *text, size_t bytes);
 extern const char *const pj_group_fields[]; /* NULL-terminated: names that always work */
 /* Whether a run was disturbed: disturbed tokens took more than a tenth of its energy, or clocks
