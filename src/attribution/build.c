@@ -435,34 +435,28 @@ static void warn_about_damage(const pj_spool_reader *reader, pj_run_data *data)
 }
 
 /* Energy is allocated where the run had less than the whole; without share records everywhere. */
-typedef struct allocated_time {
-    const pj_shares *shares;
-    int64_t begin_ns;
-} allocated_time;
-
-static void set_allocated(const allocated_time *t, double start_ms, double duration_ms,
-                          pj_energy *e)
+static void set_allocated(const pj_shares *shares, int64_t run_begin_ns, double start_ms,
+                          double duration_ms, pj_energy *e)
 {
-    if (e->method == PJ_METHOD_NONE) return;
-    int64_t begin_ns = t->begin_ns + llround(start_ms * 1e6);
+    int64_t begin_ns = run_begin_ns + llround(start_ms * 1e6);
     int64_t end_ns = begin_ns + llround(duration_ms * 1e6);
-    if (!t->shares || pj_shares_mean(t->shares, begin_ns, end_ns) < 1)
-        e->method = PJ_METHOD_ALLOCATED;
+    if (e->method == PJ_METHOD_NONE) return;
+    if (!shares || pj_shares_mean(shares, begin_ns, end_ns) < 1) e->method = PJ_METHOD_ALLOCATED;
 }
 
-#define SET_ALLOCATED(t, rows, count)         \
+#define SET_ALLOCATED(rows, count)            \
     for (uint32_t i_ = 0; i_ < (count); i_++) \
-    set_allocated(t, (rows)[i_].start_ms, (rows)[i_].duration_ms, &(rows)[i_].energy)
+    set_allocated(shares, begin_ns, (rows)[i_].start_ms, (rows)[i_].duration_ms, &(rows)[i_].energy)
 
 /* Energies of a request or a concurrent run are allocated, however they were divided further. */
-static void mark_allocated(pj_run_data *d, const allocated_time *t)
+static void mark_allocated(pj_run_data *d, const pj_shares *shares, int64_t begin_ns)
 {
-    SET_ALLOCATED(t, d->phases, d->phase_count);
-    SET_ALLOCATED(t, d->sections, d->section_count);
-    SET_ALLOCATED(t, d->tokens, d->token_count);
-    SET_ALLOCATED(t, d->layers, d->layer_count);
-    SET_ALLOCATED(t, d->components, d->component_count);
-    SET_ALLOCATED(t, d->operations, d->operation_count);
+    SET_ALLOCATED(d->phases, d->phase_count);
+    SET_ALLOCATED(d->sections, d->section_count);
+    SET_ALLOCATED(d->tokens, d->token_count);
+    SET_ALLOCATED(d->layers, d->layer_count);
+    SET_ALLOCATED(d->components, d->component_count);
+    SET_ALLOCATED(d->operations, d->operation_count);
     if (d->info.method != PJ_METHOD_NONE) d->info.method = PJ_METHOD_ALLOCATED;
 }
 
@@ -485,7 +479,7 @@ pj_status pj_build_run(pj_spool_reader *reader, const pj_build_options *options,
     }
     if (status == PJ_OK) status = build_rows_and_joules(&tree, &with_shares, data, err);
     if (status == PJ_OK && data->info.allocation)
-        mark_allocated(data, &(allocated_time){with_shares.shares, tree.begin_ns});
+        mark_allocated(data, with_shares.shares, tree.begin_ns);
     if (status == PJ_OK) status = pj_build_conditions(&tree, data, err);
     pj_shares_fini(&shares);
     pj_tree_fini(&tree);

@@ -93,19 +93,14 @@ static uint32_t value_of_side(const pj_side *side, const char *field, char *text
     return distinct;
 }
 
-/* Runs of perjoule's own engine have no level, so only attached engines can differ in it. */
-static bool is_only_of_attached(const char *field)
-{
-    return strcmp(field, "level") == 0;
-}
-
 static bool differs(const pj_sides *s, const char *field, char (*texts)[TEXT_BYTES])
 {
     const char *first = NULL;
     bool different = false;
     for (uint32_t i = 0; i < s->count; i++) {
         different |= value_of_side(&s->sides[i], field, texts[i]) > 1;
-        if (!texts[i][0] && is_only_of_attached(field)) continue;
+        /* only attached engines have a level, so only they can differ in it */
+        if (!texts[i][0] && strcmp(field, "level") == 0) continue;
         if (!first) first = texts[i];
         different |= strcmp(texts[i], first) != 0;
     }
