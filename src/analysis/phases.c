@@ -374,13 +374,10 @@ static void weigh(weighted *w, double value, double weight)
 /* The tag that most readings of a segment carry. */
 static int tag_of(const pj_phase_trace *t, const segment *s)
 {
-    size_t votes[PHASES] = {0};
-    int best = 0;
+    double votes[PHASES] = {0};
     for (size_t i = s->from; i < s->to; i++)
         if (t->phase[i] < PHASES) votes[t->phase[i]]++;
-    for (int p = 1; p < PHASES; p++)
-        if (votes[p] > votes[best]) best = p;
-    return best;
+    return best_of(votes);
 }
 
 /* A trace with its segments; they take much longer to find than to use. */

@@ -161,14 +161,11 @@ static bool take_name(reading_state *r, const pj_record *record)
     if (bytes < 4) return true;
     memcpy(&id, record->payload, 4);
     if (id == 0 || id > 65535) return true;
-    if (id >= r->name_capacity) {
-        uint32_t capacity = r->name_capacity ? r->name_capacity * 2 : 256;
-        while (capacity <= id) capacity *= 2;
-        const char **names = pj_resize(tree->names, capacity, sizeof *names);
-        if (!names) return false;
-        memset(names + r->name_capacity, 0, (capacity - r->name_capacity) * sizeof *names);
-        tree->names = names;
-        r->name_capacity = capacity;
+    while (id >= r->name_capacity) {
+        uint32_t before = r->name_capacity;
+        if (!tree_grow((void **)&tree->names, &r->name_capacity, before, sizeof *tree->names))
+            return false;
+        memset(tree->names + before, 0, (r->name_capacity - before) * sizeof *tree->names);
     }
     if (tree->name_count < id) tree->name_count = id;
     tree->names[id] = pj_arena_strndup(r->arena, (const char *)record->payload + 4, bytes - 4);
