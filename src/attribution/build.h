@@ -25,8 +25,7 @@ typedef struct pj_build_options {
     void *observe_context;
     const pj_shares *shares;  /* set by pj_build_run; NULL: the run was alone */
     const _Atomic bool *stop; /* set by another thread to cancel (PJ_E_CANCELLED); or NULL */
-    bool trusted; /* assume that sensors and load behave exactly as declared; the reference in
-                     benchmarks */
+    bool trusted;             /* sensors and load behave as declared: the reference in benchmarks */
     /* assumed relative 1 sigma of power within a class where the sensor cannot resolve single rows;
      * 0: PJ_USUAL_CLASS_SPREAD */
     double class_spread;

@@ -66,8 +66,7 @@ static pj_status cell_figures(pj_experiment_result *r, uint32_t index, const jso
     divide_sums(f);
     for (uint32_t i = 0; i < f->n; i++)
         squares += (f->joules[i] - f->mean) * (f->joules[i] - f->mean);
-    double reach =
-        f->n > 1 ? pj_student_quantile(0.975, f->n - 1) * sqrt(squares / (f->n - 1) / f->n) : NAN;
+    double reach = pj_half_width(f->n, squares);
     f->lo = f->mean - reach;
     f->hi = f->mean + reach;
     snprintf(key, sizeof key, "%u", index);
