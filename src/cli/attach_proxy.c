@@ -3,8 +3,8 @@
 
 #include "attach/proxy.h"
 #include "base/clock.h"
-#include "base/json.h"
 #include "base/memory.h"
+#include "cli/json_out.h"
 #include "cli/terminal.h"
 #include "net/gate.h"
 #include "requests/requests.h"
@@ -190,21 +190,18 @@ static void print_ready(const proxying *x)
 static void print_end_json(const proxying *x, double mj, double unknown_ms,
                            pj_source_quality quality)
 {
-    pj_buffer buffer;
-    pj_json json;
-    pj_buffer_init(&buffer, 4096);
-    pj_json_init(&json, &buffer);
-    pj_json_object_begin(&json);
-    pj_json_kv_uint(&json, "requests", x->count);
-    pj_json_kv_uint(&json, "failed", x->failed);
-    pj_json_kv_uint(&json, "unstored", x->unstored);
-    pj_json_kv_string(&json, "energy_source", pj_quality_name(quality));
-    pj_json_kv_double(&json, "energy_mj", unknown_ms > 0 ? NAN : mj);
-    pj_json_kv_double(&json, "unknown_ms", unknown_ms);
-    pj_json_kv_string(&json, "partial", x->partial[0] ? x->partial : NULL);
-    pj_json_object_end(&json);
-    printf("%s\n", pj_json_finish(&json) ? pj_buffer_get(&buffer) : "null");
-    pj_buffer_fini(&buffer);
+    pj_json_out out;
+    pj_json *json = pj_json_out_begin(&out);
+    pj_json_object_begin(json);
+    pj_json_kv_uint(json, "requests", x->count);
+    pj_json_kv_uint(json, "failed", x->failed);
+    pj_json_kv_uint(json, "unstored", x->unstored);
+    pj_json_kv_string(json, "energy_source", pj_quality_name(quality));
+    pj_json_kv_double(json, "energy_mj", unknown_ms > 0 ? NAN : mj);
+    pj_json_kv_double(json, "unknown_ms", unknown_ms);
+    pj_json_kv_string(json, "partial", x->partial[0] ? x->partial : NULL);
+    pj_json_object_end(json);
+    pj_json_out_end(&out, PJ_OK, NULL);
 }
 
 /* Energy while any request was in flight; a sensor may have been silent for a part of it. */

@@ -1,8 +1,8 @@
 /* Figures of a load, as a table and as JSON. */
 #include "cli/attach_report.h"
 
-#include "base/json.h"
 #include "base/memory.h"
+#include "cli/json_out.h"
 #include "cli/run_report.h"
 #include "cli/terminal.h"
 #include "store/run_summary.h"
@@ -333,8 +333,7 @@ void pj_load_print(const pj_load *load, const pj_remote_server *server, uint32_t
 
 static void attach_report_write_figure(pj_json *json, const char *key, const figure *f)
 {
-    pj_json_key(json, key);
-    pj_json_object_begin(json);
+    pj_json_kv_object_begin(json, key);
     pj_json_kv_double(json, "mean", mean(f));
     pj_json_kv_double(json, "sd", deviation(f));
     pj_json_kv_uint(json, "count", f->count);
@@ -344,12 +343,11 @@ static void attach_report_write_figure(pj_json *json, const char *key, const fig
 static void write_window(pj_json *json, const pj_load_window *w)
 {
     double seconds = (double)(w->end_ns - w->begin_ns) * 1e-9;
-    pj_json_key(json, "steady_state");
     if (w->why_not) {
-        pj_json_null(json);
+        pj_json_kv_null(json, "steady_state");
         return;
     }
-    pj_json_object_begin(json);
+    pj_json_kv_object_begin(json, "steady_state");
     pj_json_kv_double(json, "duration_ms", seconds * 1e3);
     pj_json_kv_double(json, "input_tokens", w->input);
     pj_json_kv_double(json, "output_tokens", w->output);
@@ -365,37 +363,33 @@ void pj_load_print_json(const pj_load *load, const pj_remote_server *server, uin
                         const pj_load_window *window)
 {
     figures f = attach_report_sum_up(load);
-    pj_buffer buffer;
-    pj_json json;
-    pj_buffer_init(&buffer, MOST_SUMMARY_BYTES);
-    pj_json_init(&json, &buffer);
-    pj_json_object_begin(&json);
-    pj_json_kv_string(&json, "engine", server->engine);
-    pj_json_kv_string(&json, "model", server->model);
-    pj_json_kv_uint(&json, "concurrency", concurrency);
-    pj_json_kv_uint(&json, "requests", load->count);
-    pj_json_kv_uint(&json, "failed", load->failed);
-    pj_json_kv_string(&json, "failure", load->failed ? load->first_failure : NULL);
-    pj_json_kv_string(&json, "energy_source", pj_quality_name(load->quality));
-    pj_json_kv_string(&json, "allocation", load->rule[0] ? load->rule : NULL);
-    pj_json_kv_double(&json, "total_energy_mj", load->quality && !load->unknown ? f.total_mj : NAN);
-    pj_json_kv_string(&json, "partial", load->partial[0] ? load->partial : NULL);
-    pj_json_kv_uint(&json, "requests_without_energy", load->unknown);
-    pj_json_kv_string(&json, "unavailable_reason", load->unknown ? load->why_unknown : NULL);
-    pj_json_kv_double(&json, "input_tokens", f.input);
-    pj_json_kv_double(&json, "cached_tokens", f.cached);
-    pj_json_kv_double(&json, "output_tokens", f.output);
-    pj_json_kv_bool(&json, "tokens_approximate", load->approximate > 0);
-    attach_report_write_figure(&json, "ttft_ms", &f.ttft_ms);
-    attach_report_write_figure(&json, "ms_per_token", &f.token_ms);
-    attach_report_write_figure(&json, "joules_per_input_token", &f.input_j);
-    attach_report_write_figure(&json, "joules_per_output_token", &f.output_j);
-    write_window(&json, window);
-    pj_json_key(&json, "runs");
-    pj_json_array_begin(&json);
-    if (load->summaries.length) pj_json_raw(&json, load->summaries.data, load->summaries.length);
-    pj_json_array_end(&json);
-    pj_json_object_end(&json);
-    printf("%s\n", pj_json_finish(&json) ? pj_buffer_get(&buffer) : "null");
-    pj_buffer_fini(&buffer);
+    pj_json_out out;
+    pj_json *json = pj_json_out_begin(&out);
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "engine", server->engine);
+    pj_json_kv_string(json, "model", server->model);
+    pj_json_kv_uint(json, "concurrency", concurrency);
+    pj_json_kv_uint(json, "requests", load->count);
+    pj_json_kv_uint(json, "failed", load->failed);
+    pj_json_kv_string(json, "failure", load->failed ? load->first_failure : NULL);
+    pj_json_kv_string(json, "energy_source", pj_quality_name(load->quality));
+    pj_json_kv_string(json, "allocation", load->rule[0] ? load->rule : NULL);
+    pj_json_kv_double(json, "total_energy_mj", load->quality && !load->unknown ? f.total_mj : NAN);
+    pj_json_kv_string(json, "partial", load->partial[0] ? load->partial : NULL);
+    pj_json_kv_uint(json, "requests_without_energy", load->unknown);
+    pj_json_kv_string(json, "unavailable_reason", load->unknown ? load->why_unknown : NULL);
+    pj_json_kv_double(json, "input_tokens", f.input);
+    pj_json_kv_double(json, "cached_tokens", f.cached);
+    pj_json_kv_double(json, "output_tokens", f.output);
+    pj_json_kv_bool(json, "tokens_approximate", load->approximate > 0);
+    attach_report_write_figure(json, "ttft_ms", &f.ttft_ms);
+    attach_report_write_figure(json, "ms_per_token", &f.token_ms);
+    attach_report_write_figure(json, "joules_per_input_token", &f.input_j);
+    attach_report_write_figure(json, "joules_per_output_token", &f.output_j);
+    write_window(json, window);
+    pj_json_kv_array_begin(json, "runs");
+    if (load->summaries.length) pj_json_raw(json, load->summaries.data, load->summaries.length);
+    pj_json_array_end(json);
+    pj_json_object_end(json);
+    pj_json_out_end(&out, PJ_OK, NULL);
 }

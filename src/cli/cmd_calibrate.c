@@ -1,9 +1,9 @@
 /* perjoule calibrate: measures every component of a model in isolation, so that later runs can
  * separate components with any sensor. */
+#include "cli/json_out.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
 
-#include "base/json.h"
 #include "generate/calibrate.h"
 #include "generate/find_model.h"
 
@@ -33,32 +33,28 @@ static void show_block(void *context, pj_phase phase, const char *component, uin
         pj_live_line(stderr, "%u of %u  %s %s", done + 1, of, pj_phase_name(phase), component);
 }
 
-static void calibrate_print_json(const pj_calibration *c, const char *path)
+static pj_status calibrate_print_json(const pj_calibration *c, const char *path, pj_error *err)
 {
-    pj_buffer buffer;
-    pj_json json;
-    pj_buffer_init(&buffer, 4 << 20);
-    pj_json_init(&json, &buffer);
-    pj_json_object_begin(&json);
-    pj_json_kv_string(&json, "key", c->key);
-    pj_json_kv_string(&json, "file", path);
-    pj_json_key(&json, "classes");
-    pj_json_array_begin(&json);
+    pj_json_out out;
+    pj_json *json = pj_json_out_begin(&out);
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "key", c->key);
+    pj_json_kv_string(json, "file", path);
+    pj_json_kv_array_begin(json, "classes");
     for (uint32_t i = 0; i < c->count; i++) {
         const pj_calibration_row *r = &c->rows[i];
-        pj_json_object_begin(&json);
-        pj_json_kv_string(&json, "phase", pj_phase_name(r->phase));
-        pj_json_kv_string(&json, "name", r->name);
-        pj_json_kv_string(&json, "rail", r->rail);
-        pj_json_kv_double(&json, "power_mw", r->power_mw);
-        pj_json_kv_double(&json, "power_sd_mw", r->sd_mw);
-        pj_json_kv_bool(&json, "unstable", r->unstable);
-        pj_json_object_end(&json);
+        pj_json_object_begin(json);
+        pj_json_kv_string(json, "phase", pj_phase_name(r->phase));
+        pj_json_kv_string(json, "name", r->name);
+        pj_json_kv_string(json, "rail", r->rail);
+        pj_json_kv_double(json, "power_mw", r->power_mw);
+        pj_json_kv_double(json, "power_sd_mw", r->sd_mw);
+        pj_json_kv_bool(json, "unstable", r->unstable);
+        pj_json_object_end(json);
     }
-    pj_json_array_end(&json);
-    pj_json_object_end(&json);
-    printf("%s\n", pj_buffer_get(&buffer));
-    pj_buffer_fini(&buffer);
+    pj_json_array_end(json);
+    pj_json_object_end(json);
+    return pj_json_out_end(&out, PJ_OK, err);
 }
 
 static void calibrate_print_table(const pj_calibration *c, const char *path)
@@ -105,8 +101,8 @@ static int calibrate_measure(const pj_command *command, const calibrate *o)
                               &calibration, &err);
     if (pj_terminal_is(stderr)) fprintf(stderr, "\r\033[K");
     if (status == PJ_OK) status = pj_calibration_save(calibration, path, sizeof path, &err);
-    if (status == PJ_OK && o->json) calibrate_print_json(calibration, path);
     if (status == PJ_OK && !o->json) calibrate_print_table(calibration, path);
+    if (status == PJ_OK && o->json) status = calibrate_print_json(calibration, path, &err);
     pj_free(calibration);
     pj_model_slot_close(&slot);
     pj_session_close(session);

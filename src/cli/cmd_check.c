@@ -83,8 +83,7 @@ static void check_write_json(const check *c, const char *path, pj_json *json)
     pj_json_kv_bool(json, "sound", check_is_sound(c));
     pj_json_kv_uint(json, "waiting", c->waiting);
     for (int k = 0; k < PJ_FINDING_KINDS; k++) {
-        pj_json_key(json, kinds[k]);
-        pj_json_object_begin(json);
+        pj_json_kv_object_begin(json, kinds[k]);
         pj_json_kv_uint(json, "findings", findings(r, k));
         pj_json_kv_string(json, "first", r->first[k][0] ? r->first[k] : NULL);
         pj_json_object_end(json);

@@ -1,9 +1,9 @@
 /* perjoule eval: how well a model predicts a text, or its logits. */
 #include "base/file.h"
-#include "base/json.h"
 #include "cli/ids.h"
+#include "cli/json_out.h"
 #include "cli/options.h"
-#include "engine/generation/engine.h"
+#include "cli/run_report.h"
 #include "generate/find_model.h"
 
 #include <errno.h>
@@ -52,7 +52,8 @@ static bool eval_take_row(void *context, uint32_t position, const float *logits,
     return true;
 }
 
-static void eval_print_result(const eval *e, const pj_engine_facts *facts, const tally *t)
+static pj_status eval_print_result(const eval *e, const pj_engine_facts *facts, const tally *t,
+                                   pj_error *err)
 {
     double predicted = t->count - 1, loss = predicted > 0 ? t->loss / predicted : NAN;
     if (!e->json) {
@@ -62,29 +63,19 @@ static void eval_print_result(const eval *e, const pj_engine_facts *facts, const
             printf("window      %u tokens, half of them overlapping the previous one\n", t->window);
         if (predicted > 0)
             printf("mean loss   %.6f nats per token\nperplexity  %.4f\n", loss, exp(loss));
-        return;
+        return PJ_OK;
     }
-    pj_buffer buffer;
-    pj_json json;
-    pj_buffer_init(&buffer, 1 << 16);
-    pj_json_init(&json, &buffer);
-    pj_json_object_begin(&json);
-    pj_json_kv_string(&json, "model_name", facts->model_name);
-    pj_json_kv_string(&json, "dtype", facts->dtype);
-    pj_json_kv_string(&json, "isa", facts->isa);
-    pj_json_kv_uint(&json, "threads", facts->threads);
-    pj_json_kv_uint(&json, "tokens", t->count);
-    pj_json_kv_uint(&json, "predicted_tokens", t->count - 1);
-    pj_json_key(&json, "window");
-    if (t->window)
-        pj_json_uint(&json, t->window);
-    else
-        pj_json_null(&json);
-    pj_json_kv_double(&json, "mean_loss", loss);
-    pj_json_kv_double(&json, "perplexity", exp(loss));
-    pj_json_object_end(&json);
-    printf("%s\n", pj_buffer_get(&buffer));
-    pj_buffer_fini(&buffer);
+    pj_json_out out;
+    pj_json *json = pj_json_out_begin(&out);
+    pj_json_object_begin(json);
+    pj_run_report_write_engine(json, facts);
+    pj_json_kv_uint(json, "tokens", t->count);
+    pj_json_kv_uint(json, "predicted_tokens", t->count - 1);
+    pj_json_kv_optional(json, "window", t->window > 0, t->window);
+    pj_json_kv_double(json, "mean_loss", loss);
+    pj_json_kv_double(json, "perplexity", exp(loss));
+    pj_json_object_end(json);
+    return pj_json_out_end(&out, PJ_OK, err);
 }
 
 /* Token ids to evaluate: as given, or from the text. The caller frees *ids. */
@@ -134,7 +125,7 @@ static pj_status eval_evaluate(const eval *e, pj_engine *engine, pj_error *err)
     if (!status) status = slide(e, engine, &t, err);
     if (t.out && (fclose(t.out) != 0 || !t.written) && !status)
         status = pj_fail(err, PJ_E_IO, "cannot write %s: is the disk full?", e->logits);
-    if (!status) eval_print_result(e, pj_engine_get_facts(engine), &t);
+    if (!status) status = eval_print_result(e, pj_engine_get_facts(engine), &t, err);
     pj_free(ids);
     return status;
 }

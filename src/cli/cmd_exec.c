@@ -11,7 +11,6 @@
 #include "cli/terminal.h"
 
 #include "base/clock.h"
-#include "base/json.h"
 #include "insight/insight.h"
 #include "store/run_summary.h"
 
@@ -187,8 +186,7 @@ static void figure_json(pj_json *json, const pj_rail_energy *f, double run_s)
 
 static void rails_json(const execution *e, pj_json *json)
 {
-    pj_json_key(json, "rails");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "rails");
     for (uint32_t i = 0; i < e->r.data.rail_count; i++) {
         const pj_rail *rail = &e->r.data.rails[i];
         const pj_rail_energy *f = rail_figure(e, i);
@@ -206,42 +204,37 @@ static void rails_json(const execution *e, pj_json *json)
 
 static void warnings_json(const execution *e, pj_json *json)
 {
-    pj_json_key(json, "warnings");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "warnings");
     for (uint32_t i = 0; i < e->r.data.warning_count; i++)
         pj_json_string(json, e->r.data.warnings[i].text);
     if (e->r.store_problem[0]) pj_json_string(json, e->r.store_problem);
     pj_json_array_end(json);
 }
 
-static void exec_print_json(const execution *e)
+static pj_status exec_print_json(const execution *e, pj_error *err)
 {
-    pj_buffer text;
-    pj_json json;
+    pj_json_out out;
+    pj_json *json = pj_json_out_begin(&out);
     const pj_run_info *info = &e->r.data.info;
     const pj_baseline *idle = pj_session_idle(e->r.session);
     pj_rail_energy total = total_figure(e);
-    pj_buffer_init(&text, 16 << 20);
-    pj_json_init(&json, &text);
-    pj_json_object_begin(&json);
-    pj_exec_command_json(&e->r, &json);
-    pj_exec_cpu_json(&e->r, &json);
-    pj_json_kv_double(&json, "process_net_mj", process_mj(e));
-    pj_json_kv_string(&json, "process_energy_source",
+    pj_json_object_begin(json);
+    pj_exec_command_json(&e->r, json);
+    pj_exec_cpu_json(&e->r, json);
+    pj_json_kv_double(json, "process_net_mj", process_mj(e));
+    pj_json_kv_string(json, "process_energy_source",
                       isnan(process_mj(e)) ? "unavailable" : "modelled");
-    pj_json_key(&json, "total");
-    pj_json_object_begin(&json);
-    figure_json(&json, &total, run_seconds(e));
-    pj_json_object_end(&json);
-    rails_json(e, &json);
-    if (idle && idle->rail_count) pj_json_kv_bool(&json, "baseline_quiet", idle->quiet);
-    pj_json_kv_bool(&json, "stored", e->r.session->store && !e->r.store_problem[0]);
-    warnings_json(e, &json);
-    pj_json_kv_double(&json, "duration_ms", info->total_ms);
-    pj_summary_write_members(&json, info, NULL);
-    pj_json_object_end(&json);
-    if (pj_json_finish(&json)) puts(pj_buffer_get(&text));
-    pj_buffer_fini(&text);
+    pj_json_kv_object_begin(json, "total");
+    figure_json(json, &total, run_seconds(e));
+    pj_json_object_end(json);
+    rails_json(e, json);
+    if (idle && idle->rail_count) pj_json_kv_bool(json, "baseline_quiet", idle->quiet);
+    pj_json_kv_bool(json, "stored", e->r.session->store && !e->r.store_problem[0]);
+    warnings_json(e, json);
+    pj_json_kv_double(json, "duration_ms", info->total_ms);
+    pj_summary_write_members(json, info, NULL);
+    pj_json_object_end(json);
+    return pj_json_out_end(&out, PJ_OK, err);
 }
 
 /* ---- all of it ---- */
@@ -285,12 +278,9 @@ static int exec_execute(execution *e)
     if (status == PJ_OK) status = pj_exec_measure(&e->r, &err);
     int code =
         status == PJ_OK || e->r.child.exit_code ? e->r.child.exit_code : pj_exit_code(status);
-    if (status != PJ_OK)
-        pj_command_failed(e->command, &err);
-    else if (e->args->json)
-        exec_print_json(e);
-    else
-        exec_print_table(e);
+    if (status == PJ_OK && !e->args->json) exec_print_table(e);
+    if (status == PJ_OK && e->args->json) status = exec_print_json(e, &err);
+    if (status != PJ_OK) pj_command_failed(e->command, &err);
     close_all(e);
     return code;
 }

@@ -1,5 +1,5 @@
 /* perjoule models: lists the models on this machine, with the properties that matter for energy. */
-#include "base/json.h"
+#include "cli/json_out.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
 #include "engine/model/scan.h"
@@ -49,23 +49,6 @@ static void models_print_list(const pj_model_list *list, const char *folder)
     }
 }
 
-static bool models_write_out(void *context, const char *bytes, size_t count)
-{
-    return fwrite(bytes, 1, count, stdout) == count;
-}
-
-static void models_print_json(const pj_model_list *list)
-{
-    pj_buffer block;
-    pj_json json;
-    pj_buffer_init(&block, 64 << 20);
-    pj_json_init_stream(&json, &block, models_write_out, NULL);
-    pj_model_list_json(list, &json);
-    pj_json_finish(&json);
-    printf("\n");
-    pj_buffer_fini(&block);
-}
-
 static int run(const pj_command *command, int argc, char **argv)
 {
     const char *folder = NULL;
@@ -85,12 +68,16 @@ static int run(const pj_command *command, int argc, char **argv)
     if (!folder) folder = pj_models_default_folder();
     if (pj_models_scan(folder, cache, &list, &err) != PJ_OK)
         return pj_command_failed(command, &err);
-    if (json)
-        models_print_json(&list);
-    else
+    pj_json_out out;
+    pj_status status = PJ_OK;
+    if (json) {
+        pj_model_list_json(&list, pj_json_out_begin(&out));
+        status = pj_json_out_end(&out, status, &err);
+    } else {
         models_print_list(&list, folder);
+    }
     pj_model_list_fini(&list);
-    return PJ_EXIT_OK;
+    return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
 }
 
 const pj_command pj_command_models = {

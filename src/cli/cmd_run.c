@@ -200,36 +200,32 @@ static void write_advice(const run_state *s, const pj_profile_result *result, pj
     pj_buffer_fini(&advice);
 }
 
-static void run_print_json(const run_state *s, const pj_profile_result *result)
+static pj_status run_print_json(const run_state *s, const pj_profile_result *result, pj_error *err)
 {
+    pj_json_out out;
+    pj_json *json = pj_json_out_begin(&out);
     pj_process_memory memory;
     pj_run_start start;
     bool started = get_start(s, result, &start);
     pj_process_memory_get(&memory);
-    pj_buffer buffer;
-    pj_json json;
-    pj_buffer_init(&buffer, 1u << 30);
-    pj_json_init(&json, &buffer);
-    pj_json_object_begin(&json);
-    pj_summary_write_members(&json, &result->data.info, NULL);
-    pj_run_report_write_text(&json, &result->generated);
-    pj_run_report_write_draft(&json, &result->data);
-    pj_run_report_write_start(&json, started ? &start : NULL);
-    pj_run_report_write_resident(&json, &memory);
-    pj_json_key(&json, "warnings");
-    pj_json_array_begin(&json);
+    pj_json_object_begin(json);
+    pj_summary_write_members(json, &result->data.info, NULL);
+    pj_run_report_write_text(json, &result->generated);
+    pj_run_report_write_draft(json, &result->data);
+    pj_run_report_write_start(json, started ? &start : NULL);
+    pj_run_report_write_resident(json, &memory);
+    pj_json_kv_array_begin(json, "warnings");
     for (uint32_t i = 0; i < result->data.warning_count; i++)
-        pj_json_string(&json, result->data.warnings[i].text);
-    pj_json_array_end(&json);
-    write_advice(s, result, &json);
+        pj_json_string(json, result->data.warnings[i].text);
+    pj_json_array_end(json);
+    write_advice(s, result, json);
     if (s->series.runs > 1) {
-        pj_json_kv_uint(&json, "repeats", s->series.runs);
-        pj_json_key(&json, "statistics");
-        pj_series_write(&json, &s->series);
+        pj_json_kv_uint(json, "repeats", s->series.runs);
+        pj_json_key(json, "statistics");
+        pj_series_write(json, &s->series);
     }
-    pj_json_object_end(&json);
-    printf("%s\n", pj_json_finish(&json) ? pj_buffer_get(&buffer) : "null");
-    pj_buffer_fini(&buffer);
+    pj_json_object_end(json);
+    return pj_json_out_end(&out, PJ_OK, err);
 }
 
 /* For runs without recording, which measure speed. */
@@ -311,7 +307,9 @@ static pj_status run_once(run_state *s, uint32_t index, bool last, pj_error *err
     if (s->args->json && (last || status != PJ_OK) && result.data.info.id[0] &&
         result.run_status != PJ_RUN_FAILED) {
         pj_series_finish(&s->series); /* JSON has advice, which needs the stored run */
-        run_print_json(s, &result);
+        pj_error printing;
+        if (run_print_json(s, &result, &printing) != PJ_OK && status == PJ_OK)
+            status = pj_fail(err, printing.status, "%s", printing.text);
     }
     pj_profile_result_fini(&result);
     return status;

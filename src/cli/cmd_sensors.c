@@ -1,4 +1,5 @@
 /* perjoule sensors: lists the power sensors of this machine, and what is missing for others. */
+#include "cli/json_out.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
 
@@ -18,7 +19,7 @@ static pj_style style_of(pj_source_state state)
                                        : PJ_STYLE_DIM;
 }
 
-static void print_rail(const pj_survey_source *s, const pj_survey_rail *r)
+static void print_rail(const pj_survey_rail *r)
 {
     char power[32], period[32], label[64];
     pj_format_power(r->power_mw, power, sizeof power);
@@ -31,7 +32,6 @@ static void print_rail(const pj_survey_source *s, const pj_survey_rail *r)
            power, pj_rail_kind_name(r->rail.kind), pj_rail_scope_name(r->rail.scope),
            pj_quality_name(r->rail.quality), pj_width_of(period, 8), period,
            pj_style_on(stdout, PJ_STYLE_DIM), r->rail.field, pj_style_off(stdout));
-    (void)s;
 }
 
 static void print_source(const pj_survey_source *s)
@@ -39,7 +39,7 @@ static void print_source(const pj_survey_source *s)
     printf("%s%-14s%s %s%s%s\n", pj_style_on(stdout, PJ_STYLE_BOLD), s->source->name,
            pj_style_off(stdout), pj_style_on(stdout, style_of(s->report.state)),
            pj_source_state_name(s->report.state), pj_style_off(stdout));
-    for (uint32_t i = 0; i < s->rail_count; i++) print_rail(s, &s->rails[i]);
+    for (uint32_t i = 0; i < s->rail_count; i++) print_rail(&s->rails[i]);
     if (s->report.reason[0]) printf("    %s\n", s->report.reason);
     if (s->report.remedy[0]) printf("    -> %s\n", s->report.remedy);
     if (s->disagreement[0]) printf("    ! %s\n", s->disagreement);
@@ -48,18 +48,14 @@ static void print_source(const pj_survey_source *s)
 static int sensors_print_json(const pj_command *command, const pj_survey_options *options,
                               const pj_survey_source *sources, uint32_t count)
 {
-    pj_buffer text;
-    pj_json json;
+    pj_json_out out;
     pj_error err;
-    pj_buffer_init(&text, 16 << 20);
-    pj_json_init(&json, &text);
-    pj_json_object_begin(&json);
-    pj_json_key(&json, "sources");
-    pj_survey_json(options, sources, count, &json);
-    pj_json_object_end(&json);
-    pj_status status = pj_json_finish(&json) ? PJ_OK : pj_buffer_status(&text, "the table", &err);
-    if (status == PJ_OK) puts(pj_buffer_get(&text));
-    pj_buffer_fini(&text);
+    pj_json *json = pj_json_out_begin(&out);
+    pj_json_object_begin(json);
+    pj_json_key(json, "sources");
+    pj_survey_json(options, sources, count, json);
+    pj_json_object_end(json);
+    pj_status status = pj_json_out_end(&out, PJ_OK, &err);
     return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
 }
 
@@ -67,10 +63,11 @@ static int run_sensors(const pj_command *command, int argc, char **argv)
 {
     bool json = false;
     pj_survey_options survey = {.listen_ns = 500 * PJ_NS_PER_MS};
-    const pj_option options[] = {{"duration", 0, PJ_OPTION_SECONDS, &survey.listen_ns, "S",
+    const pj_option options[] = {PJ_OPTION_POWER(&survey.power),
+                                 {"duration", 0, PJ_OPTION_SECONDS, &survey.listen_ns, "S",
                                   "measuring time for the current power (500ms)",
                                   .old_letter = 'd'},
-                                 {"json", 0, PJ_OPTION_FLAG, &json, NULL, "one JSON object", 0, 0},
+                                 {"json", 0, PJ_OPTION_FLAG, &json, NULL, "one JSON object"},
                                  {0}};
     int positional;
     int code = pj_options_parse(command, options, argc, argv, &positional);

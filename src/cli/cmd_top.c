@@ -2,11 +2,11 @@
  * sparkline, updated in place; a pipe gets one line per second; --json prints one object per row;
  * --record writes a CSV for `--power replay:FILE`. A row is the mean power of the interval that
  * ends at its time, and is written once the slowest sensor has covered that interval. */
+#include "cli/json_out.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
 
 #include "base/clock.h"
-#include "base/json.h"
 #include "power/survey.h"
 #include "trace/summary.h"
 
@@ -102,26 +102,21 @@ static void write_record_row(const top *t, double t_ms)
 
 static void print_json_row(const top *t, double t_ms)
 {
-    pj_buffer text;
-    pj_json json;
-    pj_buffer_init(&text, 1 << 20);
-    pj_json_init(&json, &text);
-    pj_json_object_begin(&json);
-    pj_json_kv_double(&json, "t_ms", t_ms);
-    pj_json_kv_string(&json, "energy_source", pj_quality_name(pj_meter_quality(t->meter)));
-    pj_json_key(&json, "rails");
-    pj_json_object_begin(&json);
+    pj_json_out out;
+    pj_json *json = pj_json_out_begin(&out);
+    pj_json_object_begin(json);
+    pj_json_kv_double(json, "t_ms", t_ms);
+    pj_json_kv_string(json, "energy_source", pj_quality_name(pj_meter_quality(t->meter)));
+    pj_json_kv_object_begin(json, "rails");
     for (uint32_t i = 0; i < t->rail_count; i++) {
         char key[PJ_RAIL_NAME_BYTES + 4];
         snprintf(key, sizeof key, "%s_mw", t->rails[i].name);
-        pj_json_kv_double(&json, key, t->mw[i]);
+        pj_json_kv_double(json, key, t->mw[i]);
     }
-    pj_json_object_end(&json);
-    pj_json_kv_double(&json, "total_mw", top_column_mw(t, PJ_RAIL_TOTAL));
-    pj_json_object_end(&json);
-    if (pj_json_finish(&json)) puts(pj_buffer_get(&text));
-    fflush(stdout);
-    pj_buffer_fini(&text);
+    pj_json_object_end(json);
+    pj_json_kv_double(json, "total_mw", top_column_mw(t, PJ_RAIL_TOTAL));
+    pj_json_object_end(json);
+    pj_json_out_end(&out, PJ_OK, NULL);
 }
 
 /* ---- the terminal ---- */

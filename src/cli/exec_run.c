@@ -20,8 +20,7 @@ double pj_exec_cpu_share(const pj_exec_run *e)
 
 void pj_exec_command_json(const pj_exec_run *e, pj_json *json)
 {
-    pj_json_key(json, "command");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "command");
     for (char **w = e->child.words; *w; w++) pj_json_string(json, *w);
     pj_json_array_end(json);
     pj_json_kv_int(json, "exit_code", e->child.exit_code);

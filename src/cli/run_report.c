@@ -178,12 +178,11 @@ static void print_draft(FILE *out, const pj_run_data *d)
 void pj_run_report_write_draft(pj_json *json, const pj_run_data *d)
 {
     pj_run_draft draft = draft_of(d);
-    pj_json_key(json, "draft");
     if (draft.ms <= 0) {
-        pj_json_null(json);
+        pj_json_kv_null(json, "draft");
         return;
     }
-    pj_json_object_begin(json);
+    pj_json_kv_object_begin(json, "draft");
     pj_json_kv_double(json, "duration_ms", draft.ms);
     pj_json_kv_double(json, "energy_mj", draft.mj);
     pj_json_kv_double(json, "target_energy_mj", draft.target_mj);
@@ -336,12 +335,11 @@ void pj_run_report_start(FILE *out, const pj_run_start *s)
 
 void pj_run_report_write_start(pj_json *json, const pj_run_start *s)
 {
-    pj_json_key(json, "start");
     if (!s) {
-        pj_json_null(json);
+        pj_json_kv_null(json, "start");
         return;
     }
-    pj_json_object_begin(json);
+    pj_json_kv_object_begin(json, "start");
     pj_json_kv_int(json, "began_ns", s->began_ns);
     pj_json_kv_double(json, "model_ms", run_report_ms_of(s->model_ns));
     pj_json_kv_double(json, "tokenizer_ms", run_report_ms_of(s->tokenizer_ns));
@@ -360,19 +358,26 @@ void pj_run_report_resident(FILE *out, const pj_process_memory *m, uint64_t weig
 
 void pj_run_report_write_resident(pj_json *json, const pj_process_memory *m)
 {
-    pj_json_key(json, "resident");
     if (m->resident_bytes == 0) {
-        pj_json_null(json);
+        pj_json_kv_null(json, "resident");
         return;
     }
-    pj_json_object_begin(json);
+    pj_json_kv_object_begin(json, "resident");
     pj_json_kv_uint(json, "bytes", m->resident_bytes);
     pj_json_kv_uint(json, "file_bytes", m->file_bytes);
     pj_json_kv_uint(json, "anonymous_bytes", m->anonymous_bytes);
     pj_json_object_end(json);
 }
 
-/* ---- text and ids ---- */
+/* ---- engine, text and ids ---- */
+
+void pj_run_report_write_engine(pj_json *json, const pj_engine_facts *facts)
+{
+    pj_json_kv_string(json, "model_name", facts->model_name);
+    pj_json_kv_string(json, "dtype", facts->dtype);
+    pj_json_kv_string(json, "isa", facts->isa);
+    pj_json_kv_uint(json, "threads", facts->threads);
+}
 
 static void run_report_write_ids(pj_json *json, const char *key, const int32_t *ids, uint32_t count)
 {

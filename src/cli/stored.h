@@ -2,6 +2,7 @@
 #ifndef PJ_CLI_STORED_H
 #define PJ_CLI_STORED_H
 
+#include "cli/json_out.h"
 #include "cli/options.h"
 #include "store/views.h"
 
@@ -61,17 +62,6 @@ pj_status pj_stored_open_and_recover(const char *db, pj_store **store, pj_error 
 
 /* "30d", "12h", "4w", "1y" as nanoseconds; -1 for anything else. */
 int64_t pj_age_parse(const char *text);
-
-/* One JSON value for standard output: all of it or, after a failure, none. */
-typedef struct pj_json_out {
-    pj_buffer buffer;
-    pj_json json;
-} pj_json_out;
-
-pj_json *pj_json_out_begin(pj_json_out *out);
-/* Prints it unless `status` is a failure, and frees it. Returns that status, or that of printing.
- */
-pj_status pj_json_out_end(pj_json_out *out, pj_status status, pj_error *err);
 
 /* A sparkline for values from 0 to the largest; NAN is a blank. */
 void pj_sparkline(const double *values, size_t count, int width, char *text, size_t bytes);

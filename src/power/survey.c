@@ -131,21 +131,23 @@ static bool is_named(const char *list, const char *name)
     return false;
 }
 
-/* The text after "name:" in the list; "" for none. */
-static const char *argument_of(const pj_power_list *list, const pj_power_source *source)
+/* NULL: the list does not contain the source. */
+static const pj_power_choice *choice_of(const pj_power_list *list, const pj_power_source *source)
 {
     for (uint32_t i = 0; i < list->count; i++)
-        if (list->choices[i].source == source) return list->choices[i].argument;
-    return "";
+        if (list->choices[i].source == source) return &list->choices[i];
+    return NULL;
 }
 
 static pj_status survey_look_at(pj_survey_source *s, listener *l, const pj_power_list *list,
                                 const char *used, const pj_power_env *env, pj_error *err)
 {
+    const pj_power_choice *choice = choice_of(list, s->source);
     s->in_use = is_named(used, s->source->name);
-    const char *argument = s->in_use ? argument_of(list, s->source) : "";
+    bool named = used ? s->in_use : choice && list->named;
+    const char *argument = named && choice ? choice->argument : "";
     s->source->probe(env, argument, &s->report);
-    if (s->in_use && s->report.state == PJ_SOURCE_OPTIONAL)
+    if (named && s->report.state == PJ_SOURCE_OPTIONAL)
         s->report = (pj_source_report){.state = PJ_SOURCE_USABLE}; /* named by the user */
     return worth_opening(s) ? open_listener(l, s, env, argument, err) : PJ_OK;
 }
@@ -236,6 +238,6 @@ void pj_survey_json(const pj_survey_options *options, const pj_survey_source *so
                     uint32_t count, pj_json *json)
 {
     pj_json_array_begin(json);
-    for (uint32_t i = 0; i < count; i++) source_json(&sources[i], options->power != NULL, json);
+    for (uint32_t i = 0; i < count; i++) source_json(&sources[i], options->used != NULL, json);
     pj_json_array_end(json);
 }
