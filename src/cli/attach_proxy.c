@@ -114,7 +114,7 @@ static void proxy_request_done(void *context, void *user, const pj_exchange *exc
                                const pj_run_data *data, const pj_error *err)
 {
     proxying *x = context;
-    char joules[32], time[32], input[24] = "-";
+    char input[24] = "-";
     (void)user;
     x->count++;
     x->failed += pj_exchange_result(exchange) != PJ_EXCHANGE_COMPLETED;
@@ -128,13 +128,12 @@ static void proxy_request_done(void *context, void *user, const pj_exchange *exc
     if (known && info->partial_rails)
         pj_partial_text(info->total_rails, info->partial_rails, x->partial, sizeof x->partial);
     if (x->args->json) return;
-    pj_format_energy(info->total_mj, joules, sizeof joules);
-    pj_format_time(info->total_ms, time, sizeof time);
     if (info->input_tokens)
         snprintf(input, sizeof input, "%llu", (unsigned long long)info->input_tokens);
     printf("%.18s  %-9s %5s in %5llu out %9s %10s%s%s\n", info->id,
-           pj_run_status_name(info->status), input, (unsigned long long)info->output_tokens, time,
-           joules, known && info->quality == PJ_MODELLED ? " modelled" : "",
+           pj_run_status_name(info->status), input, (unsigned long long)info->output_tokens,
+           pj_time_text(info->total_ms).s, pj_energy_text(info->total_mj).s,
+           known && info->quality == PJ_MODELLED ? " modelled" : "",
            known && info->partial_rails ? " partial" : "");
     fflush(stdout);
 }
@@ -207,7 +206,6 @@ static void print_end_json(const proxying *x, double mj, double unknown_ms,
 /* Energy while any request was in flight; a sensor may have been silent for a part of it. */
 static void print_end(const proxying *x)
 {
-    char joules[32], silent[32];
     int64_t unknown_ns;
     double mj = pj_requests_divided_mj(x->requests, &unknown_ns);
     if (unknown_ns && !(mj > 0)) mj = NAN;
@@ -216,12 +214,12 @@ static void print_end(const proxying *x)
         print_end_json(x, mj, (double)unknown_ns / 1e6, quality);
         return;
     }
-    pj_format_energy(mj, joules, sizeof joules);
-    pj_format_time((double)unknown_ns / 1e6, silent, sizeof silent);
     printf("%u requests, %u failed, %s%s while any was in flight", x->count, x->failed,
-           isnan(mj) ? "energy unavailable" : joules, quality == PJ_MODELLED ? " (modelled)" : "");
+           isnan(mj) ? "energy unavailable" : pj_energy_text(mj).s,
+           quality == PJ_MODELLED ? " (modelled)" : "");
     if (unknown_ns && !isnan(mj))
-        printf(", excluding %s in which a sensor gave no reading", silent);
+        printf(", excluding %s in which a sensor gave no reading",
+               pj_time_text((double)unknown_ns / 1e6).s);
     if (x->partial[0]) printf("\npartial: %s", x->partial);
     putchar('\n');
 }

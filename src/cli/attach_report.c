@@ -220,84 +220,67 @@ static figures attach_report_sum_up(const pj_load *load)
 void pj_load_print_one(const pj_load *load)
 {
     const pj_load_row *r = &load->rows[0];
-    char ttft[32], each[32];
-    pj_format_time((double)(r->first_ns - r->sent_ns) / 1e6, ttft, sizeof ttft);
-    pj_format_time((double)(r->last_ns - r->first_ns) / 1e6 / (r->output - 1), each, sizeof each);
+    double decode_ms = (double)(r->last_ns - r->first_ns) / 1e6;
     if (load->report) fputs(load->report, stdout);
     if (!r->first_ns) return;
-    printf("  first token after %s", ttft);
-    if (r->output > 1) printf(", then one every %s", each);
+    printf("  first token after %s", pj_time_text((double)(r->first_ns - r->sent_ns) / 1e6).s);
+    if (r->output > 1) printf(", then one every %s", pj_time_text(decode_ms / (r->output - 1)).s);
     if (r->cached > 0) printf("; %.0f of %.0f prompt tokens were cached", r->cached, r->input);
     putchar('\n');
 }
 
-static void with_deviation(const figure *f, const char *format, char *text, size_t bytes)
+static void attach_report_print_cell(const figure *f, const char *format, int width)
 {
-    char m[32], d[32];
-    if (!f->count) {
-        snprintf(text, bytes, "-");
-        return;
-    }
-    snprintf(m, sizeof m, format, mean(f));
-    snprintf(d, sizeof d, format, deviation(f));
-    snprintf(text, bytes, f->count > 1 ? "%s ± %s" : "%s", m, d);
-}
-
-static void attach_report_print_cell(const char *text, int width)
-{
-    int length = 0;
-    for (const char *p = text; *p; p++) length += (*p & 0xc0) != 0x80;
-    printf(" %*s%s |", width > length ? width - length : 0, "", text);
+    pj_text text = pj_number_text(format, mean(f));
+    size_t used = strlen(text.s);
+    if (f->count > 1)
+        snprintf(text.s + used, sizeof text.s - used, " ± %s",
+                 pj_number_text(format, deviation(f)).s);
+    printf(" %s |", pj_padded(width, text).s);
 }
 
 static void attach_report_print_row(const char *test, const figure *rate, const figure *ms,
                                     const figure *j)
 {
-    char text[80];
     printf("| %-11s |", test);
-    with_deviation(rate, "%.2f", text, sizeof text);
-    attach_report_print_cell(text, 19);
-    with_deviation(ms, "%.2f", text, sizeof text);
-    attach_report_print_cell(text, 18);
-    with_deviation(j, "%.4g", text, sizeof text);
-    attach_report_print_cell(text, 21);
+    attach_report_print_cell(rate, "%.2f", 19);
+    attach_report_print_cell(ms, "%.2f", 18);
+    attach_report_print_cell(j, "%.4g", 21);
     putchar('\n');
 }
 
 static void print_window(const pj_load_window *w)
 {
-    char energy[32], power[32];
+    double mj = w->machine.energy_mj;
     if (w->why_not) {
         printf("steady state: none (%s)\n", w->why_not);
         return;
     }
     double seconds = (double)(w->end_ns - w->begin_ns) * 1e-9;
-    pj_format_energy(w->machine.energy_mj, energy, sizeof energy);
-    pj_format_power(w->machine.energy_mj / seconds, power, sizeof power);
     printf("steady state: %.2f s, ", seconds);
     if (!isnan(w->input)) printf("%.0f input and ", w->input);
     printf("%.0f output tokens, %.2f output tokens/s\n", w->output, w->output / seconds);
-    if (isnan(w->machine.energy_mj)) {
+    if (isnan(mj)) {
         if (w->quality) printf("  machine: energy unavailable, a sensor gave no reading\n");
         return;
     }
-    printf("  machine %s (%s%s)", energy, power, w->quality == PJ_MODELLED ? ", modelled" : "");
+    printf("  machine %s (%s%s)", pj_energy_text(mj).s, pj_power_text(mj / seconds).s,
+           w->quality == PJ_MODELLED ? ", modelled" : "");
     if (w->output > 0)
-        printf(", %.4g J per output token ± %.2g, prefill included",
-               w->machine.energy_mj / 1e3 / w->output, 1.96 * w->machine.sd_mj / 1e3 / w->output);
+        printf(", %.4g J per output token ± %.2g, prefill included", mj / 1e3 / w->output,
+               1.96 * w->machine.sd_mj / 1e3 / w->output);
     putchar('\n');
 }
 
 /* A sum of some requests is none of all. */
 static void attach_report_print_energy(const pj_load *load, double total_mj)
 {
-    char total[32];
     uint32_t known = load->count - load->unknown;
-    pj_format_energy(total_mj, total, sizeof total);
     if (load->quality == PJ_UNAVAILABLE)
         printf("energy unavailable");
     else
-        printf("energy %s%s", total, load->quality == PJ_MODELLED ? " (modelled)" : "");
+        printf("energy %s%s", pj_energy_text(total_mj).s,
+               load->quality == PJ_MODELLED ? " (modelled)" : "");
     if (load->quality != PJ_UNAVAILABLE && load->unknown)
         printf(" for %u request%s; unavailable for %u", known, known == 1 ? "" : "s",
                load->unknown);

@@ -63,13 +63,13 @@ static void calibrate_print_table(const pj_calibration *c, const char *path)
     for (int phase = PJ_PHASE_PREFILL; phase <= PJ_PHASE_DECODE; phase++)
         for (uint32_t i = 0; i < c->count; i++) {
             const pj_calibration_row *r = &c->rows[i];
-            char power[32], interval[32] = "";
+            char interval[32] = "";
             if (r->phase != (pj_phase)phase) continue;
-            pj_format_power(r->power_mw, power, sizeof power);
             if (r->power_mw > 0)
                 snprintf(interval, sizeof interval, "±%.1f %%", 196 * r->sd_mw / r->power_mw);
             printf("%-8s  %-26s  %-8s  %10s  %9s%s\n", pj_phase_name(r->phase), r->name, r->rail,
-                   power, interval, r->unstable ? "  unstable: its passes differ" : "");
+                   pj_power_text(r->power_mw).s, interval,
+                   r->unstable ? "  unstable: its passes differ" : "");
         }
     printf("\nstored in %s; runs of this model on this machine use it from now on\n", path);
 }

@@ -69,13 +69,12 @@ static pj_rail_energy total_figure(const execution *e)
 
 static void exec_print_figure(const char *name, const pj_rail_energy *f, double run_s)
 {
-    char gross[64], net[64] = "", power[32];
-    pj_format_interval(f->gross_mj, f->sd_mj, gross, sizeof gross);
-    if (!isnan(f->net_mj)) pj_format_interval(f->net_mj, f->net_sd_mj, net, sizeof net);
-    pj_format_power(f->gross_mj / run_s, power, sizeof power);
-    fprintf(stderr, "  %-20s %*s", name, pj_width_of(gross, 20), gross);
+    pj_text net = {""};
+    if (!isnan(f->net_mj)) net = pj_interval_text(f->net_mj, f->net_sd_mj);
+    fprintf(stderr, "  %-20s %s", name, pj_padded(20, pj_interval_text(f->gross_mj, f->sd_mj)).s);
     if (!isnan(f->gross_mj))
-        fprintf(stderr, " %*s %*s", pj_width_of(net, 20), net, pj_width_of(power, 10), power);
+        fprintf(stderr, " %s %s", pj_padded(20, net).s,
+                pj_padded(10, pj_power_text(f->gross_mj / run_s)).s);
     fputc('\n', stderr);
 }
 
@@ -110,7 +109,6 @@ static void print_rails(const execution *e)
 /* Only for programs that wrote markers. */
 static void exec_print_phases(const execution *e)
 {
-    char energy[32], time[32];
     if (pj_markers_count(e->r.markers).events == 0) return;
     fprintf(stderr, "  %-20s %12s %12s\n", "phase", "time", "gross");
     for (pj_phase p = PJ_PHASE_IDLE; p < PJ_PHASE_COUNT; p++) {
@@ -123,21 +121,17 @@ static void exec_print_phases(const execution *e)
             mj += pj_mj_of_nj(e->r.data.phases[i].energy.gross_nj);
         }
         if (!found) continue;
-        pj_format_time(ms, time, sizeof time);
-        pj_format_energy(mj, energy, sizeof energy);
-        fprintf(stderr, "  %-20s %*s %*s\n", pj_phase_name(p), pj_width_of(time, 12), time,
-                pj_width_of(energy, 12), energy);
+        fprintf(stderr, "  %-20s %s %s\n", pj_phase_name(p), pj_padded(12, pj_time_text(ms)).s,
+                pj_padded(12, pj_energy_text(mj)).s);
     }
 }
 
 static void print_process(const execution *e)
 {
-    char text[32];
     if (isnan(process_mj(e))) return;
-    pj_format_energy(process_mj(e), text, sizeof text);
     fprintf(stderr,
             "  the program's share: %.0f %% of the processors' busy time, %s net (modelled)\n",
-            100 * pj_exec_cpu_share(&e->r), text);
+            100 * pj_exec_cpu_share(&e->r), pj_energy_text(process_mj(e)).s);
 }
 
 static bool is_shown(const char *code)
@@ -148,12 +142,10 @@ static bool is_shown(const char *code)
 
 static void exec_print_table(const execution *e)
 {
-    char time[32], cpu[32];
     const pj_run_info *info = &e->r.data.info;
-    pj_format_time(info->total_ms, time, sizeof time);
-    pj_format_time(e->r.child.cpu_s * 1e3, cpu, sizeof cpu);
     fprintf(stderr, "\nperjoule exec: %s took %s (CPU time %s), exit code %d\n",
-            e->r.child.words[0], time, cpu, e->r.child.exit_code);
+            e->r.child.words[0], pj_time_text(info->total_ms).s,
+            pj_time_text(e->r.child.cpu_s * 1e3).s, e->r.child.exit_code);
     if (e->r.data.rail_count == 0) {
         const char *remedy = e->r.session->meter
                                  ? pj_meter_remedy(e->r.session->meter)

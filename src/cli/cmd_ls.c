@@ -81,13 +81,6 @@ static void shorten(const char *text, int width, char *out, size_t bytes)
     out[at] = 0;
 }
 
-static void ls_print_figure(double value, int width, const char *format)
-{
-    char text[32];
-    snprintf(text, sizeof text, format, value);
-    printf(" %*s", width, isnan(value) ? "-" : text);
-}
-
 /* Marks energies that need an explanation, which follows below the list. */
 static const char *mark_of(const pj_run_info *run)
 {
@@ -110,21 +103,19 @@ static void explain_partial(const pj_run_list *list)
 
 static void print_run(const pj_run_info *run, int prompt_width)
 {
-    char created[32], energy[32] = "-", time[32], prompt[512], model[64];
+    char created[32], prompt[512], model[64];
     pj_run_ratios r;
     pj_run_ratios_get(run, &r);
     pj_clock_format_iso(run->created_wall_ns, created);
     created[16] = 0;
     created[10] = ' ';
-    if (!isnan(run->total_mj)) pj_format_energy(run->total_mj, energy, sizeof energy);
-    pj_format_time(run->total_ms, time, sizeof time);
     shorten(run->prompt_private ? "(private)" : run->prompt, prompt_width, prompt, sizeof prompt);
     shorten(run->model_name ? run->model_name : "", 16, model, sizeof model);
-    printf("%.18s  %s  %-11s %-16s %*s %*s%s", run->id, created, pj_run_status_name(run->status),
-           model, pj_width_of(time, 9), time, pj_width_of(energy, 10), energy, mark_of(run));
-    ls_print_figure(r.tokens_per_second, 8, "%.1f");
-    ls_print_figure(r.joules_per_token, 8, "%.3g");
-    printf("  %s\n", prompt);
+    printf("%.18s  %s  %-11s %-16s %s %s%s %8s %8s  %s\n", run->id, created,
+           pj_run_status_name(run->status), model, pj_padded(9, pj_time_text(run->total_ms)).s,
+           pj_padded(10, pj_or_dash(run->total_mj, pj_energy_text(run->total_mj))).s, mark_of(run),
+           pj_number_text("%.1f", r.tokens_per_second).s,
+           pj_number_text("%.3g", r.joules_per_token).s, prompt);
 }
 
 static void ls_print_list(const pj_run_list *list)

@@ -32,19 +32,16 @@ static bool is_of_runs(const pj_machine_row *m)
 
 static void print_machine(const pj_machine_row *m)
 {
-    char today[40] = "-", clock[32] = "-", seen[40];
+    char seen[40];
     double mj = pj_machine_today_mj(m);
-    if (!isnan(mj)) {
-        pj_format_energy(mj, today, sizeof today - 2);
-        if (is_modelled(m)) strcat(today, "~");
-        if (is_of_runs(m)) strcat(today, "*");
-    }
-    if (!isnan(m->offset_ms)) snprintf(clock, sizeof clock, "%+.1f ms", m->offset_ms);
+    pj_text today = pj_or_dash(mj, pj_energy_text(mj));
+    if (!isnan(mj) && is_modelled(m)) strcat(today.s, "~");
+    if (!isnan(mj) && is_of_runs(m)) strcat(today.s, "*");
     pj_clock_format_iso(m->beat_ns >= m->run_ns ? m->beat_ns : m->run_ns, seen);
     seen[10] = ' ';
-    printf("%-16.16s  %6lld  %*s  %-14.14s  %-10.10s  %10s  %-8s  %s\n", seen, (long long)m->runs,
-           pj_width_of(today, 12), today, list_or_dash(m->sensors), list_or_dash(m->throttle),
-           clock, or_dash(m->version), m->name);
+    printf("%-16.16s  %6lld  %s  %-14.14s  %-10.10s  %10s  %-8s  %s\n", seen, (long long)m->runs,
+           pj_padded(12, today).s, list_or_dash(m->sensors), list_or_dash(m->throttle),
+           pj_number_text("%+.1f ms", m->offset_ms).s, or_dash(m->version), m->name);
 }
 
 static void machines_print_table(const pj_machine_row *machines, uint32_t count)

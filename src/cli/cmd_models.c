@@ -10,18 +10,15 @@
 static void print_usable(const pj_model_entry *entry)
 {
     const pj_model_facts *f = &entry->facts;
-    char parameters[32], active[32], bytes[32], flops[32];
-    pj_format_count((double)f->parameters, parameters, sizeof parameters);
-    pj_format_count((double)f->active_parameters, active, sizeof active);
-    pj_format_count((double)f->bytes_per_token, bytes, sizeof bytes);
-    pj_format_count((double)f->flops_per_token, flops, sizeof flops);
     printf("%s%s%s  (%s)\n", pj_style_on(stdout, PJ_STYLE_BOLD), entry->name, pj_style_off(stdout),
            f->arch);
-    printf("  parameters %s", parameters);
-    if (f->active_parameters != f->parameters) printf(", active %s", active);
+    printf("  parameters %s", pj_count_text((double)f->parameters).s);
+    if (f->active_parameters != f->parameters)
+        printf(", active %s", pj_count_text((double)f->active_parameters).s);
     printf("; %u layers, hidden %u, heads %u/%u (%s) of %u, %s\n", f->layers, f->hidden, f->heads,
            f->kv_heads, f->attention, f->head_dim, pj_dtype_get(f->dtype)->name);
-    printf("  per token: reads %sB, %sFLOP", bytes, flops);
+    printf("  per token: reads %sB, %sFLOP", pj_count_text((double)f->bytes_per_token).s,
+           pj_count_text((double)f->flops_per_token).s);
     if (f->experts) printf("; %u of %u experts", f->experts_per_token, f->experts);
     if (f->window) printf("; window %u", f->window);
     printf("; context %u%s\n", f->context, entry->has_tokenizer ? "" : "; no tokenizer");

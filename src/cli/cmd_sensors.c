@@ -21,17 +21,15 @@ static pj_style style_of(pj_source_state state)
 
 static void print_rail(const pj_survey_rail *r)
 {
-    char power[32], period[32], label[64];
-    pj_format_power(r->power_mw, power, sizeof power);
-    if (r->rail.period_ns > 0)
-        pj_format_time((double)r->rail.period_ns * 1e-6, period, sizeof period);
-    else
-        snprintf(period, sizeof period, "unknown");
+    char label[64];
+    pj_text period = {"unknown"};
+    if (r->rail.period_ns > 0) period = pj_time_text((double)r->rail.period_ns * 1e-6);
     snprintf(label, sizeof label, "%s%s", r->rail.parent >= 0 ? "  " : "", r->rail.name);
-    printf("    %-16s %*s   %-8s %-8s %-8s every %-*s %s%s%s\n", label, pj_width_of(power, 12),
-           power, pj_rail_kind_name(r->rail.kind), pj_rail_scope_name(r->rail.scope),
-           pj_quality_name(r->rail.quality), pj_width_of(period, 8), period,
-           pj_style_on(stdout, PJ_STYLE_DIM), r->rail.field, pj_style_off(stdout));
+    printf("    %-16s %s   %-8s %-8s %-8s every %s %s%s%s\n", label,
+           pj_padded(12, pj_power_text(r->power_mw)).s, pj_rail_kind_name(r->rail.kind),
+           pj_rail_scope_name(r->rail.scope), pj_quality_name(r->rail.quality),
+           pj_padded(-8, period).s, pj_style_on(stdout, PJ_STYLE_DIM), r->rail.field,
+           pj_style_off(stdout));
 }
 
 static void print_source(const pj_survey_source *s)

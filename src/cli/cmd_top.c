@@ -159,15 +159,12 @@ static void draw_spark(const top *t, uint32_t rail, int width)
 
 static void draw_rail(const top *t, uint32_t i, int width)
 {
-    char power[32], energy[32];
-    pj_format_power(t->mw[i], power, sizeof power);
-    pj_format_energy(t->sum[i], energy, sizeof energy);
     int free_columns = width - 16 - 12 - 12 - 4;
     int bar = free_columns > 60 ? 30 : free_columns / 2;
     int spark = free_columns - bar > HISTORY ? HISTORY : free_columns - bar - 2;
-    printf("\033[K%s%-16.16s%s %*s", pj_style_on(stdout, colour_of(t->rails[i].rail_class)),
-           t->rails[i].name, pj_style_off(stdout), pj_width_of(power, 11), power);
-    if (free_columns >= 0) printf(" %*s  ", pj_width_of(energy, 11), energy);
+    printf("\033[K%s%-16.16s%s %s", pj_style_on(stdout, colour_of(t->rails[i].rail_class)),
+           t->rails[i].name, pj_style_off(stdout), pj_padded(11, pj_power_text(t->mw[i])).s);
+    if (free_columns >= 0) printf(" %s  ", pj_padded(11, pj_energy_text(t->sum[i])).s);
     if (bar > 0) draw_bar(t->mw[i] / t->peak[i], bar);
     if (spark > 0) {
         fputs("  ", stdout);
@@ -178,13 +175,11 @@ static void draw_rail(const top *t, uint32_t i, int width)
 
 static void top_draw(top *t, double t_ms)
 {
-    char total[32], time[32];
     int width = pj_terminal_width(stdout);
     if (t->lines_drawn) printf("\033[%dA", t->lines_drawn);
-    pj_format_power(top_column_mw(t, PJ_RAIL_TOTAL), total, sizeof total);
-    pj_format_time(t_ms, time, sizeof time);
     char heading[256];
-    snprintf(heading, sizeof heading, "  %s  total %s  (%s; Ctrl-C ends)  %s", time, total,
+    snprintf(heading, sizeof heading, "  %s  total %s  (%s; Ctrl-C ends)  %s", pj_time_text(t_ms).s,
+             pj_power_text(top_column_mw(t, PJ_RAIL_TOTAL)).s,
              pj_quality_name(pj_meter_quality(t->meter)), pj_meter_sources(t->meter));
     printf("\033[K%sperjoule top%s%.*s\n", pj_style_on(stdout, PJ_STYLE_BOLD), pj_style_off(stdout),
            width > 14 ? width - 13 : 1, heading);
@@ -195,16 +190,11 @@ static void top_draw(top *t, double t_ms)
 
 static void print_plain(const top *t, double t_ms)
 {
-    char power[32];
     printf("%9.2f s", t_ms * 1e-3);
-    for (uint32_t i = 0; i < t->rail_count; i++) {
-        pj_format_power(t->mw[i], power, sizeof power);
-        printf("  %s %s", t->rails[i].name, power);
-    }
-    if (!top_has_total_rail(t) && t->rail_count > 1) {
-        pj_format_power(top_column_mw(t, PJ_RAIL_TOTAL), power, sizeof power);
-        printf("  total %s", power);
-    }
+    for (uint32_t i = 0; i < t->rail_count; i++)
+        printf("  %s %s", t->rails[i].name, pj_power_text(t->mw[i]).s);
+    if (!top_has_total_rail(t) && t->rail_count > 1)
+        printf("  total %s", pj_power_text(top_column_mw(t, PJ_RAIL_TOTAL)).s);
     putchar('\n');
     fflush(stdout);
 }
