@@ -3,11 +3,9 @@
 
 #include "attach/client.h"
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/memory.h"
-#include "base/random.h"
 #include "cli/attach_report.h"
-#include "cli/run_report.h"
+#include "cli/inputs.h"
 #include "cli/terminal.h"
 #include "insight/insight.h"
 #include "requests/requests.h"
@@ -16,12 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_PROMPT_BYTES = 15 << 20, MAX_PROMPTS = 100000 };
-
-typedef struct prompt {
-    const char *text;
-    size_t bytes;
-} prompt;
+enum { MAX_PROMPTS = 100000 };
 
 typedef struct attached {
     const pj_attach_args *args;
@@ -29,7 +22,7 @@ typedef struct attached {
     pj_session *session;
     pj_requests *requests;
     char *texts;
-    prompt *prompts;
+    pj_prompt *prompts;
     uint32_t prompt_count;
     bool plain;        /* extensions are disabled because the server rejected them */
     bool streams_text; /* a single prompt without --json: the text is printed as it is generated */
@@ -41,61 +34,22 @@ typedef struct attached {
 
 /* ---- prompts ---- */
 
-static pj_status attach_client_read_texts(attached *s, const char *path, size_t *bytes,
-                                          pj_error *err)
-{
-    return strcmp(path, "-") == 0
-               ? pj_file_read_fd(0, "standard input", MAX_PROMPT_BYTES, &s->texts, bytes, err)
-               : pj_file_read(path, MAX_PROMPT_BYTES, &s->texts, bytes, err);
-}
-
-static pj_status attach_client_split_prompts(attached *s, size_t bytes, pj_error *err)
-{
-    for (char *line = s->texts, *end = s->texts + bytes; line < end;) {
-        size_t length = strcspn(line, "\n");
-        if (length && s->prompt_count == MAX_PROMPTS)
-            return pj_fail(err, PJ_E_INVALID, "%s has more than %d prompts", s->args->prompts_file,
-                           MAX_PROMPTS);
-        if (length) s->prompts[s->prompt_count++] = (prompt){line, length};
-        line += length + 1;
-    }
-    if (!s->prompt_count)
-        return pj_fail(err, PJ_E_INVALID, "%s contains no prompt", s->args->prompts_file);
-    return PJ_OK;
-}
-
 static pj_status attach_client_get_prompts(attached *s, const char *positional, pj_error *err)
 {
     const pj_attach_args *a = s->args;
     const char *file = a->file ? a->file : positional && strcmp(positional, "-") == 0 ? "-" : NULL;
-    size_t bytes = 0;
-    s->prompts = pj_alloc(a->prompts_file ? MAX_PROMPTS : 1, sizeof *s->prompts);
+    if (a->prompts_file)
+        return pj_input_prompts(a->prompts_file, MAX_PROMPTS, &s->texts, &s->prompts,
+                                &s->prompt_count, err);
+    s->prompts = pj_alloc(1, sizeof *s->prompts);
     if (!s->prompts) return pj_fail_memory(err, "the prompts");
-    if (a->prompts_file) {
-        pj_status status = attach_client_read_texts(s, a->prompts_file, &bytes, err);
-        return status == PJ_OK ? attach_client_split_prompts(s, bytes, err) : status;
-    }
     s->prompt_count = 1;
-    if (file) {
-        pj_status status = attach_client_read_texts(s, file, &bytes, err);
-        *s->prompts = (prompt){s->texts, bytes};
-        return status;
-    }
-    *s->prompts = (prompt){positional, positional ? strlen(positional) : 0};
-    return PJ_OK;
-}
-
-/* Words that are single tokens in most vocabularies, shuffled per request so that no prefix is
- * cached. */
-static void attach_client_make_up(const attached *s, uint32_t index, pj_buffer *text)
-{
-    static const char *const words[] = {
-        "the", "of", "and",  "to",   "in",   "is",   "that",  "for",  "it",   "was",  "on",
-        "are", "as", "with", "they", "be",   "at",   "one",   "have", "this", "from", "or",
-        "had", "by", "hot",  "but",  "some", "what", "there", "we",   "can",  "out"};
-    pj_random random = {(uint64_t)s->args->seed * 0x9e3779b97f4a7c15ull + index + 1};
-    for (int64_t i = 0; i < s->args->input_tokens; i++)
-        pj_buffer_printf(text, "%s%s", i ? " " : "", words[pj_random_u64(&random) & 31]);
+    *s->prompts = (pj_prompt){.text = positional, .bytes = positional ? strlen(positional) : 0};
+    if (!file) return PJ_OK;
+    pj_status status =
+        pj_input_read(file, PJ_INPUT_PROMPT_BYTES, &s->texts, &s->prompts->bytes, err);
+    s->prompts->text = s->texts;
+    return status;
 }
 
 /* ---- hooks of the client ---- */
@@ -105,9 +59,10 @@ static const char *body(void *context, uint32_t index, size_t *bytes)
     attached *s = context;
     const pj_attach_args *a = s->args;
     pj_buffer *to = &s->body[index % (PJ_CLIENT_CONCURRENCY_MAX + 1)], made;
-    const prompt *p = &s->prompts[index % s->prompt_count];
+    const pj_prompt *p = &s->prompts[index % s->prompt_count];
     pj_buffer_init(&made, 64 << 20);
-    if (a->input_tokens) attach_client_make_up(s, index, &made);
+    pj_random random = {(uint64_t)a->seed * 0x9e3779b97f4a7c15ull + index + 1};
+    pj_input_make_up(&random, a->input_tokens, &made); /* no prefix of another is cached */
     pj_ask request = {.model = a->model ? a->model : s->server.model,
                       .prompt = a->input_tokens ? pj_buffer_get(&made) : p->text,
                       .prompt_bytes = a->input_tokens ? made.length : p->bytes,

@@ -1,6 +1,5 @@
 /* perjoule eval: how well a model predicts a text, or its logits. */
-#include "base/file.h"
-#include "cli/ids.h"
+#include "cli/inputs.h"
 #include "cli/json_out.h"
 #include "cli/options.h"
 #include "cli/run_report.h"
@@ -85,10 +84,7 @@ static pj_status eval_read_ids(const eval *e, const pj_engine *engine, int32_t *
     if (e->ids) return pj_ids_parse(e->ids, ids, count, err);
     char *text;
     size_t bytes;
-    pj_status status =
-        strcmp(e->file, "-") == 0
-            ? pj_file_read_fd(0, "standard input", MAX_TEXT_BYTES, &text, &bytes, err)
-            : pj_file_read(e->file, MAX_TEXT_BYTES, &text, &bytes, err);
+    pj_status status = pj_input_read(e->file, MAX_TEXT_BYTES, &text, &bytes, err);
     if (status) return status;
     status = pj_engine_encode(engine, text, bytes, ids, count, err);
     pj_free(text);

@@ -1,8 +1,6 @@
 /* perjoule run: one profiled inference, or a series of them, from the command line. */
-#include "base/file.h"
 #include "base/memory.h"
-#include "cli/chat_options.h"
-#include "cli/ids.h"
+#include "cli/inputs.h"
 #include "cli/options.h"
 #include "cli/run_live.h"
 #include "cli/run_report.h"
@@ -22,7 +20,7 @@
 #include <unistd.h>
 
 /* READ_BYTES: bytes of weights read to measure memory bandwidth, some tens of milliseconds. */
-enum { MAX_PROMPT_BYTES = 15 << 20, MAX_PROMPTS = 4096, READ_BYTES = 256 << 20 };
+enum { MAX_PROMPTS = 4096, READ_BYTES = 256 << 20 };
 
 typedef struct run_args {
     pj_generation_request request;
@@ -71,47 +69,19 @@ static void run_catch_signals(void)
 
 /* ---- prompts ---- */
 
-static pj_status run_read_file(const char *path, char **text, size_t *bytes, pj_error *err)
-{
-    return strcmp(path, "-") == 0
-               ? pj_file_read_fd(0, "standard input", MAX_PROMPT_BYTES, text, bytes, err)
-               : pj_file_read(path, MAX_PROMPT_BYTES, text, bytes, err);
-}
-
-/* One prompt per line; empty lines are skipped. */
-static pj_status run_split_prompts(run_state *s, size_t bytes, pj_error *err)
-{
-    s->prompts = pj_alloc(MAX_PROMPTS, sizeof *s->prompts);
-    if (!s->prompts) return pj_fail_memory(err, "the prompts");
-    uint32_t count = 0;
-    for (char *line = s->texts, *end = s->texts + bytes; line < end;) {
-        size_t length = strcspn(line, "\n");
-        if (length && count == MAX_PROMPTS)
-            return pj_fail(err, PJ_E_INVALID, "%s has more than %d prompts", s->args->prompts_file,
-                           MAX_PROMPTS);
-        if (length) s->prompts[count++] = (pj_prompt){.text = line, .bytes = length};
-        line += length + 1;
-    }
-    if (!count) return pj_fail(err, PJ_E_INVALID, "%s contains no prompt", s->args->prompts_file);
-    s->prompt_count = count;
-    return PJ_OK;
-}
-
 static pj_status run_get_prompts(run_state *s, const char *positional, pj_error *err)
 {
     const run_args *a = s->args;
     size_t bytes = 0;
     pj_status status = PJ_OK;
-    if (a->prompts_file) {
-        status = run_read_file(a->prompts_file, &s->texts, &bytes, err);
-        if (status == PJ_OK) status = run_split_prompts(s, bytes, err);
-        return status;
-    }
+    if (a->prompts_file)
+        return pj_input_prompts(a->prompts_file, MAX_PROMPTS, &s->texts, &s->prompts,
+                                &s->prompt_count, err);
     s->prompts = pj_alloc(1, sizeof *s->prompts);
     if (!s->prompts) return pj_fail_memory(err, "the prompt");
     s->prompt_count = 1;
     if (a->messages) {
-        status = run_read_file(a->messages, &s->texts, &bytes, err);
+        status = pj_input_read(a->messages, PJ_INPUT_PROMPT_BYTES, &s->texts, &bytes, err);
         *s->prompts = (pj_prompt){.text = s->texts, .bytes = bytes, .messages = true};
         return status;
     }
@@ -123,7 +93,8 @@ static pj_status run_get_prompts(run_state *s, const char *positional, pj_error 
     }
     const char *text = a->request.prompt ? a->request.prompt : positional;
     if (a->file || (text && strcmp(text, "-") == 0)) {
-        status = run_read_file(a->file ? a->file : "-", &s->texts, &bytes, err);
+        status =
+            pj_input_read(a->file ? a->file : "-", PJ_INPUT_PROMPT_BYTES, &s->texts, &bytes, err);
         text = s->texts;
     } else if (text) {
         bytes = strlen(text);

@@ -1,7 +1,6 @@
 /* perjoule tokenize: text to ids and back. */
-#include "base/file.h"
 #include "base/memory.h"
-#include "cli/ids.h"
+#include "cli/inputs.h"
 #include "cli/json_out.h"
 #include "cli/options.h"
 #include "engine/text/tokenizer.h"
@@ -9,7 +8,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { MAX_TEXT_BYTES = 1 << 30, MAX_JSON_BYTES = 1 << 30 };
 
@@ -21,10 +19,8 @@ typedef struct request {
 /* The text to encode, from the argument, a file or standard input. The caller frees *text. */
 static pj_status tokenize_read_text(const request *r, char **text, size_t *bytes, pj_error *err)
 {
-    if (r->file && strcmp(r->file, "-") != 0)
-        return pj_file_read(r->file, MAX_TEXT_BYTES, text, bytes, err);
     if (r->file || strcmp(r->text, "-") == 0)
-        return pj_file_read_fd(STDIN_FILENO, "standard input", MAX_TEXT_BYTES, text, bytes, err);
+        return pj_input_read(r->file ? r->file : "-", MAX_TEXT_BYTES, text, bytes, err);
     *bytes = strlen(r->text);
     *text = pj_strdup(r->text);
     return *text ? PJ_OK : pj_fail_memory(err, "the text");

@@ -3,9 +3,9 @@
 
 #include "attach/client.h"
 #include "attach/dialect.h"
-#include "base/random.h"
 #include "base/shell.h"
 #include "cli/exec_run.h"
+#include "cli/inputs.h"
 #include "http/socket.h"
 #include "requests/requests.h"
 #include "trace/summary.h"
@@ -17,21 +17,15 @@
 
 enum { WARM_TOKENS = 4 };
 
-/* The plan's prompt, or words that are single tokens in most vocabularies; shuffled by block, so
- * that a server has not cached the previous block's prompt. */
+/* The plan's prompt, or words, others in each block, so that a server has not cached the previous
+ * block's prompt. */
 static bool make_prompt(const pj_foreign_cell *c, pj_buffer *text)
 {
-    static const char *const words[] = {
-        "the", "of", "and",  "to",   "in",   "is",   "that",  "for",  "it",   "was",  "on",
-        "are", "as", "with", "they", "be",   "at",   "one",   "have", "this", "from", "or",
-        "had", "by", "hot",  "but",  "some", "what", "there", "we",   "can",  "out"};
     pj_random random = {(c->plan->seed * 1000003 + c->cell_id.block) * 1000003 + c->cell_id.round};
-    if (c->plan->prompt) {
-        pj_buffer_append(text, c->plan->prompt, strlen(c->plan->prompt));
-        return !text->failed;
-    }
-    for (uint32_t i = 0; i < c->cell.input; i++)
-        pj_buffer_printf(text, "%s%s", i ? " " : "", words[pj_random_u64(&random) & 31]);
+    if (c->plan->prompt)
+        pj_buffer_text(text, c->plan->prompt);
+    else
+        pj_input_make_up(&random, c->cell.input, text);
     return !text->failed;
 }
 
