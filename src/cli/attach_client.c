@@ -6,8 +6,9 @@
 #include "base/memory.h"
 #include "cli/attach_report.h"
 #include "cli/inputs.h"
+#include "cli/interrupt.h"
+#include "cli/stored.h"
 #include "cli/terminal.h"
-#include "insight/insight.h"
 #include "requests/requests.h"
 
 #include <math.h>
@@ -17,6 +18,7 @@
 enum { MAX_PROMPTS = 100000 };
 
 typedef struct attached {
+    const pj_command *command;
     const pj_attach_args *args;
     pj_remote_server server;
     pj_session *session;
@@ -128,7 +130,7 @@ static pj_status attach_client_send_all(attached *s, uint32_t count, pj_error *e
                                  .headers = a->header_lines,
                                  .requests = count,
                                  .concurrency = (uint32_t)a->concurrency,
-                                 .cancel = &pj_attach_cancelled,
+                                 .cancel = &pj_interrupted,
                                  .hooks = {.context = s,
                                            .body = body,
                                            .begin = client_begin_request,
@@ -168,18 +170,6 @@ static pj_status attach_client_run_all(attached *s, pj_error *err)
     return status;
 }
 
-pj_status pj_attach_open_session(const pj_attach_args *a, pj_session **session, pj_error *err)
-{
-    pj_session_options options = {.power = a->power,
-                                  .interval_ns = a->interval_ns,
-                                  .database = a->no_store ? "none" : a->database};
-    pj_status status = pj_session_open(&options, session, err);
-    if (status == PJ_OK) (*session)->stored = pj_insight_prepare;
-    if (status == PJ_OK && (*session)->warning[0])
-        pj_say("perjoule attach: %s", (*session)->warning);
-    return status;
-}
-
 pj_requests_options pj_attach_requests(const pj_attach_args *a, const pj_remote_server *server,
                                        pj_session *session)
 {
@@ -200,7 +190,7 @@ static pj_status attach_client_open_all(attached *s, pj_error *err)
 {
     const pj_attach_args *a = s->args;
     pj_status status = pj_server_find(&a->address, a->header_lines, &s->server, err);
-    if (status == PJ_OK) status = pj_attach_open_session(a, &s->session, err);
+    if (status == PJ_OK) status = pj_stored_session(s->command, &a->session, &s->session, err);
     if (status != PJ_OK) return status;
     pj_requests_options requests = pj_attach_requests(a, &s->server, s->session);
     requests.keeps_all = true;
@@ -241,6 +231,7 @@ int pj_attach_client(const pj_command *command, const pj_attach_args *args, cons
         pj_fail_memory(&err, "a client");
         return pj_command_failed(command, &err);
     }
+    s->command = command;
     s->args = args;
     pj_status status = attach_client_get_prompts(s, positional, &err);
     if (status == PJ_OK) status = attach_client_open_all(s, &err);

@@ -9,9 +9,10 @@
 #include "requests/requests.h"
 
 typedef struct pj_attach_args {
-    const char *url, *model, *prompt, *file, *prompts_file, *api, *power, *database, *experiment,
-        *listen, *token, *rule, *shape;
-    int64_t max_tokens, concurrency, requests, input_tokens, output_tokens, interval_ns, seed;
+    const char *url, *model, *prompt, *file, *prompts_file, *api, *experiment, *listen, *token,
+        *rule, *shape;
+    pj_session_options session;
+    int64_t max_tokens, concurrency, requests, input_tokens, output_tokens, seed;
     double temperature;
     pj_text_list tags, headers, hosts;
     bool is_private, no_store, json, headers_only;
@@ -24,10 +25,7 @@ typedef struct pj_attach_args {
     int batch_rule;
 } pj_attach_args;
 
-extern _Atomic bool pj_attach_cancelled;
-
-/* Common setup of client and proxy: the session, and request options without callbacks. */
-pj_status pj_attach_open_session(const pj_attach_args *args, pj_session **session, pj_error *err);
+/* The options of requests without callbacks, for client and proxy. */
 pj_requests_options pj_attach_requests(const pj_attach_args *args, const pj_remote_server *server,
                                        pj_session *session);
 

@@ -4,7 +4,9 @@
 #include "attach/proxy.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "cli/interrupt.h"
 #include "cli/json_out.h"
+#include "cli/stored.h"
 #include "cli/terminal.h"
 #include "net/gate.h"
 #include "requests/requests.h"
@@ -165,7 +167,7 @@ static pj_status attach_proxy_open_all(proxying *x, pj_error *err)
     /* The server may be started later; until then requests fail. */
     if (pj_server_find(&a->address, a->header_lines, &x->server, &silent) != PJ_OK)
         pj_say("perjoule attach: %s", silent.text);
-    status = pj_attach_open_session(a, &x->session, err);
+    status = pj_stored_session(x->command, &a->session, &x->session, err);
     if (status != PJ_OK) return status;
     pj_requests_options requests = pj_attach_requests(a, &x->server, x->session);
     requests.done = proxy_request_done;
@@ -229,7 +231,7 @@ static pj_status attach_proxy_serve(proxying *x, pj_error *err)
     pj_proxy_options options = {.url = &x->args->address,
                                 .listener = x->listener,
                                 .headers_only = x->args->headers_only,
-                                .stop = &pj_attach_cancelled,
+                                .stop = &pj_interrupted,
                                 .hooks = {.context = x,
                                           .admit = admit,
                                           .is_own_token = is_own_token,

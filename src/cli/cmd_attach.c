@@ -2,35 +2,14 @@
 #include "cli/attach_client.h"
 
 #include "base/memory.h"
+#include "cli/interrupt.h"
 #include "http/socket.h"
 #include "trace/run_data.h"
 
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-_Atomic bool pj_attach_cancelled;
-
-static void attach_on_signal(int number)
-{
-    (void)number;
-    if (pj_attach_cancelled) _exit(PJ_EXIT_INTERRUPTED); /* the second signal exits immediately */
-    pj_attach_cancelled = true;
-}
-
-static void attach_catch_signals(void)
-{
-    struct sigaction action = {.sa_handler = attach_on_signal};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
-}
-
-/* ---- arguments ---- */
 
 /* "Name: value" lines of the head; control characters are rejected. */
 static pj_status join_headers(pj_attach_args *a, pj_error *err)
@@ -77,20 +56,21 @@ static pj_status parse_shape(pj_attach_args *a, pj_error *err)
 /* Sensors of this machine do not cover a server on another one. */
 static void check_remote_server(pj_attach_args *a)
 {
-    bool borrowed = a->power && pj_power_is_remote(a->power);
-    if (borrowed || (a->power && strcmp(a->power, "none") == 0) || pj_url_is_here(&a->address))
+    bool borrowed = a->session.power && pj_power_is_remote(a->session.power);
+    if (borrowed || (a->session.power && strcmp(a->session.power, "none") == 0) ||
+        pj_url_is_here(&a->address))
         return;
     snprintf(a->no_power_text, sizeof a->no_power_text,
              "the server runs on another machine (%s), which this machine's sensors do not see; "
              "start perjoule serve there and give --power perjoule:http://%s:8000.",
              a->address.host, a->address.host);
     a->no_power = a->no_power_text;
-    a->power = "none";
+    a->session.power = "none";
 }
 
 static pj_status attach_prepare(pj_attach_args *a, pj_error *err)
 {
-    if (!a->power) a->power = getenv("PERJOULE_POWER");
+    if (!a->session.power) a->session.power = pj_power_default();
     pj_status status = pj_url_parse(a->url, PJ_URL_HTTP_PORT, &a->address, err);
     if (status == PJ_OK) status = join_headers(a, err);
     if (status == PJ_OK) status = parse_shape(a, err);
@@ -126,7 +106,7 @@ static int attach_execute(const pj_command *command, pj_attach_args *a, const ch
     pj_error err = {0};
     pj_status status = attach_prepare(a, &err);
     int code;
-    attach_catch_signals();
+    pj_interrupt_catch();
     if (status != PJ_OK)
         code = pj_command_failed(command, &err);
     else
@@ -182,12 +162,13 @@ static int run_attach(const pj_command *command, int argc, char **argv)
         {"model-shape", 0, PJ_OPTION_TEXT, &a.shape, "SHAPE",
          "weights=BYTES,context=BYTES: what a decode step reads of the weights, and the keys and "
          "values of one token of context"},
-        PJ_OPTION_POWER(&a.power),
-        {"interval", 0, PJ_OPTION_DURATION, &a.interval_ns, "TIME", "sampling interval, e.g. 10ms"},
+        PJ_OPTION_POWER(&a.session.power),
+        {"interval", 0, PJ_OPTION_DURATION, &a.session.interval_ns, "TIME",
+         "sampling interval, e.g. 10ms"},
         {"tag", 0, PJ_OPTION_LIST, &a.tags, "TAG", "a tag to find the runs by; may be repeated"},
         {"experiment", 0, PJ_OPTION_TEXT, &a.experiment, "NAME",
          "the experiment that the runs belong to"},
-        {"db", 0, PJ_OPTION_TEXT, &a.database, "FILE", "database of runs"},
+        {"db", 0, PJ_OPTION_TEXT, &a.session.database, "FILE", "database of runs"},
         {"private", 0, PJ_OPTION_FLAG, &a.is_private, NULL,
          "store a hash, length and simple features of prompts and answers, not the texts"},
         {"no-store", 0, PJ_OPTION_FLAG, &a.no_store, NULL, "keep nothing"},
@@ -199,6 +180,7 @@ static int run_attach(const pj_command *command, int argc, char **argv)
     if (positional > 1)
         return pj_command_usage(command, "put the prompt in quotes: it was split into %d arguments",
                                 positional);
+    if (a.no_store) a.session.database = "none";
     code = check_words(command, &a, positional);
     return code != PJ_EXIT_OK ? code : attach_execute(command, &a, positional ? argv[1] : NULL);
 }

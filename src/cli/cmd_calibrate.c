@@ -1,5 +1,6 @@
 /* perjoule calibrate: measures every component of a model in isolation, so that later runs can
  * separate components with any sensor. */
+#include "cli/interrupt.h"
 #include "cli/json_out.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
@@ -8,23 +9,16 @@
 #include "generate/find_model.h"
 
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 typedef struct calibrate {
-    const char *model, *dtype, *power;
-    int64_t threads, interval_ns, context, rows, passes, seed;
+    const char *model, *dtype;
+    pj_session_options session;
+    int64_t threads, context, rows, passes, seed;
     double seconds;
     bool json;
 } calibrate;
-
-static _Atomic bool cancel;
-
-static void calibrate_on_signal(int number)
-{
-    cancel = true;
-}
 
 static void show_block(void *context, pj_phase phase, const char *component, uint32_t done,
                        uint32_t of)
@@ -81,10 +75,8 @@ static int calibrate_measure(const pj_command *command, const calibrate *o)
     pj_calibration *calibration = NULL;
     char path[4096], model[4096];
     pj_error err = {0};
-    pj_session_options options = {
-        .power = o->power, .interval_ns = o->interval_ns, .database = "none"};
     pj_status status = pj_model_find(o->model, NULL, model, sizeof model, &err);
-    if (status == PJ_OK) status = pj_session_open(&options, &session, &err);
+    if (status == PJ_OK) status = pj_session_open(&o->session, &session, &err);
     if (status == PJ_OK)
         status = pj_calibrate(session, &slot,
                               &(pj_calibration_options){.engine = {.model = model,
@@ -96,7 +88,7 @@ static int calibrate_measure(const pj_command *command, const calibrate *o)
                                                         .context = (uint32_t)o->context,
                                                         .rows = (uint32_t)o->rows,
                                                         .seed = (uint64_t)o->seed,
-                                                        .cancel = &cancel,
+                                                        .cancel = &pj_interrupted,
                                                         .on_block = show_block},
                               &calibration, &err);
     if (pj_terminal_is(stderr)) fprintf(stderr, "\r\033[K");
@@ -111,11 +103,17 @@ static int calibrate_measure(const pj_command *command, const calibrate *o)
 
 static int run_calibrate(const pj_command *command, int argc, char **argv)
 {
-    calibrate o = {.context = 128, .rows = 128, .passes = 2, .seconds = 2, .seed = 1};
+    calibrate o = {.session = {.database = "none"},
+                   .context = 128,
+                   .rows = 128,
+                   .passes = 2,
+                   .seconds = 2,
+                   .seed = 1};
     const pj_option options[] = {
         PJ_OPTION_MODEL(&o.model),
-        PJ_OPTION_POWER(&o.power),
-        {"interval", 0, PJ_OPTION_DURATION, &o.interval_ns, "TIME", "sampling interval", 0, 0},
+        PJ_OPTION_POWER(&o.session.power),
+        {"interval", 0, PJ_OPTION_DURATION, &o.session.interval_ns, "TIME", "sampling interval", 0,
+         0},
         PJ_OPTION_DTYPE(&o.dtype),
         {"threads", 't', PJ_OPTION_INT, &o.threads, "N", "threads (all CPUs)", 1, 256},
         {"seconds", 0, PJ_OPTION_DOUBLE, &o.seconds, "S", "seconds per component (2)", 0.05, 600},
@@ -131,8 +129,7 @@ static int run_calibrate(const pj_command *command, int argc, char **argv)
     if (positional == 1 && !o.model) o.model = argv[1], positional = 0;
     if (positional > 0) return pj_command_usage(command, "give one model");
     if (!o.model) return pj_command_usage(command, "name the model");
-    signal(SIGINT, calibrate_on_signal);
-    signal(SIGTERM, calibrate_on_signal);
+    pj_interrupt_catch();
     return calibrate_measure(command, &o);
 }
 

@@ -23,11 +23,11 @@
 #include <unistd.h>
 
 typedef struct exec_args {
-    const char *power, *database, *depth, *engine, *model, *experiment;
+    pj_session_options session;
+    const char *depth;
     pj_text_list tags;
-    int64_t interval_ns;
     double baseline_s;
-    bool no_store, json, llama;
+    bool no_store, json;
 } exec_args;
 
 typedef struct execution {
@@ -235,16 +235,11 @@ static pj_status exec_print_json(const execution *e, pj_error *err)
 static pj_status open_session(execution *e, pj_error *err)
 {
     const exec_args *a = e->args;
-    pj_session_options options = {.size = sizeof options,
-                                  .power = a->power,
-                                  .interval_ns = a->interval_ns,
-                                  .database = a->no_store ? "none" : a->database,
-                                  .baseline_seconds = isnan(a->baseline_s) ? 0
-                                                      : a->baseline_s == 0 ? -1
-                                                                           : a->baseline_s};
+    pj_session_options options = a->session;
+    options.baseline_seconds = isnan(a->baseline_s) ? 0 : a->baseline_s == 0 ? -1 : a->baseline_s;
     pj_status status = pj_session_open(&options, &e->r.session, err);
     if (status == PJ_OK) e->r.session->stored = pj_insight_prepare;
-    if (status == PJ_OK || a->no_store || a->database) return status;
+    if (status == PJ_OK || options.database) return status;
     options.database = "none";
     pj_error without = {0};
     if (pj_session_open(&options, &e->r.session, &without) != PJ_OK) return status;
@@ -279,10 +274,12 @@ static int exec_execute(execution *e)
 
 static int run_exec(const pj_command *command, int argc, char **argv)
 {
-    exec_args a = {.baseline_s = NAN}; /* the session's default */
+    exec_args a = {.session = {.size = sizeof a.session}, .baseline_s = NAN}; /* NAN: the default */
+    execution e = {.command = command, .args = &a};
+    pj_exec_request *request = &e.r.request;
     const pj_option options[] = {
-        PJ_OPTION_POWER(&a.power),
-        {"interval", 'i', PJ_OPTION_DURATION, &a.interval_ns, "TIME",
+        PJ_OPTION_POWER(&a.session.power),
+        {"interval", 'i', PJ_OPTION_DURATION, &a.session.interval_ns, "TIME",
          "sampling interval (each source's own)", 0, 0},
         {"baseline", 0, PJ_OPTION_DOUBLE, &a.baseline_s, "S",
          "seconds of idle power measured before (1); 0: none, then there is no net figure", 0, 600,
@@ -291,19 +288,20 @@ static int run_exec(const pj_command *command, int argc, char **argv)
          "how deep markers are recorded: off (phases, sections, tokens), module (components; "
          "default) or deep (operations)",
          .choices = "off module deep"},
-        {"engine", 0, PJ_OPTION_TEXT, &a.engine, "NAME", "name of the engine that runs (exec)"},
-        {"model", 'm', PJ_OPTION_TEXT, &a.model, "NAME", "name of the model that it runs"},
+        {"engine", 0, PJ_OPTION_TEXT, &request->engine, "NAME",
+         "name of the engine that runs (exec)"},
+        {"model", 'm', PJ_OPTION_TEXT, &request->model, "NAME", "name of the model that it runs"},
         {"tag", 0, PJ_OPTION_LIST, &a.tags, "TAG", "a tag to find the run by; may be repeated"},
-        {"experiment", 0, PJ_OPTION_TEXT, &a.experiment, "NAME", "the experiment it belongs to"},
-        PJ_OPTION_DB(&a.database),
-        {"llama", 0, PJ_OPTION_FLAG, &a.llama, NULL,
+        {"experiment", 0, PJ_OPTION_TEXT, &request->experiment, "NAME",
+         "the experiment it belongs to"},
+        PJ_OPTION_DB(&a.session.database),
+        {"llama", 0, PJ_OPTION_FLAG, &request->llama, NULL,
          "also record llama.cpp programs started by the program (a script, for example)"},
         {"no-store", 0, PJ_OPTION_FLAG, &a.no_store, NULL, "keep nothing"},
         {"json", 0, PJ_OPTION_FLAG, &a.json, NULL, "one JSON object on standard output, at the end",
          0, 0},
         {0}};
     int separator = 1, positional;
-    execution e = {.command = command, .args = &a};
     pj_child_reserve(&e.r.child);
     while (separator < argc && strcmp(argv[separator], "--") != 0) separator++;
     int code = pj_options_parse(command, options, separator, argv, &positional);
@@ -313,13 +311,9 @@ static int run_exec(const pj_command *command, int argc, char **argv)
     if (separator + 1 >= argc)
         return pj_command_usage(command, "no program given: put it after --");
     e.r.child.words = argv + separator + 1;
-    e.r.request =
-        (pj_exec_request){.engine = a.engine,
-                          .model = a.model,
-                          .experiment = a.experiment,
-                          .tags = a.tags.count ? a.tags.items : NULL,
-                          .depth = a.depth ? (pj_depth)pj_depth_parse(a.depth) : PJ_DEPTH_MODULE,
-                          .llama = a.llama};
+    if (a.no_store) a.session.database = "none";
+    request->tags = a.tags.items;
+    request->depth = a.depth ? (pj_depth)pj_depth_parse(a.depth) : PJ_DEPTH_MODULE;
     return exec_execute(&e);
 }
 

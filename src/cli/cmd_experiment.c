@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "cli/experiment_engines.h"
 #include "cli/experiment_print.h"
+#include "cli/interrupt.h"
 #include "cli/stored.h"
 #include "cli/terminal.h"
 #include "experiment/experiment.h"
@@ -11,30 +12,21 @@
 
 #include <jansson.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { MAX_PLAN_BYTES = 1 << 20 };
 
 typedef struct experiment_args {
     const char *models, *dtypes, *batches, *inputs, *outputs, *threads, *eval, *name, *prompt,
-        *precision, *depth, *power, *ablate, *db;
+        *precision, *depth, *ablate;
+    pj_session_options session;
     pj_text_list engines;
-    int64_t repeat, cool_down_ns, seed, interval_ns;
+    int64_t repeat, cool_down_ns, seed;
     double max_latency_ms;
     bool json, again, result;
 } experiment_args;
-
-static _Atomic bool cancelled;
-
-static void experiment_on_signal(int number)
-{
-    if (cancelled) _exit(PJ_EXIT_INTERRUPTED);
-    cancelled = true;
-}
 
 static bool has_grid(const experiment_args *a)
 {
@@ -188,13 +180,8 @@ static pj_status run_plan(const experiment_args *a, const pj_plan *plan, pj_engi
 {
     pj_session *session = NULL;
     pj_model_slot slot = {0};
-    pj_session_options options = {
-        .power = a->power, .interval_ns = a->interval_ns, .database = a->db};
-    struct sigaction action = {.sa_handler = experiment_on_signal};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    pj_status status = pj_session_open(&options, &session, err);
+    pj_interrupt_catch();
+    pj_status status = pj_session_open(&a->session, &session, err);
     if (status == PJ_OK) {
         session->stored = pj_insight_prepare;
         engines->session = session;
@@ -203,7 +190,7 @@ static pj_status run_plan(const experiment_args *a, const pj_plan *plan, pj_engi
                                      .foreign_context = engines,
                                      .slot = &slot,
                                      .plan = plan,
-                                     .cancel = &cancelled,
+                                     .cancel = &pj_interrupted,
                                      .progress = print_progress};
         status = pj_experiment_run(&run, err);
     }
@@ -233,7 +220,8 @@ static pj_status experiment_open_store(const experiment_args *a, const char *fil
                                        pj_error *err)
 {
     bool begins = !a->result && (file || has_grid(a));
-    return begins ? pj_stored_open_new(a->db, store, err) : pj_stored_open(a->db, store, err);
+    return begins ? pj_stored_open_new(a->session.database, store, err)
+                  : pj_stored_open(a->session.database, store, err);
 }
 
 static int experiment_execute(const pj_command *command, const experiment_args *a, const char *file)
@@ -301,9 +289,10 @@ static int run_experiment(const pj_command *command, int argc, char **argv)
          "run the plan once more and compare with the previous result"},
         {"result", 0, PJ_OPTION_FLAG, &a.result, NULL, "do not run; show the stored result"},
         {"json", 0, PJ_OPTION_FLAG, &a.json, NULL, "the result as one object"},
-        {"interval", 0, PJ_OPTION_DURATION, &a.interval_ns, "TIME", "between power samples"},
-        PJ_OPTION_POWER(&a.power),
-        PJ_OPTION_DB(&a.db),
+        {"interval", 0, PJ_OPTION_DURATION, &a.session.interval_ns, "TIME",
+         "between power samples"},
+        PJ_OPTION_POWER(&a.session.power),
+        PJ_OPTION_DB(&a.session.database),
         {0}};
     int positional;
     int code = pj_options_parse(command, options, argc, argv, &positional);

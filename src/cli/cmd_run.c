@@ -1,6 +1,7 @@
 /* perjoule run: one profiled inference, or a series of them, from the command line. */
 #include "base/memory.h"
 #include "cli/inputs.h"
+#include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/run_live.h"
 #include "cli/run_report.h"
@@ -14,18 +15,17 @@
 #include "store/run_summary.h"
 
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* READ_BYTES: bytes of weights read to measure memory bandwidth, some tens of milliseconds. */
 enum { MAX_PROMPTS = 4096, READ_BYTES = 256 << 20 };
 
 typedef struct run_args {
     pj_generation_request request;
-    const char *file, *prompts_file, *messages, *ids, *power, *database;
-    int64_t threads, repeat, warmup, interval_ns;
+    const char *file, *prompts_file, *messages, *ids;
+    pj_session_options session;
+    int64_t threads, repeat, warmup;
     pj_text_list chat_settings;
     bool is_private, no_store, json;
 } run_args;
@@ -48,24 +48,6 @@ typedef struct run_state {
     uint32_t streamed;
     bool is_last; /* of a series */
 } run_state;
-
-/* ---- interruption ---- */
-
-static _Atomic bool cancelled;
-
-static void run_on_signal(int number)
-{
-    if (cancelled) _exit(PJ_EXIT_INTERRUPTED); /* the second time: at once; the spool stays */
-    cancelled = true;
-}
-
-static void run_catch_signals(void)
-{
-    struct sigaction action = {.sa_handler = run_on_signal};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-}
 
 /* ---- prompts ---- */
 
@@ -133,7 +115,7 @@ static void run_set_options(run_state *s)
     o->request.is_private = a->is_private;
     o->request.on_token = on_token;
     o->request.context = s;
-    o->request.cancel = &cancelled;
+    o->request.cancel = &pj_interrupted;
 }
 
 /* ---- the runs ---- */
@@ -302,23 +284,12 @@ static pj_status warm_up(run_state *s, pj_error *err)
     return status;
 }
 
-static void run_say_recovery(void *context, const char *text)
-{
-    pj_say("perjoule run: %s", text);
-}
-
-static pj_status run_all(run_state *s, pj_error *err)
+static pj_status run_all(const pj_command *command, run_state *s, pj_error *err)
 {
     const run_args *a = s->args;
-    pj_session_options options = {.power = a->power,
-                                  .interval_ns = a->interval_ns,
-                                  .database = a->no_store ? "none" : a->database};
-    pj_status status = pj_session_open(&options, &s->session, err);
+    pj_status status = pj_stored_session(command, &a->session, &s->session, err);
     if (status != PJ_OK) return status;
-    s->session->stored = pj_insight_prepare;
-    if (s->session->warning[0]) pj_say("perjoule run: %s", s->session->warning);
     choose_batch(s, 0);
-    pj_recovery_on_message(s->session->recovery, run_say_recovery, NULL);
     status = warm_up(s, err);
     for (uint32_t first = 0; first < s->prompt_count && status == PJ_OK;
          first += s->options.request.prompt_count) {
@@ -391,8 +362,8 @@ static int run_execute(const pj_command *command, const run_args *a, const char 
     if (status == PJ_OK) status = pj_sampling_check(&s->options.request.sampling, &err);
     if (status == PJ_OK) status = check_all(s, &err);
     if (status == PJ_OK) {
-        run_catch_signals();
-        status = run_all(s, &err);
+        pj_interrupt_catch();
+        status = run_all(command, s, &err);
     }
     run_release(s);
     if (status == PJ_E_CANCELLED) return PJ_EXIT_INTERRUPTED;
@@ -414,8 +385,9 @@ static int run_run(const pj_command *command, int argc, char **argv)
         {"ids", 0, PJ_OPTION_TEXT, &a.ids, "1,2,3", "token ids instead of a text"},
         pj_request_option(request, "max_length"),
         pj_request_option(request, "profiling_depth"),
-        PJ_OPTION_POWER(&a.power),
-        {"interval", 0, PJ_OPTION_DURATION, &a.interval_ns, "TIME", "sampling interval, e.g. 10ms"},
+        PJ_OPTION_POWER(&a.session.power),
+        {"interval", 0, PJ_OPTION_DURATION, &a.session.interval_ns, "TIME",
+         "sampling interval, e.g. 10ms"},
         pj_request_option(request, "temperature"),
         pj_request_option(request, "top_k"),
         pj_request_option(request, "top_p"),
@@ -447,7 +419,7 @@ static int run_run(const pj_command *command, int argc, char **argv)
         {"warmup", 0, PJ_OPTION_INT, &a.warmup, "N", "unrecorded warm-up runs before", 0, 1000},
         pj_request_option(request, "tags"),
         pj_request_option(request, "experiment_name"),
-        {"db", 0, PJ_OPTION_TEXT, &a.database, "FILE", "database of runs"},
+        {"db", 0, PJ_OPTION_TEXT, &a.session.database, "FILE", "database of runs"},
         {"private", 0, PJ_OPTION_FLAG, &a.is_private, NULL,
          "store a hash, length and simple features of prompt and output, not the texts"},
         {"no-store", 0, PJ_OPTION_FLAG, &a.no_store, NULL, "keep nothing"},
@@ -459,6 +431,7 @@ static int run_run(const pj_command *command, int argc, char **argv)
     if (positional > 1)
         return pj_command_usage(command, "put the prompt in quotes: it was split into %d arguments",
                                 positional);
+    if (a.no_store) a.session.database = "none";
     return run_execute(command, &a, positional ? argv[1] : NULL);
 }
 

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "cli/terminal.h"
+#include "insight/insight.h"
 #include "record/recover.h"
 #include "store/outbox.h"
 
@@ -45,19 +46,33 @@ void pj_say_waiting(const char *db)
             count, count == 1 ? " is" : "s are", path, count == 1 ? "it" : "them");
 }
 
-static void stored_say(void *context, const char *text)
+static void stored_say(void *speaker, const char *text)
 {
-    pj_say("perjoule: %s", text);
+    pj_say("%s: %s", (const char *)speaker, text);
+}
+
+pj_status pj_stored_session(const pj_command *command, const pj_session_options *options,
+                            pj_session **session, pj_error *err)
+{
+    static char speaker[64]; /* of the messages, which come until the session is closed */
+    pj_status status = pj_session_open(options, session, err);
+    if (status != PJ_OK) return status;
+    snprintf(speaker, sizeof speaker, "perjoule %s", command->name);
+    (*session)->stored = pj_insight_prepare;
+    if ((*session)->warning[0]) stored_say(speaker, (*session)->warning);
+    pj_recovery_on_message((*session)->recovery, stored_say, speaker);
+    return PJ_OK;
 }
 
 /* Short recoveries of interrupted runs are done at once, so that the runs are visible; longer ones
  * are left to longer-running commands. */
 static void recover_runs(pj_store *store, int64_t patience_ns)
 {
+    static char speaker[] = "perjoule";
     pj_recovery *recovery = pj_recovery_start(pj_store_path(store));
-    pj_recovery_on_message(recovery, stored_say, NULL);
+    pj_recovery_on_message(recovery, stored_say, speaker);
     if (!pj_recovery_wait(recovery, patience_ns).done)
-        stored_say(NULL, "interrupted runs have not been recovered yet: run perjoule check");
+        stored_say(speaker, "interrupted runs have not been recovered yet: run perjoule check");
     pj_recovery_close(recovery);
 }
 

@@ -4,6 +4,7 @@
 
 #include "cli/json_out.h"
 #include "cli/options.h"
+#include "record/session.h"
 #include "store/views.h"
 
 #define PJ_OPTION_DB(target)                                    \
@@ -59,6 +60,10 @@ pj_status pj_stored_open(const char *db, pj_store **store, pj_error *err);
 pj_status pj_stored_open_new(const char *db, pj_store **store, pj_error *err);
 /* As pj_stored_open, but waits until the recovery is complete. */
 pj_status pj_stored_open_and_recover(const char *db, pj_store **store, pj_error *err);
+
+/* A session that prepares its runs for views, and prints its warning and what it recovers. */
+pj_status pj_stored_session(const pj_command *command, const pj_session_options *options,
+                            pj_session **session, pj_error *err);
 
 /* "30d", "12h", "4w", "1y" as nanoseconds; -1 for anything else. */
 int64_t pj_age_parse(const char *text);
