@@ -160,8 +160,7 @@ const pj_command pj_command_check = {
         "First stores the runs that dead processes left in their spools, however long that takes. "
         "Then checks the database: that the file is intact, that every row belongs to a run, and "
         "that the energies of parts add up to their wholes (of one run, or of all). Finally it "
-        "lists "
-        "the spools that remain, with the reason. Nothing is repaired or deleted.\n\n"
+        "lists the spools that remain, with the reason. Nothing is repaired or deleted.\n\n"
         "Exit code 0: no problems; 1: problems found.",
     .examples = "perjoule check\nperjoule check last --json\n",
 };

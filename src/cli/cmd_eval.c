@@ -181,8 +181,7 @@ const pj_command pj_command_eval = {
         "costs in quality, to weigh against the energy it saves. With --logits the logits of every "
         "position are written as raw little-endian 32-bit floats. A text longer than the model's "
         "context is evaluated in sliding windows of that length, each of which begins half a "
-        "window "
-        "before the end of the previous one.",
+        "window before the end of the previous one.",
     .examples = "perjoule eval -m models/demo -f book.txt\n"
                 "perjoule eval -m models/demo -f book.txt --dtype q4_0\n"
                 "perjoule eval -m models/demo --ids 1,2,3 --logits logits.f32\n",

@@ -280,7 +280,7 @@ static int run_exec(const pj_command *command, int argc, char **argv)
     const pj_option options[] = {
         PJ_OPTION_POWER(&a.session.power),
         {"interval", 'i', PJ_OPTION_DURATION, &a.session.interval_ns, "TIME",
-         "sampling interval (each source's own)", 0, 0},
+         "sampling interval (each source's own)"},
         {"baseline", 0, PJ_OPTION_DOUBLE, &a.baseline_s, "S",
          "seconds of idle power measured before (1); 0: none, then there is no net figure", 0, 600,
          .old_letter = 'b'},
@@ -298,8 +298,8 @@ static int run_exec(const pj_command *command, int argc, char **argv)
         {"llama", 0, PJ_OPTION_FLAG, &request->llama, NULL,
          "also record llama.cpp programs started by the program (a script, for example)"},
         {"no-store", 0, PJ_OPTION_FLAG, &a.no_store, NULL, "keep nothing"},
-        {"json", 0, PJ_OPTION_FLAG, &a.json, NULL, "one JSON object on standard output, at the end",
-         0, 0},
+        {"json", 0, PJ_OPTION_FLAG, &a.json, NULL,
+         "one JSON object on standard output, at the end"},
         {0}};
     int separator = 1, positional;
     pj_child_reserve(&e.r.child);
@@ -324,26 +324,19 @@ const pj_command pj_command_exec = {
     .usage = "[options] -- PROGRAM [ARGUMENTS]",
     .text =
         "Measures idle power for a second, runs the program, stores the run and prints the energy "
-        "of "
-        "every rail while the program ran: gross, and net of idle, each with its 95 % interval. "
-        "Power "
-        "sensors see the whole machine or a whole device, so everything else that runs meanwhile "
-        "counts too; the program's share, estimated from CPU time, is printed as well and is "
-        "modelled. The program "
-        "keeps "
-        "its terminal, its output and its signals, and its exit code becomes perjoule's (128 + "
-        "signal "
-        "when it was killed, 127 when there is no such program, 126 when it cannot be run). "
-        "Without sensors the program runs too and the energy is unavailable. The table goes to "
-        "standard "
-        "error; --json prints an object to standard output.\n\n"
+        "of every rail while the program ran: gross, and net of idle, each with its 95 % interval. "
+        "Power sensors see the whole machine or a whole device, so everything else that runs "
+        "meanwhile counts too; the program's share, estimated from CPU time, is printed as well "
+        "and is modelled. The program keeps its terminal, its output and its signals, and its exit "
+        "code becomes perjoule's (128 + signal when it was killed, 127 when there is no such "
+        "program, 126 when it cannot be run). Without sensors the program runs too and the energy "
+        "is unavailable. The table goes to standard error; --json prints an object to standard "
+        "output.\n\n"
         "A program can report its phases, sections and tokens to get their energies: it writes "
-        "lines "
-        "such as \"begin phase prefill\", \"begin section load\", \"begin token 3\" and \"end\" to "
-        "the "
-        "descriptor whose number is in PERJOULE_MARKERS. docs/formats.md has the whole grammar.\n\n"
-        "For a program linked with llama.cpp's shared library, the prompt, generated "
-        "tokens, "
+        "lines such as \"begin phase prefill\", \"begin section load\", \"begin token 3\" and "
+        "\"end\" to the descriptor whose number is in PERJOULE_MARKERS. docs/formats.md has the "
+        "whole grammar.\n\n"
+        "For a program linked with llama.cpp's shared library, the prompt, generated tokens, "
         "layers and their parts are recorded without changing it; with --depth deep every "
         "operation, with --depth off nothing below a token, which does not slow it down.",
     .examples =

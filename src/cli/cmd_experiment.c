@@ -268,8 +268,7 @@ static int run_experiment(const pj_command *command, int argc, char **argv)
          "compare the difference with attribution"},
         {"engine", 0, PJ_OPTION_LIST, &a.engines, "ENGINE",
          "engines that run the cells: perjoule (default), attach:URL (a server) or exec:COMMAND "
-         "with "
-         "{model} {batch} {input} {output} {prompt}; may be repeated, each engine is a cell"},
+         "with {model} {batch} {input} {output} {prompt}; may be repeated, each engine is a cell"},
         {"repeat", 0, PJ_OPTION_INT, &a.repeat, "N",
          "blocks: runs of each cell (5), with --precision at most (30)", 1, 10000},
         {"precision", 0, PJ_OPTION_TEXT, &a.precision, "1%",
@@ -320,8 +319,7 @@ const pj_command pj_command_experiment = {
         "model is not counted. Plan and runs are stored: run again with the same --name, an "
         "interrupted experiment resumes where it stopped. It ends in a table of cells with 95 % "
         "intervals, the knee over batches, and the cell with the least energy per token. The JSON "
-        "of a plan "
-        "has the names of the options (docs/formats.md).",
+        "of a plan has the names of the options (docs/formats.md).",
     .examples =
         "perjoule experiment --dtypes bf16,q8_0,q4_0 --batches 1,2,4,8 --repeat 5 --name sweep\n"
         "perjoule experiment --name sweep --again\n"

@@ -85,9 +85,8 @@ const pj_command pj_command_models = {
     .text =
         "A model is a folder as Hugging Face publishes it, or a GGUF file. Besides --models, the "
         "Hugging Face cache, Ollama's store, LM Studio's folder and llama.cpp's cache are "
-        "searched; -m accepts every listed name. Bytes per token are the "
-        "weights that decoding one token of one sequence reads; FLOPs per token are those of its "
-        "matrices.\n\n"
+        "searched; -m accepts every listed name. Bytes per token are the weights that decoding one "
+        "token of one sequence reads; FLOPs per token are those of its matrices.\n\n"
         "Models that cannot be used are listed with the reason.",
     .examples = "perjoule models\nperjoule models --models ~/models --json\n",
 };

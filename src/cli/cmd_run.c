@@ -443,15 +443,12 @@ const pj_command pj_command_run = {
     .text =
         "Runs an inference, records it and stores the run. The text is printed as it is generated, "
         "followed by a table of phases with time and energy, the components that took most, and "
-        "how "
-        "accurate the figures are. Energy needs a power sensor (perjoule sensors); without one the "
-        "timing and the statistics are complete and energy is unavailable.\n\n"
+        "how accurate the figures are. Energy needs a power sensor (perjoule sensors); without one "
+        "the timing and the statistics are complete and energy is unavailable.\n\n"
         "With --prompts each prompt runs exactly once, in batches of --batch prompts; every batch "
-        "is a "
-        "run of its own. Each sequence of a batch samples from its own stream of the seed.\n\n"
-        "Text is chosen greedily unless --temp, --top-k, --top-p, --min-p or --typical-p is "
-        "given. Ctrl-C ends "
-        "a run and stores it.",
+        "is a run of its own. Each sequence of a batch samples from its own stream of the seed.\n\n"
+        "Text is chosen greedily unless --temp, --top-k, --top-p, --min-p or --typical-p is given. "
+        "Ctrl-C ends a run and stores it.",
     .examples =
         "perjoule run \"Once upon a time\"                  # the demonstration model\n"
         "perjoule run -m models/llama -n 200 --depth deep \"Why is the sky blue?\"\n"

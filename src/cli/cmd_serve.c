@@ -382,9 +382,8 @@ const pj_command pj_command_serve = {
         "the token. There is no TLS: across a network, use an SSH tunnel or a TLS proxy "
         "(with --allow-host for the proxy's name).\n\n"
         "On a server of a fleet, --db names the PostgreSQL database that all machines write to; "
-        "each "
-        "machine runs its own perjoule serve --db ... --join with the address of that server, and "
-        "can then be watched there. An unwatched machine keeps one idle connection.",
+        "each machine runs its own perjoule serve --db ... --join with the address of that server, "
+        "and can then be watched there. An unwatched machine keeps one idle connection.",
     .examples = "perjoule serve --open\n"
                 "perjoule serve --port 0 --power sim --db /tmp/try.db\n"
                 "PERJOULE_TOKEN=secret perjoule serve --host 0.0.0.0\n"

@@ -359,12 +359,12 @@ static int run_top(const pj_command *command, int argc, char **argv)
     const pj_option options[] = {
         PJ_OPTION_POWER(&power),
         {"interval", 'i', PJ_OPTION_DURATION, &interval_ns, "TIME",
-         "time from row to row (100ms); sensors are read at their own rate", 0, 0},
+         "time from row to row (100ms); sensors are read at their own rate"},
         {"duration", 0, PJ_OPTION_SECONDS, &duration_ns, "S", "stop after S seconds",
          .old_letter = 'd'},
         {"record", 0, PJ_OPTION_TEXT, &record, "FILE.csv", "write every row to a file",
          .old_letter = 'r'},
-        {"json", 0, PJ_OPTION_FLAG, &json, NULL, "one JSON object per row", 0, 0},
+        {"json", 0, PJ_OPTION_FLAG, &json, NULL, "one JSON object per row"},
         {0}};
     int positional;
     int code = pj_options_parse(command, options, argc, argv, &positional);
