@@ -86,7 +86,7 @@ static void *client_begin_request(void *context, uint32_t index, pj_exchange *ex
     attached *s = context;
     s->printed = 0;
     s->exchange = exchange;
-    return pj_request_begin(s->requests, exchange, (void *)(uintptr_t)index);
+    return pj_request_begin(s->requests, exchange, NULL);
 }
 
 static void progress(void *context, void *request)
@@ -116,7 +116,7 @@ static void client_request_done(void *context, void *user, const pj_exchange *ex
                                 const pj_run_data *data, const pj_error *err)
 {
     attached *s = context;
-    pj_load_add(&s->load, (uint32_t)(uintptr_t)user, exchange, data, err);
+    pj_load_add(&s->load, exchange, data, err);
 }
 
 /* ---- a load ---- */
@@ -173,17 +173,13 @@ static pj_status attach_client_run_all(attached *s, pj_error *err)
 pj_requests_options pj_attach_requests(const pj_attach_args *a, const pj_remote_server *server,
                                        pj_session *session)
 {
-    return (pj_requests_options){.session = session,
-                                 .engine = server->engine,
-                                 .url = a->url,
-                                 .model_name = a->model ? a->model : server->model,
-                                 .experiment_name = a->experiment,
-                                 .tags = a->tags.count ? a->tags.items : NULL,
-                                 .is_private = a->is_private,
-                                 .no_power = a->no_power,
-                                 .rule = (pj_batch_rule)a->batch_rule,
-                                 .weight_bytes = a->weight_bytes,
-                                 .context_bytes = a->context_bytes};
+    pj_requests_options requests = a->recorded;
+    requests.session = session;
+    requests.engine = server->engine;
+    requests.url = a->url;
+    requests.model_name = a->model ? a->model : server->model;
+    requests.tags = a->tags.items;
+    return requests;
 }
 
 static pj_status attach_client_open_all(attached *s, pj_error *err)

@@ -179,8 +179,8 @@ static void print_ready(const proxying *x)
 {
     char authority[PJ_URL_AUTHORITY_BYTES];
     pj_url_authority(&x->address, authority, sizeof authority);
-    if (x->args->no_power)
-        pj_say("perjoule attach: energy is unavailable: %s", x->args->no_power);
+    if (x->args->recorded.no_power)
+        pj_say("perjoule attach: energy is unavailable: %s", x->args->recorded.no_power);
     else if (pj_requests_quality(x->requests) == PJ_UNAVAILABLE && x->session->meter)
         pj_say("perjoule attach: energy is unavailable: %s", pj_meter_remedy(x->session->meter));
     printf("listening on http://%s, forwarding to %s (%s)\n", authority, x->args->url,

@@ -75,17 +75,14 @@ static pj_load_row *attach_report_add_row(pj_load *load)
     return &load->rows[load->count++];
 }
 
-void pj_load_add(pj_load *load, uint32_t index, const pj_exchange *x, const pj_run_data *data,
-                 const pj_error *err)
+void pj_load_add(pj_load *load, const pj_exchange *x, const pj_run_data *data, const pj_error *err)
 {
     pj_exchange_counts c = pj_exchange_count(x);
     pj_load_row *row = attach_report_add_row(load);
     if (!row) return;
-    *row = (pj_load_row){.index = index,
-                         .sent_ns = pj_exchange_sent_ns(x),
+    *row = (pj_load_row){.sent_ns = pj_exchange_sent_ns(x),
                          .first_ns = pj_exchange_first_ns(x),
                          .last_ns = pj_exchange_last_ns(x),
-                         .end_ns = pj_exchange_end_ns(x),
                          .input = c.input >= 0 ? (double)c.input : NAN,
                          .cached = c.cached >= 0 ? (double)c.cached : NAN,
                          .output = (double)c.output,
@@ -101,7 +98,6 @@ void pj_load_add(pj_load *load, uint32_t index, const pj_exchange *x, const pj_r
     if (err->status != PJ_OK && !load->unstored++)
         snprintf(load->store_failure, sizeof load->store_failure, "%s", err->text);
     if (!data) return;
-    memcpy(row->run_id, data->info.id, sizeof row->run_id);
     keep_quality(load, data);
     if (data->info.allocation) snprintf(load->rule, sizeof load->rule, "%s", data->info.allocation);
     if (!load->keeps_data) return;

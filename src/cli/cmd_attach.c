@@ -47,7 +47,7 @@ static pj_status parse_shape(pj_attach_args *a, pj_error *err)
                            "--model-shape is weights=BYTES,context=BYTES (what a step reads of "
                            "the weights, and keys and values of one token), not %.100s",
                            a->shape);
-        *(weights ? &a->weight_bytes : &a->context_bytes) = value;
+        *(weights ? &a->recorded.weight_bytes : &a->recorded.context_bytes) = value;
         at = *end ? end + 1 : end;
     }
     return PJ_OK;
@@ -64,7 +64,7 @@ static void check_remote_server(pj_attach_args *a)
              "the server runs on another machine (%s), which this machine's sensors do not see; "
              "start perjoule serve there and give --power perjoule:http://%s:8000.",
              a->address.host, a->address.host);
-    a->no_power = a->no_power_text;
+    a->recorded.no_power = a->no_power_text;
     a->session.power = "none";
 }
 
@@ -76,9 +76,9 @@ static pj_status attach_prepare(pj_attach_args *a, pj_error *err)
     if (status == PJ_OK) status = parse_shape(a, err);
     if (status != PJ_OK) return status;
     check_remote_server(a);
-    a->batch_rule = a->rule ? pj_batch_rule_parse(a->rule) : PJ_BATCH_BYTES;
-    if (a->rule && a->batch_rule == PJ_BATCH_BYTES &&
-        !(a->weight_bytes > 0 && a->context_bytes > 0))
+    pj_requests_options *r = &a->recorded;
+    r->rule = a->rule ? (pj_batch_rule)pj_batch_rule_parse(a->rule) : PJ_BATCH_BYTES;
+    if (a->rule && r->rule == PJ_BATCH_BYTES && !(r->weight_bytes > 0 && r->context_bytes > 0))
         return pj_fail(err, PJ_E_INVALID,
                        "--rule bytes needs --model-shape weights=...,context=...");
     return PJ_OK;
@@ -166,10 +166,10 @@ static int run_attach(const pj_command *command, int argc, char **argv)
         {"interval", 0, PJ_OPTION_DURATION, &a.session.interval_ns, "TIME",
          "sampling interval, e.g. 10ms"},
         {"tag", 0, PJ_OPTION_LIST, &a.tags, "TAG", "a tag to find the runs by; may be repeated"},
-        {"experiment", 0, PJ_OPTION_TEXT, &a.experiment, "NAME",
+        {"experiment", 0, PJ_OPTION_TEXT, &a.recorded.experiment_name, "NAME",
          "the experiment that the runs belong to"},
         {"db", 0, PJ_OPTION_TEXT, &a.session.database, "FILE", "database of runs"},
-        {"private", 0, PJ_OPTION_FLAG, &a.is_private, NULL,
+        {"private", 0, PJ_OPTION_FLAG, &a.recorded.is_private, NULL,
          "store a hash, length and simple features of prompts and answers, not the texts"},
         {"no-store", 0, PJ_OPTION_FLAG, &a.no_store, NULL, "keep nothing"},
         {"json", 0, PJ_OPTION_FLAG, &a.json, NULL, "print one JSON object"},

@@ -148,13 +148,6 @@ static int run_eval(const pj_command *command, int argc, char **argv)
     if (code != PJ_PARSE_GO_ON) return code;
     if (!e.model) return pj_command_usage(command, "-m MODEL is required");
     if (!e.file == !e.ids) return pj_command_usage(command, "give either -f FILE or --ids");
-    pj_kv_type kv = PJ_KV_AUTO;
-    if (e.kv && strcmp(e.kv, "f32") == 0)
-        kv = PJ_KV_F32;
-    else if (e.kv && strcmp(e.kv, "f16") == 0)
-        kv = PJ_KV_F16;
-    else if (e.kv)
-        return pj_command_usage(command, "--kv must be f32 or f16, not %s", e.kv);
     pj_error err = {0};
     pj_engine *engine = NULL;
     char path[4096];
@@ -162,7 +155,9 @@ static int run_eval(const pj_command *command, int argc, char **argv)
                                         .dtype = e.dtype,
                                         .threads = (uint32_t)e.threads,
                                         .chunk = (uint32_t)e.chunk,
-                                        .kv = kv,
+                                        .kv = !e.kv                      ? PJ_KV_AUTO
+                                              : strcmp(e.kv, "f16") == 0 ? PJ_KV_F16
+                                                                         : PJ_KV_F32,
                                         .no_tokenizer = e.ids != NULL};
     pj_status status = pj_model_find(e.model, NULL, path, sizeof path, &err);
     if (!status) status = pj_engine_open(&engine_options, &engine, &err);

@@ -247,15 +247,6 @@ static pj_status open_session(execution *e, pj_error *err)
     return PJ_OK;
 }
 
-static void close_all(execution *e)
-{
-    const char *cell_id =
-        e->r.session && e->r.session->store ? pj_store_path(e->r.session->store) : "";
-    if (pj_store_is_server(cell_id)) pj_say_waiting(cell_id);
-    pj_session_close(e->r.session);
-    pj_exec_close(&e->r);
-}
-
 static int exec_execute(execution *e)
 {
     pj_error err = {0};
@@ -268,7 +259,8 @@ static int exec_execute(execution *e)
     if (status == PJ_OK && !e->args->json) exec_print_table(e);
     if (status == PJ_OK && e->args->json) status = exec_print_json(e, &err);
     if (status != PJ_OK) pj_command_failed(e->command, &err);
-    close_all(e);
+    pj_stored_session_close(e->r.session);
+    pj_exec_close(&e->r);
     return code;
 }
 

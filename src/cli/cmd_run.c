@@ -302,9 +302,7 @@ static pj_status run_all(const pj_command *command, run_state *s, pj_error *err)
 
 static void run_release(run_state *s)
 {
-    const char *database = s->session && s->session->store ? pj_store_path(s->session->store) : "";
-    if (pj_store_is_server(database)) pj_say_waiting(database);
-    pj_session_close(s->session);
+    pj_stored_session_close(s->session);
     pj_model_slot_close(&s->slot);
     pj_free(s->texts);
     pj_free(s->chat_variables);

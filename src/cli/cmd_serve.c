@@ -1,5 +1,6 @@
 /* perjoule serve: one process that runs models, streams live events, and serves dashboard and
  * API. */
+#include "cli/exec_child.h"
 #include "cli/options.h"
 #include "cli/stored.h"
 #include "cli/terminal.h"
@@ -101,23 +102,12 @@ static void wait_for_signal(void)
 
 /* ---- the browser ---- */
 
-/* Whether a command is on the PATH. */
-static bool is_on_path(const char *command)
-{
-    char file[4096];
-    for (const char *p = getenv("PATH"); p && *p;) {
-        int length = (int)strcspn(p, ":");
-        snprintf(file, sizeof file, "%.*s/%s", length, p, command);
-        if (access(file, X_OK) == 0) return true;
-        p += length + (p[length] == ':');
-    }
-    return false;
-}
-
 /* Why no browser can be started, or NULL. */
 static const char *no_browser(const char *command)
 {
-    if (!is_on_path(command)) return "no browser was found on this machine";
+    char path[4096];
+    if (!pj_program_find(command, path, sizeof path) || access(path, X_OK) != 0)
+        return "no browser was found on this machine";
 #ifndef __APPLE__
     const char *x11 = getenv("DISPLAY"), *wayland = getenv("WAYLAND_DISPLAY");
     if (!(x11 && *x11) && !(wayland && *wayland)) return "no display is available for a browser";

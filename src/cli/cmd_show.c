@@ -8,21 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef struct show_args {
-    const char *db, *metric, *component;
-    int64_t token, layer, limit;
-    bool phases, tokens, layers, components, operations, heatmap, advice, json;
-    pj_price_options prices;
-    pj_depth depth; /* of the run */
-} show_args;
-
-typedef struct showing {
-    pj_store *store;
-    const char *id;
-    const show_args *args;
-    pj_cost_rates rates;
-} showing;
-
 typedef enum part {
     PHASES,
     LAYERS,
@@ -34,6 +19,21 @@ typedef enum part {
     ADVICE,
     ALL
 } part;
+
+typedef struct show_args {
+    const char *db, *metric, *component;
+    int64_t token, layer, limit;
+    bool wanted[ALL + 1], json;
+    pj_price_options prices;
+    pj_depth depth; /* of the run */
+} show_args;
+
+typedef struct showing {
+    pj_store *store;
+    const char *id;
+    const show_args *args;
+    pj_cost_rates rates;
+} showing;
 
 static pj_view_choice show_choice_of(const show_args *args, part what)
 {
@@ -194,20 +194,13 @@ static pj_status show_parts(const showing *s, pj_error *err)
 {
     const show_args *args = s->args;
     bool some = args->token != PJ_ANY || args->layer != PJ_ANY || args->component;
-    bool wanted[ALL + 1] = {[PHASES] = args->phases,
-                            [LAYERS] = args->layers,
-                            [COMPONENTS] = args->components && !some,
-                            [SOME] = args->components && some,
-                            [TOKENS] = args->tokens,
-                            [OPERATIONS] = args->operations,
-                            [HEATMAP] = args->heatmap,
-                            [ADVICE] = args->advice,
-                            [ALL] = true};
+    bool all = true;
     pj_status status = PJ_OK;
     for (part p = PHASES; p <= ALL && status == PJ_OK; p++) {
-        if (!wanted[p]) continue;
-        wanted[ALL] = false;
-        status = args->json ? show_write_json(s, p, err) : print_part(s, p, err);
+        if (p == ALL ? !all : !args->wanted[p]) continue;
+        all = false;
+        part shown = p == COMPONENTS && some ? SOME : p;
+        status = args->json ? show_write_json(s, shown, err) : print_part(s, shown, err);
     }
     return status;
 }
@@ -229,15 +222,16 @@ static int run_show(const pj_command *command, int argc, char **argv)
 {
     show_args args = {.token = PJ_ANY, .layer = PJ_ANY, .limit = 1000, .prices = PJ_PRICES_NONE};
     const pj_option options[] = {
-        {"phases", 0, PJ_OPTION_FLAG, &args.phases, NULL, "phases and their sections"},
-        {"tokens", 0, PJ_OPTION_FLAG, &args.tokens, NULL, "each token"},
-        {"layers", 0, PJ_OPTION_FLAG, &args.layers, NULL, "each layer over all tokens"},
-        {"components", 0, PJ_OPTION_FLAG, &args.components, NULL,
+        {"phases", 0, PJ_OPTION_FLAG, &args.wanted[PHASES], NULL, "phases and their sections"},
+        {"tokens", 0, PJ_OPTION_FLAG, &args.wanted[TOKENS], NULL, "each token"},
+        {"layers", 0, PJ_OPTION_FLAG, &args.wanted[LAYERS], NULL, "each layer over all tokens"},
+        {"components", 0, PJ_OPTION_FLAG, &args.wanted[COMPONENTS], NULL,
          "components, the hottest first; see --layer, --component, --token"},
-        {"operations", 0, PJ_OPTION_FLAG, &args.operations, NULL,
+        {"operations", 0, PJ_OPTION_FLAG, &args.wanted[OPERATIONS], NULL,
          "operations of deep runs; see --layer, --component, --token"},
-        {"heatmap", 0, PJ_OPTION_FLAG, &args.heatmap, NULL, "layers by components; see --metric"},
-        {"advice", 0, PJ_OPTION_FLAG, &args.advice, NULL,
+        {"heatmap", 0, PJ_OPTION_FLAG, &args.wanted[HEATMAP], NULL,
+         "layers by components; see --metric"},
+        {"advice", 0, PJ_OPTION_FLAG, &args.wanted[ADVICE], NULL,
          "what to change: evidence, expected saving, cost, the command that tests it"},
         {"metric", 0, PJ_OPTION_CHOICE, &args.metric, "NAME",
          &(PJ_HEATMAP_WORDS " (default energy, time where there is none)")[2],
@@ -257,7 +251,8 @@ static int run_show(const pj_command *command, int argc, char **argv)
     if (code != PJ_PARSE_GO_ON) return code;
     if (positional > 1) return pj_command_usage(command, "name one run");
     bool narrow = args.layer != PJ_ANY || args.component;
-    if (!args.components && !args.operations && (narrow || (args.token != PJ_ANY && !args.heatmap)))
+    if (!args.wanted[COMPONENTS] && !args.wanted[OPERATIONS] &&
+        (narrow || (args.token != PJ_ANY && !args.wanted[HEATMAP])))
         return pj_command_usage(command, "--token, --layer and --component apply to "
                                          "--components and --operations, --token to --heatmap too");
     pj_store *store = NULL;

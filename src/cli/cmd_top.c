@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { HISTORY = 60, COLUMNS = PJ_RAIL_TOTAL + 1 };
+enum { HISTORY = 60 };
 /* Late readings are awaited by counting polls, not by a clock: after the whole process was stopped,
  * the sampler still gets its turn. */
 static const int64_t LOOK_NS = 2 * PJ_NS_PER_MS;
@@ -49,17 +49,9 @@ static void on_interrupt(int signal_number)
 
 /* ---- rows ---- */
 
-/* Sum of a column's rails; NAN when any of them is unknown. */
-static double top_column_mw(const top *t, pj_rail_class column)
+static double top_total_mw(const top *t)
 {
-    double sum = 0;
-    bool any = false;
-    for (uint32_t i = 0; i < t->rail_count; i++)
-        if (pj_rail_in_column(t->rails, t->rail_count, i, column)) {
-            sum += t->mw[i];
-            any = true;
-        }
-    return any ? sum : NAN;
+    return pj_rail_column_sum(t->rails, t->rail_count, t->mw, PJ_RAIL_TOTAL);
 }
 
 static bool top_has_total_rail(const top *t)
@@ -114,7 +106,7 @@ static void print_json_row(const top *t, double t_ms)
         pj_json_kv_double(json, key, t->mw[i]);
     }
     pj_json_object_end(json);
-    pj_json_kv_double(json, "total_mw", top_column_mw(t, PJ_RAIL_TOTAL));
+    pj_json_kv_double(json, "total_mw", top_total_mw(t));
     pj_json_object_end(json);
     pj_json_out_end(&out, PJ_OK, NULL);
 }
@@ -145,16 +137,15 @@ static void draw_bar(double share, int width)
 
 static void draw_spark(const top *t, uint32_t rail, int width)
 {
-    static const char *const levels[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
-    for (int i = width; i > 0; i--) {
-        if ((uint64_t)i > t->row_index) {
-            putchar(' ');
-            continue;
-        }
-        double mw = (double)t->history[rail][(t->row_index - (uint64_t)i) % HISTORY];
-        int level = t->peak[rail] > 0 ? (int)(mw / t->peak[rail] * 7.99) : 0;
-        fputs(isnan(mw) ? " " : levels[level < 0 ? 0 : level > 7 ? 7 : level], stdout);
+    double values[HISTORY];
+    char text[4 * HISTORY + 1];
+    for (int i = 0; i < width; i++) {
+        uint64_t ago = (uint64_t)(width - i);
+        values[i] =
+            ago > t->row_index ? NAN : (double)t->history[rail][(t->row_index - ago) % HISTORY];
     }
+    pj_sparkline(values, (size_t)width, width, t->peak[rail], text, sizeof text);
+    fputs(text, stdout);
 }
 
 static void draw_rail(const top *t, uint32_t i, int width)
@@ -179,8 +170,8 @@ static void top_draw(top *t, double t_ms)
     if (t->lines_drawn) printf("\033[%dA", t->lines_drawn);
     char heading[256];
     snprintf(heading, sizeof heading, "  %s  total %s  (%s; Ctrl-C ends)  %s", pj_time_text(t_ms).s,
-             pj_power_text(top_column_mw(t, PJ_RAIL_TOTAL)).s,
-             pj_quality_name(pj_meter_quality(t->meter)), pj_meter_sources(t->meter));
+             pj_power_text(top_total_mw(t)).s, pj_quality_name(pj_meter_quality(t->meter)),
+             pj_meter_sources(t->meter));
     printf("\033[K%sperjoule top%s%.*s\n", pj_style_on(stdout, PJ_STYLE_BOLD), pj_style_off(stdout),
            width > 14 ? width - 13 : 1, heading);
     for (uint32_t i = 0; i < t->rail_count; i++) draw_rail(t, i, width);
@@ -194,7 +185,7 @@ static void print_plain(const top *t, double t_ms)
     for (uint32_t i = 0; i < t->rail_count; i++)
         printf("  %s %s", t->rails[i].name, pj_power_text(t->mw[i]).s);
     if (!top_has_total_rail(t) && t->rail_count > 1)
-        printf("  total %s", pj_power_text(top_column_mw(t, PJ_RAIL_TOTAL)).s);
+        printf("  total %s", pj_power_text(top_total_mw(t)).s);
     putchar('\n');
     fflush(stdout);
 }

@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "cli/conditions_line.h"
 #include "cli/run_parts.h"
-#include "cli/stored.h"
 #include "cli/terminal.h"
 #include "trace/phases.h"
 
@@ -398,7 +397,7 @@ void pj_show_sparkline(const pj_run_data *run)
             values[n++] = joules ? pj_mj_of_nj(t->energy.gross_nj) : t->duration_ms;
     }
     if (n == 0) return;
-    pj_sparkline(values, n, pj_terminal_width(stdout) - 2, text, sizeof text);
+    pj_sparkline(values, n, pj_terminal_width(stdout) - 2, 0, text, sizeof text);
     show_print_head(joules ? "energy of each decode token" : "duration of each decode token");
     printf("%s\n", text);
 }

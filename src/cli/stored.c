@@ -64,6 +64,12 @@ pj_status pj_stored_session(const pj_command *command, const pj_session_options 
     return PJ_OK;
 }
 
+void pj_stored_session_close(pj_session *session)
+{
+    if (session && session->store) pj_say_waiting(pj_store_path(session->store));
+    pj_session_close(session);
+}
+
 /* Short recoveries of interrupted runs are done at once, so that the runs are visible; longer ones
  * are left to longer-running commands. */
 static void recover_runs(pj_store *store, int64_t patience_ns)
@@ -105,22 +111,6 @@ pj_status pj_stored_open(const char *db, pj_store **store, pj_error *err)
 pj_status pj_stored_open_and_recover(const char *db, pj_store **store, pj_error *err)
 {
     return open_patiently(db, INT64_MAX, store, err);
-}
-
-void pj_sparkline(const double *values, size_t count, int width, char *text, size_t bytes)
-{
-    static const char *const bars[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
-    double most = 0;
-    size_t at = 0, cells = count < (size_t)width ? count : (size_t)width;
-    for (size_t i = 0; i < count; i++) most = fmax(most, values[i]);
-    text[0] = 0;
-    for (size_t c = 0; c < cells && at + 4 < bytes; c++) {
-        double high = NAN; /* the largest value in the cell */
-        for (size_t i = c * count / cells; i < (c + 1) * count / cells; i++)
-            high = fmax(high, values[i]);
-        int level = most > 0 ? (int)(high / most * 7.999) : 0;
-        at += (size_t)snprintf(text + at, bytes - at, "%s", isnan(high) ? " " : bars[level]);
-    }
 }
 
 int64_t pj_age_parse(const char *text)

@@ -65,10 +65,10 @@ pj_status pj_stored_open_and_recover(const char *db, pj_store **store, pj_error 
 pj_status pj_stored_session(const pj_command *command, const pj_session_options *options,
                             pj_session **session, pj_error *err);
 
+/* Closes it, and says if runs are waiting for its server. NULL is allowed. */
+void pj_stored_session_close(pj_session *session);
+
 /* "30d", "12h", "4w", "1y" as nanoseconds; -1 for anything else. */
 int64_t pj_age_parse(const char *text);
-
-/* A sparkline for values from 0 to the largest; NAN is a blank. */
-void pj_sparkline(const double *values, size_t count, int width, char *text, size_t bytes);
 
 #endif

@@ -171,3 +171,19 @@ pj_text pj_padded(int columns, pj_text text)
              text.s);
     return padded;
 }
+
+void pj_sparkline(const double *values, size_t count, int width, double most, char *text,
+                  size_t bytes)
+{
+    static const char *const bars[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    size_t at = 0, cells = count < (size_t)width ? count : (size_t)width;
+    for (size_t i = 0; i < count; i++) most = fmax(most, values[i]);
+    text[0] = 0;
+    for (size_t c = 0; c < cells && at + 4 < bytes; c++) {
+        double high = NAN; /* the largest value in the cell */
+        for (size_t i = c * count / cells; i < (c + 1) * count / cells; i++)
+            high = fmax(high, values[i]);
+        int level = most > 0 ? (int)(fmax(high, 0) / most * 7.999) : 0;
+        at += (size_t)snprintf(text + at, bytes - at, "%s", isnan(high) ? " " : bars[level]);
+    }
+}

@@ -43,6 +43,9 @@ pj_text pj_interval_text(double mj, double sd_mj);
 pj_text pj_number_text(const char *format, double value); /* printf of a double; "-" for NAN */
 /* The text of a value, or "-" if that is NAN. */
 pj_text pj_or_dash(double value, pj_text text);
+/* A sparkline for values from 0 to the largest or, if that is more, to `most`; NAN is a blank. */
+void pj_sparkline(const double *values, size_t count, int width, double most, char *text,
+                  size_t bytes);
 /* Padded to so many columns on the screen, on the left or, if negative, on the right: UTF-8
  * characters have more bytes than columns, so that printf cannot do it. */
 pj_text pj_padded(int columns, pj_text text);
