@@ -2,7 +2,6 @@
 #include "cli/attach_client.h"
 
 #include "attach/client.h"
-#include "base/clock.h"
 #include "base/memory.h"
 #include "cli/attach_report.h"
 #include "cli/inputs.h"
@@ -11,7 +10,6 @@
 #include "cli/terminal.h"
 #include "requests/requests.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 

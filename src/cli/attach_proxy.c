@@ -2,8 +2,6 @@
 #include "cli/attach_client.h"
 
 #include "attach/proxy.h"
-#include "base/clock.h"
-#include "base/memory.h"
 #include "cli/interrupt.h"
 #include "cli/json_out.h"
 #include "cli/stored.h"
@@ -14,7 +12,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 typedef struct proxying {

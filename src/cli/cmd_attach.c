@@ -4,7 +4,6 @@
 #include "base/memory.h"
 #include "cli/interrupt.h"
 #include "http/socket.h"
-#include "trace/run_data.h"
 
 #include <math.h>
 #include <stdio.h>

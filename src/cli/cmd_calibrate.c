@@ -8,9 +8,7 @@
 #include "generate/calibrate.h"
 #include "generate/find_model.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 typedef struct calibrate {
     const char *model, *dtype;

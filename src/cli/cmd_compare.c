@@ -2,8 +2,6 @@
 #include "cli/compare_print.h"
 #include "cli/stored.h"
 
-#include <string.h>
-
 typedef struct compare_args {
     pj_group_query groups;
     const char *db;

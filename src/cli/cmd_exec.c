@@ -10,15 +10,11 @@
 #include "cli/stored.h"
 #include "cli/terminal.h"
 
-#include "base/clock.h"
 #include "insight/insight.h"
 #include "store/run_summary.h"
 
-#include <limits.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -3,7 +3,6 @@
 #include "store/export.h"
 
 #include "base/error.h"
-#include "base/file.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -110,28 +110,25 @@ static void ls_print_list(const pj_run_list *list)
     if (modelled) printf("~ modelled, not measured\n");
 }
 
-static int list_runs(const pj_command *command, const ls_args *args)
+static pj_status list_runs(pj_store *store, void *context, pj_error *err)
 {
-    pj_store *store = NULL;
+    const ls_args *args = context;
     pj_run_list list = {0};
     pj_cost_rates rates;
-    pj_error err = {0};
-    pj_status status = pj_prices_get(&args->prices, &rates, &err);
-    if (status == PJ_OK) status = pj_stored_open(args->db, &store, &err);
-    if (status == PJ_OK) status = pj_store_list(store, &args->query, &list, &err);
+    pj_status status = pj_prices_get(&args->prices, &rates, err);
+    if (status == PJ_OK) status = pj_store_list(store, &args->query, &list, err);
     if (status == PJ_OK && args->json) {
         pj_json_out out;
         pj_json *json = pj_json_out_begin(&out);
         pj_json_array_begin(json);
         for (uint32_t i = 0; i < list.count; i++) pj_summary_write(json, &list.runs[i], &rates);
         pj_json_array_end(json);
-        status = pj_json_out_end(&out, status, &err);
+        status = pj_json_out_end(&out, status, err);
     } else if (status == PJ_OK) {
         ls_print_list(&list);
     }
     pj_run_list_fini(&list);
-    pj_store_close(store);
-    return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
+    return status;
 }
 
 static int run_ls(const pj_command *command, int argc, char **argv)
@@ -182,12 +179,10 @@ static int run_ls(const pj_command *command, int argc, char **argv)
         PJ_OPTIONS_PRICES(&args.prices),
         PJ_OPTION_DB(&args.db),
         {0}};
-    int positional;
-    int code = pj_options_parse(command, options, argc, argv, &positional);
+    int code = pj_options_parse(command, options, argc, argv, NULL);
     if (code != PJ_PARSE_GO_ON) return code;
-    if (positional > 0) return pj_command_usage(command, "takes no arguments");
     ls_complete_query(&args);
-    return list_runs(command, &args);
+    return pj_stored_command(command, args.db, list_runs, &args);
 }
 
 const pj_command pj_command_ls = {

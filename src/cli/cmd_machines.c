@@ -63,14 +63,14 @@ static void machines_print_table(const pj_machine_row *machines, uint32_t count)
     if (modelled) printf("~ modelled, not measured\n");
 }
 
-static pj_status show_json(pj_store *store, pj_error *err)
+static pj_status show_json(pj_store *store, void *context, pj_error *err)
 {
     pj_json_out out;
     pj_status status = pj_view_machines(store, NULL, NULL, pj_json_out_begin(&out), err);
     return pj_json_out_end(&out, status, err);
 }
 
-static pj_status show_table(pj_store *store, pj_error *err)
+static pj_status show_table(pj_store *store, void *context, pj_error *err)
 {
     pj_arena arena;
     pj_machine_row *machines;
@@ -82,16 +82,6 @@ static pj_status show_table(pj_store *store, pj_error *err)
     return status;
 }
 
-static int show_machines(const pj_command *command, const char *db, bool as_json)
-{
-    pj_store *store = NULL;
-    pj_error err = {0};
-    pj_status status = pj_stored_open(db, &store, &err);
-    if (status == PJ_OK) status = as_json ? show_json(store, &err) : show_table(store, &err);
-    pj_store_close(store);
-    return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
-}
-
 static int run_machines(const pj_command *command, int argc, char **argv)
 {
     const char *db = NULL;
@@ -100,11 +90,9 @@ static int run_machines(const pj_command *command, int argc, char **argv)
         {"json", 0, PJ_OPTION_FLAG, &json, NULL, "print an array of machines"},
         PJ_OPTION_DB(&db),
         {0}};
-    int positional;
-    int code = pj_options_parse(command, options, argc, argv, &positional);
+    int code = pj_options_parse(command, options, argc, argv, NULL);
     if (code != PJ_PARSE_GO_ON) return code;
-    if (positional) return pj_command_usage(command, "takes no arguments");
-    return show_machines(command, db, json);
+    return pj_stored_command(command, db, json ? show_json : show_table, NULL);
 }
 
 const pj_command pj_command_machines = {

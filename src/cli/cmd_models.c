@@ -5,7 +5,6 @@
 #include "engine/model/scan.h"
 
 #include <stdio.h>
-#include <string.h>
 
 static void print_usable(const pj_model_entry *entry)
 {
@@ -56,10 +55,8 @@ static int run(const pj_command *command, int argc, char **argv)
                                   "also list models of other tools (default; --no-cache: do not)"},
                                  {"json", 0, PJ_OPTION_FLAG, &json, NULL, "print JSON"},
                                  {0}};
-    int positional;
-    int code = pj_options_parse(command, options, argc, argv, &positional);
+    int code = pj_options_parse(command, options, argc, argv, NULL);
     if (code != PJ_PARSE_GO_ON) return code;
-    if (positional > 0) return pj_command_usage(command, "unexpected argument %s", argv[1]);
     pj_model_list list;
     pj_error err;
     if (!folder) folder = pj_models_default_folder();

@@ -14,8 +14,6 @@
 #include "insight/insight.h"
 #include "store/run_summary.h"
 
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* READ_BYTES: bytes of weights read to measure memory bandwidth, some tens of milliseconds. */

@@ -8,9 +8,7 @@
 #include "power/survey.h"
 #include "trace/summary.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 static pj_style style_of(pj_source_state state)
 {
@@ -67,10 +65,8 @@ static int run_sensors(const pj_command *command, int argc, char **argv)
                                   .old_letter = 'd'},
                                  {"json", 0, PJ_OPTION_FLAG, &json, NULL, "one JSON object"},
                                  {0}};
-    int positional;
-    int code = pj_options_parse(command, options, argc, argv, &positional);
+    int code = pj_options_parse(command, options, argc, argv, NULL);
     if (code != PJ_PARSE_GO_ON) return code;
-    if (positional) return pj_command_usage(command, "takes no arguments");
     pj_survey_source *sources;
     uint32_t count;
     pj_error err;

@@ -4,7 +4,6 @@
 #include "cli/options.h"
 #include "cli/stored.h"
 #include "cli/terminal.h"
-#include "insight/insight.h"
 #include "net/server.h"
 #include "serve/beats.h"
 #include "serve/join.h"
@@ -351,10 +350,8 @@ static int run_serve(const pj_command *command, int argc, char **argv)
          "accept requests from pages of this origin, for developing the dashboard; may be "
          "repeated"},
         {0}};
-    int positional;
-    int code = pj_options_parse(command, options, argc, argv, &positional);
+    int code = pj_options_parse(command, options, argc, argv, NULL);
     if (code != PJ_PARSE_GO_ON) return code;
-    if (positional > 0) return pj_command_usage(command, "unexpected argument %s", argv[1]);
     if (a.token && !a.token[0]) a.token = NULL;
     return serve_execute(command, &a);
 }

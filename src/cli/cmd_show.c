@@ -1,12 +1,10 @@
 /* perjoule show: one run in the terminal, from its summary down to its operations. */
 #include "cli/show.h"
 #include "cli/stored.h"
-#include "cli/terminal.h"
 #include "store/rows.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 typedef enum part {
     PHASES,
@@ -21,7 +19,7 @@ typedef enum part {
 } part;
 
 typedef struct show_args {
-    const char *db, *metric, *component;
+    const char *db, *run, *metric, *component;
     int64_t token, layer, limit;
     bool wanted[ALL + 1], json;
     pj_price_options prices;
@@ -218,6 +216,17 @@ static pj_status inspect_run(pj_store *store, const char *id, show_args *args, p
     return status;
 }
 
+static pj_status show_run(pj_store *store, void *context, pj_error *err)
+{
+    show_args *args = context;
+    char id[PJ_UUID_BYTES];
+    showing s = {.store = store, .id = id, .args = args};
+    pj_status status = pj_prices_get(&args->prices, &s.rates, err);
+    if (status == PJ_OK) status = pj_store_resolve(store, args->run, id, err);
+    if (status == PJ_OK) status = inspect_run(store, id, args, err);
+    return status == PJ_OK ? show_parts(&s, err) : status;
+}
+
 static int run_show(const pj_command *command, int argc, char **argv)
 {
     show_args args = {.token = PJ_ANY, .layer = PJ_ANY, .limit = 1000, .prices = PJ_PRICES_NONE};
@@ -255,18 +264,8 @@ static int run_show(const pj_command *command, int argc, char **argv)
         (narrow || (args.token != PJ_ANY && !args.wanted[HEATMAP])))
         return pj_command_usage(command, "--token, --layer and --component apply to "
                                          "--components and --operations, --token to --heatmap too");
-    pj_store *store = NULL;
-    pj_error err = {0};
-    char id[PJ_UUID_BYTES];
-    showing s = {.id = id, .args = &args};
-    pj_status status = pj_prices_get(&args.prices, &s.rates, &err);
-    if (status == PJ_OK) status = pj_stored_open(args.db, &store, &err);
-    if (status == PJ_OK) status = pj_store_resolve(store, positional ? argv[1] : "last", id, &err);
-    if (status == PJ_OK) status = inspect_run(store, id, &args, &err);
-    s.store = store;
-    if (status == PJ_OK) status = show_parts(&s, &err);
-    pj_store_close(store);
-    return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
+    args.run = positional ? argv[1] : "last";
+    return pj_stored_command(command, args.db, show_run, &args);
 }
 
 const pj_command pj_command_show = {

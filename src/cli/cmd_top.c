@@ -13,7 +13,6 @@
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
-#include <string.h>
 
 enum { HISTORY = 60 };
 /* Late readings are awaited by counting polls, not by a clock: after the whole process was stopped,
@@ -357,10 +356,8 @@ static int run_top(const pj_command *command, int argc, char **argv)
          .old_letter = 'r'},
         {"json", 0, PJ_OPTION_FLAG, &json, NULL, "one JSON object per row"},
         {0}};
-    int positional;
-    int code = pj_options_parse(command, options, argc, argv, &positional);
+    int code = pj_options_parse(command, options, argc, argv, NULL);
     if (code != PJ_PARSE_GO_ON) return code;
-    if (positional) return pj_command_usage(command, "takes no arguments");
     if (interval_ns < PJ_NS_PER_MS)
         return pj_command_usage(command, "--interval must be at least 1ms");
     pj_error err = {0};

@@ -12,7 +12,6 @@
 
 #include <ctype.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { WARM_TOKENS = 4 };

@@ -1,7 +1,6 @@
 /* Option tables: parsing, help, man page. */
 #include "cli/options.h"
 
-#include "base/clock.h"
 #include "base/nearest.h"
 #include "cli/terminal.h"
 
@@ -11,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 int pj_exit_code(pj_status status)
 {
@@ -426,12 +424,12 @@ int pj_options_parse(const pj_command *command, const pj_option *options, int ar
                      int *positional)
 {
     bool only_positional = false;
-    *positional = 0;
+    int count = 0;
     for (int i = 1; i < argc; i++) {
         char *word = argv[i];
         if (only_positional || word[0] != '-' || word[1] == 0 ||
             (isdigit((unsigned char)word[1]) && !find_letter(options, word[1]))) {
-            argv[1 + (*positional)++] = word;
+            argv[1 + count++] = word;
         } else if (strcmp(word, "--") == 0) {
             only_positional = true;
         } else if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
@@ -447,6 +445,9 @@ int pj_options_parse(const pj_command *command, const pj_option *options, int ar
             return PJ_EXIT_USAGE;
         }
     }
+    if (positional) *positional = count;
+    if (!positional && count > 0)
+        return pj_command_usage(command, "takes no arguments, but there is %s", argv[1]);
     return PJ_PARSE_GO_ON;
 }
 

@@ -46,12 +46,16 @@ void pj_retention_print_count(const char *what, uint64_t count)
 }
 
 /* Counts the runs first, unless nothing is asked. */
-static pj_status retention_prune(const pj_retention *r, pj_store *store, pj_prune rule,
-                                 pj_error *err)
+static pj_status retention_prune(pj_store *store, void *context, pj_error *err)
 {
+    const pj_retention *r = context;
+    pj_prune rule = {.before_ns = r->before_ns,
+                     .keep = r->keep > 0 ? (uint32_t)r->keep : 0,
+                     .tagged = r->tagged,
+                     .operations = r->operations,
+                     .dry_run = true};
     pruned listed = {.print = r->dry_run}, done = {0};
     pj_status status = PJ_OK;
-    rule.dry_run = true;
     if (!r->yes || r->dry_run) status = pj_store_prune(store, &rule, retention_take, &listed, err);
     if (status == PJ_OK && r->dry_run) {
         printf("would ");
@@ -66,22 +70,16 @@ static pj_status retention_prune(const pj_retention *r, pj_store *store, pj_prun
     return status;
 }
 
-int pj_retention_apply(const pj_command *command, const pj_retention *r)
+int pj_retention_apply(const pj_command *command, pj_retention *r)
 {
-    pj_error err = {0};
-    pj_store *store = NULL;
+    pj_error err;
     int64_t age_ns = r->older_than ? pj_age_parse(r->older_than) : 0;
     if (age_ns < 0)
         return pj_command_usage(command,
                                 "--older-than takes an age such as 12h, 30d, 4w or 1y, not %.40s",
                                 r->older_than);
-    const pj_prune rule = {.before_ns = r->older_than ? pj_clock_wall_ns() - age_ns : INT64_MAX,
-                           .keep = r->keep > 0 ? (uint32_t)r->keep : 0,
-                           .tagged = r->tagged,
-                           .operations = r->operations};
-    pj_status status = r->dry_run ? PJ_OK : pj_retention_can_ask(r, &err);
-    if (status == PJ_OK) status = pj_stored_open(r->db, &store, &err);
-    if (status == PJ_OK) status = retention_prune(r, store, rule, &err);
-    pj_store_close(store);
-    return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
+    if (!r->dry_run && pj_retention_can_ask(r, &err) != PJ_OK)
+        return pj_command_failed(command, &err);
+    r->before_ns = r->older_than ? pj_clock_wall_ns() - age_ns : INT64_MAX;
+    return pj_stored_command(command, r->db, retention_prune, r);
 }

@@ -7,7 +7,8 @@
 
 typedef struct pj_retention {
     const char *db, *older_than;
-    int64_t keep; /* -1: not given */
+    int64_t keep;      /* -1: not given */
+    int64_t before_ns; /* set by pj_retention_apply */
     bool yes, dry_run, tagged;
     bool operations;         /* only the operations of the runs are deleted */
     const char *verb, *past; /* "delete", "deleted" */
@@ -22,6 +23,6 @@ bool pj_retention_is_confirmed(const pj_retention *retention, uint64_t count, co
 /* "deleted 3 runs" */
 void pj_retention_print_count(const char *what, uint64_t count);
 /* Deletes or lists the selected runs; returns the exit code. */
-int pj_retention_apply(const pj_command *command, const pj_retention *retention);
+int pj_retention_apply(const pj_command *command, pj_retention *retention);
 
 #endif

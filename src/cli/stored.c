@@ -4,7 +4,6 @@
 #include "analysis/cost.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/memory.h"
 #include "cli/terminal.h"
 #include "insight/insight.h"
 #include "record/recover.h"
@@ -106,6 +105,18 @@ pj_status pj_stored_open_new(const char *db, pj_store **store, pj_error *err)
 pj_status pj_stored_open(const char *db, pj_store **store, pj_error *err)
 {
     return open_patiently(db, RECOVERY_MS * PJ_NS_PER_MS, store, err);
+}
+
+int pj_stored_command(const pj_command *command, const char *db,
+                      pj_status (*act)(pj_store *store, void *context, pj_error *err),
+                      void *context)
+{
+    pj_store *store = NULL;
+    pj_error err = {0};
+    pj_status status = pj_stored_open(db, &store, &err);
+    if (status == PJ_OK) status = act(store, context, &err);
+    pj_store_close(store);
+    return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
 }
 
 pj_status pj_stored_open_and_recover(const char *db, pj_store **store, pj_error *err)

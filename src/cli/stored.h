@@ -58,6 +58,10 @@ pj_status pj_stored_open(const char *db, pj_store **store, pj_error *err);
 
 /* The same, but a database that does not exist is created. */
 pj_status pj_stored_open_new(const char *db, pj_store **store, pj_error *err);
+/* Opens, calls `act` and closes; returns the exit code. */
+int pj_stored_command(const pj_command *command, const char *db,
+                      pj_status (*act)(pj_store *store, void *context, pj_error *err),
+                      void *context);
 /* As pj_stored_open, but waits until the recovery is complete. */
 pj_status pj_stored_open_and_recover(const char *db, pj_store **store, pj_error *err);
 
