@@ -18,9 +18,13 @@
 
 enum { MAX_PLAN_BYTES = 1 << 20 };
 
+/* Lists that make the grid; in the plan they have these names. */
+enum { MODELS, DTYPES, BATCHES, INPUTS, OUTPUTS, THREADS, ABLATE, LISTS };
+static const char *const list_names[LISTS] = {"models",  "dtypes",  "batches", "inputs",
+                                              "outputs", "threads", "ablate"};
+
 typedef struct experiment_args {
-    const char *models, *dtypes, *batches, *inputs, *outputs, *threads, *eval, *name, *prompt,
-        *precision, *depth, *ablate;
+    const char *lists[LISTS], *eval, *name, *prompt, *precision, *depth;
     pj_session_options session;
     pj_text_list engines;
     int64_t repeat, cool_down_ns, seed;
@@ -30,8 +34,9 @@ typedef struct experiment_args {
 
 static bool has_grid(const experiment_args *a)
 {
-    return a->models || a->dtypes || a->batches || a->inputs || a->outputs || a->threads ||
-           a->ablate || a->engines.count;
+    for (int i = 0; i < LISTS; i++)
+        if (a->lists[i]) return true;
+    return a->engines.count > 0;
 }
 
 /* ---- the plan ---- */
@@ -78,26 +83,15 @@ static double experiment_share_of(const char *text)
     return strcmp(end, "%") == 0 ? value / 100 : *end || end == text ? -1 : value;
 }
 
-static void put_engines(json_t *plan, const pj_text_list *engines)
-{
-    if (!engines->count) return;
-    json_t *items = json_array();
-    for (int i = 0; i < (int)engines->count; i++)
-        json_array_append_new(items, json_string(engines->items[i]));
-    json_object_set_new(plan, "engines", items);
-}
-
 static json_t *plan_of_flags(const experiment_args *a)
 {
     json_t *plan = json_object();
-    experiment_put_list(plan, "models", a->models, false);
-    experiment_put_list(plan, "dtypes", a->dtypes, false);
-    experiment_put_list(plan, "batches", a->batches, true);
-    experiment_put_list(plan, "inputs", a->inputs, true);
-    experiment_put_list(plan, "outputs", a->outputs, true);
-    experiment_put_list(plan, "threads", a->threads, true);
-    experiment_put_list(plan, "ablate", a->ablate, false);
-    put_engines(plan, &a->engines);
+    for (int i = 0; i < LISTS; i++)
+        experiment_put_list(plan, list_names[i], a->lists[i], i >= BATCHES && i <= THREADS);
+    json_t *engines = a->engines.count ? json_array() : NULL;
+    for (int i = 0; i < a->engines.count; i++)
+        json_array_append_new(engines, json_string(a->engines.items[i]));
+    if (engines) json_object_set_new(plan, "engines", engines);
     return plan;
 }
 
@@ -256,14 +250,14 @@ static int run_experiment(const pj_command *command, int argc, char **argv)
 {
     experiment_args a = {.cool_down_ns = -1, .seed = -1, .max_latency_ms = NAN};
     const pj_option options[] = {
-        {"models", 0, PJ_OPTION_TEXT, &a.models, "A,B", "models (default: the demo model)"},
-        {"dtypes", 0, PJ_OPTION_TEXT, &a.dtypes, "A,B",
+        {"models", 0, PJ_OPTION_TEXT, &a.lists[MODELS], "A,B", "models (default: the demo model)"},
+        {"dtypes", 0, PJ_OPTION_TEXT, &a.lists[DTYPES], "A,B",
          "types of the weights: q8_0, q4_0, bf16, f16, f32 (as stored)"},
-        {"batches", 0, PJ_OPTION_TEXT, &a.batches, "1,2", "sequences decoded at once (1)"},
-        {"inputs", 0, PJ_OPTION_TEXT, &a.inputs, "N,M", "tokens of the prompt (32)"},
-        {"outputs", 0, PJ_OPTION_TEXT, &a.outputs, "N,M", "tokens generated (32)"},
-        {"threads", 0, PJ_OPTION_TEXT, &a.threads, "N,M", "threads (all CPUs)"},
-        {"ablate", 0, PJ_OPTION_TEXT, &a.ablate, "A,B",
+        {"batches", 0, PJ_OPTION_TEXT, &a.lists[BATCHES], "1,2", "sequences decoded at once (1)"},
+        {"inputs", 0, PJ_OPTION_TEXT, &a.lists[INPUTS], "N,M", "tokens of the prompt (32)"},
+        {"outputs", 0, PJ_OPTION_TEXT, &a.lists[OUTPUTS], "N,M", "tokens generated (32)"},
+        {"threads", 0, PJ_OPTION_TEXT, &a.lists[THREADS], "N,M", "threads (all CPUs)"},
+        {"ablate", 0, PJ_OPTION_TEXT, &a.lists[ABLATE], "A,B",
          "add cells without attention, mlp or head, or with only the first N layers (layers=N), to "
          "compare the difference with attribution"},
         {"engine", 0, PJ_OPTION_LIST, &a.engines, "ENGINE",
