@@ -37,7 +37,7 @@ typedef struct page {
     pj_buffer all, one;
     pj_json out, json; /* write to `all` and to `one` */
     pj_status status;  /* of the first response that failed */
-    bool no_cubes, no_tree, cut_tokens, left_out;
+    bool no_cubes, no_tree, cut_tokens;
     pj_error *err;
 } page;
 
