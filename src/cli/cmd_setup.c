@@ -3,12 +3,10 @@
  *
  *   powermetrics  a sudoers entry for exactly the command line that perjoule uses. Allowing the
  *                 program with any arguments would be unsafe: its -u option writes files as root.
- *                 rapl          a udev rule
- * that lets a group read the energy counters.
+ *   rapl          a udev rule that lets a group read the energy counters.
  *   --gain        stores the calibration of a sensor against a reference meter, for later runs.
  *
- * Without --write the text is printed, with the path it belongs to. --root is a prefix for the
- * paths.
+ * Without --write the text is printed with its path, for which --root is a prefix.
  */
 #include "cli/options.h"
 #include "cli/terminal.h"

@@ -82,11 +82,6 @@ enum {
     MOST_TOKENS = 10000 /* of a sparkline */
 };
 
-static void print_hidden(uint32_t hidden)
-{
-    if (hidden) printf("%u more row%s with --limit\n", hidden, hidden == 1 ? "" : "s");
-}
-
 static pj_status print_parts(const showing *s, bool operations, pj_error *err)
 {
     pj_view_choice choice = show_choice_of(s->args, OPERATIONS);
@@ -101,7 +96,7 @@ static pj_status print_parts(const showing *s, bool operations, pj_error *err)
     else if (!parts.count)
         printf("\nno %s: only runs of depth %sdeep record them\n", kind,
                operations ? "" : "module and ");
-    print_hidden(parts.count > parts.limit ? parts.count - parts.limit : 0);
+    pj_show_hidden(parts.count, parts.limit);
     return PJ_OK;
 }
 
@@ -147,9 +142,9 @@ static pj_status print_tables(const showing *s, part what, pj_show_run *run, pj_
     if (status != PJ_OK) return status;
     if (what == ALL) pj_show_overview(run, &s->rates);
     if (what == PHASES) pj_show_phases(run);
-    if (what == LAYERS) print_hidden(pj_show_layers(run, limit));
-    if (what == COMPONENTS) print_hidden(pj_show_components(run, limit));
-    if (what == TOKENS) print_hidden(pj_show_tokens(&run->data, limit));
+    if (what == LAYERS) pj_show_layers(run, limit);
+    if (what == COMPONENTS) pj_show_components(run, limit);
+    if (what == TOKENS) pj_show_tokens(&run->data, limit);
     return PJ_OK;
 }
 

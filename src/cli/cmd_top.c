@@ -21,7 +21,6 @@ static const int64_t LOOK_NS = 2 * PJ_NS_PER_MS;
 enum { LOOKS = 500 };
 
 typedef struct top {
-    const pj_command *command;
     pj_meter *meter;
     const pj_rail *rails;
     uint32_t rail_count;
@@ -361,7 +360,7 @@ static int run_top(const pj_command *command, int argc, char **argv)
     if (interval_ns < PJ_NS_PER_MS)
         return pj_command_usage(command, "--interval must be at least 1ms");
     pj_error err = {0};
-    t = (top){.command = command, .json = json, .row_ns = interval_ns};
+    t = (top){.json = json, .row_ns = interval_ns};
     t.live = !json && pj_terminal_is(stdout);
     t.print_every_ns = t.live ? 250 * PJ_NS_PER_MS : PJ_NS_PER_S;
     pj_status status = pj_meter_open(&(pj_meter_options){.sources = power}, &t.meter, &err);

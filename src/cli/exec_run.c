@@ -147,11 +147,9 @@ pj_status pj_exec_measure(pj_exec_run *e, pj_error *err)
     memcpy(variables + 1, injection.variables, sizeof injection.variables);
     if (injection.nvtx[0] && pj_child_open_markers(&e->child))
         pj_nvtx_memory_open(nvtx, e->child.markers[0]);
-    for (size_t i = 1; nvtx->shared && i < sizeof variables / sizeof *variables - 1; i++)
-        if (!variables[i]) {
-            variables[i] = nvtx->variable;
-            break;
-        }
+    size_t count = 1;
+    while (variables[count]) count++;
+    if (nvtx->shared) variables[count] = nvtx->variable;
     pj_busy_get(env, &e->busy_before);
     pj_status status = pj_child_start(&e->child, e->child.reserved_fd >= 0 ? variables : NULL, err);
     if (status != PJ_OK) {

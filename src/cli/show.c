@@ -271,6 +271,12 @@ void pj_show_overview(const pj_show_run *run, const pj_cost_rates *rates)
 
 /* ---- tables ---- */
 
+void pj_show_hidden(uint32_t count, uint32_t limit)
+{
+    uint32_t hidden = count > limit ? count - limit : 0;
+    if (hidden) printf("%u more row%s with --limit\n", hidden, hidden == 1 ? "" : "s");
+}
+
 static void print_phase(const char *name, double ms, double mj, double sd, uint8_t method)
 {
     printf("%-16s %-20s %5s", name, "", "");
@@ -318,13 +324,13 @@ void pj_show_phases(const pj_show_run *run)
     if (idle) print_phase("idle", idle_ms, idle_mj, sqrt(variance), idle->energy.method);
 }
 
-uint32_t pj_show_layers(const pj_show_run *run, uint32_t limit)
+void pj_show_layers(const pj_show_run *run, uint32_t limit)
 {
     const pj_layer_sum *layers = run->layers;
     uint32_t count = run->layer_count, shown = count < limit ? count : limit;
     if (!count) {
         printf("\nno layers: only runs of depth module and deep record them\n");
-        return 0;
+        return;
     }
     show_print_head("layer   duration  attention        mlp     energy  attention        mlp");
     for (uint32_t l = 0; l < shown; l++) {
@@ -337,15 +343,15 @@ uint32_t pj_show_layers(const pj_show_run *run, uint32_t limit)
         show_print_energy(layers[l].mlp_mj);
         putchar('\n');
     }
-    return count - shown;
+    pj_show_hidden(count, limit);
 }
 
-uint32_t pj_show_components(const pj_show_run *run, uint32_t limit)
+void pj_show_components(const pj_show_run *run, uint32_t limit)
 {
     uint32_t count = run->component_count, shown = count < limit ? count : limit;
     if (!count) {
         printf("\nno components: only runs of depth module and deep record them\n");
-        return 0;
+        return;
     }
     show_print_head(
         "component                  count   duration               energy   share    GB/s");
@@ -358,7 +364,7 @@ uint32_t pj_show_components(const pj_show_run *run, uint32_t limit)
         printf(" %7s %7s\n", pj_number_text("%.1f %%", c->share * 100).s,
                pj_number_text("%.2f", speed).s);
     }
-    return count - shown;
+    pj_show_hidden(count, limit);
 }
 
 static bool is_decode(const pj_run_data *run, const pj_token_row *token)
@@ -366,7 +372,7 @@ static bool is_decode(const pj_run_data *run, const pj_token_row *token)
     return token->phase < run->phase_count && run->phases[token->phase].phase == PJ_PHASE_DECODE;
 }
 
-uint32_t pj_show_tokens(const pj_run_data *run, uint32_t limit)
+void pj_show_tokens(const pj_run_data *run, uint32_t limit)
 {
     uint32_t shown = run->token_count < limit ? run->token_count : limit;
     show_print_head("token position seq phase     duration               energy text");
@@ -381,7 +387,7 @@ uint32_t pj_show_tokens(const pj_run_data *run, uint32_t limit)
         show_print_text(t->text ? t->text : "");
         printf("|%s\n", t->disturbed > 0 ? " disturbed" : "");
     }
-    return run->token_count - shown;
+    pj_show_hidden(run->token_count, limit);
 }
 
 void pj_show_sparkline(const pj_run_data *run)

@@ -97,9 +97,8 @@ static pj_status open_patiently(const char *db, int64_t patience_ns, pj_store **
 
 pj_status pj_stored_open_new(const char *db, pj_store **store, pj_error *err)
 {
-    pj_store_options options = {.path = db};
     if (!db || pj_store_is_server(db) || pj_file_exists(db)) return pj_stored_open(db, store, err);
-    return pj_store_open(&options, store, err);
+    return pj_store_open(&(pj_store_options){.path = db}, store, err);
 }
 
 pj_status pj_stored_open(const char *db, pj_store **store, pj_error *err)
