@@ -34,7 +34,7 @@ typedef struct attached {
 
 /* ---- prompts ---- */
 
-static pj_status attach_client_get_prompts(attached *s, const char *positional, pj_error *err)
+static pj_status client_get_prompts(attached *s, const char *positional, pj_error *err)
 {
     const pj_attach_args *a = s->args;
     const char *file = a->file ? a->file : positional && strcmp(positional, "-") == 0 ? "-" : NULL;
@@ -119,7 +119,7 @@ static void client_request_done(void *context, void *user, const pj_exchange *ex
 
 /* ---- a load ---- */
 
-static pj_status attach_client_send_all(attached *s, uint32_t count, pj_error *err)
+static pj_status client_send_all(attached *s, uint32_t count, pj_error *err)
 {
     const pj_attach_args *a = s->args;
     pj_ask request = {.completion = a->api && strcmp(a->api, "completions") == 0};
@@ -153,17 +153,17 @@ static bool was_refused(const attached *s)
     return false;
 }
 
-static pj_status attach_client_run_all(attached *s, pj_error *err)
+static pj_status client_run_all(attached *s, pj_error *err)
 {
     const pj_attach_args *a = s->args;
     uint32_t count = a->requests ? (uint32_t)a->requests : s->prompt_count;
     s->streams_text = !a->json && count == 1;
     s->load.keeps_data = count == 1 || a->json;
-    pj_status status = attach_client_send_all(s, count, err);
+    pj_status status = client_send_all(s, count, err);
     if (status == PJ_OK && was_refused(s)) {
         pj_load_clear(&s->load);
         s->plain = true;
-        status = attach_client_send_all(s, count, err);
+        status = client_send_all(s, count, err);
     }
     return status;
 }
@@ -180,7 +180,7 @@ pj_requests_options pj_attach_requests(const pj_attach_args *a, const pj_remote_
     return requests;
 }
 
-static pj_status attach_client_open_all(attached *s, pj_error *err)
+static pj_status client_open_all(attached *s, pj_error *err)
 {
     const pj_attach_args *a = s->args;
     pj_status status = pj_server_find(&a->address, a->header_lines, &s->server, err);
@@ -193,7 +193,7 @@ static pj_status attach_client_open_all(attached *s, pj_error *err)
     return pj_requests_open(&requests, &s->requests, err);
 }
 
-static void attach_client_release(attached *s)
+static void client_release(attached *s)
 {
     pj_requests_close(s->requests);
     pj_session_close(s->session);
@@ -204,7 +204,7 @@ static void attach_client_release(attached *s)
     pj_free(s);
 }
 
-static void attach_client_report(attached *s)
+static void client_report(attached *s)
 {
     const pj_attach_args *a = s->args;
     pj_load_window window;
@@ -227,17 +227,17 @@ int pj_attach_client(const pj_command *command, const pj_attach_args *args, cons
     }
     s->command = command;
     s->args = args;
-    pj_status status = attach_client_get_prompts(s, positional, &err);
-    if (status == PJ_OK) status = attach_client_open_all(s, &err);
-    if (status == PJ_OK) status = attach_client_run_all(s, &err);
-    if (s->load.count) attach_client_report(s);
+    pj_status status = client_get_prompts(s, positional, &err);
+    if (status == PJ_OK) status = client_open_all(s, &err);
+    if (status == PJ_OK) status = client_run_all(s, &err);
+    if (s->load.count) client_report(s);
     fflush(stdout);
     if (status == PJ_OK && s->load.failed)
         status = pj_fail(&err, PJ_E_IO, "%s", s->load.first_failure);
     else if (status == PJ_OK && s->load.unstored)
         status = pj_fail(&err, PJ_E_IO, "%u runs could not be stored: %.300s", s->load.unstored,
                          s->load.store_failure);
-    attach_client_release(s);
+    client_release(s);
     if (status == PJ_E_CANCELLED) return PJ_EXIT_INTERRUPTED;
     return status == PJ_OK ? PJ_EXIT_OK : pj_command_failed(command, &err);
 }

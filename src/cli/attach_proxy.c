@@ -155,7 +155,7 @@ static pj_status open_gate(proxying *x, pj_error *err)
     return pj_listen(&x->address, &x->listener, err);
 }
 
-static pj_status attach_proxy_open_all(proxying *x, pj_error *err)
+static pj_status proxy_open_all(proxying *x, pj_error *err)
 {
     const pj_attach_args *a = x->args;
     pj_error silent = {0};
@@ -223,7 +223,7 @@ static void print_end(const proxying *x)
     putchar('\n');
 }
 
-static pj_status attach_proxy_serve(proxying *x, pj_error *err)
+static pj_status proxy_serve(proxying *x, pj_error *err)
 {
     pj_proxy_options options = {.url = &x->args->address,
                                 .listener = x->listener,
@@ -249,8 +249,8 @@ int pj_attach_proxy(const pj_command *command, const pj_attach_args *args)
 {
     pj_error err = {0};
     proxying x = {.args = args, .command = command, .listener = -1};
-    pj_status status = attach_proxy_open_all(&x, &err);
-    if (status == PJ_OK) status = attach_proxy_serve(&x, &err);
+    pj_status status = proxy_open_all(&x, &err);
+    if (status == PJ_OK) status = proxy_serve(&x, &err);
     pj_requests_close(x.requests);
     pj_session_close(x.session);
     if (x.listener >= 0) close(x.listener);

@@ -62,7 +62,7 @@ static void keep_quality(pj_load *load, const pj_run_data *data)
                         sizeof load->partial);
 }
 
-static pj_load_row *attach_report_add_row(pj_load *load)
+static pj_load_row *load_add_row(pj_load *load)
 {
     if (load->count == load->capacity) {
         uint32_t wanted = load->capacity ? load->capacity * 2 : 64;
@@ -78,7 +78,7 @@ static pj_load_row *attach_report_add_row(pj_load *load)
 void pj_load_add(pj_load *load, const pj_exchange *x, const pj_run_data *data, const pj_error *err)
 {
     pj_exchange_counts c = pj_exchange_count(x);
-    pj_load_row *row = attach_report_add_row(load);
+    pj_load_row *row = load_add_row(load);
     if (!row) return;
     *row = (pj_load_row){.sent_ns = pj_exchange_sent_ns(x),
                          .first_ns = pj_exchange_first_ns(x),
@@ -117,7 +117,7 @@ void pj_load_clear(pj_load *load)
 
 /* ---- the steady state ---- */
 
-static int attach_report_by_time(const void *a, const void *b)
+static int load_by_time(const void *a, const void *b)
 {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
     return x < y ? -1 : x > y;
@@ -143,7 +143,7 @@ void pj_load_steady(const pj_load *load, uint32_t concurrency, pj_requests *requ
     for (uint32_t i = 0; times && i < load->count; i++)
         if (load->rows[i].first_ns) times[firsts++] = load->rows[i].first_ns;
     if (times && concurrency > 0 && firsts > 2 * concurrency) {
-        qsort(times, firsts, sizeof *times, attach_report_by_time);
+        qsort(times, firsts, sizeof *times, load_by_time);
         w->begin_ns = times[concurrency - 1];
         w->end_ns = times[firsts - concurrency - 1];
         if (w->end_ns > w->begin_ns) w->why_not = NULL;
@@ -162,7 +162,7 @@ typedef struct figure {
     uint32_t count;
 } figure;
 
-static void attach_report_add(figure *f, double value)
+static void load_add(figure *f, double value)
 {
     if (isnan(value) || isinf(value)) return;
     f->sum += value;
@@ -187,7 +187,7 @@ typedef struct figures {
     double total_mj;              /* of the requests whose energy is known */
 } figures;
 
-static figures attach_report_sum_up(const pj_load *load)
+static figures load_sum_up(const pj_load *load)
 {
     figures f = {0};
     for (uint32_t i = 0; i < load->count; i++) {
@@ -200,13 +200,13 @@ static figures attach_report_sum_up(const pj_load *load)
         f.input += r->input;
         f.cached += r->cached > 0 ? r->cached : 0;
         f.output += r->output;
-        attach_report_add(&f.ttft_ms, prefill_ms);
-        attach_report_add(&f.input_rate, worked > 0 ? worked / prefill_ms * 1e3 : NAN);
-        attach_report_add(&f.input_j, worked > 0 ? r->prefill_mj / worked / 1e3 : NAN);
+        load_add(&f.ttft_ms, prefill_ms);
+        load_add(&f.input_rate, worked > 0 ? worked / prefill_ms * 1e3 : NAN);
+        load_add(&f.input_j, worked > 0 ? r->prefill_mj / worked / 1e3 : NAN);
         if (decoded < 1 || decode_ms <= 0) continue;
-        attach_report_add(&f.token_ms, decode_ms / decoded);
-        attach_report_add(&f.output_rate, decoded / decode_ms * 1e3);
-        attach_report_add(&f.output_j, r->decode_mj / decoded / 1e3);
+        load_add(&f.token_ms, decode_ms / decoded);
+        load_add(&f.output_rate, decoded / decode_ms * 1e3);
+        load_add(&f.output_j, r->decode_mj / decoded / 1e3);
     }
     return f;
 }
@@ -225,7 +225,7 @@ void pj_load_print_one(const pj_load *load)
     putchar('\n');
 }
 
-static void attach_report_print_cell(const figure *f, const char *format, int width)
+static void load_print_cell(const figure *f, const char *format, int width)
 {
     pj_text text = pj_number_text(format, mean(f));
     size_t used = strlen(text.s);
@@ -235,13 +235,12 @@ static void attach_report_print_cell(const figure *f, const char *format, int wi
     printf(" %s |", pj_padded(width, text).s);
 }
 
-static void attach_report_print_row(const char *test, const figure *rate, const figure *ms,
-                                    const figure *j)
+static void load_print_row(const char *test, const figure *rate, const figure *ms, const figure *j)
 {
     printf("| %-11s |", test);
-    attach_report_print_cell(rate, "%.2f", 19);
-    attach_report_print_cell(ms, "%.2f", 18);
-    attach_report_print_cell(j, "%.4g", 21);
+    load_print_cell(rate, "%.2f", 19);
+    load_print_cell(ms, "%.2f", 18);
+    load_print_cell(j, "%.4g", 21);
     putchar('\n');
 }
 
@@ -269,7 +268,7 @@ static void print_window(const pj_load_window *w)
 }
 
 /* A sum of some requests is none of all. */
-static void attach_report_print_energy(const pj_load *load, double total_mj)
+static void load_print_energy(const pj_load *load, double total_mj)
 {
     uint32_t known = load->count - load->unknown;
     if (load->quality == PJ_UNAVAILABLE)
@@ -288,19 +287,19 @@ static void attach_report_print_energy(const pj_load *load, double total_mj)
 void pj_load_print(const pj_load *load, const pj_remote_server *server, uint32_t concurrency,
                    const pj_load_window *window)
 {
-    figures f = attach_report_sum_up(load);
+    figures f = load_sum_up(load);
     printf("%s, %s: %u requests, %u at once", server->engine, server->model, load->count,
            concurrency);
     if (load->failed) printf(", %u failed", load->failed);
     putchar('\n');
     if (!isnan(f.input)) printf("%.0f input tokens (%.0f cached), ", f.input, f.cached);
     printf("%.0f output tokens%s, ", f.output, load->approximate ? " (chunks counted)" : "");
-    attach_report_print_energy(load, f.total_mj);
+    load_print_energy(load, f.total_mj);
     printf("| %-11s | %19s | %18s | %21s |\n", "per request", "tokens/s", "ms", "J per token");
     printf("| %-11s | %19s | %18s | %21s |\n",
            "----------:", "------------------:", "-----------------:", "--------------------:");
-    attach_report_print_row("input", &f.input_rate, &f.ttft_ms, &f.input_j);
-    attach_report_print_row("output", &f.output_rate, &f.token_ms, &f.output_j);
+    load_print_row("input", &f.input_rate, &f.ttft_ms, &f.input_j);
+    load_print_row("output", &f.output_rate, &f.token_ms, &f.output_j);
     printf("(ms: until the first token; between tokens. Mean ± standard deviation.");
     if (load->rule[0] && concurrency > 1)
         printf("\n Energy is allocated between requests in flight by the rule %s.", load->rule);
@@ -310,7 +309,7 @@ void pj_load_print(const pj_load *load, const pj_remote_server *server, uint32_t
 
 /* ---- JSON ---- */
 
-static void attach_report_write_figure(pj_json *json, const char *key, const figure *f)
+static void load_write_figure(pj_json *json, const char *key, const figure *f)
 {
     pj_json_kv_object_begin(json, key);
     pj_json_kv_double(json, "mean", mean(f));
@@ -341,7 +340,7 @@ static void write_window(pj_json *json, const pj_load_window *w)
 void pj_load_print_json(const pj_load *load, const pj_remote_server *server, uint32_t concurrency,
                         const pj_load_window *window)
 {
-    figures f = attach_report_sum_up(load);
+    figures f = load_sum_up(load);
     pj_json_out out;
     pj_json *json = pj_json_out_begin(&out);
     pj_json_object_begin(json);
@@ -361,10 +360,10 @@ void pj_load_print_json(const pj_load *load, const pj_remote_server *server, uin
     pj_json_kv_double(json, "cached_tokens", f.cached);
     pj_json_kv_double(json, "output_tokens", f.output);
     pj_json_kv_bool(json, "tokens_approximate", load->approximate > 0);
-    attach_report_write_figure(json, "ttft_ms", &f.ttft_ms);
-    attach_report_write_figure(json, "ms_per_token", &f.token_ms);
-    attach_report_write_figure(json, "joules_per_input_token", &f.input_j);
-    attach_report_write_figure(json, "joules_per_output_token", &f.output_j);
+    load_write_figure(json, "ttft_ms", &f.ttft_ms);
+    load_write_figure(json, "ms_per_token", &f.token_ms);
+    load_write_figure(json, "joules_per_input_token", &f.input_j);
+    load_write_figure(json, "joules_per_output_token", &f.output_j);
     write_window(json, window);
     pj_json_kv_array_begin(json, "runs");
     if (load->summaries.length) pj_json_raw(json, load->summaries.data, load->summaries.length);
