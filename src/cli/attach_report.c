@@ -84,7 +84,7 @@ void pj_load_add(pj_load *load, const pj_exchange *x, const pj_run_data *data, c
                          .first_ns = pj_exchange_first_ns(x),
                          .last_ns = pj_exchange_last_ns(x),
                          .input = c.input >= 0 ? (double)c.input : NAN,
-                         .cached = c.cached >= 0 ? (double)c.cached : NAN,
+                         .cached = c.cached > 0 ? (double)c.cached : 0,
                          .output = (double)c.output,
                          .prefill_mj = data ? data->info.prefill_mj : NAN,
                          .decode_mj = data ? data->info.decode_mj : NAN,
@@ -127,10 +127,9 @@ static void count_tokens(const pj_load *load, pj_load_window *w)
 {
     for (uint32_t i = 0; i < load->count; i++) {
         const pj_load_row *r = &load->rows[i];
-        double cached = r->cached > 0 ? r->cached : 0;
         for (size_t k = 0; k < r->token_count; k++)
             w->output += r->tokens_ns[k] > w->begin_ns && r->tokens_ns[k] <= w->end_ns;
-        if (r->first_ns > w->begin_ns && r->first_ns <= w->end_ns) w->input += r->input - cached;
+        if (r->first_ns > w->begin_ns && r->first_ns <= w->end_ns) w->input += r->input - r->cached;
     }
 }
 
@@ -192,13 +191,13 @@ static figures load_sum_up(const pj_load *load)
     figures f = {0};
     for (uint32_t i = 0; i < load->count; i++) {
         const pj_load_row *r = &load->rows[i];
-        double worked = r->input - (r->cached > 0 ? r->cached : 0), decoded = r->output - 1;
+        double worked = r->input - r->cached, decoded = r->output - 1;
         double prefill_ms = (double)(r->first_ns - r->sent_ns) / 1e6;
         double decode_ms = (double)(r->last_ns - r->first_ns) / 1e6;
         if (!isnan(r->total_mj)) f.total_mj += r->total_mj;
         if (r->failed || !r->first_ns) continue;
         f.input += r->input;
-        f.cached += r->cached > 0 ? r->cached : 0;
+        f.cached += r->cached;
         f.output += r->output;
         load_add(&f.ttft_ms, prefill_ms);
         load_add(&f.input_rate, worked > 0 ? worked / prefill_ms * 1e3 : NAN);

@@ -13,7 +13,7 @@
 /* One request. Energies in mJ, times in ms; NAN: unknown. */
 typedef struct pj_load_row {
     int64_t sent_ns, first_ns, last_ns;
-    double input, cached, output; /* tokens */
+    double input, cached, output; /* tokens; cached: 0 if unknown */
     double prefill_mj, decode_mj, total_mj;
     bool failed;
     int64_t *tokens_ns; /* arrival time of each */

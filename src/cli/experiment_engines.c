@@ -10,7 +10,6 @@
 #include "requests/requests.h"
 #include "trace/summary.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <string.h>
 
@@ -252,28 +251,20 @@ void pj_engines_init(pj_engines *e)
 
 /* ---- both ---- */
 
-static bool engines_is_blank(const char *text)
-{
-    while (isspace((unsigned char)*text)) text++;
-    return !*text;
-}
-
 static pj_status engines_measure(pj_engines *e, const pj_foreign_cell *c, double *joules,
                                  pj_error *err)
 {
-    static const char attach[] = "attach:", exec[] = "exec:";
-    const char *engine = c->cell.engine, *cell_id = strchr(engine, ':') + 1;
-    if (engines_is_blank(cell_id))
+    const char *engine = c->cell.engine, *address = strchr(engine, ':') + 1;
+    if (!address[strspn(address, " \t\r\n\v\f")])
         return pj_fail(err, PJ_E_INVALID,
                        "--engine %s is incomplete: use attach:URL or exec:COMMAND", engine);
-    if (strncmp(engine, attach, sizeof attach - 1) == 0) {
-        if (c->cell.batch == 1) return visit_server(e, c, cell_id, joules, err);
+    if (strncmp(engine, "attach:", 7) == 0) {
+        if (c->cell.batch == 1) return visit_server(e, c, address, joules, err);
         return pj_fail(err, PJ_E_INVALID,
                        "a server chooses its own batches: leave batches at 1, or generate load on "
                        "it with perjoule attach --concurrency");
     }
-    if (strncmp(engine, exec, sizeof exec - 1) == 0)
-        return engines_run_program(e, c, cell_id, joules, err);
+    if (strncmp(engine, "exec:", 5) == 0) return engines_run_program(e, c, address, joules, err);
     return pj_fail(err, PJ_E_INVALID, "unknown engine %s: use perjoule, attach:URL or exec:COMMAND",
                    engine);
 }

@@ -36,9 +36,8 @@ typedef struct pj_option {
     {                                                                                          \
         "power", 0, PJ_OPTION_TEXT, pointer, "LIST",                                           \
             "power sources, separated by commas: auto (default), none, rapl, nvml, hwmon, "    \
-            "powermetrics, "                                                                   \
-            "estimate (modelled), perjoule:URL (another machine's), sim (simulated) or "       \
-            "replay:FILE; a source's settings follow a colon",                                 \
+            "powermetrics, estimate (modelled), perjoule:URL (another machine's), sim "        \
+            "(simulated) or replay:FILE; a source's settings follow a colon",                  \
             .choices = "auto none rapl nvml hwmon powermetrics estimate perjoule: sim replay:" \
     }
 #define PJ_OPTION_DTYPE(pointer)                                                               \

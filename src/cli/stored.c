@@ -16,6 +16,19 @@
 
 enum { RECOVERY_MS = 2000 };
 
+pj_option pj_price_option(pj_price_options *prices, int which)
+{
+    const pj_option options[] = {
+        {"usd-per-kwh", 0, PJ_OPTION_DOUBLE, &prices->usd_per_kwh, "USD",
+         "price of a kilowatt-hour (default 0.12)", 0, 1e6},
+        {"g-per-kwh", 0, PJ_OPTION_DOUBLE, &prices->g_per_kwh, "G",
+         "grams of CO2 per kilowatt-hour (default 400)", 0, 1e6},
+        {"region", 0, PJ_OPTION_TEXT, &prices->region, "NAME",
+         "use the carbon intensity of a region: california, texas, eu, us, or a country's two "
+         "letters"}};
+    return options[which];
+}
+
 pj_status pj_prices_get(const pj_price_options *options, pj_cost_rates *rates, pj_error *err)
 {
     *rates = PJ_COST_RATES_DEFAULT;

@@ -7,12 +7,10 @@
 #include "record/session.h"
 #include "store/views.h"
 
-#define PJ_OPTION_DB(target)                                    \
-    {                                                           \
-        "db", 0, PJ_OPTION_TEXT, target, "FILE",                \
-            "the database (default: $PERJOULE_DB, else in the " \
-            "user's data folder)",                              \
-            0, 0                                                \
+#define PJ_OPTION_DB(target)                                                       \
+    {                                                                              \
+        "db", 0, PJ_OPTION_TEXT, target, "FILE",                                   \
+            "the database (default: $PERJOULE_DB, else in the user's data folder)" \
     }
 
 /* --usd-per-kwh, --g-per-kwh and --region; NAN and NULL: not given. */
@@ -22,32 +20,10 @@ typedef struct pj_price_options {
 } pj_price_options;
 
 #define PJ_PRICES_NONE ((pj_price_options){__builtin_nan(""), __builtin_nan(""), NULL})
-#define PJ_OPTIONS_PRICES(prices)                                      \
-    {"usd-per-kwh",                                                    \
-     0,                                                                \
-     PJ_OPTION_DOUBLE,                                                 \
-     &(prices)->usd_per_kwh,                                           \
-     "USD",                                                            \
-     "price of a kilowatt-hour "                                       \
-     "(default 0.12)",                                                 \
-     0,                                                                \
-     1e6},                                                             \
-        {"g-per-kwh",                                                  \
-         0,                                                            \
-         PJ_OPTION_DOUBLE,                                             \
-         &(prices)->g_per_kwh,                                         \
-         "G",                                                          \
-         "grams of CO2 per kilowatt-"                                  \
-         "hour (default 400)",                                         \
-         0,                                                            \
-         1e6},                                                         \
-    {                                                                  \
-        "region", 0, PJ_OPTION_TEXT, &(prices)->region, "NAME",        \
-            "use the carbon intensity of a region"                     \
-            ": california, texas, eu, us, or a country's two letters", \
-            0, 0                                                       \
-    }
+#define PJ_OPTIONS_PRICES(prices) \
+    pj_price_option(prices, 0), pj_price_option(prices, 1), pj_price_option(prices, 2)
 
+pj_option pj_price_option(pj_price_options *prices, int which);
 pj_status pj_prices_get(const pj_price_options *options, pj_cost_rates *rates, pj_error *err);
 
 /* Prints a notice on standard error if runs are waiting in the outbox. */
