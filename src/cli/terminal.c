@@ -159,7 +159,8 @@ pj_text pj_number_text(const char *format, double value)
 
 pj_text pj_or_dash(double value, pj_text text)
 {
-    return isnan(value) ? (pj_text){"-"} : text;
+    if (isnan(value)) strcpy(text.s, "-");
+    return text;
 }
 
 pj_text pj_padded(int columns, pj_text text)
