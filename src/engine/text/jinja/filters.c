@@ -12,73 +12,61 @@
 
 static jv t_defined(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)run, (void)a;
     return jv_bool(self.kind != JV_UNDEFINED);
 }
 
 static jv t_undefined(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)run, (void)a;
     return jv_bool(self.kind == JV_UNDEFINED);
 }
 
 static jv t_none(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)run, (void)a;
     return jv_bool(self.kind == JV_NONE);
 }
 
 static jv t_string(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)run, (void)a;
     return jv_bool(self.kind == JV_STRING);
 }
 
 static jv t_number(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)run, (void)a;
     return jv_bool(jv_is_number(self));
 }
 
 static jv t_integer(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)run, (void)a;
     return jv_bool(self.kind == JV_INT);
 }
 
 static jv t_float(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)run, (void)a;
     return jv_bool(self.kind == JV_FLOAT);
 }
 
 static jv t_boolean(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)run, (void)a;
     return jv_bool(self.kind == JV_BOOL);
 }
 
 static jv t_true(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)run, (void)a;
     return jv_bool(self.kind == JV_BOOL && self.boolean);
 }
 
 static jv t_false(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)run, (void)a;
     return jv_bool(self.kind == JV_BOOL && !self.boolean);
 }
 
 static jv t_mapping(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)run, (void)a;
     return jv_bool(self.kind == JV_DICT);
 }
 
 static jv t_iterable(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)run, (void)a;
     return jv_bool(self.kind == JV_STRING || self.kind == JV_LIST || self.kind == JV_DICT ||
                    self.kind == JV_UNDEFINED);
 }
@@ -90,7 +78,6 @@ static jv t_sequence(jv_run *run, jv self, const jv_arguments *a)
 
 static jv t_callable(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)run, (void)a;
     return jv_bool(self.kind == JV_CALLABLE);
 }
 
@@ -145,13 +132,11 @@ static int64_t needed_integer(jv_run *run, jv value)
 
 static jv t_odd(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)a;
     return jv_bool(needed_integer(run, self) % 2 != 0);
 }
 
 static jv t_even(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)a;
     return jv_bool(needed_integer(run, self) % 2 == 0);
 }
 
@@ -192,13 +177,11 @@ static jv filters_is_known(jv_run *run, jv value, jv_function *(*find_by)(const 
 
 static jv t_filter(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)a;
     return filters_is_known(run, self, jv_filter);
 }
 
 static jv t_test(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)a;
     return filters_is_known(run, self, jv_test);
 }
 
@@ -268,25 +251,21 @@ static jv f_trim(jv_run *run, jv self, const jv_arguments *a)
 
 static jv f_upper(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)a;
     return jv_change_case(run, filters_text_of(run, self), JV_UPPER);
 }
 
 static jv f_lower(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)a;
     return jv_change_case(run, filters_text_of(run, self), JV_LOWER);
 }
 
 static jv f_title(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)a;
     return jv_change_case(run, filters_text_of(run, self), JV_WORDS);
 }
 
 static jv f_capitalize(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)a;
     return jv_change_case(run, filters_text_of(run, self), JV_CAPITAL);
 }
 
@@ -301,19 +280,16 @@ static jv f_replace(jv_run *run, jv self, const jv_arguments *a)
 
 static jv f_string(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)a;
     return jv_to_string(run, self);
 }
 
 static jv f_safe(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)a;
     return jv_mark_safe(run, jv_to_string(run, self));
 }
 
 static jv f_escape(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)a;
     return jv_escape(run, jv_to_string(run, self));
 }
 
@@ -329,15 +305,14 @@ static jv f_indent(jv_run *run, jv self, const jv_arguments *a)
     int64_t count = width.kind == JV_STRING ? 1 : needed_integer(run, width);
     const jv_string *unit =
         width.kind == JV_STRING ? width.string : filters_text_of(run, jv_text(run, " "));
-    jv_builder b;
+    jv_builder b = {.run = run};
     if (count > 1000) return jv_fail(run, PJ_E_FULL, "an indent is too wide");
-    jv_build(&b, run);
     for (size_t at = 0, end; at <= s->bytes && !run->failed; at = end + 1) {
         const char *newline = memchr(s->text + at, '\n', s->bytes - at);
         end = newline ? (size_t)(newline - s->text) : s->bytes;
         if (at ? end > at || blank : first)
             for (int64_t i = 0; i < count; i++) jv_add_string(&b, unit);
-        jv_add(&b, s->text + at, s->marks ? s->marks + at : NULL, end - at + (newline != NULL));
+        jv_add_part(&b, s, at, end + (newline != NULL));
     }
     return jv_built(&b);
 }
@@ -386,7 +361,6 @@ static jv f_wordcount(jv_run *run, jv self, const jv_arguments *a)
     jv text = jv_to_string(run, self);
     int64_t words = 0;
     bool inside = false;
-    (void)a;
     if (run->failed || !jv_step(run, text.string->bytes)) return text;
     for (size_t at = 0, used; at < text.string->bytes; at += used) {
         uint32_t code = 0;
@@ -445,7 +419,6 @@ static jv f_float(jv_run *run, jv self, const jv_arguments *a)
 static jv f_abs(jv_run *run, jv self, const jv_arguments *a)
 {
     int64_t integer;
-    (void)a;
     if (jv_integer(self, &integer) && integer != INT64_MIN)
         return jv_int(integer < 0 ? -integer : integer);
     if (self.kind == JV_FLOAT) return jv_float(fabs(self.number));
@@ -477,7 +450,6 @@ static jv f_round(jv_run *run, jv self, const jv_arguments *a)
 
 static jv f_length(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)a;
     if (self.kind == JV_STRING && !jv_look(run, self.string->bytes)) return self;
     if (jv_is_generator(self))
         return jv_fail(run, PJ_E_INVALID, "object of type 'generator' has no len()");
@@ -548,14 +520,12 @@ static jv f_join(jv_run *run, jv self, const jv_arguments *a)
 static jv f_first(jv_run *run, jv self, const jv_arguments *a)
 {
     const jv_list *items = jv_iterate(run, self);
-    (void)a;
     return items->count ? items->items[0] : jv_undefined("the first item of an empty list");
 }
 
 static jv f_last(jv_run *run, jv self, const jv_arguments *a)
 {
     const jv_list *items = jv_iterate(run, self);
-    (void)a;
     return items->count ? items->items[items->count - 1]
                         : jv_undefined("the last item of an empty list");
 }
@@ -564,7 +534,6 @@ static jv f_list(jv_run *run, jv self, const jv_arguments *a)
 {
     const jv_list *items = jv_iterate(run, self);
     jv list = jv_list_new(run, items->count);
-    (void)a;
     for (size_t i = 0; i < items->count; i++) jv_list_add(run, list, items->items[i]);
     return list;
 }
@@ -573,7 +542,6 @@ static jv f_reverse(jv_run *run, jv self, const jv_arguments *a)
 {
     const jv_list *items = jv_iterate(run, self);
     jv list = jv_list_new(run, items->count);
-    (void)a;
     for (size_t i = items->count; i-- > 0;) jv_list_add(run, list, items->items[i]);
     if (run->failed || jv_is_generator(self)) return list; /* the reference gives a list, too */
     if (self.kind != JV_STRING) return jv_list_as(list, JV_GENERATOR);
@@ -929,8 +897,7 @@ static jv f_tojson(jv_run *run, jv self, const jv_arguments *a)
         if (width < 0 || width > 64) return jv_fail(run, PJ_E_INVALID, "an indent is too wide");
         style.indent = (int)width;
     }
-    jv_builder b;
-    jv_build(&b, run);
+    jv_builder b = {.run = run};
     jv_write_json(&b, self, &style, 0);
     return jv_built(&b);
 }

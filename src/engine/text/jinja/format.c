@@ -209,9 +209,8 @@ jv jv_percent(jv_run *run, const jv_string *format, jv values)
     bool many = values.kind == JV_LIST && values.list->is == JV_PLAIN && values.list->tuple;
     size_t count = many ? values.list->count : 1, used = 0;
     bool named = false;
-    jv_builder out;
+    jv_builder out = {.run = run};
     const char *at = format->text, *end = at + format->bytes;
-    jv_build(&out, run);
     while (at < end && !run->failed) {
         const char *percent = memchr(at, '%', (size_t)(end - at));
         const char *stop = percent ? percent : end;

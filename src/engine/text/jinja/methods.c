@@ -81,25 +81,21 @@ static jv s_rstrip(jv_run *run, jv self, const jv_arguments *a)
 
 static jv s_upper(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)a;
     return jv_change_case(run, self.string, JV_UPPER);
 }
 
 static jv s_lower(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)a;
     return jv_change_case(run, self.string, JV_LOWER);
 }
 
 static jv s_title(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)a;
     return jv_change_case(run, self.string, JV_TITLE);
 }
 
 static jv s_capitalize(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)a;
     return jv_change_case(run, self.string, JV_CAPITAL);
 }
 
@@ -355,25 +351,21 @@ static bool is_alphanumeric(uint32_t code)
 
 static jv s_isdigit(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)a;
     return all_characters(run, self.string, pj_unicode_is_numeric);
 }
 
 static jv s_isalpha(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)a;
     return all_characters(run, self.string, pj_unicode_is_letter);
 }
 
 static jv s_isalnum(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)a;
     return all_characters(run, self.string, is_alphanumeric);
 }
 
 static jv s_isspace(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)a;
     return all_characters(run, self.string, pj_unicode_is_space);
 }
 
@@ -386,13 +378,11 @@ static jv is_case(jv_run *run, jv self, jv_case to, jv_case other)
 
 static jv s_isupper(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)a;
     return is_case(run, self, JV_UPPER, JV_LOWER);
 }
 
 static jv s_islower(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)a;
     return is_case(run, self, JV_LOWER, JV_UPPER);
 }
 
@@ -439,8 +429,7 @@ static void add_field(jv_builder *to, const jv_arguments *a, const char *field, 
 static jv s_format(jv_run *run, jv self, const jv_arguments *a)
 {
     const jv_string *s = self.string;
-    jv_builder b;
-    jv_build(&b, run);
+    jv_builder b = {.run = run};
     for (size_t at = 0, next = 0; at < s->bytes && !run->failed; at++) {
         char c = s->text[at];
         if ((c == '{' || c == '}') && at + 1 < s->bytes && s->text[at + 1] == c) {
@@ -454,7 +443,7 @@ static jv s_format(jv_run *run, jv self, const jv_arguments *a)
         } else if (c == '}')
             return jv_fail(run, PJ_E_INVALID, "a format has a single '}'");
         else
-            jv_add(&b, s->text + at, s->marks ? s->marks + at : NULL, 1);
+            jv_add_part(&b, s, at, at + 1);
     }
     return jv_built(&b);
 }
@@ -464,8 +453,7 @@ static jv s_format(jv_run *run, jv self, const jv_arguments *a)
 /* `before` of the missing characters go in front. */
 static jv padded(jv_run *run, jv self, const jv_string *fill, size_t before, size_t after)
 {
-    jv_builder b;
-    jv_build(&b, run);
+    jv_builder b = {.run = run};
     for (size_t i = 0; i < before && jv_step(run, 1); i++) jv_add_string(&b, fill);
     jv_add_string(&b, self.string);
     for (size_t i = 0; i < after && jv_step(run, 1); i++) jv_add_string(&b, fill);
@@ -518,11 +506,10 @@ static jv s_zfill(jv_run *run, jv self, const jv_arguments *a)
     size_t missing = missing_characters(run, self, a);
     const jv_string *s = self.string;
     size_t sign = s->bytes && (s->text[0] == '+' || s->text[0] == '-');
-    jv_builder b;
-    jv_build(&b, run);
-    jv_add(&b, s->text, s->marks, sign);
+    jv_builder b = {.run = run};
+    jv_add_part(&b, s, 0, sign);
     for (size_t i = 0; i < missing && jv_step(run, 1); i++) jv_add_text(&b, "0");
-    jv_add(&b, s->text + sign, s->marks ? s->marks + sign : NULL, s->bytes - sign);
+    jv_add_part(&b, s, sign, s->bytes);
     return jv_built(&b);
 }
 
@@ -566,7 +553,6 @@ static jv s_rpartition(jv_run *run, jv self, const jv_arguments *a)
 
 static jv d_items(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)a;
     jv list = jv_list_new(run, self.dict->count);
     for (size_t i = 0; i < self.dict->count && jv_step(run, 1); i++) {
         jv pair = jv_list_new(run, 2);
@@ -580,7 +566,6 @@ static jv d_items(jv_run *run, jv self, const jv_arguments *a)
 
 static jv d_keys(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)a;
     jv list = jv_list_new(run, self.dict->count);
     for (size_t i = 0; i < self.dict->count; i++) jv_list_add(run, list, self.dict->keys[i]);
     return jv_list_as(list, JV_VIEW);
@@ -588,7 +573,6 @@ static jv d_keys(jv_run *run, jv self, const jv_arguments *a)
 
 static jv d_values(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)a;
     jv list = jv_list_new(run, self.dict->count);
     for (size_t i = 0; i < self.dict->count; i++) jv_list_add(run, list, self.dict->values[i]);
     return jv_list_as(list, JV_VIEW);
@@ -602,7 +586,6 @@ static jv d_get(jv_run *run, jv self, const jv_arguments *a)
 
 static jv d_copy(jv_run *run, jv self, const jv_arguments *a)
 {
-    (void)a;
     jv copy = jv_dict_new(run);
     for (size_t i = 0; i < self.dict->count && !run->failed; i++)
         jv_dict_set(run, copy, self.dict->keys[i], self.dict->values[i]);

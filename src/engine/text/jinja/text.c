@@ -45,8 +45,7 @@ jv jv_strip(jv_run *run, const jv_string *s, const jv_string *characters, bool l
 jv jv_replace(jv_run *run, const jv_string *s, const jv_string *old, const jv_string *new,
               int64_t count)
 {
-    jv_builder b;
-    jv_build(&b, run);
+    jv_builder b = {.run = run};
     size_t at = 0;
     if (!jv_look(run, s->bytes)) return jv_undefined(NULL);
     while (!run->failed && at <= s->bytes && count != 0) {
@@ -56,25 +55,24 @@ jv jv_replace(jv_run *run, const jv_string *s, const jv_string *old, const jv_st
             if (!hit) break;
             found = (size_t)(hit - s->text);
             next = found + old->bytes;
-            jv_add(&b, s->text + at, s->marks ? s->marks + at : NULL, found - at);
+            jv_add_part(&b, s, at, found);
             jv_add_string(&b, new);
         } else { /* an empty string is found before every character and at the end */
             uint32_t code;
             next = at < s->bytes ? at + text_decode(s, at, &code) : at + 1;
             jv_add_string(&b, new);
-            if (at < s->bytes) jv_add(&b, s->text + at, s->marks ? s->marks + at : NULL, next - at);
+            if (at < s->bytes) jv_add_part(&b, s, at, next);
         }
         at = next;
         count -= count > 0;
     }
-    if (at < s->bytes) jv_add(&b, s->text + at, s->marks ? s->marks + at : NULL, s->bytes - at);
+    if (at < s->bytes) jv_add_part(&b, s, at, s->bytes);
     return jv_built(&b);
 }
 
 jv jv_join(jv_run *run, const jv_list *items, const jv_string *separator)
 {
-    jv_builder b;
-    jv_build(&b, run);
+    jv_builder b = {.run = run};
     for (size_t i = 0; i < items->count && jv_step(run, 1); i++) {
         if (i) jv_add_string(&b, separator);
         jv_add_value(&b, items->items[i]);
@@ -84,14 +82,13 @@ jv jv_join(jv_run *run, const jv_list *items, const jv_string *separator)
 
 jv jv_change_case(jv_run *run, const jv_string *s, jv_case to)
 {
-    jv_builder b;
-    jv_build(&b, run);
+    jv_builder b = {.run = run};
     bool first = true; /* of a word, or of the text */
     for (size_t at = 0, used; at < s->bytes && !run->failed; at += used) {
         uint32_t code;
         used = text_decode(s, at, &code);
         if (code == 0xfffd) {
-            jv_add(&b, s->text + at, s->marks ? s->marks + at : NULL, used);
+            jv_add_part(&b, s, at, at + used);
             continue;
         }
         bool upper = to == JV_UPPER || (first && to != JV_LOWER);
@@ -121,16 +118,15 @@ jv jv_escape(jv_run *run, jv string)
 {
     static const char from[] = "&<>'\"";
     static const char *const to[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
-    jv_builder b;
+    jv_builder b = {.run = run};
     if (run->failed || string.string->safe) return string;
     const jv_string *s = string.string;
-    jv_build(&b, run);
     for (size_t i = 0; i < s->bytes && !run->failed; i++) {
         const char *hit = s->text[i] ? strchr(from, s->text[i]) : NULL;
         if (hit)
             jv_add_text(&b, to[hit - from]);
         else
-            jv_add(&b, s->text + i, s->marks ? s->marks + i : NULL, 1);
+            jv_add_part(&b, s, i, i + 1);
     }
     return jv_mark_safe(run, jv_built(&b));
 }

@@ -193,11 +193,6 @@ void jv_dict_set(jv_run *run, jv value, jv key, jv item)
 
 /* ---- building strings ---- */
 
-void jv_build(jv_builder *builder, jv_run *run)
-{
-    *builder = (jv_builder){.run = run};
-}
-
 /* Makes room for `more` bytes, and for marks once a byte is data. */
 static bool builder_room(jv_builder *b, size_t more, bool marked)
 {
@@ -238,9 +233,15 @@ void jv_add_text(jv_builder *b, const char *text)
     jv_add(b, text, NULL, strlen(text));
 }
 
+void jv_add_part(jv_builder *b, const jv_string *string, size_t begin, size_t end)
+{
+    const uint8_t *marks = string->marks ? string->marks + begin : NULL;
+    jv_add(b, string->text + begin, marks, end - begin);
+}
+
 void jv_add_string(jv_builder *b, const jv_string *string)
 {
-    jv_add(b, string->text, string->marks, string->bytes);
+    jv_add_part(b, string, 0, string->bytes);
 }
 
 jv jv_built(jv_builder *b)
@@ -529,7 +530,7 @@ static void add_quoted(jv_builder *b, const jv_string *s)
         else if (c < 0x20 || c == 0x7f)
             snprintf(text, sizeof text, "\\x%02x", c);
         else {
-            jv_add(b, s->text + i, s->marks ? s->marks + i : NULL, 1);
+            jv_add_part(b, s, i, i + 1);
             continue;
         }
         jv_add_text(b, text);
@@ -594,16 +595,14 @@ void jv_add_value(jv_builder *b, jv value)
 jv jv_to_string(jv_run *run, jv value)
 {
     if (value.kind == JV_STRING) return value;
-    jv_builder b;
-    jv_build(&b, run);
+    jv_builder b = {.run = run};
     jv_add_value(&b, value);
     return jv_built(&b);
 }
 
 jv jv_repr(jv_run *run, jv value)
 {
-    jv_builder b;
-    jv_build(&b, run);
+    jv_builder b = {.run = run};
     add_repr(&b, value);
     return jv_built(&b);
 }
@@ -640,7 +639,7 @@ static void json_string(jv_builder *out, const jv_string *s, bool ascii)
         } else if (code < 0x20 || (ascii && code > 0x7e))
             json_escape(out, code);
         else
-            jv_add(out, s->text + at, s->marks ? s->marks + at : NULL, used);
+            jv_add_part(out, s, at, at + used);
     }
     jv_add_text(out, "\"");
 }

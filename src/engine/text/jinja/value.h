@@ -91,9 +91,12 @@ typedef struct jv_run {
     int64_t now;
     bool failed;
     pj_error *err;
+    struct jv_scope *scope;      /* innermost variables */
+    const struct jv_dict *input; /* variables that the caller gave */
+    struct jv_builder *out;      /* where output goes */
 } jv_run;
 
-typedef struct jv_builder { /* a string under construction */
+typedef struct jv_builder { /* zeroed but for `run`: a string under construction */
     jv_run *run;
     char *text;
     uint8_t *marks; /* NULL while there is no data */
@@ -134,8 +137,9 @@ void jv_dict_set(jv_run *run, jv dict, jv key, jv value);
 const jv *jv_dict_find(jv_run *run, const jv_dict *dict, jv key); /* NULL: not there */
 const jv *jv_dict_get(const jv_dict *dict, const char *key);
 
-void jv_build(jv_builder *builder, jv_run *run);
 void jv_add(jv_builder *builder, const char *text, const uint8_t *marks, size_t bytes);
+/* Bytes [begin, end) of a string, with their marks. */
+void jv_add_part(jv_builder *builder, const jv_string *string, size_t begin, size_t end);
 void jv_add_text(jv_builder *builder, const char *text);
 void jv_add_string(jv_builder *builder, const jv_string *string);
 void jv_add_value(jv_builder *builder, jv value); /* as str() would */
