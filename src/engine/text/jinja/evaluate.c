@@ -15,13 +15,10 @@ typedef struct jv_scope {
     jv names; /* a dictionary of variables */
 } jv_scope;
 
-typedef enum callable_kind { CALL_MACRO, CALL_METHOD, CALL_GLOBAL, CALL_LOOP } callable_kind;
-
+/* A function with the value it belongs to, or a macro with the scope it was defined in. */
 typedef struct jv_callable {
-    callable_kind kind;
-    const char *name;
-    jv self;               /* of a method or a loop function */
-    jv_function *function; /* of a method or a global function */
+    jv self;
+    const jv_entry *function; /* NULL: a macro */
     const ji_node *macro;
     jv_scope *closure;
 } jv_callable;
@@ -52,11 +49,19 @@ static void evaluate_assign(jv_run *run, const char *name, jv value)
     if (!run->failed) jv_dict_set(run, run->scope->names, name_value(run, name), value);
 }
 
-static jv make_callable(jv_run *run, const jv_callable *like)
+static jv function_value(jv_run *run, const jv_entry *function, jv self)
 {
     jv_callable *made = jv_alloc(run, 1, sizeof *made);
     if (!made) return jv_undefined(NULL);
-    *made = *like;
+    *made = (jv_callable){.self = self, .function = function};
+    return (jv){.kind = JV_CALLABLE, .callable = made};
+}
+
+static jv macro_value(jv_run *run, const ji_node *node)
+{
+    jv_callable *made = jv_alloc(run, 1, sizeof *made);
+    if (!made) return jv_undefined(NULL);
+    *made = (jv_callable){.macro = node, .closure = run->scope};
     return (jv){.kind = JV_CALLABLE, .callable = made};
 }
 
@@ -143,6 +148,7 @@ static const jv_entry globals[] = {
     {"namespace", g_namespace},
     {"raise_exception", g_raise_exception},
     {"strftime_now", g_strftime_now},
+    {NULL},
 };
 
 static jv evaluate_look_up(jv_run *run, const char *name)
@@ -153,11 +159,8 @@ static jv evaluate_look_up(jv_run *run, const char *name)
     }
     const jv *given = jv_dict_get(run->input, name);
     if (given) return *given;
-    for (size_t i = 0; i < sizeof globals / sizeof *globals; i++)
-        if (strcmp(globals[i].name, name) == 0)
-            return make_callable(run, &(jv_callable){.kind = CALL_GLOBAL,
-                                                     .name = globals[i].name,
-                                                     .function = globals[i].function});
+    const jv_entry *global = jv_find(globals, name);
+    if (global) return function_value(run, global, jv_undefined(NULL));
     static const char *const missing[] = {"lipsum", "cycler", "joiner", "self"};
     for (size_t i = 0; i < sizeof missing / sizeof *missing; i++)
         if (strcmp(missing[i], name) == 0)
@@ -166,6 +169,21 @@ static jv evaluate_look_up(jv_run *run, const char *name)
 }
 
 /* ---- the loop variable ---- */
+
+static jv loop_cycle(jv_run *run, jv self, const jv_arguments *a)
+{
+    return a->count ? a->items[self.loop->index % a->count]
+                    : jv_fail(run, PJ_E_INVALID, "no items for cycling given");
+}
+
+static jv loop_changed(jv_run *run, jv self, const jv_arguments *a)
+{
+    jv now = jv_list_of(run, a->items, a->count), before = self.loop->changed;
+    self.loop->changed = now;
+    return jv_bool(before.kind == JV_UNDEFINED || !jv_equal(run, before, now));
+}
+
+static const jv_entry loop_functions[] = {{"cycle", loop_cycle}, {"changed", loop_changed}, {NULL}};
 
 static jv loop_member(jv_run *run, jv_loop *loop, const char *name)
 {
@@ -191,24 +209,9 @@ static jv loop_member(jv_run *run, jv_loop *loop, const char *name)
     if (strcmp(name, "nextitem") == 0)
         return index + 1 < count ? loop->items->items[index + 1]
                                  : jv_undefined("there is no next item");
-    if (strcmp(name, "cycle") == 0 || strcmp(name, "changed") == 0)
-        return make_callable(run, &(jv_callable){.kind = CALL_LOOP,
-                                                 .name = name,
-                                                 .self = {.kind = JV_LOOP, .loop = loop}});
+    const jv_entry *function = jv_find(loop_functions, name);
+    if (function) return function_value(run, function, (jv){.kind = JV_LOOP, .loop = loop});
     return jv_undefined(name);
-}
-
-static jv call_loop(jv_run *run, const jv_callable *callee, const jv_arguments *a)
-{
-    jv_loop *loop = callee->self.loop;
-    if (strcmp(callee->name, "cycle") == 0)
-        return a->count ? a->items[loop->index % a->count]
-                        : jv_fail(run, PJ_E_INVALID, "no items for cycling given");
-    jv now = jv_list_new(run, a->count);
-    for (size_t i = 0; i < a->count; i++) jv_list_add(run, now, a->items[i]);
-    bool changed = loop->changed.kind == JV_UNDEFINED || !jv_equal(run, loop->changed, now);
-    loop->changed = now;
-    return jv_bool(changed);
 }
 
 /* ---- calls ---- */
@@ -302,14 +305,6 @@ static jv named_rest(jv_run *run, const ji_node *macro, const jv_arguments *a)
     return rest;
 }
 
-static jv list_rest(jv_run *run, const jv_arguments *a, size_t from)
-{
-    jv rest = jv_list_new(run, 0);
-    for (size_t i = from; i < a->count; i++) jv_list_add(run, rest, a->items[i]);
-    if (rest.kind == JV_LIST) rest.list->tuple = true;
-    return rest;
-}
-
 /* Whether a macro has parameters for all arguments. One that mentions `varargs` takes any number,
  * one that mentions `kwargs` any names. */
 static bool takes(jv_run *run, const ji_node *macro, const jv_arguments *a)
@@ -355,7 +350,8 @@ static jv call_macro(jv_run *run, const jv_callable *callee, const jv_arguments 
             value = evaluate(run, macro->items[i + 1]);
         evaluate_assign(run, name, value);
     }
-    evaluate_assign(run, "varargs", list_rest(run, a, macro->count / 2));
+    size_t known = macro->count / 2, extra = a->count > known ? a->count - known : 0;
+    evaluate_assign(run, "varargs", jv_tuple_of(run, a->items + a->count - extra, extra));
     if (macro->integer & JI_KWARGS) evaluate_assign(run, "kwargs", named_rest(run, macro, a));
     if (caller) evaluate_assign(run, "caller", *caller);
     jv text = capture(run, macro->a, run->scope);
@@ -367,9 +363,7 @@ static jv capture_loop(jv_run *run, const jv_loop *loop, jv iterable);
 
 static jv call_value(jv_run *run, jv callee, const jv_arguments *a, const jv *caller)
 {
-    if (callee.kind == JV_UNDEFINED)
-        return jv_fail(run, PJ_E_INVALID, "'%s' is undefined",
-                       callee.name ? callee.name : "what is called");
+    if (callee.kind == JV_UNDEFINED) return jv_fail_undefined(run, callee, "what is called");
     if (callee.kind == JV_LOOP && callee.loop->body)
         return a->count == 1 && a->name_count == 0
                    ? capture_loop(run, callee.loop, a->items[0])
@@ -379,22 +373,15 @@ static jv call_value(jv_run *run, jv callee, const jv_arguments *a, const jv *ca
     if (callee.kind != JV_CALLABLE)
         return jv_fail(run, PJ_E_INVALID, "'%s' object is not callable", jv_type_name(callee));
     const jv_callable *c = callee.callable;
-    switch (c->kind) {
-    case CALL_MACRO: return call_macro(run, c, a, caller);
-    case CALL_LOOP: return call_loop(run, c, a);
-    default: return c->function(run, c->self, a);
-    }
+    return c->macro ? call_macro(run, c, a, caller) : jv_call(run, c->function, c->self, a);
 }
 
 /* obj.name: a method of the type takes precedence over a member of the same name. */
 static jv evaluate_attribute(jv_run *run, jv self, const char *name)
 {
     if (self.kind == JV_LOOP) return loop_member(run, self.loop, name);
-    jv_function *method = jv_method(self, name);
-    if (method)
-        return make_callable(
-            run,
-            &(jv_callable){.kind = CALL_METHOD, .name = name, .self = self, .function = method});
+    const jv_entry *method = jv_method(self, name);
+    if (method) return function_value(run, method, self);
     return jv_member(run, self, name_value(run, name));
 }
 
@@ -414,10 +401,7 @@ static jv evaluate_call(jv_run *run, const ji_node *node, const jv *caller)
 
 static jv concatenate(jv_run *run, jv a, jv b)
 {
-    jv_builder out = {.run = run};
-    jv_add_value(&out, a);
-    jv_add_value(&out, b);
-    return jv_built(&out);
+    return jv_join(run, &(jv_list){.items = (jv[]){a, b}, .count = 2}, &jv_empty);
 }
 
 /* A safe string makes the result safe, and the other operand is escaped. */
@@ -428,15 +412,6 @@ static jv add_strings(jv_run *run, jv a, jv b)
     return run->failed ? left : jv_mark_safe(run, concatenate(run, left, right));
 }
 
-static jv join_lists(jv_run *run, const jv_list *a, const jv_list *b)
-{
-    jv list = jv_list_new(run, a->count + b->count);
-    for (size_t i = 0; i < a->count; i++) jv_list_add(run, list, a->items[i]);
-    for (size_t i = 0; i < b->count; i++) jv_list_add(run, list, b->items[i]);
-    if (list.kind == JV_LIST) list.list->tuple = a->tuple;
-    return list;
-}
-
 static jv evaluate_repeat(jv_run *run, jv text, int64_t count)
 {
     jv_builder out = {.run = run};
@@ -444,16 +419,11 @@ static jv evaluate_repeat(jv_run *run, jv text, int64_t count)
     return jv_built(&out);
 }
 
-static bool plain_list(jv value)
-{
-    return value.kind == JV_LIST && value.list->is == JV_PLAIN;
-}
-
 static jv repeat_list(jv_run *run, jv value, int64_t count)
 {
     jv list = jv_list_new(run, 0);
     for (int64_t i = 0; i < count && jv_step(run, 1 + value.list->count); i++)
-        for (size_t k = 0; k < value.list->count; k++) jv_list_add(run, list, value.list->items[k]);
+        jv_list_extend(run, list, value.list->items, value.list->count);
     if (list.kind == JV_LIST) list.list->tuple = value.list->tuple;
     return list;
 }
@@ -461,9 +431,7 @@ static jv repeat_list(jv_run *run, jv value, int64_t count)
 static jv operands(jv_run *run, char op, jv a, jv b)
 {
     jv culprit = a.kind == JV_UNDEFINED ? a : b;
-    if (culprit.kind == JV_UNDEFINED)
-        return jv_fail(run, PJ_E_INVALID, "'%s' is undefined",
-                       culprit.name ? culprit.name : "an operand");
+    if (culprit.kind == JV_UNDEFINED) return jv_fail_undefined(run, culprit, "an operand");
     return jv_fail(run, PJ_E_INVALID, "unsupported operand types for %s: %s and %s",
                    op == 'f'   ? "//"
                    : op == 'p' ? "**"
@@ -521,10 +489,12 @@ static jv binary(jv_run *run, char op, jv a, jv b)
     if (op == '~') return concatenate(run, a, b);
     if (jv_is_number(a) && jv_is_number(b)) return arithmetic(run, op, a, b);
     if (op == '+' && a.kind == JV_STRING && b.kind == JV_STRING) return add_strings(run, a, b);
-    if (op == '*' && plain_list(a) && jv_integer(b, &count)) return repeat_list(run, a, count);
-    if (op == '*' && plain_list(b) && jv_integer(a, &count)) return repeat_list(run, b, count);
-    if (op == '+' && plain_list(a) && plain_list(b) && a.list->tuple == b.list->tuple)
-        return join_lists(run, a.list, b.list);
+    if (op == '*' && jv_is_plain_list(a) && jv_integer(b, &count))
+        return repeat_list(run, a, count);
+    if (op == '*' && jv_is_plain_list(b) && jv_integer(a, &count))
+        return repeat_list(run, b, count);
+    if (op == '+' && jv_is_plain_list(a) && jv_is_plain_list(b) && a.list->tuple == b.list->tuple)
+        return jv_list_joined(run, a.list, b.list);
     if (op == '*' && a.kind == JV_STRING && jv_integer(b, &count))
         return evaluate_repeat(run, a, count);
     if (op == '*' && b.kind == JV_STRING && jv_integer(a, &count))
@@ -535,27 +505,12 @@ static jv binary(jv_run *run, char op, jv a, jv b)
     return operands(run, op, a, b);
 }
 
-static bool evaluate_compare(jv_run *run, char op, jv a, jv b)
-{
-    switch (op) {
-    case '=': return jv_equal(run, a, b);
-    case '!': return !jv_equal(run, a, b);
-    case 'i': return jv_contains(run, b, a);
-    case 'n': return !jv_contains(run, b, a);
-    case '<': return jv_compare(run, a, b) < 0;
-    case 'l': return jv_compare(run, a, b) <= 0;
-    case '>': return jv_compare(run, a, b) > 0;
-    default: return jv_compare(run, a, b) >= 0;
-    }
-}
-
 static jv evaluate_chain(jv_run *run, const ji_node *node)
 {
     jv left = evaluate(run, node->items[0]->a);
     for (size_t i = 0; i < node->count && !run->failed; i++) {
         jv right = evaluate(run, node->items[i]->b);
-        if (run->failed || !evaluate_compare(run, node->items[i]->op, left, right))
-            return jv_bool(false);
+        if (run->failed || !jv_holds(run, node->items[i]->op, left, right)) return jv_bool(false);
         left = right;
     }
     return jv_bool(!run->failed);
@@ -603,8 +558,7 @@ static jv evaluate_slice(jv_run *run, const ji_node *node)
     if (run->failed) return self;
     if ((self.kind != JV_LIST || jv_is_generator(self)) && self.kind != JV_STRING)
         return self.kind == JV_UNDEFINED
-                   ? jv_fail(run, PJ_E_INVALID, "'%s' is undefined",
-                             self.name ? self.name : "what is sliced")
+                   ? jv_fail_undefined(run, self, "what is sliced")
                    : jv_fail(run, PJ_E_INVALID, "a %s cannot be sliced", jv_type_name(self));
     const jv_list *items = jv_iterate(run, self);
     int64_t count = (int64_t)items->count;
@@ -622,8 +576,7 @@ static jv evaluate_slice(jv_run *run, const ji_node *node)
     }
     if (run->failed) return list;
     list.list->tuple = self.kind == JV_LIST && self.list->tuple;
-    return self.kind == JV_STRING ? jv_join(run, list.list, &(jv_string){"", NULL, 0, false})
-                                  : list;
+    return self.kind == JV_STRING ? jv_join(run, list.list, &jv_empty) : list;
 }
 
 /* ---- expressions ---- */
@@ -647,7 +600,7 @@ static jv evaluate_dict(jv_run *run, const ji_node *node)
     return dict;
 }
 
-static jv evaluate_apply(jv_run *run, const ji_node *node, jv value, jv_function *function,
+static jv evaluate_apply(jv_run *run, const ji_node *node, jv value, const jv_entry *function,
                          const char *what)
 {
     jv_arguments arguments;
@@ -655,7 +608,7 @@ static jv evaluate_apply(jv_run *run, const ji_node *node, jv value, jv_function
         return jv_fail(run, PJ_E_UNSUPPORTED, "the %s \"%s\" is not supported", what, node->text);
     if (!evaluate_collect(run, node, &arguments)) return jv_undefined(NULL);
     run->line = node->line;
-    return function(run, value, &arguments);
+    return jv_call(run, function, value, &arguments);
 }
 
 /* Applies a chain of filters; the innermost one, if it has no operand, gets `content`. */
@@ -714,7 +667,7 @@ static jv evaluate_node(jv_run *run, const ji_node *node)
     case JI_COMPARE: {
         a = evaluate(run, node->a);
         jv b = evaluate(run, node->b);
-        return jv_bool(!run->failed && evaluate_compare(run, node->op, a, b));
+        return jv_bool(!run->failed && jv_holds(run, node->op, a, b));
     }
     case JI_CHAIN: return evaluate_chain(run, node);
     case JI_CONDITION:
@@ -825,13 +778,6 @@ static void execute_with(jv_run *run, const ji_node *node)
     run->scope = inner;
     if (!run->failed) evaluate_execute(run, node->a);
     run->scope = outer;
-}
-
-static jv macro_value(jv_run *run, const ji_node *node)
-{
-    return make_callable(
-        run, &(jv_callable){
-                 .kind = CALL_MACRO, .name = node->text, .macro = node, .closure = run->scope});
 }
 
 static flow execute_block(jv_run *run, const ji_node *node)

@@ -22,16 +22,16 @@ static bool is_stripped(jv_run *run, const jv_string *s, size_t at, size_t used,
     return memmem(characters->text, characters->bytes, s->text + at, used) != NULL;
 }
 
-jv jv_strip(jv_run *run, const jv_string *s, const jv_string *characters, bool left, bool right)
+jv jv_strip(jv_run *run, const jv_string *s, const jv_string *characters, int sides)
 {
     size_t begin = 0, end = s->bytes;
     uint32_t code;
     if (!jv_step(run, s->bytes / 16)) return jv_undefined(NULL);
-    for (size_t used; left && begin < end; begin += used) {
+    for (size_t used; (sides & JV_LEFT) && begin < end; begin += used) {
         used = text_decode(s, begin, &code);
         if (!is_stripped(run, s, begin, used, code, characters)) break;
     }
-    while (right && end > begin) {
+    while ((sides & JV_RIGHT) && end > begin) {
         size_t at = end - 1;
         while (at > begin && ((unsigned char)s->text[at] & 0xc0) == 0x80) at--;
         size_t used = text_decode(s, at, &code);
@@ -80,8 +80,12 @@ jv jv_join(jv_run *run, const jv_list *items, const jv_string *separator)
     return jv_built(&b);
 }
 
-jv jv_change_case(jv_run *run, const jv_string *s, jv_case to)
+jv jv_change_case(jv_run *run, jv self, const jv_arguments *a)
 {
+    jv_case to = (jv_case)a->how;
+    jv text = jv_to_string(run, self);
+    if (run->failed) return text;
+    const jv_string *s = text.string;
     jv_builder b = {.run = run};
     bool first = true; /* of a word, or of the text */
     for (size_t at = 0, used; at < s->bytes && !run->failed; at += used) {
@@ -103,6 +107,14 @@ jv jv_change_case(jv_run *run, const jv_string *s, jv_case to)
                  (pj_unicode_is_space(code) || (code < 0x80 && strchr("-({[<", (int)code))));
     }
     return jv_built(&b);
+}
+
+jv jv_is_case(jv_run *run, jv self, const jv_arguments *a)
+{
+    const jv_arguments other = {.how = a->how == JV_UPPER ? JV_LOWER : JV_UPPER};
+    jv text = jv_to_string(run, self), same = jv_change_case(run, text, a);
+    jv changed = jv_change_case(run, text, &other);
+    return jv_bool(!run->failed && jv_equal(run, text, same) && !jv_equal(run, text, changed));
 }
 
 jv jv_mark_safe(jv_run *run, jv string)

@@ -11,6 +11,8 @@
 
 enum { MAX_EQUAL_DEPTH = 400 }; /* beyond the evaluator's own */
 
+const jv_string jv_empty = {.text = ""};
+
 /* ---- failing and allocating ---- */
 
 jv jv_fail(jv_run *run, pj_status status, const char *format, ...)
@@ -25,6 +27,11 @@ jv jv_fail(jv_run *run, pj_status status, const char *format, ...)
         pj_fail(run->err, status, "%s, line %d: %s", run->template_name, run->line, text);
     }
     return jv_undefined(NULL);
+}
+
+jv jv_fail_undefined(jv_run *run, jv value, const char *what)
+{
+    return jv_fail(run, PJ_E_INVALID, "'%s' is undefined", value.name ? value.name : what);
 }
 
 void *jv_alloc(jv_run *run, size_t count, size_t size)
@@ -120,6 +127,34 @@ void jv_list_add(jv_run *run, jv value, jv item)
     list->items[list->count++] = item;
 }
 
+void jv_list_extend(jv_run *run, jv list, const jv *items, size_t count)
+{
+    for (size_t i = 0; i < count; i++) jv_list_add(run, list, items[i]);
+}
+
+jv jv_list_of(jv_run *run, const jv *items, size_t count)
+{
+    jv list = jv_list_new(run, count);
+    jv_list_extend(run, list, items, count);
+    return list;
+}
+
+jv jv_tuple_of(jv_run *run, const jv *items, size_t count)
+{
+    jv list = jv_list_of(run, items, count);
+    if (list.kind == JV_LIST) list.list->tuple = true;
+    return list;
+}
+
+jv jv_list_joined(jv_run *run, const jv_list *a, const jv_list *b)
+{
+    jv list = jv_list_new(run, a->count + b->count);
+    jv_list_extend(run, list, a->items, a->count);
+    jv_list_extend(run, list, b->items, b->count);
+    if (list.kind == JV_LIST) list.list->tuple = a->tuple;
+    return list;
+}
+
 jv jv_list_as(jv list, jv_list_kind kind)
 {
     if (list.kind == JV_LIST) list.list->is = kind;
@@ -129,6 +164,11 @@ jv jv_list_as(jv list, jv_list_kind kind)
 bool jv_is_generator(jv value)
 {
     return value.kind == JV_LIST && value.list->is == JV_GENERATOR;
+}
+
+bool jv_is_plain_list(jv value)
+{
+    return value.kind == JV_LIST && value.list->is == JV_PLAIN;
 }
 
 jv jv_dict_new(jv_run *run)
@@ -386,8 +426,7 @@ int jv_compare(jv_run *run, jv a, jv b)
         return p < q ? -1 : p > q;
     }
     if (a.kind == JV_STRING && b.kind == JV_STRING) return compare_bytes(a.string, b.string);
-    if (a.kind == JV_LIST && b.kind == JV_LIST && a.list->tuple == b.list->tuple &&
-        a.list->is == JV_PLAIN && b.list->is == JV_PLAIN) {
+    if (jv_is_plain_list(a) && jv_is_plain_list(b) && a.list->tuple == b.list->tuple) {
         for (size_t i = 0; i < a.list->count && i < b.list->count; i++)
             if (!jv_equal(run, a.list->items[i], b.list->items[i])) {
                 if (run->failed) return 0;
@@ -443,8 +482,7 @@ const jv_list *jv_iterate(jv_run *run, jv value)
     }
     if (value.kind == JV_UNDEFINED) return &empty;
     if (value.kind == JV_DICT) {
-        list = jv_list_new(run, value.dict->count);
-        for (size_t i = 0; i < value.dict->count; i++) jv_list_add(run, list, value.dict->keys[i]);
+        list = jv_list_of(run, value.dict->keys, value.dict->count);
     } else if (value.kind == JV_STRING) {
         const jv_string *s = value.string;
         if (!jv_step(run, s->bytes)) return &empty;
@@ -478,6 +516,20 @@ bool jv_contains(jv_run *run, jv container, jv item)
     for (size_t i = 0; i < list->count; i++)
         if (jv_equal(run, list->items[i], item)) return true;
     return false;
+}
+
+bool jv_holds(jv_run *run, char op, jv a, jv b)
+{
+    switch (op) {
+    case '=': return jv_equal(run, a, b);
+    case '!': return !jv_equal(run, a, b);
+    case 'i': return jv_contains(run, b, a);
+    case 'n': return !jv_contains(run, b, a);
+    case '<': return jv_compare(run, a, b) < 0;
+    case 'l': return jv_compare(run, a, b) <= 0;
+    case '>': return jv_compare(run, a, b) > 0;
+    default: return jv_compare(run, a, b) >= 0;
+    }
 }
 
 /* ---- writing ---- */

@@ -30,6 +30,8 @@ typedef struct jv_string {
     bool safe; /* result of `safe` or `escape`: "+" HTML-escapes the other operand */
 } jv_string;
 
+extern const jv_string jv_empty;
+
 struct jv_list;
 struct jv_dict;
 struct jv_callable;
@@ -110,11 +112,14 @@ typedef struct jv_arguments {
     const char *const *names; /* of the last name_count values in `named` */
     const jv *named;
     size_t name_count;
+    int how; /* which of the names of its function was called: jv_entry */
 } jv_arguments;
 
 /* "chat template of NAME, line N: ..."; returns an undefined value. */
 jv jv_fail(jv_run *run, pj_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* "'NAME' is undefined", with `what` for a value without a name. */
+jv jv_fail_undefined(jv_run *run, jv value, const char *what);
 void *jv_alloc(jv_run *run, size_t count, size_t size); /* NULL: failed */
 bool jv_step(jv_run *run, size_t count);                /* false: failed, or too many steps */
 /* Steps for looking at this many bytes. */
@@ -130,8 +135,14 @@ jv jv_bytes(jv_run *run, const char *text, const uint8_t *marks, size_t n); /* b
 jv jv_slice(jv_run *run, const jv_string *of, size_t begin, size_t end);    /* by bytes */
 jv jv_list_new(jv_run *run, size_t capacity);
 void jv_list_add(jv_run *run, jv list, jv item);
+void jv_list_extend(jv_run *run, jv list, const jv *items, size_t count);
+jv jv_list_of(jv_run *run, const jv *items, size_t count);
+jv jv_tuple_of(jv_run *run, const jv *items, size_t count);
+/* The items of two lists, as a list of the first one's kind. */
+jv jv_list_joined(jv_run *run, const jv_list *a, const jv_list *b);
 jv jv_list_as(jv list, jv_list_kind kind); /* the list, marked as this kind */
 bool jv_is_generator(jv value);
+bool jv_is_plain_list(jv value); /* a list or tuple */
 jv jv_dict_new(jv_run *run);
 void jv_dict_set(jv_run *run, jv dict, jv key, jv value);
 const jv *jv_dict_find(jv_run *run, const jv_dict *dict, jv key); /* NULL: not there */
@@ -149,6 +160,8 @@ const char *jv_type_name(jv value); /* Python's: "str", "NoneType" */
 bool jv_true(jv value);
 bool jv_equal(jv_run *run, jv a, jv b); /* false also when it fails */
 bool jv_is_text(jv value, const char *text);
+/* One of the comparisons of JI_COMPARE. */
+bool jv_holds(jv_run *run, char op, jv a, jv b);
 /* -1, 0, 1; fails for types without an order. */
 int jv_compare(jv_run *run, jv a, jv b);
 jv jv_to_string(jv_run *run, jv value); /* str() */
