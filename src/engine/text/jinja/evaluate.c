@@ -507,9 +507,9 @@ static jv binary(jv_run *run, char op, jv a, jv b)
 
 static jv evaluate_chain(jv_run *run, const ji_node *node)
 {
-    jv left = evaluate(run, node->items[0]->a);
+    jv left = evaluate(run, node->a);
     for (size_t i = 0; i < node->count && !run->failed; i++) {
-        jv right = evaluate(run, node->items[i]->b);
+        jv right = evaluate(run, node->items[i]->a);
         if (run->failed || !jv_holds(run, node->items[i]->op, left, right)) return jv_bool(false);
         left = right;
     }
@@ -664,11 +664,6 @@ static jv evaluate_node(jv_run *run, const ji_node *node)
         if (node->op == '&') return jv_true(a) ? evaluate(run, node->b) : a;
         if (node->op == '|') return jv_true(a) ? a : evaluate(run, node->b);
         return binary(run, node->op, a, evaluate(run, node->b));
-    case JI_COMPARE: {
-        a = evaluate(run, node->a);
-        jv b = evaluate(run, node->b);
-        return jv_bool(!run->failed && jv_holds(run, node->op, a, b));
-    }
     case JI_CHAIN: return evaluate_chain(run, node);
     case JI_CONDITION:
         if (jv_true(evaluate(run, node->b))) return evaluate(run, node->a);

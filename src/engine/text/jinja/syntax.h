@@ -24,8 +24,8 @@ typedef enum ji_kind {
     JI_TEST,      /* a is text(items) */
     JI_UNARY,     /* op a: '-', '+', '!' for not */
     JI_BINARY,    /* a op b: + - * / f(//) % p(**) ~ & (and) | (or) */
-    JI_COMPARE,   /* a op b: = ! < > l(<=) g(>=) i(in) n(not in); chained by `and` of the parser */
-    JI_CHAIN,     /* a < b < c: items are compares that share their middle operands */
+    JI_CHAIN,     /* a < b < c: the first operand, items: compares */
+    JI_COMPARE,   /* in a chain: op a: = ! < > l(<=) g(>=) i(in) n(not in) */
     JI_CONDITION, /* a if b else c; c NULL: undefined */
     /* statements */
     JI_DATA,    /* text, bytes: written as they are */
