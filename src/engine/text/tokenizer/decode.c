@@ -111,26 +111,18 @@ static int byte_token(const char *text, size_t bytes)
     return high < 0 || low < 0 ? -1 : high << 4 | low;
 }
 
-static bool put_replaced(const pj_decoder *step, const char *text, size_t bytes, pj_buffer *out)
+static bool put_replaced(const pj_step *step, const char *text, size_t bytes, pj_buffer *out)
 {
-    pj_regex_cursor cursor = {0, SIZE_MAX};
-    size_t begin, end, plain = 0;
-    int found;
-    while ((found = pj_pattern_next(&step->pattern, text, bytes, &cursor, &begin, &end)) > 0) {
-        pj_buffer_append(out, text + plain, begin - plain);
-        pj_buffer_append(out, step->content, step->content_bytes);
-        plain = end;
-    }
-    return pj_buffer_append(out, text + plain, bytes - plain) && found == 0;
+    return pj_pattern_replace(&step->pattern, text, bytes, step->content, step->content_bytes, out);
 }
 
-static bool has_at(const pj_decoder *step, const char *text, size_t bytes)
+static bool has_at(const pj_step *step, const char *text, size_t bytes)
 {
     return bytes >= step->character_bytes &&
            memcmp(text, step->character, step->character_bytes) == 0;
 }
 
-static void put_stripped(const pj_decoder *step, const char *text, size_t bytes, pj_buffer *out)
+static void put_stripped(const pj_step *step, const char *text, size_t bytes, pj_buffer *out)
 {
     size_t size = step->character_bytes;
     for (size_t i = 0; i < step->start && has_at(step, text, bytes); i++) {
@@ -144,7 +136,7 @@ static void put_stripped(const pj_decoder *step, const char *text, size_t bytes,
     pj_buffer_append(out, text, bytes);
 }
 
-static void put_metaspace(const pj_decoder *step, const char *text, size_t bytes, bool first,
+static void put_metaspace(const pj_step *step, const char *text, size_t bytes, bool first,
                           pj_buffer *out)
 {
     for (size_t i = 0; i < bytes;) {
@@ -210,7 +202,7 @@ static void join_letters(const strings *in, strings *out)
     pj_buffer_fini(&bytes_of_all);
 }
 
-static bool decode_each(const pj_decoder *step, const strings *in, strings *out)
+static bool decode_each(const pj_step *step, const strings *in, strings *out)
 {
     bool ok = true;
     for (size_t i = 0; i < in->count; i++) {
@@ -220,7 +212,7 @@ static bool decode_each(const pj_decoder *step, const strings *in, strings *out)
         case PJ_DECODER_STRIP: put_stripped(step, text, bytes, &out->text); break;
         case PJ_DECODER_METASPACE: put_metaspace(step, text, bytes, i == 0, &out->text); break;
         case PJ_DECODER_SUFFIX: {
-            pj_decoder space = *step;
+            pj_step space = *step;
             space.content = i + 1 == in->count ? "" : " ";
             space.content_bytes = strlen(space.content);
             ok = put_replaced(&space, text, bytes, &out->text) && ok;
@@ -233,7 +225,7 @@ static bool decode_each(const pj_decoder *step, const strings *in, strings *out)
     return ok;
 }
 
-static bool run_decoder(const pj_decoder *step, const strings *in, strings *out)
+static bool run_decoder(const pj_step *step, const strings *in, strings *out)
 {
     strings_clear(out);
     switch (step->kind) {
@@ -271,8 +263,8 @@ pj_status pj_tokenizer_decode(const pj_tokenizer *tokenizer, const int32_t *ids,
     strings_init(next);
     decode_collect(t, ids, count, skip_special, now);
     pthread_mutex_lock(&t->lock);
-    for (uint32_t i = 0; ok && i < t->decoder_count; i++) {
-        ok = run_decoder(&t->decoders[i], now, next);
+    for (uint32_t i = 0; ok && i < t->decoders.count; i++) {
+        ok = run_decoder(&t->decoders.items[i], now, next);
         strings *swap = now;
         now = next;
         next = swap;
@@ -292,7 +284,7 @@ enum { MOST_WINDOW = 64 };
 struct pj_token_stream {
     const pj_tokenizer *t;
     bool skip_special, direct, any;
-    const pj_decoder *replace, *metaspace, *strip; /* direct path: the decoders present */
+    const pj_step *replace, *metaspace, *strip; /* direct path: the decoders present */
     bool letters, fallback;
     size_t strip_left; /* characters that may still be stripped from the start */
     pj_buffer held;    /* direct path: bytes of an incomplete character; else the window's text */
@@ -307,8 +299,8 @@ struct pj_token_stream {
 static bool understand(pj_token_stream *s)
 {
     const pj_tokenizer *t = s->t;
-    uint32_t i = 0, count = t->decoder_count;
-    const pj_decoder *d = t->decoders;
+    uint32_t i = 0, count = t->decoders.count;
+    const pj_step *d = t->decoders.items;
     if (count == 0) return t->has_decoder;
     if (count == 1 && d[0].kind == PJ_DECODER_BYTE_LEVEL) return s->letters = true;
     if (count == 1 && d[0].kind == PJ_DECODER_METASPACE) return (s->metaspace = &d[0], true);

@@ -138,13 +138,12 @@ static pj_status encode_word(encoder *e, const char *word, size_t bytes)
  * words can be encoded separately. */
 static pj_status encode_piece(encoder *e, const char *text, size_t bytes)
 {
-    static const char mark[] = "\xe2\x96\x81"; /* U+2581 */
     if (!e->t->bpe.cut_at_mark || e->t->letters_last) return encode_word(e, text, bytes);
     pj_status status = PJ_OK;
     size_t begin = 0, at = 0;
     bool after_mark = true;
     while (status == PJ_OK && at < bytes) {
-        const char *found = memmem(text + at, bytes - at, mark, 3);
+        const char *found = memmem(text + at, bytes - at, PJ_SPACE_MARK, 3);
         size_t next = found ? (size_t)(found - text) : bytes;
         if (next > at) after_mark = false;
         if (found && !after_mark && next > begin) {
@@ -270,7 +269,7 @@ static pj_status encode_normalized(encoder *e, section part)
 
 static pj_status encode_raw(encoder *e, section part)
 {
-    if (e->t->normalizer_count > 0) {
+    if (e->t->normalizers.count > 0) {
         pj_workspace *w = e->w;
         uint32_t c;
         size_t head = part.offset == 0 ? pj_utf8_next(part.text, part.bytes, &c) : 0;

@@ -23,8 +23,6 @@ enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5, BYTE 
 /* Every split of a token is looked up, which is quadratic in its length. */
 enum { MAX_SCORED_BYTES = 1024 };
 
-static const char mark[] = "\xe2\x96\x81"; /* U+2581, which represents a space */
-
 /* ---- pre-tokenizers by name --------------------------------------------------------------- */
 
 #define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -244,8 +242,9 @@ static void cut_token(loader *l, const scored *token, uint32_t rank, bool *cross
         vocab->ranks[vocab->merge_count] = rank;
         vocab->merges[vocab->merge_count++] =
             (pj_merge){(uint32_t)left, (uint32_t)right, token->id};
-        bool marked = bytes - at >= 3 && memcmp(text + at, mark, 3) == 0;
-        if (marked && (at < 3 || memcmp(text + at - 3, mark, 3) != 0)) *crosses = true;
+        bool marked = bytes - at >= 3 && memcmp(text + at, PJ_SPACE_MARK, PJ_SPACE_MARK_BYTES) == 0;
+        if (marked && (at < 3 || memcmp(text + at - 3, PJ_SPACE_MARK, PJ_SPACE_MARK_BYTES) != 0))
+            *crosses = true;
     }
 }
 
@@ -300,12 +299,18 @@ static pj_status read_merges(loader *l)
     bool crosses = false;
     pj_status status = l->style ? written_merges(l, &crosses) : scored_merges(l, &crosses);
     if (status == PJ_OK && !pj_vocab_index_merges(&t->vocab)) status = gguf_no_memory(l);
-    t->bpe.cut_at_mark =
-        !crosses && !t->bpe.ignore_merges && pj_vocab_find(&t->vocab, mark, sizeof mark - 1) >= 0;
+    t->bpe.cut_at_mark = !crosses && !t->bpe.ignore_merges &&
+                         pj_vocab_find(&t->vocab, PJ_SPACE_MARK, PJ_SPACE_MARK_BYTES) >= 0;
     return status;
 }
 
 /* ---- steps -------------------------------------------------------------------------------- */
+
+static pj_step *gguf_add(pj_steps *to, pj_step step)
+{
+    to->items[to->count] = step;
+    return &to->items[to->count++];
+}
 
 static pj_status set_byte_level(loader *l)
 {
@@ -313,48 +318,45 @@ static pj_status set_byte_level(loader *l)
     t->bpe.unk = -1;
     t->bpe.ignore_merges = l->style->ignore_merges;
     if (l->style->compose)
-        t->normalizers[t->normalizer_count++] =
-            (pj_normalizer){.kind = PJ_NORMALIZER_FORM, .form = PJ_FORM_NFC};
+        gguf_add(&t->normalizers, (pj_step){.kind = PJ_NORMALIZER_FORM, .form = PJ_FORM_NFC});
     if (l->style->digits)
-        t->splitters[t->splitter_count++] = (pj_splitter){.kind = PJ_SPLITTER_CLASS,
-                                                          .in_class = pj_unicode_is_numeric,
-                                                          .behavior = PJ_BEHAVIOR_ISOLATED};
-    pj_splitter *words = &t->splitters[t->splitter_count++];
-    *words = (pj_splitter){.kind = PJ_SPLITTER_PATTERN, .behavior = PJ_BEHAVIOR_ISOLATED};
-    t->splitters[t->splitter_count++] = (pj_splitter){.kind = PJ_SPLITTER_BYTE_LEVEL};
+        gguf_add(&t->splitters, (pj_step){.kind = PJ_SPLITTER_CLASS,
+                                          .in_class = pj_unicode_is_numeric,
+                                          .behavior = PJ_BEHAVIOR_ISOLATED});
+    pj_step *words = gguf_add(
+        &t->splitters, (pj_step){.kind = PJ_SPLITTER_PATTERN, .behavior = PJ_BEHAVIOR_ISOLATED});
+    gguf_add(&t->splitters, (pj_step){.kind = PJ_SPLITTER_BYTE_LEVEL});
     t->letters_last = true;
-    t->decoders[t->decoder_count++] = (pj_decoder){.kind = PJ_DECODER_BYTE_LEVEL};
+    gguf_add(&t->decoders, (pj_step){.kind = PJ_DECODER_BYTE_LEVEL});
     return pj_regex_new(l->style->pattern, strlen(l->style->pattern), &words->pattern.regex,
                         l->err);
 }
 
-static pj_status set_sentencepiece(loader *l)
+static void set_sentencepiece(loader *l)
 {
     pj_tokenizer *t = l->t;
-    char *marks = pj_arena_strndup(&t->arena, mark, 3);
-    char *space = pj_arena_strndup(&t->arena, " ", 1);
-    if (!marks || !space) return gguf_no_memory(l);
     bool prefix = gguf_flag(l, "add_space_prefix", true);
     t->bpe.unk = gguf_token_id(l, "unknown_token_id");
     t->bpe.byte_fallback = t->bpe.fuse_unk = true;
     if (prefix)
-        t->normalizers[t->normalizer_count++] =
-            (pj_normalizer){.kind = PJ_NORMALIZER_PREPEND, .content = marks, .content_bytes = 3};
-    t->normalizers[t->normalizer_count++] =
-        (pj_normalizer){.kind = PJ_NORMALIZER_REPLACE,
-                        .pattern = {.plain = space, .plain_bytes = 1},
-                        .content = marks,
-                        .content_bytes = 3};
-    t->decoders[t->decoder_count++] = (pj_decoder){.kind = PJ_DECODER_REPLACE,
-                                                   .pattern = {.plain = marks, .plain_bytes = 3},
-                                                   .content = space,
-                                                   .content_bytes = 1};
-    t->decoders[t->decoder_count++] = (pj_decoder){.kind = PJ_DECODER_BYTE_FALLBACK};
-    t->decoders[t->decoder_count++] = (pj_decoder){.kind = PJ_DECODER_FUSE};
+        gguf_add(&t->normalizers, (pj_step){.kind = PJ_NORMALIZER_PREPEND,
+                                            .content = PJ_SPACE_MARK,
+                                            .content_bytes = PJ_SPACE_MARK_BYTES});
+    gguf_add(&t->normalizers, (pj_step){.kind = PJ_NORMALIZER_REPLACE,
+                                        .pattern = {.plain = " ", .plain_bytes = 1},
+                                        .content = PJ_SPACE_MARK,
+                                        .content_bytes = PJ_SPACE_MARK_BYTES});
+    gguf_add(&t->decoders,
+             (pj_step){.kind = PJ_DECODER_REPLACE,
+                       .pattern = {.plain = PJ_SPACE_MARK, .plain_bytes = PJ_SPACE_MARK_BYTES},
+                       .content = " ",
+                       .content_bytes = 1});
+    gguf_add(&t->decoders, (pj_step){.kind = PJ_DECODER_BYTE_FALLBACK});
+    gguf_add(&t->decoders, (pj_step){.kind = PJ_DECODER_FUSE});
     if (prefix)
-        t->decoders[t->decoder_count++] = (pj_decoder){
-            .kind = PJ_DECODER_STRIP, .character = " ", .character_bytes = 1, .start = 1};
-    return PJ_OK;
+        gguf_add(&t->decoders,
+                 (pj_step){
+                     .kind = PJ_DECODER_STRIP, .character = " ", .character_bytes = 1, .start = 1});
 }
 
 static pj_status find_style(loader *l)
@@ -398,7 +400,10 @@ static pj_status gguf_build(loader *l)
     pj_status status = find_style(l);
     if (status == PJ_OK) status = read_fields(l);
     if (status == PJ_OK) status = read_tokens(l);
-    if (status == PJ_OK) status = l->style ? set_byte_level(l) : set_sentencepiece(l);
+    if (status == PJ_OK && l->style)
+        status = set_byte_level(l);
+    else if (status == PJ_OK)
+        set_sentencepiece(l);
     if (status == PJ_OK) status = read_merges(l);
     if (status != PJ_OK) return status;
     pj_bpe_find_bytes(l->t);

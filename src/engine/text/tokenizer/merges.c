@@ -87,7 +87,6 @@ static int64_t find_made(merge_reader *r, const char *text, size_t bytes)
 
 static pj_status add_merge(merge_reader *r, pj_json_text a, pj_json_text b)
 {
-    static const char mark[] = "\xe2\x96\x81"; /* U+2581, which represents a space */
     size_t prefix = r->t->bpe.prefix_bytes;
     if (b.bytes < prefix)
         return merges_refuse(r, "has a part without the prefix: ", b.text, b.bytes);
@@ -105,8 +104,10 @@ static pj_status add_merge(merge_reader *r, pj_json_text a, pj_json_text b)
     }
     if (r->texts.failed) return merges_settle(r);
     w->made = find_made(r, r->texts.data + w->at, w->made_bytes);
-    bool marked = b.bytes >= 3 && memcmp(b.text, mark, 3) == 0;
-    if (marked && (a.bytes < 3 || memcmp(a.text + a.bytes - 3, mark, 3) != 0)) r->crosses = true;
+    bool marked = b.bytes >= 3 && memcmp(b.text, PJ_SPACE_MARK, PJ_SPACE_MARK_BYTES) == 0;
+    if (marked &&
+        (a.bytes < 3 || memcmp(a.text + a.bytes - 3, PJ_SPACE_MARK, PJ_SPACE_MARK_BYTES) != 0))
+        r->crosses = true;
     return r->count == BATCH ? merges_settle(r) : PJ_OK;
 }
 

@@ -3,12 +3,12 @@
  * merge is checked: both parts and the result must be in the vocabulary. */
 #include "engine/text/tokenizer/parts.h"
 
+#include "base/utf8.h"
+
 #include <stdio.h>
 #include <string.h>
 
 enum { LEAST_TOKEN_BYTES = 5 /* "":0, */ };
-
-static const char mark[] = "\xe2\x96\x81"; /* U+2581, which represents a space */
 
 typedef struct model_reader {
     pj_tokenizer *t;
@@ -125,9 +125,7 @@ void pj_bpe_find_bytes(pj_tokenizer *t)
     for (int i = 0; i < 256; i++) {
         char token[8], letter[4];
         uint32_t c = pj_byte_letter((unsigned char)i);
-        size_t bytes = c < 0x80 ? 1 : 2;
-        letter[0] = c < 0x80 ? (char)c : (char)(0xc0 | c >> 6);
-        letter[1] = (char)(0x80 | (c & 0x3f));
+        size_t bytes = pj_utf8_put(c, letter);
         snprintf(token, sizeof token, "<0x%02X>", (unsigned)i);
         bpe->byte_tokens[i] = pj_vocab_find(&t->vocab, token, 6);
         bpe->letters[i] = pj_vocab_find(&t->vocab, letter, bytes);
@@ -157,7 +155,8 @@ static pj_status model_finish(model_reader *r, bool again)
     }
     pj_bpe_find_bytes(t);
     bpe->cut_at_mark = !r->crosses && !bpe->ignore_merges && bpe->prefix_bytes == 0 &&
-                       bpe->suffix_bytes == 0 && pj_vocab_find(&t->vocab, mark, 3) >= 0;
+                       bpe->suffix_bytes == 0 &&
+                       pj_vocab_find(&t->vocab, PJ_SPACE_MARK, PJ_SPACE_MARK_BYTES) >= 0;
     return PJ_OK;
 }
 

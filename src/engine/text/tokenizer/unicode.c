@@ -178,6 +178,14 @@ uint32_t pj_byte_letter(unsigned char byte)
     return 0x100 + 33 + (byte - 127u);
 }
 
+void pj_put_byte_letters(const char *text, size_t bytes, pj_buffer *out)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        char letter[4];
+        pj_buffer_append(out, letter, pj_utf8_put(pj_byte_letter((unsigned char)text[i]), letter));
+    }
+}
+
 int pj_letter_byte(uint32_t letter)
 {
     if (letter < 0x100) return is_own_letter(letter) ? (int)letter : -1;
