@@ -232,9 +232,8 @@ static jv f_wordcount(jv_run *run, jv self, const jv_arguments *a)
     bool inside = false;
     if (run->failed || !jv_step(run, text.string->bytes)) return text;
     for (size_t at = 0, used; at < text.string->bytes; at += used) {
-        uint32_t code = 0;
-        used = pj_utf8_next(text.string->text + at, text.string->bytes - at, &code);
-        if (!used) used = 1;
+        uint32_t code;
+        used = pj_utf8_step(text.string->text + at, text.string->bytes - at, &code);
         bool part = code == '_' || pj_unicode_is_letter(code) || pj_unicode_is_numeric(code);
         words += part && !inside;
         inside = part;

@@ -99,11 +99,11 @@ static jv methods_split_words(jv_run *run, const jv_string *s, int64_t max)
             jv_list_add(run, list, rest);
             break;
         }
-        size_t end = 0, used;
-        for (uint32_t code; end < r->bytes; end += used) {
-            used = pj_utf8_next(r->text + end, r->bytes - end, &code);
-            if (used && pj_unicode_is_space(code)) break;
-            if (!used) used = 1;
+        size_t end = 0;
+        for (size_t used; end < r->bytes; end += used) {
+            uint32_t code;
+            used = pj_utf8_step(r->text + end, r->bytes - end, &code);
+            if (pj_unicode_is_space(code)) break;
         }
         jv_list_add(run, list, jv_slice(run, r, 0, end));
         rest = jv_slice(run, r, end, r->bytes);
@@ -112,18 +112,26 @@ static jv methods_split_words(jv_run *run, const jv_string *s, int64_t max)
     return list;
 }
 
+enum { FIND_FIRST, FIND_LAST, FIND_NEEDED };
+
+/* The offset of a part at or after `at`; SIZE_MAX: it does not occur. */
+static size_t find_first(const jv_string *s, size_t at, const jv_string *part)
+{
+    const char *hit = memmem(s->text + at, s->bytes - at, part->text, part->bytes);
+    return hit ? (size_t)(hit - s->text) : SIZE_MAX;
+}
+
 static jv split_at(jv_run *run, const jv_string *s, const jv_string *separator, int64_t max)
 {
     jv list = jv_list_new(run, 0);
     size_t at = 0;
     if (separator->bytes == 0) return jv_fail(run, PJ_E_INVALID, "empty separator");
     if (!jv_look(run, s->bytes)) return list;
-    while (jv_step(run, 1) && max != 0) {
-        const char *hit = memmem(s->text + at, s->bytes - at, separator->text, separator->bytes);
-        if (!hit) break;
-        jv_list_add(run, list, jv_slice(run, s, at, (size_t)(hit - s->text)));
-        at = (size_t)(hit - s->text) + separator->bytes;
-        max -= max > 0;
+    for (size_t found; jv_step(run, 1) && max != 0; max -= max > 0) {
+        found = find_first(s, at, separator);
+        if (found == SIZE_MAX) break;
+        jv_list_add(run, list, jv_slice(run, s, at, found));
+        at = found + separator->bytes;
     }
     jv_list_add(run, list, jv_slice(run, s, at, s->bytes));
     return list;
@@ -135,15 +143,6 @@ static jv s_split(jv_run *run, jv self, const jv_arguments *a)
     int64_t max = optional_integer(run, a, 1, "maxsplit", -1);
     return separator ? split_at(run, self.string, separator, max)
                      : methods_split_words(run, self.string, max);
-}
-
-enum { FIND_FIRST, FIND_LAST, FIND_NEEDED };
-
-/* The offset of a part at or after `at`; SIZE_MAX: it does not occur. */
-static size_t find_first(const jv_string *s, size_t at, const jv_string *part)
-{
-    const char *hit = memmem(s->text + at, s->bytes - at, part->text, part->bytes);
-    return hit ? (size_t)(hit - s->text) : SIZE_MAX;
 }
 
 static size_t find_last(jv_run *run, const jv_string *s, size_t end, const jv_string *part)

@@ -6,14 +6,6 @@
 
 #include <string.h>
 
-static size_t text_decode(const jv_string *s, size_t at, uint32_t *code)
-{
-    size_t used = pj_utf8_next(s->text + at, s->bytes - at, code);
-    if (used) return used;
-    *code = 0xfffd;
-    return 1;
-}
-
 static bool is_stripped(jv_run *run, const jv_string *s, size_t at, size_t used, uint32_t code,
                         const jv_string *characters)
 {
@@ -28,13 +20,13 @@ jv jv_strip(jv_run *run, const jv_string *s, const jv_string *characters, int si
     uint32_t code;
     if (!jv_step(run, s->bytes / 16)) return jv_undefined(NULL);
     for (size_t used; (sides & JV_LEFT) && begin < end; begin += used) {
-        used = text_decode(s, begin, &code);
+        used = pj_utf8_step(s->text + begin, s->bytes - begin, &code);
         if (!is_stripped(run, s, begin, used, code, characters)) break;
     }
     while ((sides & JV_RIGHT) && end > begin) {
         size_t at = end - 1;
         while (at > begin && ((unsigned char)s->text[at] & 0xc0) == 0x80) at--;
-        size_t used = text_decode(s, at, &code);
+        size_t used = pj_utf8_step(s->text + at, s->bytes - at, &code);
         if (at + used != end) break; /* invalid bytes are not whitespace */
         if (!is_stripped(run, s, at, used, code, characters)) break;
         end = at;
@@ -59,7 +51,7 @@ jv jv_replace(jv_run *run, const jv_string *s, const jv_string *old, const jv_st
             jv_add_string(&b, new);
         } else { /* an empty string is found before every character and at the end */
             uint32_t code;
-            next = at < s->bytes ? at + text_decode(s, at, &code) : at + 1;
+            next = at < s->bytes ? at + pj_utf8_step(s->text + at, s->bytes - at, &code) : at + 1;
             jv_add_string(&b, new);
             if (at < s->bytes) jv_add_part(&b, s, at, next);
         }
@@ -90,7 +82,7 @@ jv jv_change_case(jv_run *run, jv self, const jv_arguments *a)
     bool first = true; /* of a word, or of the text */
     for (size_t at = 0, used; at < s->bytes && !run->failed; at += used) {
         uint32_t code;
-        used = text_decode(s, at, &code);
+        used = pj_utf8_step(s->text + at, s->bytes - at, &code);
         if (code == 0xfffd) {
             jv_add_part(&b, s, at, at + used);
             continue;

@@ -443,27 +443,23 @@ int jv_compare(jv_run *run, jv a, jv b)
 
 /* ---- characters ---- */
 
-/* Size of the character that begins here; an invalid byte counts as one. */
-static size_t character_bytes(const char *text, size_t bytes)
+static size_t character_bytes(const jv_string *s, size_t at)
 {
     uint32_t code;
-    size_t used = pj_utf8_next(text, bytes, &code);
-    return used ? used : 1;
+    return pj_utf8_step(s->text + at, s->bytes - at, &code);
 }
 
 size_t jv_length(const jv_string *string)
 {
     size_t count = 0;
-    for (size_t at = 0; at < string->bytes; count++)
-        at += character_bytes(string->text + at, string->bytes - at);
+    for (size_t at = 0; at < string->bytes; count++) at += character_bytes(string, at);
     return count;
 }
 
 size_t jv_offset(const jv_string *string, size_t index)
 {
     size_t at = 0;
-    while (index-- && at < string->bytes)
-        at += character_bytes(string->text + at, string->bytes - at);
+    while (index-- && at < string->bytes) at += character_bytes(string, at);
     return at;
 }
 
@@ -488,7 +484,7 @@ const jv_list *jv_iterate(jv_run *run, jv value)
         if (!jv_step(run, s->bytes)) return &empty;
         list = jv_list_new(run, jv_length(s));
         for (size_t at = 0, next; at < s->bytes && !run->failed; at = next) {
-            next = at + character_bytes(s->text + at, s->bytes - at);
+            next = at + character_bytes(s, at);
             jv_list_add(run, list, jv_slice(run, s, at, next));
         }
     } else {
@@ -678,12 +674,8 @@ static void json_string(jv_builder *out, const jv_string *s, bool ascii)
     static const char plain[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
     jv_add_text(out, "\"");
     for (size_t at = 0, used; at < s->bytes && !out->run->failed; at += used) {
-        uint32_t code = 0;
-        used = pj_utf8_next(s->text + at, s->bytes - at, &code);
-        if (!used) {
-            used = 1;
-            code = 0xfffd;
-        }
+        uint32_t code;
+        used = pj_utf8_step(s->text + at, s->bytes - at, &code);
         const char *found = code && code < 0x80 ? strchr(plain, (int)code) : NULL;
         if (found) {
             char text[3] = {'\\', letters[found - plain], 0};

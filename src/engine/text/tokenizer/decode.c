@@ -51,6 +51,12 @@ static void strings_end(strings *s)
     s->ends[s->count++] = s->text.length;
 }
 
+static void strings_add(strings *s, const char *text, size_t bytes)
+{
+    pj_buffer_append(&s->text, text, bytes);
+    strings_end(s);
+}
+
 static const char *strings_get(const strings *s, size_t index, size_t *bytes)
 {
     size_t begin = index ? s->ends[index - 1] : 0;
@@ -155,15 +161,9 @@ static void put_metaspace(const pj_step *step, const char *text, size_t bytes, b
 static void flush_bytes(pj_buffer *run, strings *out)
 {
     if (run->length == 0) return;
-    if (pj_utf8_valid(run->data, run->length)) {
-        pj_buffer_append(&out->text, run->data, run->length);
-        strings_end(out);
-    } else {
-        for (size_t i = 0; i < run->length; i++) {
-            pj_buffer_text(&out->text, "\xef\xbf\xbd");
-            strings_end(out);
-        }
-    }
+    bool valid = pj_utf8_valid(run->data, run->length);
+    for (size_t i = 0; i < run->length && !valid; i++) strings_add(out, "\xef\xbf\xbd", 3);
+    if (valid) strings_add(out, run->data, run->length);
     pj_buffer_clear(run);
 }
 
@@ -180,8 +180,7 @@ static void join_bytes(const strings *in, strings *out)
             continue;
         }
         flush_bytes(&run, out);
-        pj_buffer_append(&out->text, text, bytes);
-        strings_end(out);
+        strings_add(out, text, bytes);
     }
     flush_bytes(&run, out);
     pj_buffer_fini(&run);
@@ -231,10 +230,7 @@ static bool run_decoder(const pj_step *step, const strings *in, strings *out)
     switch (step->kind) {
     case PJ_DECODER_BYTE_LEVEL: join_letters(in, out); return true;
     case PJ_DECODER_BYTE_FALLBACK: join_bytes(in, out); return true;
-    case PJ_DECODER_FUSE:
-        pj_buffer_append(&out->text, pj_buffer_get(&in->text), in->text.length);
-        strings_end(out);
-        return true;
+    case PJ_DECODER_FUSE: strings_add(out, pj_buffer_get(&in->text), in->text.length); return true;
     default: return decode_each(step, in, out);
     }
 }
@@ -247,8 +243,7 @@ static void decode_collect(const pj_tokenizer *t, const int32_t *ids, size_t cou
         const char *text = decoder_text(t, ids[i], skip_special, &bytes);
         if (!text) continue;
         if (!t->has_decoder && out->count > 0) pj_buffer_char(&out->text, ' ');
-        pj_buffer_append(&out->text, text, bytes);
-        strings_end(out);
+        strings_add(out, text, bytes);
     }
 }
 
@@ -370,14 +365,11 @@ static size_t unfinished(const char *text, size_t bytes)
 /* Invalid byte tokens: U+FFFD per byte, not per sequence. */
 static void put_repaired_bytes(const char *text, size_t bytes, pj_buffer *out)
 {
-    for (size_t i = 0; i < bytes;) {
+    for (size_t i = 0, n; i < bytes; i += n) {
         uint32_t c;
-        size_t n = pj_utf8_next(text + i, bytes - i, &c);
-        if (n)
-            pj_buffer_append(out, text + i, n);
-        else
-            pj_buffer_text(out, "\xef\xbf\xbd");
-        i += n ? n : 1;
+        char character[4];
+        n = pj_utf8_step(text + i, bytes - i, &c);
+        pj_buffer_append(out, character, pj_utf8_put(c, character));
     }
 }
 
@@ -444,8 +436,7 @@ static size_t given_out(const pj_buffer *held, const char *now, size_t bytes)
     for (size_t i = 0; i < held->length; i++) {
         uint32_t c;
         if (((unsigned char)held->data[i] & 0xc0) == 0x80) continue;
-        size_t n = at < bytes ? pj_utf8_next(now + at, bytes - at, &c) : 0;
-        at += at < bytes && n == 0 ? 1 : n;
+        at += pj_utf8_step(now + at, bytes - at, &c);
     }
     return at;
 }

@@ -199,12 +199,12 @@ static pj_status read_tokens(loader *l)
 
 /* ---- merges ------------------------------------------------------------------------------- */
 
-static pj_status written_merges(loader *l, bool *crosses)
+static pj_status written_merges(loader *l)
 {
     const pj_gguf_value *list = gguf_field(l, "merges");
     if (!list || !list->is_array || list->type != PJ_GGUF_STRING)
         return gguf_bad(l, "merges", "must be an array of strings");
-    return pj_load_merge_texts(l->t, list, l->name, crosses, l->err);
+    return pj_load_merge_texts(l->t, list, l->name, l->err);
 }
 
 typedef struct scored {
@@ -228,23 +228,21 @@ static int64_t find_part(const loader *l, const char *text, size_t bytes)
 }
 
 /* Appends the merges that form a token; the list has room for one per byte. */
-static void cut_token(loader *l, const scored *token, uint32_t rank, bool *crosses)
+static void cut_token(loader *l, const scored *token, uint32_t rank)
 {
     pj_vocab *vocab = &l->t->vocab;
     const char *text = token->text.text;
     size_t bytes = token->text.bytes;
     uint32_t c;
-    for (size_t at = 0, n; at < bytes; at += n ? n : 1) {
-        n = pj_utf8_next(text + at, bytes - at, &c);
+    for (size_t at = 0, n; at < bytes; at += n) {
+        n = pj_utf8_step(text + at, bytes - at, &c);
         int64_t left = at > 0 ? find_part(l, text, at) : -1;
         int64_t right = left >= 0 ? find_part(l, text + at, bytes - at) : -1;
         if (right < 0) continue;
         vocab->ranks[vocab->merge_count] = rank;
         vocab->merges[vocab->merge_count++] =
             (pj_merge){(uint32_t)left, (uint32_t)right, token->id};
-        bool marked = bytes - at >= 3 && memcmp(text + at, PJ_SPACE_MARK, PJ_SPACE_MARK_BYTES) == 0;
-        if (marked && (at < 3 || memcmp(text + at - 3, PJ_SPACE_MARK, PJ_SPACE_MARK_BYTES) != 0))
-            *crosses = true;
+        pj_vocab_note_parts(vocab, text, at, text + at, bytes - at);
     }
 }
 
@@ -274,7 +272,7 @@ static scored *sort_tokens(loader *l, uint32_t *count)
     return list;
 }
 
-static pj_status scored_merges(loader *l, bool *crosses)
+static pj_status scored_merges(loader *l)
 {
     uint32_t count, rank = 0;
     size_t cuts = 1;
@@ -287,21 +285,10 @@ static pj_status scored_merges(loader *l, bool *crosses)
     bool room = vocab->ranks && pj_vocab_reserve_merges(vocab, cuts);
     for (uint32_t i = 0; room && i < count; i++) {
         if (i > 0 && list[i].score != list[i - 1].score) rank = i;
-        cut_token(l, &list[i], rank, crosses);
+        cut_token(l, &list[i], rank);
     }
     pj_free(list);
     return room ? PJ_OK : gguf_no_memory(l);
-}
-
-static pj_status read_merges(loader *l)
-{
-    pj_tokenizer *t = l->t;
-    bool crosses = false;
-    pj_status status = l->style ? written_merges(l, &crosses) : scored_merges(l, &crosses);
-    if (status == PJ_OK && !pj_vocab_index_merges(&t->vocab)) status = gguf_no_memory(l);
-    t->bpe.cut_at_mark = !crosses && !t->bpe.ignore_merges &&
-                         pj_vocab_find(&t->vocab, PJ_SPACE_MARK, PJ_SPACE_MARK_BYTES) >= 0;
-    return status;
 }
 
 /* ---- steps -------------------------------------------------------------------------------- */
@@ -404,9 +391,10 @@ static pj_status gguf_build(loader *l)
         status = set_byte_level(l);
     else if (status == PJ_OK)
         set_sentencepiece(l);
-    if (status == PJ_OK) status = read_merges(l);
+    if (status == PJ_OK) status = l->style ? written_merges(l) : scored_merges(l);
     if (status != PJ_OK) return status;
-    pj_bpe_find_bytes(l->t);
+    if (!pj_vocab_index_merges(&l->t->vocab)) return gguf_no_memory(l);
+    pj_bpe_finish(l->t);
     l->t->has_decoder = true;
     status = set_template(l);
     return status == PJ_OK ? pj_tokenizer_index(l->t, l->name, l->err) : status;

@@ -89,6 +89,7 @@ typedef struct pj_vocab {
     pj_merge *merges; /* by rank */
     uint32_t *ranks;  /* [merge_count] if merges share ranks; NULL: the index is the rank */
     uint32_t merge_count, merge_capacity;
+    bool crosses; /* some merge joins two parts across a space mark */
     pj_table by_pair;
 } pj_vocab;
 
@@ -125,6 +126,9 @@ bool pj_vocab_is_at(const pj_vocab *vocab, uint32_t index, const char *text, siz
 #define PJ_NO_MERGE UINT32_MAX
 bool pj_vocab_reserve_merges(pj_vocab *vocab, size_t count);
 bool pj_vocab_index_merges(pj_vocab *vocab);
+/* Notes whether a merge of these parts joins them across a space mark. */
+void pj_vocab_note_parts(pj_vocab *vocab, const char *left, size_t left_bytes, const char *right,
+                         size_t right_bytes);
 /* The index in the list, or PJ_NO_MERGE. */
 uint32_t pj_vocab_merge(const pj_vocab *vocab, uint32_t left, uint32_t right);
 
@@ -327,21 +331,21 @@ void pj_workspace_free(struct pj_workspace *workspace);
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 
 pj_tokenizer *pj_tokenizer_new(void); /* empty; NULL: out of memory */
-/* Finds the tokens of single bytes, once the vocabulary is complete. */
-void pj_bpe_find_bytes(pj_tokenizer *tokenizer);
+/* Finds the tokens of single bytes, and whether words can be split, once the vocabulary and the
+ * merges are complete. */
+void pj_bpe_finish(pj_tokenizer *tokenizer);
 /* Builds the table from ids to added tokens, once all are known; checks the ids that the template
  * adds. */
 pj_status pj_tokenizer_index(pj_tokenizer *tokenizer, const char *name, pj_error *err);
 
 pj_status pj_load_steps(pj_tokenizer *tokenizer, json_t *root, const char *name, pj_error *err);
-/* Reads the list at the scanner's cursor. `crosses`: some merge joins two parts across a space
- * mark. */
+/* Reads the list at the scanner's cursor. */
 pj_status pj_load_merges(pj_tokenizer *tokenizer, pj_json_scan *scan, const char *name,
-                         bool *crosses, pj_error *err);
+                         pj_error *err);
 struct pj_gguf_value;
 /* The same from an array of strings "a b". */
 pj_status pj_load_merge_texts(pj_tokenizer *tokenizer, const struct pj_gguf_value *list,
-                              const char *name, bool *crosses, pj_error *err);
+                              const char *name, pj_error *err);
 pj_status pj_load_model(pj_tokenizer *tokenizer, pj_json_scan *scan, const char *name,
                         pj_error *err);
 
