@@ -91,8 +91,7 @@ static jv g_dict(jv_run *run, jv self, const jv_arguments *a)
 {
     jv dict = jv_dict_new(run);
     if (a->count && a->items[0].kind == JV_DICT)
-        for (size_t i = 0; i < a->items[0].dict->count && !run->failed; i++)
-            jv_dict_set(run, dict, a->items[0].dict->keys[i], a->items[0].dict->values[i]);
+        jv_dict_update(run, dict, a->items[0].dict);
     else if (a->count) {
         const jv_list *pairs = jv_iterate(run, a->items[0]);
         for (size_t i = 0; i < pairs->count && !run->failed; i++) {
@@ -103,8 +102,7 @@ static jv g_dict(jv_run *run, jv self, const jv_arguments *a)
                 jv_fail(run, PJ_E_INVALID, "dict takes pairs");
         }
     }
-    for (size_t i = 0; i < a->name_count && !run->failed; i++)
-        jv_dict_set(run, dict, jv_text(run, a->names[i]), a->named[i]);
+    jv_dict_update(run, dict, a->named);
     return dict;
 }
 
@@ -216,109 +214,71 @@ static jv loop_member(jv_run *run, jv_loop *loop, const char *name)
 
 /* ---- calls ---- */
 
-/* Positional values first, then named ones; false: failed. */
-static bool collect_written(jv_run *run, const ji_node *node, jv_arguments *arguments)
+/* Adds an argument with a name. */
+static void name_argument(jv_run *run, jv_dict *named, jv name, jv value)
 {
-    *arguments = (jv_arguments){0};
-    if (node->count > MAX_ARGUMENTS) {
-        jv_fail(run, PJ_E_FULL, "a call has too many arguments");
-        return false;
-    }
-    jv *values = node->count ? jv_alloc(run, node->count, sizeof *values) : NULL;
-    for (size_t i = 0; i < node->count && !run->failed; i++)
-        values[i] = evaluate(run, node->items[i]);
-    arguments->items = values;
-    arguments->count = node->count - node->name_count;
-    arguments->named = values ? values + arguments->count : NULL;
-    arguments->names = node->names;
-    arguments->name_count = node->name_count;
-    return !run->failed;
+    if (name.kind != JV_STRING)
+        jv_fail(run, PJ_E_INVALID, "keywords must be strings");
+    else if (jv_dict_find(run, named, name))
+        jv_fail(run, PJ_E_INVALID, "multiple values for keyword argument '%.*s'",
+                (int)name.string->bytes, name.string->text);
+    else
+        jv_dict_set(run, (jv){.kind = JV_DICT, .dict = named}, name, value);
 }
 
-/* The positional values and those of *b, then the named values and those of **c. */
-static bool add_starred(jv_run *run, jv_arguments *a, jv more, jv named)
+/* The arguments f(*b, **c): items of a list, members of a dictionary. */
+static void add_starred(jv_run *run, const ji_node *node, jv items, jv_dict *named)
 {
-    const jv_list *rest = more.kind == JV_UNDEFINED ? NULL : jv_iterate(run, more);
-    size_t extra = rest && !run->failed ? rest->count : 0;
-    size_t names = named.kind == JV_DICT ? named.dict->count : 0, count = a->count + extra;
-    if (named.kind != JV_DICT && named.kind != JV_UNDEFINED)
+    jv more = node->b ? evaluate(run, node->b) : jv_none();
+    jv names = node->c ? evaluate(run, node->c) : jv_none();
+    if (more.kind == JV_UNDEFINED || names.kind == JV_UNDEFINED)
+        jv_fail(run, PJ_E_INVALID, "an argument with * is undefined");
+    else if (node->c && names.kind != JV_DICT)
         jv_fail(run, PJ_E_INVALID, "argument after ** must be a mapping, not %s",
-                jv_type_name(named));
-    if (extra + names + a->count + a->name_count > MAX_ARGUMENTS)
-        jv_fail(run, PJ_E_FULL, "a call has too many arguments");
-    if (run->failed) return false;
-    jv *values = jv_alloc(run, count + a->name_count + names + 1, sizeof *values);
-    const char **texts = jv_alloc(run, a->name_count + names + 1, sizeof *texts);
-    if (!values || !texts) return false;
-    for (size_t i = 0; i < a->count; i++) values[i] = a->items[i];
-    for (size_t i = 0; i < extra; i++) values[a->count + i] = rest->items[i];
-    for (size_t i = 0; i < a->name_count; i++) {
-        values[count + i] = a->named[i];
-        texts[i] = a->names[i];
-    }
-    for (size_t i = 0; i < names; i++) {
-        jv key = named.dict->keys[i];
-        const char *text = key.kind == JV_STRING
-                               ? pj_arena_strndup(&run->arena, key.string->text, key.string->bytes)
-                               : NULL;
-        if (!text) {
-            jv_fail(run, PJ_E_INVALID, "keywords must be strings");
-            return false;
-        }
-        for (size_t k = 0; k < a->name_count; k++)
-            if (strcmp(texts[k], text) == 0)
-                jv_fail(run, PJ_E_INVALID, "multiple values for keyword argument '%s'", text);
-        values[count + a->name_count + i] = named.dict->values[i];
-        texts[a->name_count + i] = text;
-    }
-    *a = (jv_arguments){values, count, texts, values + count, a->name_count + names};
-    return !run->failed;
+                jv_type_name(names));
+    const jv_list *list = node->b && !run->failed ? jv_iterate(run, more) : NULL;
+    if (list) jv_list_extend(run, items, list->items, list->count);
+    for (size_t i = 0; node->c && !run->failed && i < names.dict->count; i++)
+        name_argument(run, named, names.dict->keys[i], names.dict->values[i]);
 }
 
+/* The arguments of a call, filter or test; false: failed. */
 static bool evaluate_collect(jv_run *run, const ji_node *node, jv_arguments *arguments)
 {
-    if (!collect_written(run, node, arguments)) return false;
-    if (node->kind != JI_CALL || (!node->b && !node->c)) return true;
-    jv more = node->b ? evaluate(run, node->b) : jv_undefined(NULL);
-    jv named = node->c ? evaluate(run, node->c) : jv_undefined(NULL);
+    size_t count = node->count - node->name_count;
+    jv items = jv_list_new(run, count);
+    jv_dict *named = jv_alloc(run, 1, sizeof *named);
+    for (size_t i = 0; i < count && !run->failed; i++)
+        jv_list_add(run, items, evaluate(run, node->items[i]));
+    for (size_t i = count; i < node->count && !run->failed; i++)
+        name_argument(run, named, name_value(run, node->names[i - count]),
+                      evaluate(run, node->items[i]));
+    if (node->kind == JI_CALL && !run->failed) add_starred(run, node, items, named);
     if (run->failed) return false;
-    if ((node->b && more.kind == JV_UNDEFINED) || (node->c && named.kind == JV_UNDEFINED)) {
-        jv_fail(run, PJ_E_INVALID, "an argument with * is undefined");
-        return false;
-    }
-    return add_starred(run, arguments, more, named);
-}
-
-static bool has_parameter(const ji_node *macro, const char *name)
-{
-    for (size_t i = 0; i < macro->count; i += 2)
-        if (strcmp(macro->items[i]->text, name) == 0) return true;
-    return false;
-}
-
-static jv named_rest(jv_run *run, const ji_node *macro, const jv_arguments *a)
-{
-    jv rest = jv_dict_new(run);
-    for (size_t i = 0; i < a->name_count && !run->failed; i++)
-        if (!has_parameter(macro, a->names[i]))
-            jv_dict_set(run, rest, name_value(run, a->names[i]), a->named[i]);
-    return rest;
+    *arguments = (jv_arguments){items.list->items, items.list->count, named};
+    if (arguments->count + named->count > MAX_ARGUMENTS)
+        jv_fail(run, PJ_E_FULL, "a call has too many arguments");
+    return !run->failed;
 }
 
 /* Whether a macro has parameters for all arguments. One that mentions `varargs` takes any number,
- * one that mentions `kwargs` any names. */
-static bool takes(jv_run *run, const ji_node *macro, const jv_arguments *a)
+ * one that mentions `kwargs` any names, of which the unknown ones are added to `rest`. */
+static bool takes(jv_run *run, const ji_node *macro, const jv_arguments *a, jv rest)
 {
     size_t count = macro->count / 2;
     if (a->count > count && !(macro->integer & JI_VARARGS))
         jv_fail(run, PJ_E_INVALID, "macro '%s' takes not more than %zu arguments", macro->text,
                 count);
-    for (size_t i = 0; i < a->name_count && !run->failed; i++) {
+    for (size_t i = 0; i < a->named->count && !run->failed; i++) {
+        jv name = a->named->keys[i];
         size_t at = 0;
-        while (at < count && strcmp(macro->items[2 * at]->text, a->names[i]) != 0) at++;
+        while (at < count && !jv_is_text(name, macro->items[2 * at]->text)) at++;
         if (at == count ? !(macro->integer & JI_KWARGS) : at < a->count)
-            jv_fail(run, PJ_E_INVALID, "macro '%s' %s the argument '%s'", macro->text,
-                    at == count ? "does not have" : "gets twice", a->names[i]);
+            jv_fail(run, PJ_E_INVALID, "macro '%s' %s the argument '%.*s'", macro->text,
+                    at == count ? "does not have" : "gets twice", (int)name.string->bytes,
+                    name.string->text);
+        else if (at == count)
+            jv_dict_set(run, rest, name, a->named->values[i]);
     }
     return !run->failed;
 }
@@ -341,7 +301,8 @@ static jv call_macro(jv_run *run, const jv_callable *callee, const jv_arguments 
 {
     const ji_node *macro = callee->macro;
     jv_scope *saved = run->scope;
-    if (!takes(run, macro, a) || !(run->scope = push_scope(run, callee->closure)))
+    jv rest = jv_dict_new(run);
+    if (!takes(run, macro, a, rest) || !(run->scope = push_scope(run, callee->closure)))
         return jv_undefined(NULL);
     for (size_t i = 0; i < macro->count && !run->failed; i += 2) {
         const char *name = macro->items[i]->text;
@@ -352,7 +313,7 @@ static jv call_macro(jv_run *run, const jv_callable *callee, const jv_arguments 
     }
     size_t known = macro->count / 2, extra = a->count > known ? a->count - known : 0;
     evaluate_assign(run, "varargs", jv_tuple_of(run, a->items + a->count - extra, extra));
-    if (macro->integer & JI_KWARGS) evaluate_assign(run, "kwargs", named_rest(run, macro, a));
+    if (macro->integer & JI_KWARGS) evaluate_assign(run, "kwargs", rest);
     if (caller) evaluate_assign(run, "caller", *caller);
     jv text = capture(run, macro->a, run->scope);
     run->scope = saved;
@@ -365,7 +326,7 @@ static jv call_value(jv_run *run, jv callee, const jv_arguments *a, const jv *ca
 {
     if (callee.kind == JV_UNDEFINED) return jv_fail_undefined(run, callee, "what is called");
     if (callee.kind == JV_LOOP && callee.loop->body)
-        return a->count == 1 && a->name_count == 0
+        return a->count == 1 && a->named->count == 0
                    ? capture_loop(run, callee.loop, a->items[0])
                    : jv_fail(run, PJ_E_INVALID, "a loop is called with the items of the next");
     if (callee.kind == JV_LOOP)

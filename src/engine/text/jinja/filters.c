@@ -194,11 +194,10 @@ static jv f_indent(jv_run *run, jv self, const jv_arguments *a)
 /* "..."|format(a, b), or with names: the operator %. */
 static jv f_format(jv_run *run, jv self, const jv_arguments *a)
 {
-    if (a->count && a->name_count)
+    if (a->count && a->named->count)
         return jv_fail(run, PJ_E_INVALID, "format takes positional or named values, not both");
-    jv values = a->name_count ? jv_dict_new(run) : jv_tuple_of(run, a->items, a->count);
-    for (size_t i = 0; i < a->name_count && !run->failed; i++)
-        jv_dict_set(run, values, jv_text(run, a->names[i]), a->named[i]);
+    jv values = a->named->count ? jv_dict_new(run) : jv_tuple_of(run, a->items, a->count);
+    if (a->named->count) jv_dict_update(run, values, a->named);
     return run->failed ? values : jv_percent(run, filters_text_of(run, self), values);
 }
 

@@ -22,17 +22,10 @@ jv jv_call(jv_run *run, const jv_entry *entry, jv self, const jv_arguments *argu
     return entry->function(run, self, &a);
 }
 
-static const jv *named_argument(const jv_arguments *arguments, const char *name)
-{
-    for (size_t i = 0; i < arguments->name_count; i++)
-        if (strcmp(arguments->names[i], name) == 0) return &arguments->named[i];
-    return NULL;
-}
-
 jv jv_argument(const jv_arguments *arguments, size_t index, const char *name, jv missing)
 {
     if (index < arguments->count) return arguments->items[index];
-    const jv *named = named_argument(arguments, name);
+    const jv *named = arguments->named ? jv_dict_get(arguments->named, name) : NULL;
     return named ? *named : missing;
 }
 
@@ -44,7 +37,7 @@ bool jv_flag(const jv_arguments *arguments, size_t index, const char *name)
 jv jv_needed(jv_run *run, const jv_arguments *arguments, size_t index, const char *name)
 {
     if (index < arguments->count) return arguments->items[index];
-    const jv *named = named_argument(arguments, name);
+    const jv *named = arguments->named ? jv_dict_get(arguments->named, name) : NULL;
     if (named) return *named;
     return jv_fail(run, PJ_E_INVALID, "the argument \"%s\" is missing", name);
 }
@@ -478,8 +471,7 @@ static jv d_get(jv_run *run, jv self, const jv_arguments *a)
 static jv d_copy(jv_run *run, jv self, const jv_arguments *a)
 {
     jv copy = jv_dict_new(run);
-    for (size_t i = 0; i < self.dict->count && !run->failed; i++)
-        jv_dict_set(run, copy, self.dict->keys[i], self.dict->values[i]);
+    jv_dict_update(run, copy, self.dict);
     return copy;
 }
 

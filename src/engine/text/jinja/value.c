@@ -231,6 +231,12 @@ void jv_dict_set(jv_run *run, jv value, jv key, jv item)
     dict->values[dict->count++] = item;
 }
 
+void jv_dict_update(jv_run *run, jv dict, const jv_dict *from)
+{
+    for (size_t i = 0; i < from->count && !run->failed; i++)
+        jv_dict_set(run, dict, from->keys[i], from->values[i]);
+}
+
 /* ---- building strings ---- */
 
 /* Makes room for `more` bytes, and for marks once a byte is data. */

@@ -109,10 +109,8 @@ typedef struct jv_builder { /* zeroed but for `run`: a string under construction
 typedef struct jv_arguments {
     const jv *items;
     size_t count;
-    const char *const *names; /* of the last name_count values in `named` */
-    const jv *named;
-    size_t name_count;
-    int how; /* which of the names of its function was called: jv_entry */
+    const jv_dict *named; /* NULL: none */
+    int how;              /* which of the names of its function was called: jv_entry */
 } jv_arguments;
 
 /* "chat template of NAME, line N: ..."; returns an undefined value. */
@@ -145,6 +143,7 @@ bool jv_is_generator(jv value);
 bool jv_is_plain_list(jv value); /* a list or tuple */
 jv jv_dict_new(jv_run *run);
 void jv_dict_set(jv_run *run, jv dict, jv key, jv value);
+void jv_dict_update(jv_run *run, jv dict, const jv_dict *from);
 const jv *jv_dict_find(jv_run *run, const jv_dict *dict, jv key); /* NULL: not there */
 const jv *jv_dict_get(const jv_dict *dict, const char *key);
 
