@@ -702,7 +702,7 @@ static jv f_tojson(jv_run *run, jv self, const jv_arguments *a)
 {
     jv indent = jv_argument(a, 1, "indent", jv_none());
     jv separators = jv_argument(a, 2, "separators", jv_none());
-    jv_json_style style = {
+    jv_style style = {
         .ensure_ascii = jv_flag(a, 0, "ensure_ascii"),
         .sort_keys = jv_flag(a, 3, "sort_keys"),
         .indented = indent.kind != JV_NONE,
@@ -715,7 +715,7 @@ static jv f_tojson(jv_run *run, jv self, const jv_arguments *a)
         style.indent = (int)width;
     }
     jv_builder b = {.run = run};
-    jv_write_json(&b, self, &style, 0);
+    jv_write(&b, self, &style);
     return jv_built(&b);
 }
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MAX_WRITE_DEPTH = 100 };
 enum { MAX_EQUAL_DEPTH = 400 }; /* beyond the evaluator's own */
 
 const jv_string jv_empty = {.text = ""};
@@ -592,77 +593,6 @@ static void add_quoted(jv_builder *b, const jv_string *s)
     jv_add(b, &quote, NULL, 1);
 }
 
-static void add_repr(jv_builder *b, jv value);
-
-static void add_container(jv_builder *b, jv value)
-{
-    bool list = value.kind == JV_LIST, tuple = list && value.list->tuple;
-    if (list && value.list->is != JV_PLAIN) {
-        jv_fail(b->run, PJ_E_UNSUPPORTED, "a %s cannot be printed; \"| list\" is missing",
-                jv_type_name(value));
-        return;
-    }
-    size_t count = list ? value.list->count : value.dict->count;
-    jv_add_text(b, tuple ? "(" : list ? "[" : "{");
-    for (size_t i = 0; i < count && !b->run->failed; i++) {
-        if (i) jv_add_text(b, ", ");
-        if (!list) {
-            add_repr(b, value.dict->keys[i]);
-            jv_add_text(b, ": ");
-        }
-        add_repr(b, list ? value.list->items[i] : value.dict->values[i]);
-    }
-    jv_add_text(b, tuple ? (count == 1 ? ",)" : ")") : list ? "]" : "}");
-}
-
-static void add_repr(jv_builder *b, jv value)
-{
-    if (!jv_step(b->run, 1)) return;
-    if (++b->run->depth > 200)
-        jv_fail(b->run, PJ_E_FULL, "values are nested too deeply");
-    else if (value.kind == JV_STRING)
-        add_quoted(b, value.string);
-    else if (value.kind == JV_LIST || value.kind == JV_DICT)
-        add_container(b, value);
-    else if (value.kind == JV_UNDEFINED)
-        jv_add_text(b, "Undefined");
-    else
-        jv_add_value(b, value);
-    b->run->depth--;
-}
-
-void jv_add_value(jv_builder *b, jv value)
-{
-    switch (value.kind) {
-    case JV_UNDEFINED: break;
-    case JV_NONE: jv_add_text(b, "None"); break;
-    case JV_BOOL: jv_add_text(b, value.boolean ? "True" : "False"); break;
-    case JV_INT: value_add_integer(b, value.integer); break;
-    case JV_FLOAT: value_add_float(b, value.number, false); break;
-    case JV_STRING: jv_add_string(b, value.string); break;
-    case JV_LIST:
-    case JV_DICT: add_repr(b, value); break;
-    default: jv_fail(b->run, PJ_E_UNSUPPORTED, "a %s cannot be printed", jv_type_name(value));
-    }
-}
-
-jv jv_to_string(jv_run *run, jv value)
-{
-    if (value.kind == JV_STRING) return value;
-    jv_builder b = {.run = run};
-    jv_add_value(&b, value);
-    return jv_built(&b);
-}
-
-jv jv_repr(jv_run *run, jv value)
-{
-    jv_builder b = {.run = run};
-    add_repr(&b, value);
-    return jv_built(&b);
-}
-
-/* ---- JSON ---- */
-
 static void json_escape(jv_builder *out, uint32_t code)
 {
     char text[16];
@@ -694,7 +624,7 @@ static void json_string(jv_builder *out, const jv_string *s, bool ascii)
     jv_add_text(out, "\"");
 }
 
-static void json_newline(jv_builder *out, const jv_json_style *style, int level)
+static void json_newline(jv_builder *out, const jv_style *style, int level)
 {
     if (!style->indented) return;
     jv_add_text(out, "\n");
@@ -717,7 +647,7 @@ static const size_t *json_order(jv_run *run, const jv_dict *dict, bool sorted)
     return order;
 }
 
-static void json_key(jv_builder *out, jv key, const jv_json_style *style)
+static void json_key(jv_builder *out, jv key, const jv_style *style)
 {
     jv text = key.kind == JV_STRING ? key
               : key.kind == JV_NONE ? jv_text(out->run, "null")
@@ -726,48 +656,104 @@ static void json_key(jv_builder *out, jv key, const jv_json_style *style)
     if (text.kind == JV_STRING) json_string(out, text.string, style->ensure_ascii);
 }
 
-static void json_container(jv_builder *out, jv value, const jv_json_style *style, int level)
+static void write_value(jv_builder *out, jv value, const jv_style *style, int level);
+
+static void write_unsupported(jv_builder *out, jv value, const jv_style *style, const char *remedy)
 {
-    bool list = value.kind == JV_LIST;
-    if (list && value.list->is != JV_PLAIN) {
+    if (style->python)
+        jv_fail(out->run, PJ_E_UNSUPPORTED, "a %s cannot be printed%s", jv_type_name(value),
+                remedy);
+    else
         jv_fail(out->run, PJ_E_INVALID, "a value of type %s cannot be written as JSON",
                 jv_type_name(value));
+}
+
+static void write_container(jv_builder *out, jv value, const jv_style *style, int level)
+{
+    bool list = value.kind == JV_LIST, tuple = list && value.list->tuple && style->python;
+    if (list && !jv_is_plain_list(value)) {
+        write_unsupported(out, value, style, "; \"| list\" is missing");
         return;
     }
     size_t count = list ? value.list->count : value.dict->count;
     const size_t *order = list ? NULL : json_order(out->run, value.dict, style->sort_keys);
-    jv_add_text(out, list ? "[" : "{");
+    jv_add_text(out, tuple ? "(" : list ? "[" : "{");
     for (size_t i = 0; i < count && !out->run->failed; i++) {
         if (i) jv_add_text(out, style->item_separator);
         json_newline(out, style, level + 1);
-        if (!list) {
+        if (!list && style->python)
+            write_value(out, value.dict->keys[order[i]], style, level + 1);
+        else if (!list)
             json_key(out, value.dict->keys[order[i]], style);
-            jv_add_text(out, style->key_separator);
-        }
-        jv_write_json(out, list ? value.list->items[i] : value.dict->values[order[i]], style,
-                      level + 1);
+        if (!list) jv_add_text(out, style->key_separator);
+        write_value(out, list ? value.list->items[i] : value.dict->values[order[i]], style,
+                    level + 1);
     }
     if (count) json_newline(out, style, level);
-    jv_add_text(out, list ? "]" : "}");
+    if (tuple && count == 1) jv_add_text(out, ",");
+    jv_add_text(out, tuple ? ")" : list ? "]" : "}");
 }
 
-void jv_write_json(jv_builder *out, jv value, const jv_json_style *style, int level)
+static void write_value(jv_builder *out, jv value, const jv_style *style, int level)
 {
+    bool python = style->python;
     if (!jv_step(out->run, 1)) return;
-    if (level > 100) {
+    if (level > MAX_WRITE_DEPTH) {
         jv_fail(out->run, PJ_E_FULL, "values are nested too deeply");
         return;
     }
     switch (value.kind) {
-    case JV_NONE: jv_add_text(out, "null"); break;
-    case JV_BOOL: jv_add_text(out, value.boolean ? "true" : "false"); break;
+    case JV_NONE: jv_add_text(out, python ? "None" : "null"); break;
+    case JV_BOOL:
+        if (python)
+            jv_add_text(out, value.boolean ? "True" : "False");
+        else
+            jv_add_text(out, value.boolean ? "true" : "false");
+        break;
     case JV_INT: value_add_integer(out, value.integer); break;
-    case JV_FLOAT: value_add_float(out, value.number, true); break;
-    case JV_STRING: json_string(out, value.string, style->ensure_ascii); break;
+    case JV_FLOAT: value_add_float(out, value.number, !python); break;
+    case JV_STRING:
+        if (python)
+            add_quoted(out, value.string);
+        else
+            json_string(out, value.string, style->ensure_ascii);
+        break;
     case JV_LIST:
-    case JV_DICT: json_container(out, value, style, level); break;
+    case JV_DICT: write_container(out, value, style, level); break;
     default:
-        jv_fail(out->run, PJ_E_INVALID, "a value of type %s cannot be written as JSON",
-                jv_type_name(value));
+        if (python && value.kind == JV_UNDEFINED)
+            jv_add_text(out, "Undefined");
+        else
+            write_unsupported(out, value, style, "");
     }
+}
+
+void jv_write(jv_builder *out, jv value, const jv_style *style)
+{
+    write_value(out, value, style, 0);
+}
+
+static const jv_style repr_style = {.python = true, .item_separator = ", ", .key_separator = ": "};
+
+void jv_add_value(jv_builder *b, jv value)
+{
+    if (value.kind == JV_STRING)
+        jv_add_string(b, value.string);
+    else if (value.kind != JV_UNDEFINED)
+        jv_write(b, value, &repr_style);
+}
+
+jv jv_to_string(jv_run *run, jv value)
+{
+    if (value.kind == JV_STRING) return value;
+    jv_builder b = {.run = run};
+    jv_add_value(&b, value);
+    return jv_built(&b);
+}
+
+jv jv_repr(jv_run *run, jv value)
+{
+    jv_builder b = {.run = run};
+    jv_write(&b, value, &repr_style);
+    return jv_built(&b);
 }

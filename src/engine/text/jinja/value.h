@@ -172,12 +172,14 @@ bool jv_is_number(jv value); /* int, float or bool */
 double jv_number(jv value);
 bool jv_integer(jv value, int64_t *out); /* int or bool */
 
-typedef struct jv_json_style {
-    int indent; /* negative: one line */
+/* How a value is written: as json.dumps does, or as repr(). */
+typedef struct jv_style {
+    bool python; /* repr() */
     bool indented, ensure_ascii, sort_keys;
+    int indent;
     const char *item_separator, *key_separator;
-} jv_json_style;
-void jv_write_json(jv_builder *out, jv value, const jv_json_style *style, int level);
+} jv_style;
+void jv_write(jv_builder *out, jv value, const jv_style *style);
 
 /* Length in characters, not bytes. */
 size_t jv_length(const jv_string *string);
