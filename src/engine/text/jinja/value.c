@@ -60,31 +60,6 @@ bool jv_look(jv_run *run, size_t bytes)
 
 /* ---- making ---- */
 
-jv jv_none(void)
-{
-    return (jv){.kind = JV_NONE};
-}
-
-jv jv_undefined(const char *name)
-{
-    return (jv){.kind = JV_UNDEFINED, .name = name};
-}
-
-jv jv_bool(bool value)
-{
-    return (jv){.kind = JV_BOOL, .boolean = value};
-}
-
-jv jv_int(int64_t value)
-{
-    return (jv){.kind = JV_INT, .integer = value};
-}
-
-jv jv_float(double value)
-{
-    return (jv){.kind = JV_FLOAT, .number = value};
-}
-
 jv jv_bytes(jv_run *run, const char *text, const uint8_t *marks, size_t n)
 {
     jv_string *string = jv_alloc(run, 1, sizeof *string);

@@ -123,11 +123,26 @@ bool jv_step(jv_run *run, size_t count);                /* false: failed, or too
 /* Steps for looking at this many bytes. */
 bool jv_look(jv_run *run, size_t bytes);
 
-jv jv_none(void);
-jv jv_undefined(const char *name);
-jv jv_bool(bool value);
-jv jv_int(int64_t value);
-jv jv_float(double value);
+static inline jv jv_none(void)
+{
+    return (jv){.kind = JV_NONE};
+}
+static inline jv jv_undefined(const char *name)
+{
+    return (jv){.kind = JV_UNDEFINED, .name = name};
+}
+static inline jv jv_bool(bool value)
+{
+    return (jv){.kind = JV_BOOL, .boolean = value};
+}
+static inline jv jv_int(int64_t value)
+{
+    return (jv){.kind = JV_INT, .integer = value};
+}
+static inline jv jv_float(double value)
+{
+    return (jv){.kind = JV_FLOAT, .number = value};
+}
 jv jv_text(jv_run *run, const char *text);                                  /* borrowed, trusted */
 jv jv_bytes(jv_run *run, const char *text, const uint8_t *marks, size_t n); /* borrowed */
 jv jv_slice(jv_run *run, const jv_string *of, size_t begin, size_t end);    /* by bytes */

@@ -343,25 +343,6 @@ uint64_t pj_token_stream_work(const pj_token_stream *s)
     return s->decoded;
 }
 
-/* Number of bytes at the end that may be the beginning of an incomplete character. */
-static size_t unfinished(const char *text, size_t bytes)
-{
-    for (size_t back = 1; back <= 3 && back <= bytes; back++) {
-        unsigned char c = (unsigned char)text[bytes - back];
-        if (c >= 0xc0) {
-            uint32_t code_point;
-            char padded[4] = {(char)c, (char)0x80, (char)0x80, (char)0x80};
-            size_t need = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
-            memcpy(padded, text + bytes - back, back);
-            /* The second byte's range depends on the first: try the smallest and the largest. */
-            if (back == 1) padded[1] = (char)(c == 0xe0 ? 0xa0 : c == 0xf0 ? 0x90 : 0x80);
-            return need > back && pj_utf8_next(padded, need, &code_point) == need ? back : 0;
-        }
-        if (c < 0x80) return 0;
-    }
-    return 0;
-}
-
 /* Invalid byte tokens: U+FFFD per byte, not per sequence. */
 static void put_repaired_bytes(const char *text, size_t bytes, pj_buffer *out)
 {
@@ -376,7 +357,7 @@ static void put_repaired_bytes(const char *text, size_t bytes, pj_buffer *out)
 /* Moves complete characters out of `held`; everything when the stream ends. */
 static void decode_release(pj_token_stream *s, bool all, pj_buffer *text)
 {
-    size_t keep = all ? 0 : unfinished(pj_buffer_get(&s->held), s->held.length);
+    size_t keep = all ? 0 : pj_utf8_unfinished(pj_buffer_get(&s->held), s->held.length);
     size_t whole = s->held.length - keep;
     pj_buffer_clear(&s->work);
     if (s->fallback)

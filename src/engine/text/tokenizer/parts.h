@@ -34,6 +34,8 @@ typedef enum pj_unicode_form {
 bool pj_unicode_normalize(pj_unicode_form form, const char *text, size_t bytes, pj_buffer *out);
 /* Replaces each invalid sequence (maximal subpart) by U+FFFD. */
 bool pj_utf8_repair(const char *text, size_t bytes, pj_buffer *out);
+/* Number of bytes at the end that may be the beginning of a character. */
+size_t pj_utf8_unfinished(const char *text, size_t bytes);
 /* The code point ending at text + at, at > 0; the text must be valid. */
 uint32_t pj_utf8_before(const char *text, size_t at);
 

@@ -40,8 +40,6 @@ typedef struct fold {
     size_t base; /* first part of this piece */
     pj_behavior behavior;
     bool invert, previous; /* the previous range was a match */
-    bool waiting;          /* WITH_NEXT: a match to be joined with the following range */
-    pj_piece match;
     bool failed;
 } fold;
 
@@ -58,19 +56,6 @@ static void push_or_extend(fold *f, size_t begin, size_t end, bool extend)
         splitter_push(f, begin, end);
 }
 
-static void take_with_next(fold *f, size_t begin, size_t end, bool match)
-{
-    if (f->waiting && !match)
-        begin = f->match.begin;
-    else if (f->waiting)
-        splitter_push(f, f->match.begin, f->match.end);
-    f->waiting = match;
-    if (match)
-        f->match = (pj_piece){begin, end};
-    else
-        splitter_push(f, begin, end);
-}
-
 static void splitter_take(fold *f, size_t begin, size_t end, bool match)
 {
     match ^= f->invert;
@@ -81,7 +66,7 @@ static void splitter_take(fold *f, size_t begin, size_t end, bool match)
     case PJ_BEHAVIOR_ISOLATED: splitter_push(f, begin, end); break;
     case PJ_BEHAVIOR_CONTIGUOUS: push_or_extend(f, begin, end, match == f->previous); break;
     case PJ_BEHAVIOR_WITH_PREVIOUS: push_or_extend(f, begin, end, match && !f->previous); break;
-    case PJ_BEHAVIOR_WITH_NEXT: take_with_next(f, begin, end, match); break;
+    case PJ_BEHAVIOR_WITH_NEXT: push_or_extend(f, begin, end, !match && f->previous); break;
     }
     f->previous = match;
 }
@@ -123,7 +108,6 @@ static bool split_by_match(const pj_step *step, const pj_split_state *state, pj_
         plain = end;
     }
     if (bytes > plain) splitter_take(&f, piece.begin + plain, piece.end, false);
-    if (f.waiting) splitter_push(&f, f.match.begin, f.match.end);
     drop_empty(out, f.base);
     return found == 0 && !f.failed;
 }
