@@ -245,14 +245,15 @@ static void add_starred(jv_run *run, const ji_node *node, jv items, jv_dict *nam
 /* The arguments of a call, filter or test; false: failed. */
 static bool evaluate_collect(jv_run *run, const ji_node *node, jv_arguments *arguments)
 {
-    size_t count = node->count - node->name_count;
-    jv items = jv_list_new(run, count);
+    jv items = jv_list_new(run, node->count);
     jv_dict *named = jv_alloc(run, 1, sizeof *named);
-    for (size_t i = 0; i < count && !run->failed; i++)
-        jv_list_add(run, items, evaluate(run, node->items[i]));
-    for (size_t i = count; i < node->count && !run->failed; i++)
-        name_argument(run, named, name_value(run, node->names[i - count]),
-                      evaluate(run, node->items[i]));
+    for (size_t i = 0; i < node->count && !run->failed; i++) {
+        const ji_node *item = node->items[i];
+        if (item->kind == JI_NAMED)
+            name_argument(run, named, name_value(run, item->text), evaluate(run, item->a));
+        else
+            jv_list_add(run, items, evaluate(run, item));
+    }
     if (node->kind == JI_CALL && !run->failed) add_starred(run, node, items, named);
     if (run->failed) return false;
     *arguments = (jv_arguments){items.list->items, items.list->count, named};

@@ -252,9 +252,10 @@ static bool number_text(jv value, char text[64])
     return true;
 }
 
-static bool only_blanks(const char *text)
+/* Whether a number was read, up to `end`, and only white space follows. */
+static bool is_number_end(const char *text, const char *end)
 {
-    return text[strspn(text, " \t\n\r")] == 0;
+    return end != text && end[strspn(end, " \t\n\r")] == 0;
 }
 
 static jv f_float(jv_run *run, jv self, const jv_arguments *a)
@@ -265,7 +266,7 @@ static jv f_float(jv_run *run, jv self, const jv_arguments *a)
     if (jv_is_number(self)) return jv_float(jv_number(self));
     if (!number_text(self, text)) return missing;
     double number = strtod(text, &end);
-    return end != text && only_blanks(end) ? jv_float(number) : missing;
+    return is_number_end(text, end) ? jv_float(number) : missing;
 }
 
 static jv f_int(jv_run *run, jv self, const jv_arguments *a)
@@ -280,7 +281,7 @@ static jv f_int(jv_run *run, jv self, const jv_arguments *a)
     if (jv_integer(self, &integer)) return jv_int(integer);
     if (number_text(self, text)) {
         integer = strtoll(text, &end, (int)base);
-        if (only_blanks(end)) return jv_int(integer);
+        if (is_number_end(text, end)) return jv_int(integer);
     }
     jv number = f_float(run, self, &(jv_arguments){.items = &(jv){.kind = JV_NONE}, .count = 1});
     return number.kind == JV_FLOAT && fabs(number.number) < 9e18 ? jv_int((int64_t)number.number)

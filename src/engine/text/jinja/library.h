@@ -38,6 +38,7 @@ const jv_entry *jv_test(const char *name);
 jv jv_member(jv_run *run, jv self, jv key);
 
 /* String operations shared by filters and methods. */
+bool jv_is_blank(uint32_t code);    /* str.isspace() */
 enum { JV_LEFT = 1, JV_RIGHT = 2 }; /* sides to strip */
 jv jv_strip(jv_run *run, const jv_string *s, const jv_string *characters, int sides);
 jv jv_replace(jv_run *run, const jv_string *s, const jv_string *old, const jv_string *new,

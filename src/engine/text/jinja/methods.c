@@ -79,27 +79,26 @@ static jv s_strip(jv_run *run, jv self, const jv_arguments *a)
     return jv_strip(run, self.string, optional_string(run, a, 0, "chars"), a->how);
 }
 
+/* The end of the characters from `at` on that are blanks, or are none. */
+static size_t methods_skip(const jv_string *s, size_t at, bool blanks)
+{
+    uint32_t code;
+    for (size_t used; at < s->bytes; at += used) {
+        used = pj_utf8_step(s->text + at, s->bytes - at, &code);
+        if (jv_is_blank(code) != blanks) break;
+    }
+    return at;
+}
+
 /* Splits at runs of whitespace; after `max` splits the rest is the last item. */
 static jv methods_split_words(jv_run *run, const jv_string *s, int64_t max)
 {
-    jv list = jv_list_new(run, 0), rest = jv_bytes(run, s->text, s->marks, s->bytes);
+    jv list = jv_list_new(run, 0);
+    size_t at = 0, end;
     if (!jv_look(run, s->bytes)) return list;
-    while (jv_step(run, 1)) {
-        rest = jv_strip(run, rest.string, NULL, JV_LEFT);
-        if (run->failed || rest.string->bytes == 0) break;
-        const jv_string *r = rest.string;
-        if (max == 0) {
-            jv_list_add(run, list, rest);
-            break;
-        }
-        size_t end = 0;
-        for (size_t used; end < r->bytes; end += used) {
-            uint32_t code;
-            used = pj_utf8_step(r->text + end, r->bytes - end, &code);
-            if (pj_unicode_is_space(code)) break;
-        }
-        jv_list_add(run, list, jv_slice(run, r, 0, end));
-        rest = jv_slice(run, r, end, r->bytes);
+    for (; jv_step(run, 1) && (at = methods_skip(s, at, true)) < s->bytes; at = end) {
+        end = max == 0 ? s->bytes : methods_skip(s, at, false);
+        jv_list_add(run, list, jv_slice(run, s, at, end));
         max -= max > 0;
     }
     return list;
@@ -299,7 +298,7 @@ static jv s_is_all(jv_run *run, jv self, const jv_arguments *a)
         [DIGITS] = pj_unicode_is_numeric,
         [LETTERS] = pj_unicode_is_letter,
         [LETTERS_OR_DIGITS] = is_alphanumeric,
-        [SPACES] = pj_unicode_is_space,
+        [SPACES] = jv_is_blank,
     };
     const jv_string *s = self.string;
     if (s->bytes == 0 || !jv_step(run, s->bytes)) return jv_bool(false);

@@ -149,51 +149,41 @@ static ji_node *parse_expression(parser *p, bool conditional);
 static ji_node *parse_unary(parser *p, bool filtered);
 static ji_node *parse_postfix(parser *p, ji_node *value);
 
+static ji_node *parse_named(parser *p)
+{
+    ji_node *named = node(p, JI_NAMED);
+    named->text = expect_name(p);
+    expect(p, "=");
+    named->a = parse_expression(p, true);
+    return named;
+}
+
 /* Arguments of a call, filter or test up to ")"; the opening was consumed. */
 static void parse_arguments(parser *p, ji_node *call)
 {
-    const char *names[64];
-    bool after_star = false;
+    bool named = false;
     while (p->status == PJ_OK && !take(p, ")")) {
-        bool more = call->count || after_star;
+        bool more = call->count || call->b || call->c;
         if (more && !expect(p, ",")) return;
-        if (more && take(p, ")")) break;
-        bool star = is(p, "*"), stars = is(p, "**");
-        if (star || stars) {
-            if (call->kind != JI_CALL || call->c || (star && (call->b || call->name_count))) {
+        if (more && take(p, ")")) return;
+        bool star = is(p, "*");
+        if (star || is(p, "**")) {
+            if (call->kind != JI_CALL || call->c || (star && (call->b || named)))
                 parse_fail(p, PJ_E_UNSUPPORTED, "arguments with * are not supported here");
-                return;
-            }
             parse_advance(p);
             *(star ? &call->b : &call->c) = parse_expression(p, true);
-            after_star = true;
             continue;
         }
-        if (call->c) {
+        const ji_token *next = now(p) + 1;
+        bool has_name = now(p)->kind == JI_T_NAME && next->kind == JI_T_OPERATOR &&
+                        strcmp(next->text, "=") == 0;
+        if (call->c)
             parse_fail(p, PJ_E_INVALID, "an argument follows one with **");
-            return;
-        }
-        bool named = now(p)->kind == JI_T_NAME && p->tokens[p->at + 1].kind == JI_T_OPERATOR &&
-                     strcmp(p->tokens[p->at + 1].text, "=") == 0;
-        if (named) {
-            if (call->name_count == 64) {
-                parse_fail(p, PJ_E_FULL, "a call has too many arguments");
-                return;
-            }
-            names[call->name_count++] = expect_name(p);
-            parse_advance(p);
-        } else if (call->name_count || call->b) {
+        else if (!has_name && (named || call->b))
             parse_fail(p, PJ_E_INVALID, "a positional argument follows a named one");
-            return;
-        }
-        parse_append(p, call, parse_expression(p, true));
+        named = has_name;
+        parse_append(p, call, named ? parse_named(p) : parse_expression(p, true));
     }
-    if (call->name_count == 0 || p->status != PJ_OK) return;
-    call->names = pj_arena_alloc(p->arena, call->name_count, sizeof *call->names);
-    if (call->names)
-        memcpy(call->names, names, call->name_count * sizeof *names);
-    else
-        parse_fail(p, PJ_E_FULL, "the template is too large");
 }
 
 static ji_node *parse_call(parser *p, ji_node *callee)

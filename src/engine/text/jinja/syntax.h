@@ -19,7 +19,8 @@ typedef enum ji_kind {
     JI_ATTRIBUTE, /* a.text */
     JI_ITEM,      /* a[b] */
     JI_SLICE,     /* items: begin, end, step; NULL where left out */
-    JI_CALL,      /* a(items, names..., *b, **c) */
+    JI_CALL,      /* a(items, *b, **c) */
+    JI_NAMED,     /* an argument: text=a */
     JI_FILTER,    /* a | text(items); a NULL: the content of a filter block */
     JI_TEST,      /* a is text(items) */
     JI_UNARY,     /* op a: '-', '+', '!' for not */
@@ -59,8 +60,6 @@ typedef struct ji_node {
     struct ji_node *a, *b, *c;
     struct ji_node **items;
     size_t count;
-    const char **names; /* names of the last name_count items of a call */
-    size_t name_count;
 } ji_node;
 
 typedef enum ji_token_kind {

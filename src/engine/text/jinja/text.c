@@ -6,10 +6,15 @@
 
 #include <string.h>
 
+bool jv_is_blank(uint32_t code)
+{
+    return pj_unicode_is_space(code) || (code >= 0x1c && code <= 0x1f);
+}
+
 static bool is_stripped(jv_run *run, const jv_string *s, size_t at, size_t used, uint32_t code,
                         const jv_string *characters)
 {
-    if (!characters) return pj_unicode_is_space(code) || (code >= 0x1c && code <= 0x1f);
+    if (!characters) return jv_is_blank(code);
     if (!jv_look(run, characters->bytes)) return false;
     return memmem(characters->text, characters->bytes, s->text + at, used) != NULL;
 }
