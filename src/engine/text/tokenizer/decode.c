@@ -11,44 +11,30 @@
 
 /* Strings passed between decoders: bytes in a buffer and the end of each. */
 typedef struct strings {
-    pj_buffer text;
-    size_t *ends;
-    size_t count, capacity;
-    bool failed;
+    pj_buffer text, ends; /* `ends` holds size_t */
 } strings;
 
 static void strings_init(strings *s)
 {
-    *s = (strings){0};
     pj_buffer_init(&s->text, SIZE_MAX / 2);
+    pj_buffer_init(&s->ends, SIZE_MAX / 2);
 }
 
 static void strings_fini(strings *s)
 {
     pj_buffer_fini(&s->text);
-    pj_free(s->ends);
+    pj_buffer_fini(&s->ends);
 }
 
-static void strings_clear(strings *s)
+static size_t strings_count(const strings *s)
 {
-    pj_buffer_clear(&s->text);
-    s->count = 0;
+    return s->ends.length / sizeof(size_t);
 }
 
 /* Ends the string appended to s->text. */
 static void strings_end(strings *s)
 {
-    if (s->count == s->capacity) {
-        size_t capacity = s->capacity ? 2 * s->capacity : 64;
-        size_t *grown = pj_resize(s->ends, capacity, sizeof *grown);
-        if (!grown) {
-            s->failed = true;
-            return;
-        }
-        s->ends = grown;
-        s->capacity = capacity;
-    }
-    s->ends[s->count++] = s->text.length;
+    pj_buffer_append(&s->ends, &s->text.length, sizeof s->text.length);
 }
 
 static void strings_add(strings *s, const char *text, size_t bytes)
@@ -59,8 +45,9 @@ static void strings_add(strings *s, const char *text, size_t bytes)
 
 static const char *strings_get(const strings *s, size_t index, size_t *bytes)
 {
-    size_t begin = index ? s->ends[index - 1] : 0;
-    *bytes = s->ends[index] - begin;
+    const size_t *ends = (const size_t *)(const void *)s->ends.data;
+    size_t begin = index ? ends[index - 1] : 0;
+    *bytes = ends[index] - begin;
     return pj_buffer_get(&s->text) + begin;
 }
 
@@ -160,6 +147,7 @@ static void put_metaspace(const pj_step *step, const char *text, size_t bytes, b
 /* A run of byte tokens is one string if it is valid UTF-8, else one U+FFFD per byte. */
 static void flush_bytes(pj_buffer *run, strings *out)
 {
+    out->text.failed |= run->failed;
     if (run->length == 0) return;
     bool valid = pj_utf8_valid(run->data, run->length);
     for (size_t i = 0; i < run->length && !valid; i++) strings_add(out, "\xef\xbf\xbd", 3);
@@ -171,12 +159,12 @@ static void join_bytes(const strings *in, strings *out)
 {
     pj_buffer run;
     pj_buffer_init(&run, SIZE_MAX / 2);
-    for (size_t i = 0; i < in->count; i++) {
+    for (size_t i = 0; i < strings_count(in); i++) {
         size_t bytes;
         const char *text = strings_get(in, i, &bytes);
         int byte = byte_token(text, bytes);
         if (byte >= 0) {
-            if (!pj_buffer_char(&run, (char)byte)) out->failed = true;
+            pj_buffer_char(&run, (char)byte);
             continue;
         }
         flush_bytes(&run, out);
@@ -190,13 +178,13 @@ static void join_letters(const strings *in, strings *out)
 {
     pj_buffer bytes_of_all;
     pj_buffer_init(&bytes_of_all, SIZE_MAX / 2);
-    for (size_t i = 0; i < in->count; i++) {
+    for (size_t i = 0; i < strings_count(in); i++) {
         size_t bytes;
         const char *text = strings_get(in, i, &bytes);
         put_letters(text, bytes, &bytes_of_all);
     }
-    out->failed |= bytes_of_all.failed;
     pj_utf8_repair(pj_buffer_get(&bytes_of_all), bytes_of_all.length, &out->text);
+    out->text.failed |= bytes_of_all.failed;
     strings_end(out);
     pj_buffer_fini(&bytes_of_all);
 }
@@ -204,7 +192,7 @@ static void join_letters(const strings *in, strings *out)
 static bool decode_each(const pj_step *step, const strings *in, strings *out)
 {
     bool ok = true;
-    for (size_t i = 0; i < in->count; i++) {
+    for (size_t i = 0; i < strings_count(in); i++) {
         size_t bytes;
         const char *text = strings_get(in, i, &bytes);
         switch (step->kind) {
@@ -212,7 +200,7 @@ static bool decode_each(const pj_step *step, const strings *in, strings *out)
         case PJ_DECODER_METASPACE: put_metaspace(step, text, bytes, i == 0, &out->text); break;
         case PJ_DECODER_SUFFIX: {
             pj_step space = *step;
-            space.content = i + 1 == in->count ? "" : " ";
+            space.content = i + 1 == strings_count(in) ? "" : " ";
             space.content_bytes = strlen(space.content);
             ok = put_replaced(&space, text, bytes, &out->text) && ok;
             break;
@@ -226,7 +214,8 @@ static bool decode_each(const pj_step *step, const strings *in, strings *out)
 
 static bool run_decoder(const pj_step *step, const strings *in, strings *out)
 {
-    strings_clear(out);
+    pj_buffer_clear(&out->text);
+    pj_buffer_clear(&out->ends);
     switch (step->kind) {
     case PJ_DECODER_BYTE_LEVEL: join_letters(in, out); return true;
     case PJ_DECODER_BYTE_FALLBACK: join_bytes(in, out); return true;
@@ -242,7 +231,7 @@ static void decode_collect(const pj_tokenizer *t, const int32_t *ids, size_t cou
         size_t bytes;
         const char *text = decoder_text(t, ids[i], skip_special, &bytes);
         if (!text) continue;
-        if (!t->has_decoder && out->count > 0) pj_buffer_char(&out->text, ' ');
+        if (!t->has_decoder && strings_count(out) > 0) pj_buffer_char(&out->text, ' ');
         strings_add(out, text, bytes);
     }
 }
@@ -253,20 +242,20 @@ pj_status pj_tokenizer_decode(const pj_tokenizer *tokenizer, const int32_t *ids,
     pj_tokenizer *t = (pj_tokenizer *)(uintptr_t)tokenizer; /* only its lock changes */
     strings lists[2];
     strings *now = &lists[0], *next = &lists[1];
-    bool ok = true;
     strings_init(now);
     strings_init(next);
     decode_collect(t, ids, count, skip_special, now);
+    bool ok = !now->text.failed && !now->ends.failed;
     pthread_mutex_lock(&t->lock);
     for (uint32_t i = 0; ok && i < t->decoders.count; i++) {
-        ok = run_decoder(&t->decoders.items[i], now, next);
+        ok = run_decoder(&t->decoders.items[i], now, next) && !next->text.failed &&
+             !next->ends.failed;
         strings *swap = now;
         now = next;
         next = swap;
     }
     pthread_mutex_unlock(&t->lock);
-    ok = ok && !now->failed && !now->text.failed && !next->failed && !next->text.failed &&
-         pj_buffer_append(text, pj_buffer_get(&now->text), now->text.length);
+    ok = ok && pj_buffer_append(text, pj_buffer_get(&now->text), now->text.length);
     strings_fini(now);
     strings_fini(next);
     return ok ? PJ_OK : pj_fail_memory(err, "a decoded text");
