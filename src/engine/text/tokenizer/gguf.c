@@ -293,7 +293,7 @@ static pj_status scored_merges(loader *l)
 
 /* ---- steps -------------------------------------------------------------------------------- */
 
-static pj_step *gguf_add(pj_steps *to, pj_step step)
+static pj_step *gguf_add(pj_step_list *to, pj_step step)
 {
     to->items[to->count] = step;
     return &to->items[to->count++];

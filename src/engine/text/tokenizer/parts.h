@@ -229,10 +229,10 @@ typedef struct pj_step {
 
 enum { PJ_MAX_STEPS = 64 };
 
-typedef struct pj_steps {
+typedef struct pj_step_list {
     pj_step items[PJ_MAX_STEPS];
     uint32_t count;
-} pj_steps;
+} pj_step_list;
 
 /* The post-processor's result: pieces in order; id -1 represents the text. */
 typedef struct pj_template {
@@ -261,7 +261,7 @@ struct pj_tokenizer {
     pj_trie raw_trie, normalized_trie;
     uint32_t *added_by_id; /* [size] index + 1; 0: none */
     uint32_t size;
-    pj_steps normalizers, splitters, decoders;
+    pj_step_list normalizers, splitters, decoders;
     bool has_decoder;
     /* the last splitter's conversion of bytes to letters is left to the model stage */
     bool letters_last;

@@ -382,7 +382,7 @@ static pj_status read_processor(const loader *l, json_t *object)
 typedef struct stage {
     const char *key, *list, *what;
     const step_type *types; /* NULL: the post-processor, whose steps become one template */
-    pj_steps *steps;
+    pj_step_list *steps;
 } stage;
 
 static pj_status add_step(const loader *l, const stage *to, const char *type, json_t *object)
@@ -521,7 +521,7 @@ pj_status pj_load_steps(pj_tokenizer *tokenizer, json_t *root, const char *name,
     pj_status status = load_stages(&l, root);
     if (status == PJ_OK) status = load_added(&l, json_object_get(root, "added_tokens"));
     if (status != PJ_OK) return status;
-    const pj_steps *splitters = &tokenizer->splitters;
+    const pj_step_list *splitters = &tokenizer->splitters;
     tokenizer->letters_last = splitters->count > 0 &&
                               splitters->items[splitters->count - 1].kind == PJ_SPLITTER_BYTE_LEVEL;
     return PJ_OK;

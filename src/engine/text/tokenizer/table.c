@@ -18,7 +18,7 @@ pj_tokenizer *pj_tokenizer_new(void)
 void pj_tokenizer_close(pj_tokenizer *t)
 {
     if (!t) return;
-    pj_steps *stages[] = {&t->normalizers, &t->splitters, &t->decoders};
+    pj_step_list *stages[] = {&t->normalizers, &t->splitters, &t->decoders};
     for (size_t i = 0; i < sizeof stages / sizeof *stages; i++)
         for (uint32_t k = 0; k < stages[i]->count; k++)
             pj_regex_free(stages[i]->items[k].pattern.regex);
