@@ -4,7 +4,6 @@
 
 #include "base/clock.h"
 #include "base/sized.h"
-#include "trace/run_json.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -21,9 +20,9 @@ static void meter_event(void *context, const pj_meter_event *event)
 static void take_conditions(void *context, const pj_condition *rows, uint32_t count)
 {
     pj_run *run = context;
-    pthread_mutex_lock(&run->spool_mutex);
-    pj_spool_append(&run->spool, PJ_RECORD_CONDITIONS, rows, count * sizeof *rows, NULL);
-    pthread_mutex_unlock(&run->spool_mutex);
+    pj_spool_writer w = pj_run_lock_spool(run, NULL);
+    pj_spool_put(&w, PJ_RECORD_CONDITIONS, rows, count * sizeof *rows);
+    pj_run_unlock_spool(run, &w);
 }
 
 /* ---- start --------------------------------------------------------------------------------- */
@@ -59,9 +58,6 @@ static void describe_power(pj_run *run)
     pj_run_info *info = &run->info;
     const pj_rail *rails;
     uint32_t count = 0;
-    info->baseline_cold_mw = info->baseline_resident_mw = NAN;
-    info->sampler_cpu_share = info->sampler_jitter_us = NAN;
-    info->overhead_ms = info->overhead_share = info->statistics_ms = NAN;
     info->machine = s->machine.name;
     info->machine_json = s->machine.json;
     if (!s->meter || !(rails = pj_meter_rails(s->meter, &count)) || !count) return;
@@ -272,9 +268,10 @@ pj_status pj_run_begin(pj_session *session, const pj_run_options *from, pj_run *
     if (status != PJ_OK) return status;
     status = run_new(session, &run, err);
     if (!run) return status;
-    take_id(run);
+    pj_run_info_init(&run->info);
+    run->info.cached_tokens = 0;
     run->info.created_wall_ns = pj_clock_wall_ns();
-    run->info.monotonic_ms = NAN;
+    take_id(run);
     status = copy_options(run, options, err);
     if (status == PJ_OK)
         status = pj_recorder_init(&run->recorder, options->depth, lane_bytes(options->depth), err);
