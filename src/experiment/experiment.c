@@ -21,7 +21,8 @@ enum { WARM_TOKENS = 4, LISTEN_MS = 200, MAX_EVAL_BYTES = 16 << 20 };
 typedef struct progress {
     double *joules; /* figures of `count` completed runs */
     uint32_t *blocks;
-    uint32_t count, capacity;
+    uint32_t count;
+    size_t joules_room, blocks_room;
 } progress;
 
 struct pj_experiment {
@@ -48,15 +49,11 @@ typedef pj_experiment experiment;
 
 static bool experiment_note(progress *p, double joules, uint32_t block)
 {
-    if (p->count == p->capacity) {
-        uint32_t capacity = p->capacity ? 2 * p->capacity : 8;
-        double *more = pj_resize(p->joules, capacity, sizeof *more);
-        if (more) p->joules = more;
-        uint32_t *blocks = pj_resize(p->blocks, capacity, sizeof *blocks);
-        if (blocks) p->blocks = blocks;
-        if (!more || !blocks) return false;
-        p->capacity = capacity;
-    }
+    double *more = pj_grow(p->joules, p->count, &p->joules_room, sizeof *more);
+    if (more) p->joules = more;
+    uint32_t *blocks = pj_grow(p->blocks, p->count, &p->blocks_room, sizeof *blocks);
+    if (blocks) p->blocks = blocks;
+    if (!more || !blocks) return false;
     p->joules[p->count] = joules;
     p->blocks[p->count++] = block;
     return true;
@@ -394,15 +391,13 @@ static pj_status check_cells(experiment *e, pj_error *err)
 
 pj_status pj_experiment_store(pj_store *store, const pj_plan *plan, pj_error *err)
 {
-    pj_buffer out;
     pj_json json;
-    pj_buffer_init(&out, 1 << 20);
-    pj_json_init(&json, &out);
+    pj_json_open(&json, 1 << 20);
     pj_plan_write(plan, &json);
-    pj_status status = pj_buffer_status(&out, "a plan", err);
+    pj_status status = pj_buffer_status(&json.own, "a plan", err);
     if (status == PJ_OK)
-        status = pj_store_experiment_put(store, plan->name, pj_buffer_get(&out), err);
-    pj_buffer_fini(&out);
+        status = pj_store_experiment_put(store, plan->name, pj_json_whole(&json), err);
+    pj_json_close(&json);
     return status;
 }
 

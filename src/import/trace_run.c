@@ -112,11 +112,9 @@ static pj_status train(pj_store *store, pj_phase_model *model, pj_error *err)
 static void write_segments(const detection *d, pj_json *json)
 {
     pj_json_object_begin(json);
-    pj_json_key(json, "phase_detection");
-    pj_json_object_begin(json);
+    pj_json_kv_object_begin(json, "phase_detection");
     pj_json_kv_uint(json, "trained_on", d->model.traces);
-    pj_json_key(json, "segments");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "segments");
     double sum = 0;
     for (size_t i = 0, from = 0; i < d->count; i++) {
         sum += d->confidence[i];

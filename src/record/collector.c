@@ -32,13 +32,13 @@ static void collector_take_readings(pj_collector *c)
 {
     size_t count;
     pj_reading_hub_pull(c->hub);
-    while ((count = pj_subscriber_read(c->subscriber, c->readings,
-                                       sizeof c->readings / sizeof *c->readings)) > 0) {
+    while ((count = pj_ring_read(&c->subscriber->readings, c->readings,
+                                 sizeof c->readings / sizeof *c->readings)) > 0) {
         collector_append(c, PJ_RECORD_READINGS, c->readings, count * sizeof *c->readings);
         if (c->feed) pj_live_feed_readings(c->feed, c->readings, count);
     }
     pj_meter_event event;
-    while (pj_subscriber_next_event(c->subscriber, &event)) c->on_event(c->context, &event);
+    while (pj_ring_read(&c->subscriber->events, &event, 1)) c->on_event(c->context, &event);
 }
 
 static void collector_take_shares(pj_collector *c)

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "base/thread.h"
 #include "trace/spool.h"
 
@@ -35,12 +36,6 @@ struct pj_recovery {
     pj_recovery_message_fn *on_message;
     void *message_context;
 };
-
-static bool has_ending(const char *name, const char *ending)
-{
-    size_t length = strlen(name), end = strlen(ending);
-    return length > end && strcmp(name + length - end, ending) == 0;
-}
 
 /* ---- messages --------------------------------------------------------------------------- */
 
@@ -243,7 +238,7 @@ static void take_folder(pj_recovery *r, pj_store *store, const char *dir)
     if (!spools) return;
     for (struct dirent *entry; (entry = readdir(spools)) && !atomic_load(&r->stop);) {
         char path[PJ_SPOOL_DIR_BYTES];
-        if (has_ending(entry->d_name, ".spool") &&
+        if (pj_ends_with(entry->d_name, ".spool") &&
             pj_path_join(path, sizeof path, dir, entry->d_name))
             recover_take_spool(r, store, path);
     }
@@ -317,7 +312,7 @@ static bool has_spools(const pj_spool_dirs *dirs)
     for (int i = 0; i < PJ_SPOOL_DIRS && !found; i++) {
         DIR *spools = dirs->path[i][0] ? opendir(dirs->path[i]) : NULL;
         for (struct dirent *entry; spools && !found && (entry = readdir(spools));)
-            found = has_ending(entry->d_name, ".spool");
+            found = pj_ends_with(entry->d_name, ".spool");
         if (spools) closedir(spools);
     }
     return found;
@@ -427,7 +422,7 @@ static void recover_inspect(const char *path, pj_spool_entry *entry)
     pj_status status = recover_open_spool(path, &reader, &entry->bytes, &entry->reason);
     if (status == PJ_E_AGAIN) entry->state = PJ_SPOOL_RUNNING;
     if (status == PJ_E_DENIED) entry->state = PJ_SPOOL_FOREIGN;
-    if (has_ending(path, ".damaged"))
+    if (pj_ends_with(path, ".damaged"))
         entry->state = PJ_SPOOL_DAMAGED;
     else if (status == PJ_OK && tries_path(path, tries, sizeof tries) && stat(tries, &info) == 0 &&
              info.st_size >= MOST_TRIES)
@@ -450,7 +445,7 @@ static void list_folder(const char *dir, void (*take)(void *, const pj_spool_ent
     DIR *spools = opendir(dir);
     for (struct dirent *e; spools && (e = readdir(spools));) {
         char path[PJ_SPOOL_DIR_BYTES];
-        if (!(has_ending(e->d_name, ".spool") || has_ending(e->d_name, ".damaged")) ||
+        if (!(pj_ends_with(e->d_name, ".spool") || pj_ends_with(e->d_name, ".damaged")) ||
             !pj_path_join(path, sizeof path, dir, e->d_name))
             continue;
         recover_inspect(path, &entry);

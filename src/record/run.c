@@ -112,13 +112,13 @@ static uint64_t missed_so_far(const pj_meter *meter)
 }
 
 /* Joins the reading hub and waits for a first value of each rail, so that the curve covers the run
- * from its start: two periods and the delay, at most a second. */
+ * from its start. */
 static void start_metering(pj_run *run)
 {
     pj_session *s = run->session;
     pj_error err = {0};
     uint32_t count = 0, seen = 0;
-    const pj_rail *rails = s->meter ? pj_meter_rails(s->meter, &count) : NULL;
+    if (s->meter) pj_meter_rails(s->meter, &count);
     if (!count) return;
     if (pj_reading_hub_join(s->hub, &run->subscriber, &err) != PJ_OK) {
         pj_run_warn(run, "power_unavailable", "energy is unavailable: %s", err.text);
@@ -128,15 +128,11 @@ static void start_metering(pj_run *run)
     run->metering = true;
     run->missed_before = missed_so_far(s->meter);
     bool has[PJ_MAX_RAILS] = {false};
-    int64_t began_ns = pj_clock_ns(), patience_ns = 50 * PJ_NS_PER_MS;
-    for (uint32_t r = 0; r < count; r++)
-        if (patience_ns < 2 * rails[r].period_ns + rails[r].delay_ns)
-            patience_ns = 2 * rails[r].period_ns + rails[r].delay_ns;
-    if (patience_ns > PJ_NS_PER_S) patience_ns = PJ_NS_PER_S;
+    int64_t began_ns = pj_clock_ns(), patience_ns = pj_reading_hub_first_wait_ns(s->hub);
     while (seen < count && pj_clock_ns() - began_ns < patience_ns) {
         pj_reading readings[64];
         pj_reading_hub_pull(s->hub);
-        size_t n = pj_subscriber_read(&run->subscriber, readings, 64);
+        size_t n = pj_ring_read(&run->subscriber.readings, readings, 64);
         if (n == 0) pj_clock_sleep_until(pj_clock_ns() + PJ_NS_PER_MS);
         for (size_t i = 0; i < n; i++)
             if (readings[i].rail < count && readings[i].after_ns >= began_ns &&

@@ -29,7 +29,7 @@ static void account_overhead(pj_run *run)
         info->sampler_cpu_share = cost.cpu_share;
         info->sampler_jitter_us = cost.jitter_us;
         info->samples_missed =
-            cost.missed + cost.lost - run->missed_before + pj_subscriber_lost(&run->subscriber);
+            cost.missed + cost.lost - run->missed_before + pj_ring_lost(&run->subscriber.readings);
         ms += cost.cpu_share * run->subscriber.sampled_ns / 1e6;
     }
     ms = fmin(ms, process_ms);

@@ -48,12 +48,10 @@ void pj_run_info_write(pj_json *json, const pj_run_info *from, int64_t start_ns)
     INFO_U32(WRITE_UINT)
     INFO_U64(WRITE_UINT)
     INFO_DOUBLES(WRITE_DOUBLE)
-    pj_json_key(json, "tags");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "tags");
     for (uint32_t i = 0; i < from->tag_count; i++) pj_json_string(json, from->tags[i]);
     pj_json_array_end(json);
-    pj_json_key(json, "prompt_tokens");
-    pj_json_array_begin(json);
+    pj_json_kv_array_begin(json, "prompt_tokens");
     for (uint32_t i = 0; i < from->prompt_count; i++) pj_json_uint(json, from->prompt_tokens[i]);
     pj_json_array_end(json);
     pj_json_object_end(json);

@@ -82,6 +82,21 @@ static void generate_end_span(generation *g)
     pj_instrument_end(&g->engine->instrument);
 }
 
+/* A pass over `rows` tokens of g->ids in `segments` segments, with logits for `logits` of them. */
+static pj_status run_pass(generation *g, uint32_t rows, uint32_t segments, uint32_t logits,
+                          bool is_prefill)
+{
+    pj_pass pass = {.ids = g->ids,
+                    .tokens = rows,
+                    .segments = g->segments,
+                    .segment_count = segments,
+                    .logit_rows = g->logit_rows,
+                    .logit_count = logits,
+                    .prefill = is_prefill,
+                    .cancel = g->request->cancel};
+    return pj_compute_forward(&g->compute, &pass, &g->engine->instrument);
+}
+
 /* ---- before inference --------------------------------------------------------------------- */
 
 static pj_status check_prompt(generation *g, const pj_sequence_result *r, uint32_t index)
@@ -344,15 +359,7 @@ static pj_status prefill_pass(generation *g, uint32_t *next, uint32_t *done, uin
             ++*next;
         }
     }
-    pj_pass pass = {.ids = g->ids,
-                    .tokens = rows,
-                    .segments = g->segments,
-                    .segment_count = segments,
-                    .logit_rows = g->logit_rows,
-                    .logit_count = *ended,
-                    .prefill = true,
-                    .cancel = g->request->cancel};
-    return pj_compute_forward(&g->compute, &pass, &g->engine->instrument);
+    return run_pass(g, rows, segments, *ended, true);
 }
 
 /* Fills the draft's KV cache with the prompt. */
@@ -414,15 +421,8 @@ static pj_status decode_step(generation *g, uint32_t *live)
         g->row_sequence[rows] = i;
         rows++;
     }
-    pj_pass pass = {.ids = g->ids,
-                    .tokens = rows,
-                    .segments = g->segments,
-                    .segment_count = rows,
-                    .logit_rows = g->logit_rows,
-                    .logit_count = rows,
-                    .cancel = g->request->cancel};
     *live = rows;
-    if (!status) status = pj_compute_forward(&g->compute, &pass, &g->engine->instrument);
+    if (!status) status = run_pass(g, rows, rows, rows, false);
     return status ? status : draw_all(g, rows);
 }
 
@@ -450,14 +450,7 @@ static pj_status check_proposals(generation *g)
     g->ids[0] = r->ids[r->count - 1];
     memcpy(g->ids + 1, p->proposed, p->count * sizeof *g->ids);
     for (uint32_t i = 0; i < rows; i++) g->logit_rows[i] = i;
-    pj_pass pass = {.ids = g->ids,
-                    .tokens = rows,
-                    .segments = g->segments,
-                    .segment_count = 1,
-                    .logit_rows = g->logit_rows,
-                    .logit_count = rows,
-                    .cancel = g->request->cancel};
-    return pj_compute_forward(&g->compute, &pass, &g->engine->instrument);
+    return run_pass(g, rows, 1, rows, false);
 }
 
 /* Samples a token per position, until one differs from the proposal. */
