@@ -588,18 +588,21 @@ pj_request *pj_request_begin(pj_requests *q, pj_exchange *exchange, void *user)
     return NULL;
 }
 
+static void report_prompt(pj_request *r)
+{
+    pj_exchange_counts c = pj_exchange_count(r->exchange);
+    if (c.input >= 0)
+        pj_ledger_prompt(r->entry, (double)(c.input - (c.cached > 0 ? c.cached : 0)),
+                         (double)c.cached);
+}
+
 /* Passes the exchange's new figures to the ledger; called with the lock held. */
 static void requests_advance(pj_request *r)
 {
     uint64_t tokens = pj_exchange_tokens_so_far(r->exchange);
     int64_t at_ns = pj_exchange_last_ns(r->exchange);
     if (tokens <= r->tokens) return;
-    if (r->entry && !r->tokens) {
-        pj_exchange_counts c = pj_exchange_count(r->exchange);
-        if (c.input >= 0)
-            pj_ledger_prompt(r->entry, (double)(c.input - (c.cached > 0 ? c.cached : 0)),
-                             (double)c.cached);
-    }
+    if (r->entry && !r->tokens) report_prompt(r);
     if (r->entry) pj_ledger_tokens(r->entry, at_ns, (double)(tokens - r->tokens));
     if (!r->has_ended) keep_tokens(r, r->tokens, at_ns);
     r->tokens = tokens;
@@ -619,9 +622,7 @@ static void advance_at_end(pj_request *r)
     pj_request_times t = pj_request_times_of(r->exchange);
     pj_exchange_counts c = pj_exchange_count(r->exchange);
     if (!r->entry || r->tokens || !c.output) return;
-    if (c.input >= 0)
-        pj_ledger_prompt(r->entry, (double)(c.input - (c.cached > 0 ? c.cached : 0)),
-                         (double)c.cached);
+    report_prompt(r);
     pj_ledger_tokens(r->entry, t.first_ns, 1);
     if (c.output > 1) pj_ledger_tokens(r->entry, t.last_ns, (double)(c.output - 1));
     r->tokens = c.output;
@@ -636,9 +637,7 @@ void pj_request_end(pj_request *r, bool holds)
     r->end_ns = pj_request_times_of(r->exchange).end_ns;
     if (pj_exchange_first_ns(r->exchange) == pj_exchange_last_ns(r->exchange)) advance_at_end(r);
     requests_advance(r);
-    if (r->entry) {
-        pj_ledger_leave(r->entry, r->end_ns);
-    }
+    if (r->entry) pj_ledger_leave(r->entry, r->end_ns);
     q->waiting++;
     pthread_cond_broadcast(&q->changed);
     pthread_mutex_unlock(&q->mutex);

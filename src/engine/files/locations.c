@@ -21,8 +21,11 @@ typedef struct walk {
     pj_model_visit *visit;
     void *context;
     const char *location;
-    bool gguf_only; /* folders are searched, but are not models themselves */
+    bool gguf_only;    /* folders are searched, but are not models themselves */
+    const char *store; /* the folders hold Ollama's manifests of this store; NULL: models */
 } walk;
+
+static bool visit_manifest(const walk *w, const char *path, const char *name);
 
 static bool locations_report(const walk *w, const char *name, const char *path, const char *problem)
 {
@@ -51,8 +54,9 @@ static bool looks_like_model(const char *path)
     return found;
 }
 
-static bool is_model(const walk *w, const char *path)
+static bool is_model(const walk *w, const char *path, int depth)
 {
+    if (w->store) return depth == 1 && pj_file_exists(path);
     if (w->gguf_only) return !pj_dir_exists(path) && is_gguf_model(path);
     return looks_like_model(path);
 }
@@ -67,8 +71,9 @@ static bool walk_folder(const walk *w, const char *folder, const char *prefix, i
         if (e->d_name[0] == '.' || !pj_path_join(path, sizeof path, folder, e->d_name)) continue;
         if (snprintf(name, sizeof name, "%s%s", prefix, e->d_name) >= (int)sizeof name - 1)
             continue;
-        if (is_model(w, path)) {
-            go_on = locations_report(w, name, path, NULL);
+        if (is_model(w, path, depth)) {
+            go_on =
+                w->store ? visit_manifest(w, path, name) : locations_report(w, name, path, NULL);
         } else if (depth > 1 && pj_dir_exists(path)) {
             strcat(name, "/");
             go_on = walk_folder(w, path, name, depth - 1);
@@ -336,7 +341,7 @@ static void ollama_name(const char *manifest_name, char *out, size_t bytes)
         *tag = ':';
 }
 
-static bool visit_manifest(const walk *w, const char *store, const char *path, const char *name)
+static bool visit_manifest(const walk *w, const char *path, const char *name)
 {
     char shown[PATH_MAX], blob[PATH_MAX], problem[512] = "";
     manifest m;
@@ -352,43 +357,23 @@ static bool visit_manifest(const walk *w, const char *store, const char *path, c
                        "none)");
     else if (m.adapter)
         snprintf(problem, sizeof problem, "it has an adapter, which is not supported");
-    else if (!blob_path(store, m.digest, blob))
+    else if (!blob_path(w->store, m.digest, blob))
         snprintf(problem, sizeof problem, "its weights are not there; ollama pull %s fetches them",
                  shown + strlen("ollama:"));
     return locations_report(w, shown, problem[0] ? path : blob, problem[0] ? problem : NULL);
 }
 
-/* Folders of manifests, four levels deep to the tags. */
-static bool walk_manifests(const walk *w, const char *store, const char *folder, const char *prefix,
-                           int depth)
-{
-    bool go_on = true;
-    DIR *dir = opendir(folder);
-    for (struct dirent *e; dir && go_on && (e = readdir(dir));) {
-        char path[PATH_MAX], name[PATH_MAX];
-        if (e->d_name[0] == '.' || !pj_path_join(path, sizeof path, folder, e->d_name)) continue;
-        if (snprintf(name, sizeof name, "%s%s", prefix, e->d_name) >= (int)sizeof name - 1)
-            continue;
-        if (depth == 1) {
-            if (pj_file_exists(path)) go_on = visit_manifest(w, store, path, name);
-        } else if (pj_dir_exists(path)) {
-            strcat(name, "/");
-            go_on = walk_manifests(w, store, path, name, depth - 1);
-        }
-    }
-    if (dir) closedir(dir);
-    return go_on;
-}
-
-static bool walk_ollama(walk *w, const char *store)
+static bool walk_ollama(const walk *w, const char *store)
 {
     char manifests[PATH_MAX];
-    w->location = "Ollama's store";
-    if (!pj_path_join(manifests, sizeof manifests, store, "manifests")) return true;
-    return walk_manifests(w, store, manifests, "", 4);
+    walk tags = *w; /* four levels deep */
+    tags.location = "Ollama's store";
+    tags.store = store;
+    return !pj_path_join(manifests, sizeof manifests, store, "manifests") ||
+           walk_folder(&tags, manifests, "", 4);
 }
 
-static bool walk_ollama_stores(walk *w)
+static bool walk_ollama_stores(const walk *w)
 {
     char store[PATH_MAX];
     if (under("OLLAMA_MODELS", "", store)) return walk_ollama(w, store);
