@@ -87,11 +87,9 @@ typedef struct window_sum {
     uint32_t seen, missing;     /* of the rails of the total */
 } window_sum;
 
-static void window_add_rail(window_sum *sum, const pj_session *s, uint32_t rail,
+static void window_add_rail(window_sum *sum, const pj_session *s, uint32_t rail, const pj_rail *r,
                             const pj_curve_energy *e, int64_t ns)
 {
-    uint32_t count;
-    const pj_rail *r = &pj_meter_rails(s->meter, &count)[rail];
     const pj_baseline *idle = pj_session_idle(s);
     double seconds = (double)ns * 1e-9, most_mj = r->max_mw > 0 ? r->max_mw * seconds : NAN;
     bool has_idle = idle && idle->rail_quiet[rail];
@@ -139,7 +137,7 @@ static void window_fill(pj_window_result *r, const pj_open_window *w,
         snprintf(out->name, sizeof out->name, "%s", rails[i].name);
         out->gross = seen ? pj_with_interval(energies[i].energy_mj, energies[i].sd_mj) : unknown;
         if (pj_rail_in_column(rails, count, i, PJ_RAIL_TOTAL))
-            window_add_rail(&sum, s, i, &energies[i], ns);
+            window_add_rail(&sum, s, i, &rails[i], &energies[i], ns);
     }
     fill_total(r, &sum, s);
 }

@@ -58,11 +58,6 @@ const char *pj_stop_reason_name(pj_stop_reason reason)
     return (unsigned)reason < sizeof names / sizeof *names ? names[reason] : "none";
 }
 
-static bool generate_cancelled(const generation *g)
-{
-    return g->request->cancel && atomic_load_explicit(g->request->cancel, memory_order_relaxed);
-}
-
 /* ---- phases ------------------------------------------------------------------------------- */
 
 static void begin_phase(generation *g, pj_phase phase)
@@ -519,7 +514,7 @@ static pj_status generate_decode(generation *g)
     begin_phase(g, PJ_PHASE_DECODE);
     for (uint32_t position = 1, live; !status && any_live(g);
          position += g->draft_tokens ? live : 1) {
-        if (generate_cancelled(g)) {
+        if (pj_is_cancelled(g->request->cancel)) {
             status = PJ_E_CANCELLED;
             break;
         }

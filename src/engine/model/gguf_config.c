@@ -373,15 +373,11 @@ static void read_window_rope(reader *r, pj_model_config *c)
     const pj_config_rules *rules = pj_config_rules_get(c->arch);
     bool gemma = c->arch == PJ_ARCH_GEMMA3;
     if (rules->window_theta == 0) return;
-    c->window_rope =
-        (pj_rope_config){.dims = c->rope.dims,
-                         .theta = want_number(r, "rope.freq_base_swa",
-                                              gemma ? rules->window_theta : c->rope.theta, 1, 1e15),
-                         .factor = 1,
-                         .attention_factor = NAN,
-                         .mscale = NAN,
-                         .mscale_all_dim = NAN,
-                         .neighbours = c->rope.neighbours};
+    c->window_rope = PJ_ROPE_CONFIG_PLAIN;
+    c->window_rope.dims = c->rope.dims;
+    c->window_rope.neighbours = c->rope.neighbours;
+    c->window_rope.theta =
+        want_number(r, "rope.freq_base_swa", gemma ? rules->window_theta : c->rope.theta, 1, 1e15);
 }
 
 /* Ministral 3: queries scale with their position; YaRN's factor on all scores is divided out. */
@@ -476,6 +472,7 @@ static void read_rope(reader *r, pj_model_config *c)
 {
     pj_rope_config *rope = &c->rope;
     bool gemma3 = c->arch == PJ_ARCH_GEMMA3;
+    *rope = PJ_ROPE_CONFIG_PLAIN;
     rope->neighbours = pj_arch_gguf_neighbours(c->arch);
     rope->theta = want_number(r, "rope.freq_base", gemma3 ? 1e6 : 1e4, 1, 1e15);
     rope->dims = want_count(r, "rope.dimension_count", c->head_dim, 2, PJ_MAX_HEAD_DIM);
@@ -484,7 +481,6 @@ static void read_rope(reader *r, pj_model_config *c)
                            "must be even, and at most the head's");
     rope->original_context =
         want_count(r, "rope.scaling.original_context_length", 0, 0, PJ_MAX_CONTEXT);
-    rope->attention_factor = rope->mscale = rope->mscale_all_dim = NAN;
     rope->beta_fast = want_number(r, "rope.scaling.yarn_beta_fast", 32, 1e-6, 1e6);
     rope->beta_slow = want_number(r, "rope.scaling.yarn_beta_slow", 1, 1e-6, 1e6);
     rope->truncate = c->arch != PJ_ARCH_GPT_OSS; /* as it was trained */
@@ -530,9 +526,9 @@ static bool ends_turn(pj_gguf_text text)
 {
     static const char *const names[] = {"<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>",
                                         "<|endoftext|>"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (pj_gguf_text_is(text, names[i])) return true;
-    return false;
+    size_t i = 0, count = sizeof names / sizeof *names;
+    while (i < count && !pj_gguf_text_is(text, names[i])) i++;
+    return i < count;
 }
 
 static void read_ends(reader *r, pj_model_config *c)
