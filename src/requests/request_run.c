@@ -3,8 +3,8 @@
 
 #include "attribution/build.h"
 #include "base/clock.h"
-#include "base/median.h"
 #include "trace/private_text.h"
+#include "trace/request.h"
 #include "trace/run_json.h"
 
 #include <jansson.h>
@@ -466,18 +466,6 @@ static void request_run_set_rails(const share_curve *c, pj_run_data *d)
     }
 }
 
-static double typical_token(const pj_run_data *d)
-{
-    double *mj = pj_alloc(d->token_count + 1, sizeof *mj), middle = NAN;
-    uint32_t n = 0;
-    for (uint32_t i = 0; mj && i < d->token_count; i++)
-        if (d->phases[d->tokens[i].phase].phase == PJ_PHASE_DECODE)
-            mj[n++] = pj_mj_of_nj(d->tokens[i].energy.gross_nj);
-    if (mj) middle = pj_median(mj, n);
-    pj_free(mj);
-    return middle;
-}
-
 static void request_run_set_figures(const share_curve *c, pj_run_data *d)
 {
     pj_run_info *info = &d->info;
@@ -501,7 +489,7 @@ static void request_run_set_figures(const share_curve *c, pj_run_data *d)
     info->request_mj = (double)(gross - idle - load) / 1e6;
     info->request_net_mj =
         info->request_mj - c->idle_mw * (info->total_ms - idle_ms - load_ms) * 1e-3;
-    info->typical_token_mj = typical_token(d);
+    pj_request_typical(d, NULL);
 }
 
 /* Replaces the fit's result, inaccurate with few windows, by the share itself. */
@@ -542,18 +530,19 @@ static void widen_energy(pj_energy *e, double sd_mj)
     widen_sd(mj, sd_mj, &e->net_sd, &e->net_sd_mj);
 }
 
+static void widen_figure(double mj, double sd_mj, pj_sd *sd, double *all)
+{
+    float single = (float)*all;
+    widen_sd(mj, sd_mj, sd, &single);
+    *all = (double)single;
+}
+
 static void widen_run(pj_run_info *info, double sd_mj)
 {
-    float gross = (float)info->total_sd_mj, net = (float)info->net_sd_mj;
-    float request = (float)info->request_sd_mj, request_net = (float)info->request_net_sd_mj;
-    widen_sd(info->total_mj, sd_mj, &info->total_sd, &gross);
-    widen_sd(info->total_mj, sd_mj, &info->net_sd, &net);
-    info->total_sd_mj = (double)gross;
-    info->net_sd_mj = (double)net;
-    widen_sd(info->request_mj, sd_mj, &info->request_sd, &request);
-    widen_sd(info->request_mj, sd_mj, &info->request_net_sd, &request_net);
-    info->request_sd_mj = (double)request;
-    info->request_net_sd_mj = (double)request_net;
+    widen_figure(info->total_mj, sd_mj, &info->total_sd, &info->total_sd_mj);
+    widen_figure(info->total_mj, sd_mj, &info->net_sd, &info->net_sd_mj);
+    widen_figure(info->request_mj, sd_mj, &info->request_sd, &info->request_sd_mj);
+    widen_figure(info->request_mj, sd_mj, &info->request_net_sd, &info->request_net_sd_mj);
 }
 
 static void request_run_withdraw(pj_run_data *d, const pj_request_parts *p)

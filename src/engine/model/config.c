@@ -2,7 +2,7 @@
  * layers are in config_layers.c, rotation in config_rope.c, defaults in config_rules.c. */
 #include "engine/model/config.h"
 
-#include "engine/model/config_parts.h"
+#include "engine/model/config_reader.h"
 #include "engine/model/config_rules.h"
 #include "engine/text/tokenizer.h"
 

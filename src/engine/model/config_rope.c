@@ -1,6 +1,6 @@
 /* Rotary embeddings. Supports both generations of the format: `rope_theta` with `rope_scaling`, and
  * `rope_parameters`, which may be one object or one per kind of layer. */
-#include "engine/model/config_parts.h"
+#include "engine/model/config_reader.h"
 #include "engine/model/config_rules.h"
 
 #include <math.h>

@@ -6,7 +6,6 @@
 #include "base/file.h"
 #include "engine/files/pages.h"
 #include "engine/model/delta.h"
-#include "engine/model/model_check.h"
 
 #include <math.h>
 #include <stdio.h>

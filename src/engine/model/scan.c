@@ -3,8 +3,7 @@
 
 #include "base/file.h"
 #include "engine/files/locations.h"
-#include "engine/model/checkpoint.h"
-#include "engine/model/model_check.h"
+#include "engine/model/model.h"
 #include "engine/text/tokenizer.h"
 
 #include <limits.h>
