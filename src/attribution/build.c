@@ -55,11 +55,7 @@ static uint32_t count_notes(const pj_tree *tree, pj_record_type type)
 pj_status pj_build_facts(pj_tree *tree, pj_run_data *data, pj_error *err)
 {
     pj_run_info *info = &data->info;
-    info->overhead_ms = info->overhead_share = info->statistics_ms = NAN;
-    info->sampler_cpu_share = info->sampler_jitter_us = NAN;
-    info->baseline_cold_mw = info->baseline_resident_mw = NAN;
-    info->parameters = info->active_parameters = NAN;
-    info->cached_tokens = info->monotonic_ms = NAN;
+    pj_run_info_init(info);
     pj_request_clear(info);
     uint32_t warnings = count_notes(tree, PJ_RECORD_WARNING);
     int64_t begin_ns = tree->spool_ns;
@@ -485,4 +481,17 @@ pj_status pj_build_run(pj_spool_reader *reader, const pj_build_options *options,
     pj_tree_fini(&tree);
     if (status != PJ_OK) pj_run_data_fini(data);
     return status;
+}
+
+pj_status pj_build_written(pj_spool_writer *w, pj_run_data *data)
+{
+    pj_spool_reader reader;
+    if (w->status == PJ_OK) w->status = pj_spool_flush(w->spool, w->err);
+    if (w->status == PJ_OK) w->status = pj_spool_reader_of(w->spool, &reader, w->err);
+    if (w->status == PJ_OK) {
+        w->status = pj_build_run(&reader, &(pj_build_options){0}, data, w->err);
+        pj_spool_reader_close(&reader);
+    }
+    pj_spool_close(w->spool, true);
+    return w->status;
 }

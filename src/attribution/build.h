@@ -8,6 +8,7 @@
 #include "attribution/shares.h"
 #include "power/curve.h"
 #include "power/sim.h"
+#include "trace/run_json.h"
 
 /* Uniform within +-20 %. */
 #define PJ_USUAL_CLASS_SPREAD 0.115
@@ -39,6 +40,9 @@ typedef struct pj_readings {
 
 pj_status pj_build_run(pj_spool_reader *reader, const pj_build_options *options, pj_run_data *data,
                        pj_error *err);
+
+/* Builds the run of a spool in memory that has just been written, and closes the spool. */
+pj_status pj_build_written(pj_spool_writer *w, pj_run_data *data);
 
 /* ---- steps, for tests ---- */
 

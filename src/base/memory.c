@@ -56,6 +56,15 @@ void *pj_resize(void *block, size_t count, size_t size)
     return use_huge_pages(realloc(block, bytes ? bytes : 1), bytes);
 }
 
+void *pj_grow(void *items, size_t count, size_t *capacity, size_t size)
+{
+    if (count < *capacity) return items;
+    size_t more = *capacity ? 2 * *capacity : 16;
+    void *grown = pj_resize(items, more, size);
+    if (grown) *capacity = more;
+    return grown;
+}
+
 void *pj_alloc_aligned(size_t alignment, size_t count, size_t size)
 {
     size_t bytes;

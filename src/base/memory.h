@@ -13,6 +13,9 @@ void *pj_alloc(size_t count, size_t size);
 void *pj_resize(void *block, size_t count, size_t size);
 /* Zeroed, at a multiple of `alignment` (a power of two, at least sizeof(void *)). */
 void *pj_alloc_aligned(size_t alignment, size_t count, size_t size);
+/* Room for item number `count` of an array that grows by doubling, at least 16 items: the array,
+ * which may have moved; NULL when out of memory, the old one then stays valid. */
+void *pj_grow(void *items, size_t count, size_t *capacity, size_t size);
 void pj_free(void *block); /* NULL is allowed; frees blocks of all three */
 char *pj_strdup(const char *text);
 char *pj_strndup(const char *text, size_t bytes);
