@@ -98,9 +98,9 @@ static pj_status take_authority(const char **raw, size_t *bytes, pj_target *targ
     return PJ_OK;
 }
 
-pj_status pj_target_parse(const char *raw, size_t bytes, pj_target *target, pj_arena *arena,
-                          pj_error *err)
+pj_status pj_target_parse(const char *raw, pj_target *target, pj_arena *arena, pj_error *err)
 {
+    size_t bytes = strlen(raw);
     *target = (pj_target){0};
     if (bytes > PJ_TARGET_MAX_BYTES)
         return pj_fail(err, PJ_E_INVALID, "the address is longer than %d bytes",
@@ -224,6 +224,12 @@ const char *pj_params_text(const pj_params *params, const char *name)
     for (uint32_t i = 0; i < params->count; i++)
         if (strcmp(params->items[i].name, name) == 0) return params->items[i].value;
     return NULL;
+}
+
+bool pj_params_is(const pj_params *params, const char *name, const char *value)
+{
+    const char *text = pj_params_text(params, name);
+    return text && strcmp(text, value) == 0;
 }
 
 int64_t pj_params_int(const pj_params *params, const char *name, int64_t otherwise)

@@ -11,17 +11,28 @@
 #include <string.h>
 #include <strings.h>
 
+/* A JSON document that is being written. */
+typedef struct written {
+    pj_json json;
+    pj_error err;
+    unsigned status;  /* when it succeeds; 204: there is no document */
+    unsigned invalid; /* when it fails with PJ_E_INVALID */
+    const char *type; /* content type */
+} written;
+
 typedef struct route route;
-typedef enum MHD_Result route_fn(const pj_routes *routes, const route *r, pj_http *http,
-                                 const char *id);
+typedef enum MHD_Result route_answer(const pj_routes *routes, const route *r, pj_http *http,
+                                     const char *id);
+typedef pj_status route_write(const pj_routes *routes, const route *r, pj_http *http,
+                              const char *id, written *out);
 
 struct route {
     const char *method;
     const char *path; /* "{id}" matches a run, or the name of an experiment */
-    route_fn *answer;
+    route_write *write;
     pj_view view;
     const pj_param_rule *rules;
-    const char *format; /* of a stream: content type */
+    route_answer *answer; /* instead of `write`: anything but a document */
 };
 
 /* ---- parameters ---------------------------------------------------------------------------- */
@@ -135,87 +146,103 @@ static const pj_param_rule socket_rules[] = {
     {"machine"},         {0}};
 static const pj_param_rule join_rules[] = {{"machine"}, {0}};
 
-/* ---- small answers ------------------------------------------------------------------------- */
+/* ---- documents ----------------------------------------------------------------------------- */
 
-static enum MHD_Result answer_health(const pj_routes *routes, const route *r, pj_http *http,
-                                     const char *id)
+static enum MHD_Result answer_written(const pj_routes *routes, const route *r, pj_http *http,
+                                      const char *id)
+{
+    pj_buffer buffer;
+    written out = {.status = 200, .invalid = 400, .type = "application/json"};
+    pj_buffer_init(&buffer, PJ_REPLY_MAX_BYTES);
+    pj_json_init(&out.json, &buffer);
+    if (r->write(routes, r, http, id, &out) != PJ_OK) {
+        pj_buffer_fini(&buffer);
+        return pj_http_failure(http, out.invalid, &out.err);
+    }
+    if (out.status == 204) return pj_http_reply_empty(http, out.status);
+    pj_json_finish(&out.json);
+    return pj_http_reply_buffer(http, out.status, out.type, &buffer);
+}
+
+static pj_status write_health(const pj_routes *routes, const route *r, pj_http *http,
+                              const char *id, written *out)
 {
     pj_work_state state = {0};
-    pj_buffer buffer;
-    pj_json json;
+    pj_json *json = &out->json;
     routes->service->state(routes->service->context, &state);
-    pj_buffer_init(&buffer, 1 << 12);
-    pj_json_init(&json, &buffer);
-    pj_json_object_begin(&json);
-    pj_json_kv_string(&json, "status", "ok");
-    pj_json_kv_string(&json, "version", pj_version());
-    pj_json_kv_uint(&json, "queue", state.queued);
-    pj_json_kv_string(&json, "running", state.running[0] ? state.running : NULL);
-    pj_json_kv_uint(&json, "waiting", state.waiting);
-    pj_json_object_end(&json);
-    pj_json_finish(&json);
-    return pj_http_reply_json(http, 200, &buffer);
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "status", "ok");
+    pj_json_kv_string(json, "version", pj_version());
+    pj_json_kv_uint(json, "queue", state.queued);
+    pj_json_kv_string(json, "running", state.running[0] ? state.running : NULL);
+    pj_json_kv_uint(json, "waiting", state.waiting);
+    pj_json_object_end(json);
+    return PJ_OK;
 }
 
-static enum MHD_Result answer_openapi(const pj_routes *routes, const route *r, pj_http *http,
-                                      const char *id)
+static pj_status write_openapi(const pj_routes *routes, const route *r, pj_http *http,
+                               const char *id, written *out)
 {
-    char *text = pj_strndup((const char *)pj_openapi_json, pj_openapi_json_bytes);
-    if (!text) return MHD_NO;
-    return pj_http_reply(http, 200, "application/json", text, pj_openapi_json_bytes);
+    pj_buffer_append(out->json.buffer, pj_openapi_json, pj_openapi_json_bytes);
+    return PJ_OK;
 }
 
-static enum MHD_Result answer_metrics(const pj_routes *routes, const route *r, pj_http *http,
-                                      const char *id)
+static pj_status write_metrics(const pj_routes *routes, const route *r, pj_http *http,
+                               const char *id, written *out)
 {
     pj_metrics *metrics = pj_alloc(1, sizeof *metrics);
-    pj_buffer buffer;
-    if (!metrics) return MHD_NO;
+    if (!metrics) return pj_fail_memory(&out->err, "the metrics");
     routes->service->metrics(routes->service->context, metrics);
-    pj_buffer_init(&buffer, 1 << 20);
-    pj_prometheus_write(metrics, routes->hub, &buffer);
+    out->type = "text/plain; version=0.0.4; charset=utf-8";
+    pj_prometheus_write(metrics, routes->hub, out->json.buffer);
     pj_free(metrics);
-    size_t bytes = buffer.length;
-    char *text = pj_buffer_take(&buffer);
-    if (!text) return MHD_NO;
-    return pj_http_reply(http, 200, "text/plain; version=0.0.4; charset=utf-8", text, bytes);
+    return PJ_OK;
 }
 
-/* ---- views --------------------------------------------------------------------------------- */
-
-static enum MHD_Result answer_view(const pj_routes *routes, const route *r, pj_http *http,
-                                   const char *id)
+static pj_status write_view(const pj_routes *routes, const route *r, pj_http *http, const char *id,
+                            written *out)
 {
     const pj_service *service = routes->service;
     pj_view_request request = {r->view, id, &http->target.params};
     uint64_t total = 0;
-    pj_error err = {0};
-    pj_buffer buffer;
-    pj_json json;
-    pj_buffer_init(&buffer, PJ_REPLY_MAX_BYTES);
-    pj_json_init(&json, &buffer);
-    pj_status status = service->view(service->context, &request, &json, &total, &err);
-    if (status != PJ_OK) {
-        pj_buffer_fini(&buffer);
-        return pj_http_failure(http, 400, &err);
-    }
-    pj_json_finish(&json);
-    if (r->view == PJ_VIEW_RUNS) {
+    pj_status status = service->view(service->context, &request, &out->json, &total, &out->err);
+    if (r->view == PJ_DELETE_RUN) out->status = 204;
+    if (status == PJ_OK && r->view == PJ_VIEW_RUNS) {
         char text[24];
         snprintf(text, sizeof text, "%llu", (unsigned long long)total);
         pj_http_add_header(http, "X-Total-Count", text);
     }
-    return pj_http_reply_json(http, 200, &buffer);
+    return status;
 }
 
+static pj_status write_report(const pj_routes *routes, const route *r, pj_http *http,
+                              const char *id, written *out)
+{
+    pj_view_request request = {r->view, id, &http->target.params};
+    pj_status status =
+        routes->service->report(routes->service->context, &request, out->json.buffer, &out->err);
+    if (status != PJ_OK) return status;
+    /* A single file, whose own policy allows no script and style but its own two, by their hashes.
+     */
+    pj_http_add_header(http, "Content-Security-Policy",
+                       "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+                       "img-src data: blob:; frame-ancestors 'none'");
+    out->type = pj_params_is(request.params, "format", "md") ? "text/markdown; charset=utf-8"
+                                                             : "text/html; charset=utf-8";
+    return PJ_OK;
+}
+
+/* The JSON of single tokens, or the cube of all. */
 static enum MHD_Result answer_heatmap(const pj_routes *routes, const route *r, pj_http *http,
                                       const char *id)
 {
-    const char *format = pj_params_text(&http->target.params, "format");
-    if (!format || strcmp(format, "f32") != 0) return answer_view(routes, r, http, id);
     pj_view_request request = {r->view, id, &http->target.params};
     pj_error err = {0};
     pj_buffer buffer;
+    if (!pj_params_is(request.params, "format", "f32")) {
+        route json = {.write = write_view, .view = r->view};
+        return answer_written(routes, &json, http, id);
+    }
     pj_buffer_init(&buffer, PJ_REPLY_MAX_BYTES);
     pj_status status = routes->service->cube(routes->service->context, &request, &buffer, &err);
     size_t bytes = buffer.length;
@@ -229,30 +256,6 @@ static enum MHD_Result answer_heatmap(const pj_routes *routes, const route *r, p
     return pj_http_reply(http, 200, "application/octet-stream", text, bytes);
 }
 
-static enum MHD_Result answer_report(const pj_routes *routes, const route *r, pj_http *http,
-                                     const char *id)
-{
-    const char *format = pj_params_text(&http->target.params, "format");
-    pj_view_request request = {r->view, id, &http->target.params};
-    pj_error err = {0};
-    pj_buffer buffer;
-    pj_buffer_init(&buffer, PJ_REPLY_MAX_BYTES);
-    pj_status status = routes->service->report(routes->service->context, &request, &buffer, &err);
-    size_t bytes = buffer.length;
-    char *text = status == PJ_OK ? pj_buffer_take(&buffer) : NULL;
-    pj_buffer_fini(&buffer);
-    if (!text) return pj_http_failure(http, 400, &err);
-    /* A single file, whose own policy allows no script and style but its own two, by their hashes.
-     */
-    pj_http_add_header(http, "Content-Security-Policy",
-                       "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
-                       "img-src data: blob:; frame-ancestors 'none'");
-    bool markdown = format && strcmp(format, "md") == 0;
-    return pj_http_reply(http, 200,
-                         markdown ? "text/markdown; charset=utf-8" : "text/html; charset=utf-8",
-                         text, bytes);
-}
-
 /* ---- streams ------------------------------------------------------------------------------- */
 
 typedef struct stream_request {
@@ -260,7 +263,7 @@ typedef struct stream_request {
     pj_view view;
     char id[PJ_UUID_BYTES], format[16];
     pj_params params;
-    pj_arena arena; /* storage of the parameters' texts */
+    pj_arena arena; /* the parameters' texts */
 } stream_request;
 
 static void free_stream_request(void *context)
@@ -270,25 +273,19 @@ static void free_stream_request(void *context)
     pj_free(query);
 }
 
-/* A copy, because libmicrohttpd may end the request before the producer notices. */
-static stream_request *new_stream_request(const pj_service *service, const route *r,
-                                          const pj_http *http, const char *id)
+/* Takes the request's arena along, because libmicrohttpd may end the request before the producer
+ * notices. */
+static stream_request *new_stream_request(const pj_service *service, const route *r, pj_http *http,
+                                          const char *id)
 {
     stream_request *query = pj_alloc(1, sizeof *query);
     if (!query) return NULL;
     query->service = service;
     query->view = r->view;
     snprintf(query->id, sizeof query->id, "%s", id);
-    pj_arena_init(&query->arena, 1 << 20);
     query->params = http->target.params;
-    for (uint32_t i = 0; i < query->params.count; i++) {
-        pj_param *p = &query->params.items[i];
-        p->name = pj_arena_strndup(&query->arena, p->name, strlen(p->name));
-        p->value = pj_arena_strndup(&query->arena, p->value, strlen(p->value));
-        if (p->name && p->value) continue;
-        free_stream_request(query);
-        return NULL;
-    }
+    query->arena = http->arena;
+    http->arena = (pj_arena){0};
     return query;
 }
 
@@ -351,23 +348,21 @@ static enum MHD_Result answer_export(const pj_routes *routes, const route *r, pj
 
 /* ---- the live stream ----------------------------------------------------------------------- */
 
-static enum MHD_Result answer_live(const pj_routes *routes, const route *r, pj_http *http,
-                                   const char *id)
+static pj_status write_live(const pj_routes *routes, const route *r, pj_http *http, const char *id,
+                            written *out)
 {
-    pj_buffer buffer;
-    pj_buffer_init(&buffer, PJ_REPLY_MAX_BYTES);
     pj_hub_write_messages(routes->hub, id, (uint64_t)pj_params_int(&http->target.params, "from", 0),
-                          &buffer);
-    return pj_http_reply_json(http, 200, &buffer);
+                          out->json.buffer);
+    return PJ_OK;
 }
 
 static enum MHD_Result answer_socket(const pj_routes *routes, const route *r, pj_http *http,
                                      const char *id)
 {
     const pj_params *params = &http->target.params;
-    const char *run = pj_params_text(params, "run_id"), *binary = pj_params_text(params, "binary");
+    const char *run = pj_params_text(params, "run_id");
     pj_reader_options options = {
-        .binary = binary && binary[0] == '1',
+        .binary = pj_params_is(params, "binary", "1"),
         .resume = pj_params_text(params, "from") != NULL,
         .from = (uint64_t)pj_params_int(params, "from", 0),
     };
@@ -430,181 +425,87 @@ static enum MHD_Result answer_logout(const pj_routes *routes, const route *r, pj
     return pj_http_reply_empty(http, 204);
 }
 
-/* ---- doing --------------------------------------------------------------------------------- */
+/* ---- runs and experiments ------------------------------------------------------------------ */
 
-static enum MHD_Result answer_queued(const pj_service *service, pj_http *http,
-                                     const pj_generation_request *query, const char *id,
-                                     uint32_t position)
+/* Queues a run; with "wait" the answer is its result. */
+static pj_status generate(const pj_service *service, const pj_generation_request *query,
+                          written *out)
 {
-    pj_buffer buffer;
-    pj_json json;
-    pj_error err = {0};
-    pj_buffer_init(&buffer, PJ_REPLY_MAX_BYTES);
-    pj_json_init(&json, &buffer);
-    if (query->wait) {
-        pj_status status = service->wait(service->context, id, &json, &err);
-        if (status == PJ_OK && pj_json_finish(&json)) return pj_http_reply_json(http, 200, &buffer);
-        pj_buffer_fini(&buffer);
-        return pj_http_failure(http, 422, &err);
-    }
-    pj_json_object_begin(&json);
-    pj_json_kv_string(&json, "run_id", id);
-    pj_json_kv_string(&json, "status", "queued");
-    pj_json_kv_uint(&json, "position", position);
-    pj_json_object_end(&json);
-    pj_json_finish(&json);
-    return pj_http_reply_json(http, 202, &buffer);
-}
-
-static enum MHD_Result answer_generate(const pj_routes *routes, const route *r, pj_http *http,
-                                       const char *unused)
-{
-    const pj_service *service = routes->service;
-    pj_generation_request query;
-    pj_error err = {0};
-    bool syntax;
     char id[PJ_UUID_BYTES] = "";
     uint32_t position = 0;
+    pj_json *json = &out->json;
+    pj_status status = service->generate(service->context, query, id, &position, &out->err);
+    if (status != PJ_OK) return status;
+    if (query->wait) return service->wait(service->context, id, json, &out->err);
+    out->status = 202;
+    pj_json_object_begin(json);
+    pj_json_kv_string(json, "run_id", id);
+    pj_json_kv_string(json, "status", "queued");
+    pj_json_kv_uint(json, "position", position);
+    pj_json_object_end(json);
+    return PJ_OK;
+}
+
+static pj_status write_generate(const pj_routes *routes, const route *r, pj_http *http,
+                                const char *unused, written *out)
+{
+    pj_generation_request query;
+    bool syntax;
     pj_arena arena;
     pj_arena_init(&arena, 16 << 20);
-    enum MHD_Result result;
-    if (pj_generation_request_parse(pj_buffer_get(&http->body), http->body.length, &query, &arena,
-                                    &syntax, &err))
-        result = pj_http_failure(http, syntax ? 400 : 422, &err);
-    else if (service->generate(service->context, &query, id, &position, &err))
-        result = pj_http_failure(http, 422, &err);
-    else
-        result = answer_queued(service, http, &query, id, position);
+    pj_status status = pj_generation_request_parse(pj_buffer_get(&http->body), http->body.length,
+                                                   &query, &arena, &syntax, &out->err);
+    out->invalid = status != PJ_OK && syntax ? 400 : 422;
+    if (status == PJ_OK) status = generate(routes->service, &query, out);
     pj_arena_fini(&arena);
-    return result;
+    return status;
 }
 
-static enum MHD_Result answer_cancel(const pj_routes *routes, const route *r, pj_http *http,
-                                     const char *id)
+static pj_status write_stopped(const char *key, const char *id, const char *state_key,
+                               bool was_waiting, written *out)
 {
-    pj_error err = {0};
-    pj_buffer buffer;
-    pj_json json;
-    bool was_waiting = false;
-    if (routes->service->cancel(routes->service->context, id, &was_waiting, &err))
-        return pj_http_failure(http, 400, &err);
-    pj_buffer_init(&buffer, 1 << 12);
-    pj_json_init(&json, &buffer);
-    pj_json_object_begin(&json);
-    pj_json_kv_string(&json, "run_id", id);
+    out->status = 202;
+    pj_json_object_begin(&out->json);
+    pj_json_kv_string(&out->json, key, id);
     /* A running one may still complete by itself, so its final status is unknown here. */
-    pj_json_kv_string(&json, "status", was_waiting ? "cancelled" : "stopping");
-    pj_json_object_end(&json);
-    pj_json_finish(&json);
-    return pj_http_reply_json(http, 202, &buffer);
+    pj_json_kv_string(&out->json, state_key, was_waiting ? "cancelled" : "stopping");
+    pj_json_object_end(&out->json);
+    return PJ_OK;
 }
 
-static enum MHD_Result reply_begun(const pj_routes *routes, pj_http *http,
-                                   const pj_experiment_request *request)
+static pj_status write_cancel(const pj_routes *routes, const route *r, pj_http *http,
+                              const char *id, written *out)
 {
-    pj_error err = {0};
-    pj_buffer buffer;
-    pj_json json;
-    pj_buffer_init(&buffer, 1 << 12);
-    pj_json_init(&json, &buffer);
     const pj_service *service = routes->service;
-    if (service->begin_experiment(service->context, request, &json, &err)) {
-        pj_buffer_fini(&buffer);
-        return pj_http_failure(http, request->syntax && *request->syntax ? 400 : 422, &err);
-    }
-    pj_json_finish(&json);
-    return pj_http_reply_json(http, 202, &buffer);
-}
-
-static enum MHD_Result answer_experiment(const pj_routes *routes, const route *r, pj_http *http,
-                                         const char *unused)
-{
-    const char *plan = pj_buffer_get(&http->body);
-    bool syntax = false;
-    if (!plan || strlen(plan) != http->body.length)
-        return pj_http_problem(http, 400, "the body is not a JSON plan");
-    return reply_begun(routes, http, &(pj_experiment_request){.plan = plan, .syntax = &syntax});
-}
-
-static enum MHD_Result answer_resume(const pj_routes *routes, const route *r, pj_http *http,
-                                     const char *name)
-{
-    const char *again = pj_params_text(&http->target.params, "again");
-    return reply_begun(
-        routes, http,
-        &(pj_experiment_request){.name = name, .again = again && strcmp(again, "true") == 0});
-}
-
-static enum MHD_Result answer_stop(const pj_routes *routes, const route *r, pj_http *http,
-                                   const char *name)
-{
-    pj_error err = {0};
-    pj_buffer buffer;
-    pj_json json;
     bool was_waiting = false;
-    if (routes->service->cancel_experiment(routes->service->context, name, &was_waiting, &err))
-        return pj_http_failure(http, 400, &err);
-    pj_buffer_init(&buffer, 1 << 12);
-    pj_json_init(&json, &buffer);
-    pj_json_object_begin(&json);
-    pj_json_kv_string(&json, "name", name);
-    pj_json_kv_string(&json, "state", was_waiting ? "cancelled" : "stopping");
-    pj_json_object_end(&json);
-    pj_json_finish(&json);
-    return pj_http_reply_json(http, 202, &buffer);
+    pj_status status = service->cancel(service->context, id, &was_waiting, &out->err);
+    return status == PJ_OK ? write_stopped("run_id", id, "status", was_waiting, out) : status;
 }
 
-static enum MHD_Result answer_delete(const pj_routes *routes, const route *r, pj_http *http,
-                                     const char *id)
+static pj_status write_stop(const pj_routes *routes, const route *r, pj_http *http,
+                            const char *name, written *out)
 {
-    pj_error err = {0};
-    if (routes->service->delete_run(routes->service->context, id, &err))
-        return pj_http_failure(http, 400, &err);
-    return pj_http_reply_empty(http, 204);
+    const pj_service *service = routes->service;
+    bool was_waiting = false;
+    pj_status status = service->cancel_experiment(service->context, name, &was_waiting, &out->err);
+    return status == PJ_OK ? write_stopped("name", name, "state", was_waiting, out) : status;
 }
 
-static enum MHD_Result answer_retag(const pj_routes *routes, const route *r, pj_http *http,
-                                    const char *id)
+static pj_status write_experiment(const pj_routes *routes, const route *r, pj_http *http,
+                                  const char *name, written *out)
 {
-    pj_error err = {0};
-    pj_buffer buffer;
-    pj_json json;
-    pj_buffer_init(&buffer, PJ_REPLY_MAX_BYTES);
-    pj_json_init(&json, &buffer);
-    if (routes->service->retag(routes->service->context, id, &http->target.params, &json, &err)) {
-        pj_buffer_fini(&buffer);
-        return pj_http_failure(http, 400, &err);
-    }
-    pj_json_finish(&json);
-    return pj_http_reply_json(http, 200, &buffer);
-}
-
-static enum MHD_Result prune(const pj_routes *routes, pj_http *http, bool operations)
-{
-    pj_error err = {0};
-    pj_buffer buffer;
-    pj_json json;
-    pj_buffer_init(&buffer, PJ_REPLY_MAX_BYTES);
-    pj_json_init(&json, &buffer);
-    if (routes->service->prune(routes->service->context, &http->target.params, operations, &json,
-                               &err)) {
-        pj_buffer_fini(&buffer);
-        return pj_http_failure(http, 400, &err);
-    }
-    pj_json_finish(&json);
-    return pj_http_reply_json(http, 200, &buffer);
-}
-
-static enum MHD_Result answer_prune(const pj_routes *routes, const route *r, pj_http *http,
-                                    const char *id)
-{
-    return prune(routes, http, false);
-}
-
-static enum MHD_Result answer_compact(const pj_routes *routes, const route *r, pj_http *http,
-                                      const char *id)
-{
-    return prune(routes, http, true);
+    const pj_service *service = routes->service;
+    bool syntax = false, resumes = name[0];
+    pj_experiment_request request = {.plan = resumes ? NULL : pj_buffer_get(&http->body),
+                                     .syntax = &syntax,
+                                     .name = name,
+                                     .again = pj_params_is(&http->target.params, "again", "true")};
+    if (!resumes && strlen(request.plan) != http->body.length)
+        return pj_fail(&out->err, PJ_E_INVALID, "the body is not a JSON plan");
+    out->status = 202;
+    pj_status status = service->begin_experiment(service->context, &request, &out->json, &out->err);
+    out->invalid = syntax ? 400 : 422;
+    return status;
 }
 
 /* ---- the table ----------------------------------------------------------------------------- */
@@ -612,47 +513,47 @@ static enum MHD_Result answer_compact(const pj_routes *routes, const route *r, p
 #define API "/api/profiling/"
 
 static const route table[] = {
-    {"GET", API "runs", answer_view, PJ_VIEW_RUNS, runs_rules},
-    {"GET", API "facets", answer_view, PJ_VIEW_FACETS},
-    {"GET", API "compare", answer_view, PJ_VIEW_COMPARE, compare_rules},
-    {"GET", API "compare/groups", answer_view, PJ_VIEW_GROUPS, groups_rules},
-    {"GET", API "experiments", answer_view, PJ_VIEW_EXPERIMENTS},
-    {"POST", API "experiments", answer_experiment},
-    {"GET", API "experiments/{id}", answer_view, PJ_VIEW_EXPERIMENT},
-    {"POST", API "experiments/{id}/cancel", answer_stop, PJ_VIEW_EXPERIMENT},
-    {"POST", API "experiments/{id}/resume", answer_resume, PJ_VIEW_EXPERIMENT, resume_rules},
-    {"GET", API "report", answer_report, PJ_VIEW_REPORT, report_rules},
-    {"GET", API "predict", answer_view, PJ_VIEW_PREDICT, predict_rules},
-    {"GET", API "laws", answer_view, PJ_VIEW_LAWS, laws_rules},
-    {"GET", API "machines", answer_view, PJ_VIEW_MACHINES},
-    {"GET", API "models", answer_view, PJ_VIEW_MODELS},
-    {"GET", API "sensors", answer_view, PJ_VIEW_SENSORS},
-    {"GET", API "power/now", answer_view, PJ_VIEW_POWER_NOW, power_now_rules},
-    {"POST", API "generate", answer_generate},
-    {"GET", API "run/{id}", answer_whole_run, PJ_VIEW_RUN, run_rules},
-    {"DELETE", API "run/{id}", answer_delete},
-    {"DELETE", API "runs", answer_prune, 0, prune_rules},
-    {"POST", API "compact", answer_compact, 0, prune_rules},
-    {"POST", API "run/{id}/cancel", answer_cancel},
-    {"POST", API "run/{id}/tags", answer_retag, 0, retag_rules},
-    {"GET", API "run/{id}/conditions", answer_view, PJ_VIEW_CONDITIONS},
-    {"GET", API "run/{id}/summary", answer_view, PJ_VIEW_SUMMARY, rates_rules},
-    {"GET", API "run/{id}/advice", answer_view, PJ_VIEW_ADVICE, advice_rules},
-    {"GET", API "run/{id}/pipeline", answer_view, PJ_VIEW_PIPELINE, pipeline_rules},
-    {"GET", API "run/{id}/power", answer_view, PJ_VIEW_POWER, power_rules},
-    {"GET", API "run/{id}/tokens", answer_view, PJ_VIEW_TOKENS, tokens_rules},
-    {"GET", API "run/{id}/heatmap", answer_heatmap, PJ_VIEW_HEATMAP, heatmap_rules},
-    {"GET", API "run/{id}/tree", answer_view, PJ_VIEW_TREE, tree_rules},
-    {"GET", API "run/{id}/operations", answer_view, PJ_VIEW_OPERATIONS, operations_rules},
-    {"GET", API "run/{id}/live", answer_live, 0, live_rules},
-    {"GET", API "export/{id}", answer_export, 0, export_rules},
-    {"GET", "/ws/profiling", answer_socket, 0, socket_rules},
-    {"GET", "/ws/join", answer_join, 0, join_rules},
-    {"POST", "/session", answer_login},
-    {"DELETE", "/session", answer_logout},
-    {"GET", "/healthz", answer_health},
-    {"GET", "/metrics", answer_metrics},
-    {"GET", "/api/openapi.json", answer_openapi},
+    {"GET", API "runs", write_view, PJ_VIEW_RUNS, runs_rules},
+    {"GET", API "facets", write_view, PJ_VIEW_FACETS},
+    {"GET", API "compare", write_view, PJ_VIEW_COMPARE, compare_rules},
+    {"GET", API "compare/groups", write_view, PJ_VIEW_GROUPS, groups_rules},
+    {"GET", API "experiments", write_view, PJ_VIEW_EXPERIMENTS},
+    {"POST", API "experiments", write_experiment},
+    {"GET", API "experiments/{id}", write_view, PJ_VIEW_EXPERIMENT},
+    {"POST", API "experiments/{id}/cancel", write_stop, PJ_VIEW_EXPERIMENT},
+    {"POST", API "experiments/{id}/resume", write_experiment, PJ_VIEW_EXPERIMENT, resume_rules},
+    {"GET", API "report", write_report, PJ_VIEW_REPORT, report_rules},
+    {"GET", API "predict", write_view, PJ_VIEW_PREDICT, predict_rules},
+    {"GET", API "laws", write_view, PJ_VIEW_LAWS, laws_rules},
+    {"GET", API "machines", write_view, PJ_VIEW_MACHINES},
+    {"GET", API "models", write_view, PJ_VIEW_MODELS},
+    {"GET", API "sensors", write_view, PJ_VIEW_SENSORS},
+    {"GET", API "power/now", write_view, PJ_VIEW_POWER_NOW, power_now_rules},
+    {"POST", API "generate", write_generate},
+    {"GET", API "run/{id}", NULL, PJ_VIEW_RUN, run_rules, answer_whole_run},
+    {"DELETE", API "run/{id}", write_view, PJ_DELETE_RUN},
+    {"DELETE", API "runs", write_view, PJ_PRUNE_RUNS, prune_rules},
+    {"POST", API "compact", write_view, PJ_COMPACT_RUNS, prune_rules},
+    {"POST", API "run/{id}/cancel", write_cancel},
+    {"POST", API "run/{id}/tags", write_view, PJ_RETAG_RUN, retag_rules},
+    {"GET", API "run/{id}/conditions", write_view, PJ_VIEW_CONDITIONS},
+    {"GET", API "run/{id}/summary", write_view, PJ_VIEW_SUMMARY, rates_rules},
+    {"GET", API "run/{id}/advice", write_view, PJ_VIEW_ADVICE, advice_rules},
+    {"GET", API "run/{id}/pipeline", write_view, PJ_VIEW_PIPELINE, pipeline_rules},
+    {"GET", API "run/{id}/power", write_view, PJ_VIEW_POWER, power_rules},
+    {"GET", API "run/{id}/tokens", write_view, PJ_VIEW_TOKENS, tokens_rules},
+    {"GET", API "run/{id}/heatmap", NULL, PJ_VIEW_HEATMAP, heatmap_rules, answer_heatmap},
+    {"GET", API "run/{id}/tree", write_view, PJ_VIEW_TREE, tree_rules},
+    {"GET", API "run/{id}/operations", write_view, PJ_VIEW_OPERATIONS, operations_rules},
+    {"GET", API "run/{id}/live", write_live, 0, live_rules},
+    {"GET", API "export/{id}", NULL, 0, export_rules, answer_export},
+    {"GET", "/ws/profiling", NULL, 0, socket_rules, answer_socket},
+    {"GET", "/ws/join", NULL, 0, join_rules, answer_join},
+    {"POST", "/session", NULL, 0, NULL, answer_login},
+    {"DELETE", "/session", NULL, 0, NULL, answer_logout},
+    {"GET", "/healthz", write_health},
+    {"GET", "/metrics", write_metrics},
+    {"GET", "/api/openapi.json", write_openapi},
 };
 
 enum { ROUTE_COUNT = sizeof table / sizeof *table, ID_TEXT_BYTES = 1024 };
@@ -692,10 +593,11 @@ static enum MHD_Result answer_route(const pj_routes *routes, const route *r, pj_
     pj_error err = {0};
     if (pj_params_check(&http->target.params, r->rules, &err))
         return pj_http_failure(http, 400, &err);
-    if (r->view == PJ_VIEW_EXPERIMENT) return r->answer(routes, r, http, id_text);
+    route_answer *answer = r->answer ? r->answer : answer_written;
+    if (r->view == PJ_VIEW_EXPERIMENT) return answer(routes, r, http, id_text);
     if (id_text[0] && routes->service->resolve(routes->service->context, id_text, id, &err))
         return pj_http_failure(http, 404, &err);
-    return r->answer(routes, r, http, id);
+    return answer(routes, r, http, id);
 }
 
 enum MHD_Result pj_routes_answer(const pj_routes *routes, pj_http *http)

@@ -16,6 +16,7 @@
 
 #include <perjoule.h>
 
+/* What is read of the stored runs, or changed in them. */
 typedef enum pj_view {
     PJ_VIEW_RUNS = 0, /* an array; `total` is the number of matches */
     PJ_VIEW_FACETS,
@@ -39,7 +40,11 @@ typedef enum pj_view {
     PJ_VIEW_TOKENS,
     PJ_VIEW_HEATMAP,
     PJ_VIEW_TREE,
-    PJ_VIEW_OPERATIONS
+    PJ_VIEW_OPERATIONS,
+    PJ_RETAG_RUN,   /* parameters add and remove; writes {"id", "tags"} */
+    PJ_DELETE_RUN,  /* writes nothing */
+    PJ_PRUNE_RUNS,  /* parameters before, keep, tagged and dry_run; writes an object */
+    PJ_COMPACT_RUNS /* the same, of the single operations of those runs, whose sums remain */
 } pj_view;
 
 typedef struct pj_view_request {
@@ -104,20 +109,12 @@ typedef struct pj_service {
     /* Writes a whole export; `write` returns false when the client is gone. */
     pj_status (*export_run)(void *context, const char *id, const char *format,
                             pj_export_write_fn *write, void *write_context, pj_error *err);
-    pj_status (*delete_run)(void *context, const char *id, pj_error *err);
-    /* Changes tags by the parameters add and remove; writes {"id", "tags"}. */
-    pj_status (*retag)(void *context, const char *id, const pj_params *params, pj_json *out,
-                       pj_error *err);
-    /* Retention by the parameters before, keep, tagged and dry_run; writes an object. `operations`:
-     * deletes only the single operations of those runs, whose sums remain. */
-    pj_status (*prune)(void *context, const pj_params *params, bool operations, pj_json *out,
-                       pj_error *err);
-    /* Queues a run; `ask` is borrowed for the call. PJ_E_FULL: the queue is full. `position` 1: it
-     * is next. */
+    /* Queues a run; `request` is borrowed for the call. PJ_E_FULL: the queue is full. `position` 1:
+     * it is next. */
     pj_status (*generate)(void *context, const pj_generation_request *request,
                           char id[PJ_UUID_BYTES], uint32_t *position, pj_error *err);
     /* Blocks until a queued run has ended; writes its summary and `text` as one object. Must be
-     * called exactly once for each generate with ask->wait, and never otherwise. */
+     * called exactly once for each generate with request->wait, and never otherwise. */
     pj_status (*wait)(void *context, const char *id, pj_json *out, pj_error *err);
     /* *was_waiting: the run had not begun and is gone; otherwise it ends within a token, or has
      * just ended by itself. */

@@ -22,6 +22,8 @@ static pj_status resolve(void *context, const char *text, char id[PJ_UUID_BYTES]
 static pj_status view(void *context, const pj_view_request *r, pj_json *out, uint64_t *total,
                       pj_error *err)
 {
+    if (r->view == PJ_PRUNE_RUNS && !r->params->count)
+        return pj_fail(err, PJ_E_INVALID, "give before=TIME, keep=N, or both");
     pj_json_object_begin(out);
     pj_json_kv_int(out, "view", r->view);
     pj_json_kv_string(out, "id", r->id);
@@ -50,31 +52,6 @@ static pj_status export_run(void *context, const char *id, const char *format,
             return pj_fail(err, PJ_E_IO, "nobody reads any more");
         atomic_fetch_add(&m->exported, sizeof block);
     }
-    return PJ_OK;
-}
-
-static pj_status delete_run(void *context, const char *id, pj_error *err)
-{
-    return PJ_OK;
-}
-
-static pj_status retag(void *context, const char *id, const pj_params *params, pj_json *out,
-                       pj_error *err)
-{
-    pj_json_object_begin(out);
-    pj_json_kv_string(out, "id", id);
-    pj_json_object_end(out);
-    return PJ_OK;
-}
-
-static pj_status prune(void *context, const pj_params *params, bool operations, pj_json *out,
-                       pj_error *err)
-{
-    if (!params->count) return pj_fail(err, PJ_E_INVALID, "give before=TIME, keep=N, or both");
-    pj_json_object_begin(out);
-    for (uint32_t i = 0; i < params->count; i++)
-        pj_json_kv_string(out, params->items[i].name, params->items[i].value);
-    pj_json_object_end(out);
     return PJ_OK;
 }
 
@@ -129,9 +106,6 @@ void made_init(made *m)
                             .view = view,
                             .cube = cube,
                             .export_run = export_run,
-                            .delete_run = delete_run,
-                            .retag = retag,
-                            .prune = prune,
                             .generate = generate,
                             .wait = wait_for,
                             .cancel = cancel,
