@@ -97,11 +97,6 @@ uint32_t pj_hub_readers(const pj_hub *hub, bool binary)
                                 memory_order_relaxed);
 }
 
-bool pj_hub_wants(const pj_hub *hub, bool binary)
-{
-    return pj_hub_readers(hub, binary) > 0;
-}
-
 static void hub_note_run(pj_hub *hub, const pj_message *message)
 {
     if (message->begins_run) hub->run_begin = message->sequence;
@@ -295,9 +290,9 @@ static pj_reader_news no_news(const pj_hub *hub)
 static pj_reader_news gather_news(pj_hub *hub, uint64_t from)
 {
     pj_reader_news news = {&hub->ring, from, {NULL, NULL}};
-    if (pj_hub_wants(hub, false))
+    if (pj_hub_readers(hub, false))
         news.blocks[0] = pj_message_ring_join(&hub->ring, from, PJ_FOR_JSON, BLOCK_MAX_BYTES);
-    if (pj_hub_wants(hub, true))
+    if (pj_hub_readers(hub, true))
         news.blocks[1] = pj_message_ring_join(&hub->ring, from, PJ_FOR_BINARY, BLOCK_MAX_BYTES);
     return news;
 }

@@ -190,12 +190,10 @@ static pj_status write_openapi(const pj_routes *routes, const route *r, pj_http 
 static pj_status write_metrics(const pj_routes *routes, const route *r, pj_http *http,
                                const char *id, written *out)
 {
-    pj_metrics *metrics = pj_alloc(1, sizeof *metrics);
-    if (!metrics) return pj_fail_memory(&out->err, "the metrics");
-    routes->service->metrics(routes->service->context, metrics);
+    pj_metrics metrics = {0};
+    routes->service->metrics(routes->service->context, &metrics);
     out->type = "text/plain; version=0.0.4; charset=utf-8";
-    pj_prometheus_write(metrics, routes->hub, out->json.buffer);
-    pj_free(metrics);
+    pj_prometheus_write(&metrics, routes->hub, out->json.buffer);
     return PJ_OK;
 }
 

@@ -74,20 +74,18 @@ static void read_host(pj_power_log *log, pj_otlp_moment *moment)
 
 static pj_status send_metrics(pj_otlp *o, pj_error *err)
 {
-    pj_metrics *metrics = pj_alloc(1, sizeof *metrics);
-    if (!metrics) return pj_fail_memory(err, "telemetry");
+    pj_metrics metrics = {0};
     pj_otlp_moment moment = {.start_ns = o->start_ns, .now_ns = pj_clock_wall_ns()};
     pj_buffer body;
     pj_json json;
-    o->options.service->metrics(o->options.service->context, metrics);
+    o->options.service->metrics(o->options.service->context, &metrics);
     read_host(o->options.log, &moment);
     pj_buffer_init(&body, BODY_MAX);
     pj_json_init(&json, &body);
-    pj_otlp_write_metrics(&o->resource, metrics, &moment, &json);
+    pj_otlp_write_metrics(&o->resource, &metrics, &moment, &json);
     pj_status status = pj_json_finish(&json) ? post(o, "/v1/metrics", body.data, err)
                                              : pj_fail_memory(err, "telemetry");
     pj_buffer_fini(&body);
-    pj_free(metrics);
     return status;
 }
 

@@ -256,8 +256,6 @@ static void write_run_energy(const pj_otlp_resource *r, const pj_metrics *metric
 static void write_work(const pj_otlp_resource *r, const pj_metrics *metrics,
                        const pj_otlp_moment *m, pj_json *out)
 {
-    static const char *const statuses[PJ_METRIC_STATUSES] = {"running", "completed", "failed",
-                                                             "cancelled", "interrupted"};
     begin_metric(r, "perjoule.tokens", "{token}", "Tokens of runs", true, out);
     for (int kind = 0; kind < 2; kind++) {
         begin_point(m, true, (double)(kind ? metrics->output_tokens : metrics->input_tokens), out);
@@ -268,7 +266,7 @@ static void write_work(const pj_otlp_resource *r, const pj_metrics *metrics,
     begin_metric(r, "perjoule.runs", "{run}", "Runs that have ended", true, out);
     for (int i = 1; i < PJ_METRIC_STATUSES; i++) {
         begin_point(m, true, (double)metrics->runs[i], out);
-        attribute_text(out, "perjoule.status", statuses[i]);
+        attribute_text(out, "perjoule.status", pj_run_status_name((pj_run_status)i));
         end_point(out);
     }
     end_metric(out);

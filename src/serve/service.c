@@ -591,27 +591,17 @@ static pj_status cancel_experiment(void *context, const char *name, bool *was_wa
 static void state(void *context, pj_work_state *out)
 {
     pj_serve *serve = context;
-    pj_queue_totals *totals = pj_alloc(1, sizeof *totals);
-    if (!totals) return;
-    pj_run_queue_get_totals(serve->queue, totals);
-    out->queued = totals->waiting;
+    pj_queue_totals totals;
+    pj_run_queue_get_totals(serve->queue, &totals);
+    out->queued = totals.waiting;
     out->waiting = pj_outbox_count(serve->address);
-    memcpy(out->running, totals->running, sizeof out->running);
-    pj_free(totals);
+    memcpy(out->running, totals.running, sizeof out->running);
 }
 
 /* A total is left out, because a sum over rails would count it twice. */
 static bool is_listed(const pj_rail *rail, uint32_t count)
 {
     return rail->rail_class != PJ_RAIL_TOTAL || count == 1;
-}
-
-static void service_fill_energy(pj_metric_rail *rail, const pj_queue_totals *totals)
-{
-    for (uint32_t i = 0; i < totals->rail_count; i++)
-        if (strcmp(rail->rail, totals->rails[i].name) == 0 &&
-            strcmp(rail->source, totals->rails[i].source) == 0)
-            memcpy(rail->energy_mj, totals->rails[i].energy_mj, sizeof rail->energy_mj);
 }
 
 /* Exactly the meter's rails: they are fixed for the server's lifetime. */
@@ -630,7 +620,7 @@ static void fill_rails(const pj_serve *serve, const pj_queue_totals *totals, pj_
                                  .drawn_mj = pj_power_log_energy_mj(log, i)};
         memcpy(rail->rail, rails[i].name, sizeof rail->rail);
         memcpy(rail->source, rails[i].source, sizeof rail->source);
-        service_fill_energy(rail, totals);
+        memcpy(rail->energy_mj, totals->energy_mj[i], sizeof rail->energy_mj);
     }
 }
 
@@ -649,20 +639,18 @@ static void fill_sampler(const pj_serve *serve, pj_metrics *m)
 static void metrics(void *context, pj_metrics *m)
 {
     pj_serve *serve = context;
-    pj_queue_totals *totals = pj_alloc(1, sizeof *totals);
-    if (!totals) return;
-    pj_run_queue_get_totals(serve->queue, totals);
-    fill_rails(serve, totals, m);
-    m->input_tokens = totals->input_tokens;
-    m->output_tokens = totals->output_tokens;
-    for (int i = 0; i < PJ_METRIC_STATUSES; i++) m->runs[i] = totals->runs[i];
-    m->run_seconds = totals->run_ms / 1e3;
-    m->queued = totals->waiting;
+    pj_queue_totals totals;
+    pj_run_queue_get_totals(serve->queue, &totals);
+    fill_rails(serve, &totals, m);
+    m->input_tokens = totals.input_tokens;
+    m->output_tokens = totals.output_tokens;
+    memcpy(m->runs, totals.runs, sizeof m->runs);
+    m->run_seconds = totals.run_ms / 1e3;
+    m->queued = totals.waiting;
     m->queue_limit = serve->queue_limit;
-    m->running = totals->running[0] != 0;
+    m->running = totals.running[0] != 0;
     m->waiting = pj_outbox_count(serve->address);
     fill_sampler(serve, m);
-    pj_free(totals);
 }
 
 void pj_serve_service(pj_serve *serve, pj_service *service)
