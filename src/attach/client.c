@@ -37,8 +37,7 @@ static void lane_take_head(void *context)
     const char *head = l->call.in.data;
     const char *type = pj_head_find(head, l->call.head.bytes, "content-type", &type_bytes);
     const char *coding = pj_head_find(head, l->call.head.bytes, "content-encoding", &coding_bytes);
-    pj_exchange_head(l->exchange, l->call.head.status, type, type_bytes, coding != NULL,
-                     l->call.heard_ns);
+    pj_exchange_head(l->exchange, l->call.head.status, type, type_bytes, coding != NULL);
 }
 
 static bool lane_take_body(void *context, const char *bytes, size_t count)
@@ -86,7 +85,7 @@ static void client_begin(client *k, lane *l)
                      "Content-Length: %zu\r\n\r\n",
                      o->headers ? o->headers : "", bytes);
     pj_buffer_append(&l->call.out, body, bytes);
-    pj_exchange_demand(l->exchange);
+    l->exchange->must_be_read = true;
     l->request = o->hooks.begin(o->hooks.context, index, l->exchange);
     pj_call_begin(&l->call);
     client_report(k, l);

@@ -1,9 +1,9 @@
 /* Decodes and checks request targets. */
 #include "net/params.h"
 
-#include "base/nearest.h"
-
 #include "base/clock.h"
+#include "base/decimal.h"
+#include "base/nearest.h"
 #include "base/utf8.h"
 
 #include <errno.h>
@@ -15,14 +15,6 @@
 
 /* ---- decoding ------------------------------------------------------------------------------ */
 
-static int params_hex_digit(char c)
-{
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    return -1;
-}
-
 /* Percent-decodes into the arena; NULL for invalid escapes, a decoded NUL, or out of memory. */
 static char *params_decode(const char *text, size_t bytes, bool plus_is_space, pj_arena *arena)
 {
@@ -33,8 +25,8 @@ static char *params_decode(const char *text, size_t bytes, bool plus_is_space, p
         char c = text[i];
         if (c == '%') {
             bool whole = bytes - i > 2;
-            int high = whole ? params_hex_digit(text[i + 1]) : -1,
-                low = whole ? params_hex_digit(text[i + 2]) : -1;
+            int high = whole ? pj_hex_digit(text[i + 1]) : -1,
+                low = whole ? pj_hex_digit(text[i + 2]) : -1;
             if (high < 0 || low < 0) return NULL;
             c = (char)(high << 4 | low);
             i += 2;
