@@ -143,8 +143,7 @@ static void server_failed(proxy *x, pj_pair *p, const char *what, int why)
              why ? strerror(why) : "");
     bool untold = !p->has_head;
     pj_pair_pass_what_came(p);
-    /* A server that stops once it knows that the client sends nothing more takes that for leaving.
-     */
+    /* A server that stops once its client sends nothing more takes that for leaving. */
     if (p->server_reported)
         drop_request(x, p, PJ_EXCHANGE_CANCELLED, client_left);
     else

@@ -347,8 +347,7 @@ static void queue_whole(pj_pair *p, int64_t now_ns)
     pj_buffer_fini(&grown);
 }
 
-/* From here on the answer is forwarded unchanged, because it is too large to hold or was cut off.
- */
+/* From here on the answer is forwarded unchanged: it is too large to hold, or was cut off. */
 static void give_up_whole(pj_pair *p)
 {
     queue_stream_head(p);

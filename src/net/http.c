@@ -179,11 +179,10 @@ static bool has_session(const pj_http *http, const pj_gate *gate)
                                                                cookie.name));
 }
 
-static enum MHD_Result check_sender(pj_http *http, const pj_gate *gate, bool *passed)
+static enum MHD_Result check_sender(pj_http *http, const pj_gate *gate)
 {
     const char *origin = pj_http_header(http, "Origin");
     bool live = strncmp(http->target.path, "/ws/", 4) == 0;
-    *passed = false;
     http->host = http->target.authority ? http->target.authority : pj_http_header(http, "Host");
     if (!pj_gate_host(gate, http->host))
         return pj_http_problem(http, 403,
@@ -205,24 +204,18 @@ static enum MHD_Result check_sender(pj_http *http, const pj_gate *gate, bool *pa
                                "this server was started with --token: send it as Authorization: "
                                "Bearer TOKEN");
     }
-    *passed = true;
     return MHD_YES;
 }
 
-bool pj_http_check_head(pj_http *http, const pj_gate *gate, enum MHD_Result *result)
+enum MHD_Result pj_http_check_head(pj_http *http, const pj_gate *gate)
 {
     pj_error err = {0};
-    bool passed;
     if (!is_known_method(http->method)) {
         pj_http_add_header(http, "Allow", "GET, HEAD, POST, DELETE");
-        *result = pj_http_problem(http, 405, "%s is not allowed, only GET, HEAD, POST and DELETE",
-                                  http->method);
-        return false;
+        return pj_http_problem(http, 405, "%s is not allowed, only GET, HEAD, POST and DELETE",
+                               http->method);
     }
-    if (pj_target_parse(http->raw_target, &http->target, &http->arena, &err)) {
-        *result = pj_http_failure(http, 400, &err);
-        return false;
-    }
-    *result = check_sender(http, gate, &passed);
-    return passed;
+    if (pj_target_parse(http->raw_target, &http->target, &http->arena, &err))
+        return pj_http_failure(http, 400, &err);
+    return check_sender(http, gate);
 }

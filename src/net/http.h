@@ -26,6 +26,7 @@ typedef struct pj_http {
     pj_target target;
     pj_arena arena;
     pj_buffer body;
+    int64_t begin_ns;
     bool answering;  /* counted by the server */
     unsigned status; /* queued; 0: none yet */
     void *upgrade;   /* handed from the handshake to the upgrade; pj_free */
@@ -36,9 +37,8 @@ typedef struct pj_http {
 pj_http *pj_http_new(const char *raw_target); /* NULL when memory is out */
 void pj_http_free(pj_http *http);
 
-/* Checks the head before routing. False: an error has been answered (or the connection must be
- * dropped when *result is MHD_NO). */
-bool pj_http_check_head(pj_http *http, const pj_gate *gate, enum MHD_Result *result);
+/* Checks the head before routing, and answers a bad one. MHD_NO: the connection must be dropped. */
+enum MHD_Result pj_http_check_head(pj_http *http, const pj_gate *gate);
 const char *pj_http_header(const pj_http *http, const char *name); /* NULL: absent */
 
 /* ---- answers: each may be given once ------------------------------------------------------- */

@@ -220,8 +220,7 @@ static pj_status write_report(const pj_routes *routes, const route *r, pj_http *
     pj_status status =
         routes->service->report(routes->service->context, &request, out->json.buffer, &out->err);
     if (status != PJ_OK) return status;
-    /* A single file, whose own policy allows no script and style but its own two, by their hashes.
-     */
+    /* A single file: its own policy allows only its own script and style, by their hashes. */
     pj_http_add_header(http, "Content-Security-Policy",
                        "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
                        "img-src data: blob:; frame-ancestors 'none'");

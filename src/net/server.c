@@ -45,7 +45,6 @@ static void server_end_request(void *context, struct MHD_Connection *connection,
 {
     pj_server *server = context;
     pj_http *http = *request;
-    pj_watch_idle(server->watch, connection);
     if (http && http->answering) atomic_fetch_sub(&server->answering, 1);
     pj_http_free(http);
     *request = NULL;
@@ -57,22 +56,11 @@ static enum MHD_Result answer(pj_server *server, pj_http *http)
 {
     http->answering = true;
     atomic_fetch_add(&server->answering, 1);
-    pj_watch_request(server->watch, http->connection);
+    pj_watch_complete(server->watch, http->connection);
     MHD_set_connection_option(http->connection, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
     enum MHD_Result result = pj_routes_answer(&server->routes, http);
     MHD_set_connection_option(http->connection, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)TIMEOUT_S);
     return result;
-}
-
-static enum MHD_Result take_head(const pj_server *server, pj_http *http,
-                                 struct MHD_Connection *connection, const char *method)
-{
-    enum MHD_Result result;
-    http->connection = connection;
-    http->method = method;
-    if (!pj_http_check_head(http, &server->routes.gate, &result)) return result;
-    /* answering now would close the connection: libmicrohttpd considers it premature */
-    return MHD_YES;
 }
 
 /* Called by libmicrohttpd for the head, for each piece of the body, and once at the end. */
@@ -83,8 +71,15 @@ static enum MHD_Result server_take_request(void *context, struct MHD_Connection 
     pj_server *server = context;
     pj_http *http = *request;
     if (!http) return MHD_NO;
-    if (!http->connection) return take_head(server, http, connection, method);
+    if (!http->connection) {
+        http->connection = connection;
+        http->method = method;
+        http->begin_ns = pj_clock_ns();
+        /* A good request is not answered yet, which libmicrohttpd would consider premature. */
+        return pj_http_check_head(http, &server->routes.gate);
+    }
     if (*upload_bytes > 0) {
+        if (pj_clock_ns() - http->begin_ns > PJ_REQUEST_DEADLINE_S * PJ_NS_PER_S) return MHD_NO;
         /* Excess input is read and discarded, so that the answer reaches the client. */
         if (!http->status) pj_buffer_append(&http->body, upload, *upload_bytes);
         *upload_bytes = 0;
@@ -130,8 +125,8 @@ pj_status pj_server_open(const pj_server_options *options, pj_server **out, pj_e
     const char *host = options->host ? options->host : "127.0.0.1";
     bool loopback = pj_host_is_loopback(host);
     int listener = -1;
-    pj_url place = {.port = options->port};
-    snprintf(place.host, sizeof place.host, "%s", host);
+    pj_url address = {.port = options->port};
+    snprintf(address.host, sizeof address.host, "%s", host);
     if (!loopback && !(options->token && options->token[0]))
         return pj_fail(err, PJ_E_INVALID,
                        "on %s this server is reachable from other machines: give --token "
@@ -147,10 +142,11 @@ pj_status pj_server_open(const pj_server_options *options, pj_server **out, pj_e
                                           .token = options->token,
                                           .extra_hosts = options->extra_hosts,
                                           .extra_origins = options->extra_origins}};
-    pj_status status = pj_watch_open(CONNECTIONS_MAX, &server->watch, err);
-    if (status == PJ_OK && !options->no_listen) status = pj_listen(&place, &listener, err);
+    server->watch = pj_watch_new(CONNECTIONS_MAX);
+    pj_status status = server->watch ? PJ_OK : pj_fail_memory(err, "the server");
+    if (status == PJ_OK && !options->no_listen) status = pj_listen(&address, &listener, err);
     if (status == PJ_OK) {
-        server->port = (uint16_t)place.port;
+        server->port = (uint16_t)address.port;
         server->daemon = start_daemon(server, options->is_polled);
         if (!server->daemon)
             status = pj_fail(err, PJ_E_INTERNAL, "the HTTP server could not be started");
@@ -184,7 +180,7 @@ void pj_server_close(pj_server *server)
         MHD_stop_daemon(server->daemon);
     }
     pj_front_close(server->front);
-    pj_watch_close(server->watch);
+    pj_watch_free(server->watch);
     pj_free(server);
 }
 

@@ -1,5 +1,3 @@
-/* The list of experiments, their state in the database, and advancing the oldest one by one step.
- */
 #include "serve/experiments.h"
 
 #include "experiment/experiment_plan.h"
@@ -331,8 +329,7 @@ bool pj_experiments_wait(pj_experiments *x)
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
-/* An invalid plan in the database, or one whose model no longer exists, fails when it is started.
- */
+/* An invalid stored plan, or one whose model no longer exists, fails when it is started. */
 static void experiments_take_row(void *context, const pj_experiment_row *row)
 {
     pj_experiments *x = context;

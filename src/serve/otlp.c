@@ -39,8 +39,7 @@ struct pj_otlp {
     const char *headers[HEADERS_MAX + 2];
 };
 
-/* ---- sending ----------------------------------------------------------------------------------
- */
+/* ---- sending --------------------------------------------------------------------------------- */
 
 static pj_status post(pj_otlp *o, const char *path, const char *body, pj_error *err)
 {
@@ -179,8 +178,7 @@ static void *send_always(void *context)
     return NULL;
 }
 
-/* ---- ended runs -------------------------------------------------------------------------------
- */
+/* ---- ended runs ------------------------------------------------------------------------------ */
 
 static void run_end(void *context, const char *run_id, const pj_live_end *end)
 {
@@ -201,8 +199,7 @@ const pj_live_sink *pj_otlp_sink(const pj_otlp *otlp)
     return &otlp->sink;
 }
 
-/* ---- opening ----------------------------------------------------------------------------------
- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 /* OTEL_EXPORTER_OTLP_HEADERS, as OpenTelemetry defines it: "name=value,name=value". */
 static void read_headers(pj_otlp *o)

@@ -12,7 +12,7 @@
 
 enum { CUMULATIVE = 2, KIND_INTERNAL = 1, STATUS_ERROR = 2, NANOS_BYTES = 24 };
 
-/* ---- names ---------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static const char *const known[] = {"hw.energy",
                                     "hw.power",
@@ -137,8 +137,7 @@ static void close_document(pj_json *out)
     pj_json_object_end(out);
 }
 
-/* ---- metrics ----------------------------------------------------------------------------------
- */
+/* ---- metrics --------------------------------------------------------------------------------- */
 
 static void begin_metric(const pj_otlp_resource *r, const char *name, const char *unit,
                          const char *text, bool is_counter, pj_json *out)
@@ -285,8 +284,7 @@ void pj_otlp_write_metrics(const pj_otlp_resource *r, const pj_metrics *metrics,
     close_document(out);
 }
 
-/* ---- spans ------------------------------------------------------------------------------------
- */
+/* ---- spans ----------------------------------------------------------------------------------- */
 
 /* The trace is the run: its UUID without hyphens. */
 static bool trace_id(const char *run_id, char out[33])

@@ -49,7 +49,7 @@ struct pj_run_queue {
     pj_queue_totals totals;
 };
 
-/* ---- jobs ---------------------------------------------------------------------------------- */
+/* ---- jobs ------------------------------------------------------------------------------------ */
 
 static void job_free(job *j)
 {
@@ -118,7 +118,7 @@ static void end_job(pj_run_queue *queue, job *j, pj_status status, const pj_erro
     pthread_cond_broadcast(&queue->moved);
 }
 
-/* ---- results of a run ----------------------------------------------------------------------- */
+/* ---- results of a run ------------------------------------------------------------------------ */
 
 static void queue_write_ids(pj_json *json, const char *key, const int32_t *ids, uint32_t count)
 {
@@ -198,7 +198,7 @@ static void queue_add_totals(pj_run_queue *queue, const pj_profile_result *resul
     add_energy(queue, &result->data);
 }
 
-/* ---- the worker ---------------------------------------------------------------------------- */
+/* ---- the worker ------------------------------------------------------------------------------ */
 
 /* A run that never began emits no events of its own. */
 static void queue_report_unbegun(const pj_run_queue *queue, const char *id, pj_run_status status,
@@ -252,8 +252,7 @@ static void run_job(pj_run_queue *queue, job *j)
     listen_when_idle(queue, loads);
 }
 
-/* ---- runs of experiments ----------------------------------------------------------------------
- */
+/* ---- runs of experiments --------------------------------------------------------------------- */
 
 /* A run of an experiment is a job that was never queued: it can be found, watched and cancelled. */
 static void begin_cell(void *context, pj_profile_options *run, _Atomic bool *cancel)
@@ -309,8 +308,7 @@ static void step_experiment(pj_run_queue *queue)
     pj_experiments_step(queue->options.experiments, &hooks);
 }
 
-/* ---- the loop ---------------------------------------------------------------------------------
- */
+/* ---- the loop -------------------------------------------------------------------------------- */
 
 /* With the mutex held. */
 static job *next_job(pj_run_queue *queue)
@@ -362,7 +360,7 @@ void pj_run_queue_wake(pj_run_queue *queue)
     pthread_mutex_unlock(&queue->mutex);
 }
 
-/* ---- the interface ------------------------------------------------------------------------- */
+/* ---- the interface --------------------------------------------------------------------------- */
 
 static void queue_append(pj_run_queue *queue, job *j)
 {
@@ -548,7 +546,7 @@ void pj_run_queue_get_totals(pj_run_queue *queue, pj_queue_totals *totals)
     pthread_mutex_unlock(&queue->mutex);
 }
 
-/* ---- life ---------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------------------ */
 
 /* A run requested from an earlier server; its client is gone. */
 static void take_queued(void *context, const char *id, int64_t queued_ns,
