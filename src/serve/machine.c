@@ -214,8 +214,7 @@ static void write_rail_now(pj_power_log *log, uint32_t index, const pj_rail *rai
     pj_json_kv_string(out, "quality", rail->quality == PJ_MEASURED ? "measured" : "modelled");
     pj_json_kv_double(out, "now_mw", pj_power_log_now_mw(log, index, now_ns));
     pj_json_kv_double(out, "energy_mj", pj_power_log_energy_mj(log, index));
-    pj_json_key(out, "power_mw");
-    pj_json_array_begin(out);
+    pj_json_kv_array_begin(out, "power_mw");
     for (uint32_t i = 0; i < seconds; i++) pj_json_double(out, power_mw[i]);
     pj_json_array_end(out);
     pj_json_object_end(out);
@@ -233,8 +232,7 @@ void pj_serve_write_power_now(const pj_meter *meter, pj_power_log *log, uint32_t
     pj_json_kv_double(out, "end_unix_ms", round(end_ms));
     pj_json_kv_int(out, "step_ms", 1000);
     pj_json_kv_int(out, "seconds", seconds);
-    pj_json_key(out, "rails");
-    pj_json_array_begin(out);
+    pj_json_kv_array_begin(out, "rails");
     for (uint32_t i = 0; i < count; i++) write_rail_now(log, i, &rails[i], now, seconds, out);
     pj_json_array_end(out);
     pj_json_kv_string(out, "remedy", remedy[0] ? remedy : NULL);

@@ -242,7 +242,7 @@ static pj_status check_url(const char *url, pj_error *err)
 pj_status pj_otlp_open(const pj_otlp_options *options, pj_otlp **otlp, pj_error *err)
 {
     pj_status status = check_url(options->url, err);
-    if (status == PJ_OK) status = pj_otlp_names_check(&options->names, err);
+    if (status == PJ_OK) status = pj_otlp_check_renames(options->renames, err);
     if (status == PJ_OK) status = pj_curl_load(err);
     if (status != PJ_OK) return status;
     pj_otlp *o = pj_alloc(1, sizeof *o);
@@ -252,8 +252,7 @@ pj_status pj_otlp_open(const pj_otlp_options *options, pj_otlp **otlp, pj_error 
     o->start_ns = pj_clock_wall_ns();
     o->sink = (pj_live_sink){.version = PJ_LIVE_SINK_VERSION, .context = o, .run_end = run_end};
     pj_uuid7(o->instance);
-    o->resource =
-        (pj_otlp_resource){.host = options->host, .instance = o->instance, .names = options->names};
+    o->resource = (pj_otlp_resource){options->host, o->instance, options->renames};
     read_headers(o);
     pthread_mutex_init(&o->mutex, NULL);
     pthread_cond_init(&o->changed, NULL);
