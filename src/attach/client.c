@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum { TICK_MS = 50 };
-#define USUAL_PATIENCE_NS (600 * PJ_NS_PER_S)
+#define PATIENCE_NS (600 * PJ_NS_PER_S) /* without any byte received */
 
 /* A connection, and the request on it. */
 typedef struct lane {
@@ -105,10 +105,9 @@ static bool client_is_cancelled(client *k)
 
 static void client_end_overdue(client *k, int64_t now_ns)
 {
-    int64_t patience = k->options->patience_ns ? k->options->patience_ns : USUAL_PATIENCE_NS;
     for (uint32_t i = 0; i < k->count; i++) {
         lane *l = &k->lanes[i];
-        if (!l->exchange || now_ns - l->call.heard_ns <= patience) continue;
+        if (!l->exchange || now_ns - l->call.heard_ns <= PATIENCE_NS) continue;
         pj_call_fail(&l->call, "nothing came from", 0);
         client_report(k, l);
     }

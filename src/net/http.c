@@ -108,9 +108,8 @@ enum MHD_Result pj_http_reply_buffer(pj_http *http, unsigned status, const char 
 
 enum MHD_Result pj_http_reply_empty(pj_http *http, unsigned status)
 {
-    static char nothing[1] = "";
     return pj_http_queue(http, status,
-                         MHD_create_response_from_buffer(0, nothing, MHD_RESPMEM_PERSISTENT));
+                         MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT));
 }
 
 static enum MHD_Result reply_problem(pj_http *http, unsigned status, const char *detail)

@@ -216,16 +216,14 @@ static pj_status write_view(const pj_routes *routes, const route *r, pj_http *ht
 static pj_status write_report(const pj_routes *routes, const route *r, pj_http *http,
                               const char *id, written *out)
 {
-    pj_view_request request = {r->view, id, &http->target.params};
-    pj_status status =
-        routes->service->report(routes->service->context, &request, out->json.buffer, &out->err);
+    pj_status status = write_view(routes, r, http, id, out);
     if (status != PJ_OK) return status;
     /* A single file: its own policy allows only its own script and style, by their hashes. */
     pj_http_add_header(http, "Content-Security-Policy",
                        "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
                        "img-src data: blob:; frame-ancestors 'none'");
-    out->type = pj_params_is(request.params, "format", "md") ? "text/markdown; charset=utf-8"
-                                                             : "text/html; charset=utf-8";
+    out->type = pj_params_is(&http->target.params, "format", "md") ? "text/markdown; charset=utf-8"
+                                                                   : "text/html; charset=utf-8";
     return PJ_OK;
 }
 
@@ -233,19 +231,18 @@ static pj_status write_report(const pj_routes *routes, const route *r, pj_http *
 static enum MHD_Result answer_heatmap(const pj_routes *routes, const route *r, pj_http *http,
                                       const char *id)
 {
-    pj_view_request request = {r->view, id, &http->target.params};
-    pj_error err = {0};
+    bool as_cube = pj_params_is(&http->target.params, "format", "f32");
+    route single = {.write = write_view, .view = as_cube ? PJ_VIEW_CUBE : PJ_VIEW_HEATMAP};
+    written out = {0};
     pj_buffer buffer;
-    if (!pj_params_is(request.params, "format", "f32")) {
-        route json = {.write = write_view, .view = r->view};
-        return answer_written(routes, &json, http, id);
-    }
+    if (!as_cube) return answer_written(routes, &single, http, id);
     pj_buffer_init(&buffer, PJ_REPLY_MAX_BYTES);
-    pj_status status = routes->service->cube(routes->service->context, &request, &buffer, &err);
+    pj_json_init(&out.json, &buffer);
+    pj_status status = write_view(routes, &single, http, id, &out);
     size_t bytes = buffer.length;
     char *text = status == PJ_OK ? pj_buffer_take(&buffer) : NULL;
     pj_buffer_fini(&buffer);
-    if (status != PJ_OK) return pj_http_failure(http, 400, &err);
+    if (status != PJ_OK) return pj_http_failure(http, 400, &out.err);
     if (!text)
         return pj_http_problem(http, 413,
                                "the cube of this run is larger than %d MB: ask for single tokens",

@@ -23,7 +23,8 @@ typedef enum pj_view {
     PJ_VIEW_COMPARE, /* parameter ids */
     PJ_VIEW_EXPERIMENTS,
     PJ_VIEW_EXPERIMENT, /* `id` is its name */
-    PJ_VIEW_REPORT,     /* by `report`, not `view` */
+    PJ_VIEW_REPORT,     /* a document, not JSON: parameters ids, experiment and format.
+                           PJ_E_UNSUPPORTED: as HTML, in a build without the dashboard */
     PJ_VIEW_GROUPS,     /* parameter by, and those of RUNS */
     PJ_VIEW_MACHINES,
     PJ_VIEW_MODELS,
@@ -39,6 +40,7 @@ typedef enum pj_view {
     PJ_VIEW_CONDITIONS,
     PJ_VIEW_TOKENS,
     PJ_VIEW_HEATMAP,
+    PJ_VIEW_CUBE, /* all heatmaps, not as JSON: the binary cube of docs/api.md */
     PJ_VIEW_TREE,
     PJ_VIEW_OPERATIONS,
     PJ_RETAG_RUN,   /* parameters add and remove; writes {"id", "tags"} */
@@ -98,14 +100,9 @@ typedef struct pj_service {
     void *context;
     /* A full id, a unique prefix of one, or "last", of a stored, running or queued run. */
     pj_status (*resolve)(void *context, const char *text, char id[PJ_UUID_BYTES], pj_error *err);
+    /* What is not JSON goes into out->buffer. */
     pj_status (*view)(void *context, const pj_view_request *request, pj_json *out, uint64_t *total,
                       pj_error *err);
-    /* All heatmaps of a run as the binary cube of docs/api.md. */
-    pj_status (*cube)(void *context, const pj_view_request *request, pj_buffer *out, pj_error *err);
-    /* A report as a document, by the parameters ids, experiment and format. PJ_E_UNSUPPORTED: as
-     * HTML, in a build without the dashboard. */
-    pj_status (*report)(void *context, const pj_view_request *request, pj_buffer *out,
-                        pj_error *err);
     /* Writes a whole export; `write` returns false when the client is gone. */
     pj_status (*export_run)(void *context, const char *id, const char *format,
                             pj_export_write_fn *write, void *write_context, pj_error *err);

@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { USUAL_LIMIT = 16 };
-
 typedef struct entry {
     struct entry *next;
     pj_experiments *owner;
@@ -134,12 +132,11 @@ static const char *machine_of(const pj_experiments *x)
 /* With the mutex held. */
 static pj_status enqueue(pj_experiments *x, entry *e, pj_experiment_ticket *ticket, pj_error *err)
 {
-    uint32_t limit = x->options.limit ? x->options.limit : USUAL_LIMIT;
     if (x->stop) return pj_fail(err, PJ_E_UNAVAILABLE, "the server is shutting down");
     if (find(x, e->plan.name))
         return pj_fail(err, PJ_E_STATE, "the experiment %s is already queued or running",
                        e->plan.name);
-    if (x->count >= limit)
+    if (x->count >= x->options.limit)
         return pj_fail(err, PJ_E_FULL, "%u experiments are already queued", x->count);
     pj_status status = pj_experiment_store(x->store, &e->plan, err);
     if (status == PJ_OK)

@@ -56,21 +56,6 @@ static pj_status post(pj_otlp *o, const char *path, const char *body, pj_error *
     return pj_curl_post(&request, &answer, err);
 }
 
-/* The machine's energy and power: sums over the rails of the total. */
-static void read_host(pj_power_log *log, pj_otlp_moment *moment)
-{
-    double mj[PJ_MAX_RAILS], mw[PJ_MAX_RAILS];
-    uint32_t count = 0;
-    const pj_rail *rails = log ? pj_power_log_rails(log, &count) : NULL;
-    int64_t now = pj_clock_ns();
-    for (uint32_t i = 0; i < count; i++) {
-        mj[i] = pj_power_log_energy_mj(log, i);
-        mw[i] = pj_power_log_now_mw(log, i, now);
-    }
-    moment->host_mj = count ? pj_rail_column_sum(rails, count, mj, PJ_RAIL_TOTAL) : NAN;
-    moment->host_mw = count ? pj_rail_column_sum(rails, count, mw, PJ_RAIL_TOTAL) : NAN;
-}
-
 static pj_status send_metrics(pj_otlp *o, pj_error *err)
 {
     pj_metrics metrics = {0};
@@ -78,7 +63,7 @@ static pj_status send_metrics(pj_otlp *o, pj_error *err)
     pj_buffer body;
     pj_json json;
     o->options.service->metrics(o->options.service->context, &metrics);
-    read_host(o->options.log, &moment);
+    pj_power_log_machine(o->options.log, pj_clock_ns(), &moment.host_mj, &moment.host_mw);
     pj_buffer_init(&body, BODY_MAX);
     pj_json_init(&json, &body);
     pj_otlp_write_metrics(&o->resource, &metrics, &moment, &json);

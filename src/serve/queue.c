@@ -576,7 +576,6 @@ pj_status pj_run_queue_open(const pj_run_queue_options *options, pj_run_queue **
     pj_run_queue *queue = pj_alloc(1, sizeof *queue);
     if (!queue) return pj_fail_memory(err, "the queue of runs");
     queue->options = *options;
-    if (queue->options.limit == 0) queue->options.limit = 16;
     if (queue->options.limit > PJ_QUEUE_MAX) queue->options.limit = PJ_QUEUE_MAX;
     pthread_mutex_init(&queue->mutex, NULL);
     pthread_cond_init(&queue->moved, NULL);

@@ -20,7 +20,7 @@ enum { PJ_QUEUE_MAX = 1024 };
 
 typedef struct pj_run_queue_options {
     pj_session *session; /* used only by the worker until the queue is closed */
-    uint32_t limit;      /* maximum number of waiting runs, at most PJ_QUEUE_MAX; 0: 16 */
+    uint32_t limit;      /* maximum number of waiting runs, at most PJ_QUEUE_MAX */
     uint32_t threads;    /* of the engine; 0: one per core */
     /* Texts are neither stored nor shown live; waiting runs are not put into the database, so they
      * are lost when this process ends. */

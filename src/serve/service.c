@@ -186,19 +186,12 @@ static pj_run_query query_of(const pj_params *params, const char *tags[PJ_PARAMS
     return query;
 }
 
-static pj_status view_runs(pj_serve *serve, const pj_params *params, const pj_cost_rates *rates,
+static pj_status view_runs(pj_store *store, const pj_params *params, const pj_cost_rates *rates,
                            pj_json *out, uint64_t *total, pj_error *err)
 {
-    const char *tags[PJ_PARAMS_MAX], *status_name = pj_params_text(params, "status");
-    if (status_name && (strcmp(status_name, "queued") == 0 || strcmp(status_name, "running") == 0))
-        return view_pending_runs(serve, status_name, rates, out, total);
+    const char *tags[PJ_PARAMS_MAX];
     pj_run_query query = query_of(params, tags);
-    pj_store *store;
-    pj_status status = take_store(serve, &store, err);
-    if (status != PJ_OK) return status;
-    status = pj_view_runs(store, &query, rates, out, total, err);
-    give_store(serve, store);
-    return status;
+    return pj_view_runs(store, &query, rates, out, total, err);
 }
 
 static pj_view_choice service_choice_of(const pj_params *params)
@@ -258,6 +251,17 @@ static pj_status view_compare(pj_store *store, const pj_params *params, const pj
     pj_status status = service_read_ids(params, 2, &list, err);
     if (status != PJ_OK) return status;
     return pj_insight_compare(store, list.ids, list.count, rates, out, err);
+}
+
+static pj_status report(pj_store *store, const pj_params *params, pj_buffer *out, pj_error *err)
+{
+    id_list list = {0};
+    pj_report_request request = {.experiment = pj_params_text(params, "experiment"),
+                                 .html = !pj_params_is(params, "format", "md")};
+    pj_status status = request.experiment ? PJ_OK : service_read_ids(params, 1, &list, err);
+    request.ids = list.ids;
+    request.count = list.count;
+    return status == PJ_OK ? pj_report_make(store, &request, out, err) : status;
 }
 
 static pj_status view_groups(pj_store *store, const pj_params *params, pj_json *out, pj_error *err)
@@ -363,13 +367,15 @@ static bool service_is_live(void *relay, const char *name)
 }
 
 static pj_status view_stored(pj_serve *serve, pj_store *store, const pj_view_request *r,
-                             const pj_cost_rates *rates, pj_json *out, pj_error *err)
+                             const pj_cost_rates *rates, pj_json *out, uint64_t *total,
+                             pj_error *err)
 {
     const pj_params *p = r->params;
     pj_view_choice choice = service_choice_of(p);
     pj_view_window window;
     pj_experiment_live live;
     switch (r->view) {
+    case PJ_VIEW_RUNS: return view_runs(store, p, rates, out, total, err);
     case PJ_VIEW_FACETS: return pj_view_facets(store, out, err);
     case PJ_VIEW_RUN:
         return pj_view_run(store, r->id,
@@ -402,6 +408,10 @@ static pj_status view_stored(pj_serve *serve, pj_store *store, const pj_view_req
         return pj_view_tokens(store, r->id, (uint64_t)pj_params_int(p, "offset", 0),
                               (uint32_t)pj_params_int(p, "limit", 0), out, err);
     case PJ_VIEW_HEATMAP: return pj_view_heatmap(store, r->id, &choice, out, err);
+    case PJ_VIEW_CUBE:
+        return pj_view_cube(store, r->id, choice.metric, pj_params_is(p, "outside", "1"),
+                            out->buffer, err);
+    case PJ_VIEW_REPORT: return report(store, p, out->buffer, err);
     case PJ_VIEW_TREE:
         return pj_view_tree(store, r->id, choice.metric, (uint32_t)pj_params_int(p, "depth", 0),
                             out, err);
@@ -429,7 +439,9 @@ static pj_status view(void *context, const pj_view_request *r, pj_json *out, uin
     pj_cost_rates rates = rates_of(r->params);
     pj_status status;
     pj_store *store;
-    if (r->view == PJ_VIEW_RUNS) return view_runs(serve, r->params, &rates, out, total, err);
+    const char *wanted = r->view == PJ_VIEW_RUNS ? pj_params_text(r->params, "status") : NULL;
+    if (wanted && (strcmp(wanted, "queued") == 0 || strcmp(wanted, "running") == 0))
+        return view_pending_runs(serve, wanted, &rates, out, total);
     if (r->view == PJ_VIEW_MODELS) return pj_serve_write_models(serve->models, out, err);
     if (r->view == PJ_VIEW_SENSORS) {
         pj_serve_sensors sensors = sensors_of(serve);
@@ -447,43 +459,11 @@ static pj_status view(void *context, const pj_view_request *r, pj_json *out, uin
     bool streamed = r->view == PJ_VIEW_RUN;
     status = streamed ? service_open_store(serve, &store, err) : take_store(serve, &store, err);
     if (status != PJ_OK) return status;
-    status = view_stored(serve, store, r, &rates, out, err);
+    status = view_stored(serve, store, r, &rates, out, total, err);
     if (streamed)
         pj_store_close(store);
     else
         give_store(serve, store);
-    return status;
-}
-
-static pj_status cube(void *context, const pj_view_request *r, pj_buffer *out, pj_error *err)
-{
-    pj_serve *serve = context;
-    pj_view_choice choice = service_choice_of(r->params);
-    pj_store *store;
-    pj_status status = take_store(serve, &store, err);
-    if (status != PJ_OK) return status;
-    status = pj_view_cube(store, r->id, choice.metric, pj_params_is(r->params, "outside", "1"), out,
-                          err);
-    give_store(serve, store);
-    return status;
-}
-
-static pj_status report(void *context, const pj_view_request *r, pj_buffer *out, pj_error *err)
-{
-    pj_serve *serve = context;
-    id_list list;
-    pj_report_request request = {.experiment = pj_params_text(r->params, "experiment"),
-                                 .html = !pj_params_is(r->params, "format", "md")};
-    pj_store *store;
-    pj_status status = request.experiment ? PJ_OK : service_read_ids(r->params, 1, &list, err);
-    if (status == PJ_OK) status = take_store(serve, &store, err);
-    if (status != PJ_OK) return status;
-    if (!request.experiment) {
-        request.ids = list.ids;
-        request.count = list.count;
-    }
-    status = pj_report_make(store, &request, out, err);
-    give_store(serve, store);
     return status;
 }
 
@@ -658,8 +638,6 @@ void pj_serve_service(pj_serve *serve, pj_service *service)
     *service = (pj_service){.context = serve,
                             .resolve = resolve,
                             .view = view,
-                            .cube = cube,
-                            .report = report,
                             .export_run = export_run,
                             .generate = generate,
                             .wait = service_wait_for,

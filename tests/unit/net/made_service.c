@@ -24,6 +24,10 @@ static pj_status view(void *context, const pj_view_request *r, pj_json *out, uin
 {
     if (r->view == PJ_PRUNE_RUNS && !r->params->count)
         return pj_fail(err, PJ_E_INVALID, "give before=TIME, keep=N, or both");
+    if (r->view == PJ_VIEW_CUBE) {
+        pj_buffer_append(out->buffer, "PJCUBE1", 8);
+        return PJ_OK;
+    }
     pj_json_object_begin(out);
     pj_json_kv_int(out, "view", r->view);
     pj_json_kv_string(out, "id", r->id);
@@ -31,12 +35,6 @@ static pj_status view(void *context, const pj_view_request *r, pj_json *out, uin
         pj_json_kv_string(out, r->params->items[i].name, r->params->items[i].value);
     pj_json_object_end(out);
     *total = 7;
-    return PJ_OK;
-}
-
-static pj_status cube(void *context, const pj_view_request *r, pj_buffer *out, pj_error *err)
-{
-    pj_buffer_append(out, "PJCUBE1", 8);
     return PJ_OK;
 }
 
@@ -104,7 +102,6 @@ void made_init(made *m)
     *m = (made){.service = {.context = m,
                             .resolve = resolve,
                             .view = view,
-                            .cube = cube,
                             .export_run = export_run,
                             .generate = generate,
                             .wait = wait_for,
