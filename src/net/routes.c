@@ -21,10 +21,17 @@ typedef struct written {
 } written;
 
 typedef struct route route;
-typedef enum MHD_Result route_answer(const pj_routes *routes, const route *r, pj_http *http,
-                                     const char *id);
-typedef pj_status route_write(const pj_routes *routes, const route *r, pj_http *http,
-                              const char *id, written *out);
+
+/* A request on its route. */
+typedef struct visit {
+    const pj_routes *routes;
+    const route *route;
+    pj_http *http;
+    const char *id; /* what {id} matched; "": the path has none */
+} visit;
+
+typedef enum MHD_Result route_answer(const visit *v);
+typedef pj_status route_write(const visit *v, written *out);
 
 struct route {
     const char *method;
@@ -41,14 +48,6 @@ struct route {
     {"usd_per_kwh", PJ_PARAM_NUMBER, 0, 1000},  \
     {                                           \
         "g_per_kwh", PJ_PARAM_NUMBER, 0, 100000 \
-    }
-#define PHASE                                            \
-    {                                                    \
-        "phase", PJ_PARAM_CHOICE, 0, 0, PJ_PHASE_CHOICES \
-    }
-#define COUNT(name, max)           \
-    {                              \
-        name, PJ_PARAM_INT, 0, max \
     }
 #define ENERGY_SOURCES "measured|modelled|unavailable"
 
@@ -74,11 +73,11 @@ static const pj_param_rule runs_rules[] = {
     {"sort", PJ_PARAM_CHOICE, 0, 0, "date|duration|energy|tokens_per_second|joules_per_token"},
     {"order", PJ_PARAM_CHOICE, 0, 0, "desc|asc"},
     {"limit", PJ_PARAM_INT, 1, 10000},
-    COUNT("offset", 1e15),
+    {"offset", PJ_PARAM_INT, 0, 1e15},
     RATES,
     {0}};
 static const pj_param_rule prune_rules[] = {{"before", PJ_PARAM_TIME},
-                                            COUNT("keep", 1e9),
+                                            {"keep", PJ_PARAM_INT, 0, 1e9},
                                             {"tagged", PJ_PARAM_CHOICE, 0, 0, "true|false"},
                                             {"dry_run", PJ_PARAM_CHOICE, 0, 0, "true|false"},
                                             {0}};
@@ -87,8 +86,8 @@ static const pj_param_rule retag_rules[] = {
 static const pj_param_rule rates_rules[] = {RATES, {0}};
 static const pj_param_rule advice_rules[] = {{"g_per_kwh", PJ_PARAM_NUMBER, 0, 100000}, {0}};
 static const pj_param_rule run_rules[] = {
-    {"include"}, {"limit", PJ_PARAM_INT, 1, 100000}, COUNT("offset", 1e15), RATES, {0}};
-static const pj_param_rule pipeline_rules[] = {PHASE,
+    {"include"}, {"limit", PJ_PARAM_INT, 1, 100000}, {"offset", PJ_PARAM_INT, 0, 1e15}, RATES, {0}};
+static const pj_param_rule pipeline_rules[] = {{"phase", PJ_PARAM_CHOICE, 0, 0, PJ_PHASE_CHOICES},
                                                {"from_ms", PJ_PARAM_NUMBER},
                                                {"to_ms", PJ_PARAM_NUMBER},
                                                {"limit", PJ_PARAM_INT, 0, 20000},
@@ -100,17 +99,20 @@ static const pj_param_rule power_rules[] = {{"points", PJ_PARAM_INT, 2, 200000},
                                             {"rails", PJ_PARAM_CHOICE, 0, 0, "0|1"},
                                             {0}};
 static const pj_param_rule tokens_rules[] = {
-    {"limit", PJ_PARAM_INT, 1, 1000000}, COUNT("offset", 1e15), {0}};
+    {"limit", PJ_PARAM_INT, 1, 1000000}, {"offset", PJ_PARAM_INT, 0, 1e15}, {0}};
 static const pj_param_rule heatmap_rules[] = {{"metric", PJ_PARAM_CHOICE, 0, 0, PJ_HEATMAP_CHOICES},
-                                              COUNT("token", 4e9),
-                                              PHASE,
+                                              {"token", PJ_PARAM_INT, 0, 4e9},
+                                              {"phase", PJ_PARAM_CHOICE, 0, 0, PJ_PHASE_CHOICES},
                                               {"format", PJ_PARAM_CHOICE, 0, 0, "json|f32"},
                                               {"outside", PJ_PARAM_CHOICE, 0, 0, "0|1"},
                                               {0}};
 static const pj_param_rule tree_rules[] = {
     {"metric", PJ_PARAM_CHOICE, 0, 0, PJ_TREE_CHOICES}, {"depth", PJ_PARAM_INT, 1, 4}, {0}};
-static const pj_param_rule operations_rules[] = {
-    {"layer", PJ_PARAM_INT, -1, 1e6}, {"component"}, COUNT("token", 4e9), PHASE, {0}};
+static const pj_param_rule operations_rules[] = {{"layer", PJ_PARAM_INT, -1, 1e6},
+                                                 {"component"},
+                                                 {"token", PJ_PARAM_INT, 0, 4e9},
+                                                 {"phase", PJ_PARAM_CHOICE, 0, 0, PJ_PHASE_CHOICES},
+                                                 {0}};
 static const pj_param_rule compare_rules[] = {{"ids"}, RATES, {0}};
 static const pj_param_rule groups_rules[] = {
     {"by"},
@@ -139,37 +141,37 @@ static const pj_param_rule report_rules[] = {
 static const pj_param_rule resume_rules[] = {{"again", PJ_PARAM_CHOICE, 0, 0, "true|false"}, {0}};
 static const pj_param_rule export_rules[] = {
     {"format", PJ_PARAM_CHOICE, 0, 0, "json|csv|trace|speedscope|folded"}, {0}};
-static const pj_param_rule live_rules[] = {COUNT("from", 9e15), {0}};
-static const pj_param_rule socket_rules[] = {
-    {"run_id"},          {"binary", PJ_PARAM_CHOICE, 0, 0, "0|1"},
-    COUNT("from", 9e15), {"token"},
-    {"machine"},         {0}};
+static const pj_param_rule live_rules[] = {{"from", PJ_PARAM_INT, 0, 9e15}, {0}};
+static const pj_param_rule socket_rules[] = {{"run_id"},
+                                             {"binary", PJ_PARAM_CHOICE, 0, 0, "0|1"},
+                                             {"from", PJ_PARAM_INT, 0, 9e15},
+                                             {"token"},
+                                             {"machine"},
+                                             {0}};
 static const pj_param_rule join_rules[] = {{"machine"}, {0}};
 
 /* ---- documents ----------------------------------------------------------------------------- */
 
-static enum MHD_Result answer_written(const pj_routes *routes, const route *r, pj_http *http,
-                                      const char *id)
+static enum MHD_Result answer_written(const visit *v)
 {
     pj_buffer buffer;
     written out = {.status = 200, .invalid = 400, .type = "application/json"};
     pj_buffer_init(&buffer, PJ_REPLY_MAX_BYTES);
     pj_json_init(&out.json, &buffer);
-    if (r->write(routes, r, http, id, &out) != PJ_OK) {
+    if (v->route->write(v, &out) != PJ_OK) {
         pj_buffer_fini(&buffer);
-        return pj_http_failure(http, out.invalid, &out.err);
+        return pj_http_failure(v->http, out.invalid, &out.err);
     }
-    if (out.status == 204) return pj_http_reply_empty(http, out.status);
+    if (out.status == 204) return pj_http_reply_empty(v->http, out.status);
     pj_json_finish(&out.json);
-    return pj_http_reply_buffer(http, out.status, out.type, &buffer);
+    return pj_http_reply_buffer(v->http, out.status, out.type, &buffer);
 }
 
-static pj_status write_health(const pj_routes *routes, const route *r, pj_http *http,
-                              const char *id, written *out)
+static pj_status write_health(const visit *v, written *out)
 {
     pj_work_state state = {0};
     pj_json *json = &out->json;
-    routes->service->state(routes->service->context, &state);
+    v->routes->service->state(v->routes->service->context, &state);
     pj_json_object_begin(json);
     pj_json_kv_string(json, "status", "ok");
     pj_json_kv_string(json, "version", pj_version());
@@ -180,74 +182,62 @@ static pj_status write_health(const pj_routes *routes, const route *r, pj_http *
     return PJ_OK;
 }
 
-static pj_status write_openapi(const pj_routes *routes, const route *r, pj_http *http,
-                               const char *id, written *out)
+static pj_status write_openapi(const visit *v, written *out)
 {
     pj_buffer_append(out->json.buffer, pj_openapi_json, pj_openapi_json_bytes);
     return PJ_OK;
 }
 
-static pj_status write_metrics(const pj_routes *routes, const route *r, pj_http *http,
-                               const char *id, written *out)
+static pj_status write_metrics(const visit *v, written *out)
 {
     pj_metrics metrics = {0};
-    routes->service->metrics(routes->service->context, &metrics);
+    v->routes->service->metrics(v->routes->service->context, &metrics);
     out->type = "text/plain; version=0.0.4; charset=utf-8";
-    pj_prometheus_write(&metrics, routes->hub, out->json.buffer);
+    pj_prometheus_write(&metrics, v->routes->hub, out->json.buffer);
     return PJ_OK;
 }
 
-static pj_status write_view(const pj_routes *routes, const route *r, pj_http *http, const char *id,
-                            written *out)
+static pj_status write_view(const visit *v, written *out)
 {
-    const pj_service *service = routes->service;
-    pj_view_request request = {r->view, id, &http->target.params};
+    const pj_service *service = v->routes->service;
+    pj_view_request request = {v->route->view, v->id, &v->http->target.params};
     uint64_t total = 0;
     pj_status status = service->view(service->context, &request, &out->json, &total, &out->err);
-    if (r->view == PJ_DELETE_RUN) out->status = 204;
-    if (status == PJ_OK && r->view == PJ_VIEW_RUNS) {
+    if (v->route->view == PJ_DELETE_RUN) out->status = 204;
+    if (status == PJ_OK && v->route->view == PJ_VIEW_RUNS) {
         char text[24];
         snprintf(text, sizeof text, "%llu", (unsigned long long)total);
-        pj_http_add_header(http, "X-Total-Count", text);
+        pj_http_add_header(v->http, "X-Total-Count", text);
     }
     return status;
 }
 
-static pj_status write_report(const pj_routes *routes, const route *r, pj_http *http,
-                              const char *id, written *out)
+static pj_status write_report(const visit *v, written *out)
 {
-    pj_status status = write_view(routes, r, http, id, out);
+    pj_status status = write_view(v, out);
     if (status != PJ_OK) return status;
     /* A single file: its own policy allows only its own script and style, by their hashes. */
-    pj_http_add_header(http, "Content-Security-Policy",
+    pj_http_add_header(v->http, "Content-Security-Policy",
                        "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
                        "img-src data: blob:; frame-ancestors 'none'");
-    out->type = pj_params_is(&http->target.params, "format", "md") ? "text/markdown; charset=utf-8"
-                                                                   : "text/html; charset=utf-8";
+    out->type = pj_params_is(&v->http->target.params, "format", "md")
+                    ? "text/markdown; charset=utf-8"
+                    : "text/html; charset=utf-8";
     return PJ_OK;
 }
 
 /* The JSON of single tokens, or the cube of all. */
-static enum MHD_Result answer_heatmap(const pj_routes *routes, const route *r, pj_http *http,
-                                      const char *id)
+static pj_status write_heatmap(const visit *v, written *out)
 {
-    bool as_cube = pj_params_is(&http->target.params, "format", "f32");
-    route single = {.write = write_view, .view = as_cube ? PJ_VIEW_CUBE : PJ_VIEW_HEATMAP};
-    written out = {0};
-    pj_buffer buffer;
-    if (!as_cube) return answer_written(routes, &single, http, id);
-    pj_buffer_init(&buffer, PJ_REPLY_MAX_BYTES);
-    pj_json_init(&out.json, &buffer);
-    pj_status status = write_view(routes, &single, http, id, &out);
-    size_t bytes = buffer.length;
-    char *text = status == PJ_OK ? pj_buffer_take(&buffer) : NULL;
-    pj_buffer_fini(&buffer);
-    if (status != PJ_OK) return pj_http_failure(http, 400, &out.err);
-    if (!text)
-        return pj_http_problem(http, 413,
-                               "the cube of this run is larger than %d MB: ask for single tokens",
-                               PJ_REPLY_MAX_BYTES >> 20);
-    return pj_http_reply(http, 200, "application/octet-stream", text, bytes);
+    const route cube = {.view = PJ_VIEW_CUBE};
+    if (!pj_params_is(&v->http->target.params, "format", "f32")) return write_view(v, out);
+    pj_status status = write_view(&(visit){v->routes, &cube, v->http, v->id}, out);
+    out->type = "application/octet-stream";
+    if (status != PJ_OK || !out->json.buffer->failed) return status;
+    out->invalid = 413;
+    return pj_fail(&out->err, PJ_E_INVALID,
+                   "the cube of this run is larger than %d MB: ask for single tokens",
+                   PJ_REPLY_MAX_BYTES >> 20);
 }
 
 /* ---- streams ------------------------------------------------------------------------------- */
@@ -307,17 +297,15 @@ static pj_status produce_export(void *context, void *stream, pj_error *err)
 }
 
 /* A whole run may be large: streamed in constant memory. */
-static enum MHD_Result answer_whole_run(const pj_routes *routes, const route *r, pj_http *http,
-                                        const char *id)
+static enum MHD_Result answer_whole_run(const visit *v)
 {
-    stream_request *query = new_stream_request(routes->service, r, http, id);
+    stream_request *query = new_stream_request(v->routes->service, v->route, v->http, v->id);
     if (!query) return MHD_NO;
     return pj_stream_reply(
-        http, &(pj_stream_source){produce_view, query, free_stream_request, "application/json"});
+        v->http, &(pj_stream_source){produce_view, query, free_stream_request, "application/json"});
 }
 
-static enum MHD_Result answer_export(const pj_routes *routes, const route *r, pj_http *http,
-                                     const char *id)
+static enum MHD_Result answer_export(const visit *v)
 {
     static const struct {
         const char *format, *type, *ending;
@@ -326,34 +314,33 @@ static enum MHD_Result answer_export(const pj_routes *routes, const route *r, pj
                  {"trace", "application/json", "trace.json"},
                  {"speedscope", "application/json", "speedscope.json"},
                  {"folded", "text/plain; charset=utf-8", "folded.txt"}};
-    const char *format = pj_params_text(&http->target.params, "format");
+    const char *format = pj_params_text(&v->http->target.params, "format");
     size_t k = 0;
     /* already checked to be one of these */
     while (format && strcmp(kinds[k].format, format) != 0) k++;
-    stream_request *query = new_stream_request(routes->service, r, http, id);
+    stream_request *query = new_stream_request(v->routes->service, v->route, v->http, v->id);
     if (!query) return MHD_NO;
     snprintf(query->format, sizeof query->format, "%s", kinds[k].format);
     char name[128];
-    snprintf(name, sizeof name, "attachment; filename=\"perjoule-%s.%s\"", id, kinds[k].ending);
-    pj_http_add_header(http, "Content-Disposition", name);
+    snprintf(name, sizeof name, "attachment; filename=\"perjoule-%s.%s\"", v->id, kinds[k].ending);
+    pj_http_add_header(v->http, "Content-Disposition", name);
     return pj_stream_reply(
-        http, &(pj_stream_source){produce_export, query, free_stream_request, kinds[k].type});
+        v->http, &(pj_stream_source){produce_export, query, free_stream_request, kinds[k].type});
 }
 
 /* ---- the live stream ----------------------------------------------------------------------- */
 
-static pj_status write_live(const pj_routes *routes, const route *r, pj_http *http, const char *id,
-                            written *out)
+static pj_status write_live(const visit *v, written *out)
 {
-    pj_hub_write_messages(routes->hub, id, (uint64_t)pj_params_int(&http->target.params, "from", 0),
+    pj_hub_write_messages(v->routes->hub, v->id,
+                          (uint64_t)pj_params_int(&v->http->target.params, "from", 0),
                           out->json.buffer);
     return PJ_OK;
 }
 
-static enum MHD_Result answer_socket(const pj_routes *routes, const route *r, pj_http *http,
-                                     const char *id)
+static enum MHD_Result answer_socket(const visit *v)
 {
-    const pj_params *params = &http->target.params;
+    const pj_params *params = &v->http->target.params;
     const char *run = pj_params_text(params, "run_id");
     pj_reader_options options = {
         .binary = pj_params_is(params, "binary", "1"),
@@ -361,24 +348,23 @@ static enum MHD_Result answer_socket(const pj_routes *routes, const route *r, pj
         .from = (uint64_t)pj_params_int(params, "from", 0),
     };
     if (run && strlen(run) >= sizeof options.run_id)
-        return pj_http_problem(http, 400, "run_id must be the full id of a run");
+        return pj_http_problem(v->http, 400, "run_id must be the full id of a run");
     if (run) snprintf(options.run_id, sizeof options.run_id, "%s", run);
     const char *machine = pj_params_text(params, "machine");
     pj_error err = {0};
-    pj_hub *hub = routes->hub;
-    if (machine && !routes->relay)
-        return pj_http_problem(http, 404, "no machines can join this server");
-    if (machine && !(hub = pj_relay_watch(routes->relay, machine, &err)))
-        return pj_http_failure(http, 400, &err);
-    return pj_handshake_reply(http, hub, &options);
+    pj_hub *hub = v->routes->hub;
+    if (machine && !v->routes->relay)
+        return pj_http_problem(v->http, 404, "no machines can join this server");
+    if (machine && !(hub = pj_relay_watch(v->routes->relay, machine, &err)))
+        return pj_http_failure(v->http, 400, &err);
+    return pj_handshake_reply(v->http, hub, &options);
 }
 
-static enum MHD_Result answer_join(const pj_routes *routes, const route *r, pj_http *http,
-                                   const char *id)
+static enum MHD_Result answer_join(const visit *v)
 {
-    const char *machine = pj_params_text(&http->target.params, "machine");
-    if (!routes->relay) return pj_http_problem(http, 404, "no machines can join this server");
-    return pj_handshake_join(http, routes->relay, machine ? machine : "");
+    const char *machine = pj_params_text(&v->http->target.params, "machine");
+    if (!v->routes->relay) return pj_http_problem(v->http, 404, "no machines can join this server");
+    return pj_handshake_join(v->http, v->routes->relay, machine ? machine : "");
 }
 
 /* ---- sessions of the page -------------------------------------------------------------------- */
@@ -397,26 +383,24 @@ static void set_session_cookie(pj_http *http, const pj_session_cookie *cookie, b
     pj_http_add_header(http, "Set-Cookie", text);
 }
 
-static enum MHD_Result answer_login(const pj_routes *routes, const route *r, pj_http *http,
-                                    const char *id)
+static enum MHD_Result answer_login(const visit *v)
 {
     pj_session_cookie cookie;
-    const pj_gate *gate = &routes->gate;
-    const char *token = pj_buffer_get(&http->body);
-    if (!pj_gate_session(gate, &cookie)) return pj_http_reply_empty(http, 204);
+    const pj_gate *gate = &v->routes->gate;
+    const char *token = pj_buffer_get(&v->http->body);
+    if (!pj_gate_session(gate, &cookie)) return pj_http_reply_empty(v->http, 204);
     if (!token || !pj_gate_token(gate, NULL, token))
-        return pj_http_problem(http, 401,
+        return pj_http_problem(v->http, 401,
                                "wrong token: give the one that perjoule serve was started with");
-    set_session_cookie(http, &cookie, false);
-    return pj_http_reply_empty(http, 204);
+    set_session_cookie(v->http, &cookie, false);
+    return pj_http_reply_empty(v->http, 204);
 }
 
-static enum MHD_Result answer_logout(const pj_routes *routes, const route *r, pj_http *http,
-                                     const char *id)
+static enum MHD_Result answer_logout(const visit *v)
 {
     pj_session_cookie cookie;
-    if (pj_gate_session(&routes->gate, &cookie)) set_session_cookie(http, &cookie, true);
-    return pj_http_reply_empty(http, 204);
+    if (pj_gate_session(&v->routes->gate, &cookie)) set_session_cookie(v->http, &cookie, true);
+    return pj_http_reply_empty(v->http, 204);
 }
 
 /* ---- runs and experiments ------------------------------------------------------------------ */
@@ -440,17 +424,16 @@ static pj_status generate(const pj_service *service, const pj_generation_request
     return PJ_OK;
 }
 
-static pj_status write_generate(const pj_routes *routes, const route *r, pj_http *http,
-                                const char *unused, written *out)
+static pj_status write_generate(const visit *v, written *out)
 {
     pj_generation_request query;
     bool syntax;
     pj_arena arena;
     pj_arena_init(&arena, 16 << 20);
-    pj_status status = pj_generation_request_parse(pj_buffer_get(&http->body), http->body.length,
-                                                   &query, &arena, &syntax, &out->err);
+    pj_status status = pj_generation_request_parse(
+        pj_buffer_get(&v->http->body), v->http->body.length, &query, &arena, &syntax, &out->err);
     out->invalid = status != PJ_OK && syntax ? 400 : 422;
-    if (status == PJ_OK) status = generate(routes->service, &query, out);
+    if (status == PJ_OK) status = generate(v->routes->service, &query, out);
     pj_arena_fini(&arena);
     return status;
 }
@@ -467,34 +450,32 @@ static pj_status write_stopped(const char *key, const char *id, const char *stat
     return PJ_OK;
 }
 
-static pj_status write_cancel(const pj_routes *routes, const route *r, pj_http *http,
-                              const char *id, written *out)
+static pj_status write_cancel(const visit *v, written *out)
 {
-    const pj_service *service = routes->service;
+    const pj_service *service = v->routes->service;
     bool was_waiting = false;
-    pj_status status = service->cancel(service->context, id, &was_waiting, &out->err);
-    return status == PJ_OK ? write_stopped("run_id", id, "status", was_waiting, out) : status;
+    pj_status status = service->cancel(service->context, v->id, &was_waiting, &out->err);
+    return status == PJ_OK ? write_stopped("run_id", v->id, "status", was_waiting, out) : status;
 }
 
-static pj_status write_stop(const pj_routes *routes, const route *r, pj_http *http,
-                            const char *name, written *out)
+static pj_status write_stop(const visit *v, written *out)
 {
-    const pj_service *service = routes->service;
+    const pj_service *service = v->routes->service;
     bool was_waiting = false;
-    pj_status status = service->cancel_experiment(service->context, name, &was_waiting, &out->err);
-    return status == PJ_OK ? write_stopped("name", name, "state", was_waiting, out) : status;
+    pj_status status = service->cancel_experiment(service->context, v->id, &was_waiting, &out->err);
+    return status == PJ_OK ? write_stopped("name", v->id, "state", was_waiting, out) : status;
 }
 
-static pj_status write_experiment(const pj_routes *routes, const route *r, pj_http *http,
-                                  const char *name, written *out)
+static pj_status write_experiment(const visit *v, written *out)
 {
-    const pj_service *service = routes->service;
-    bool syntax = false, resumes = name[0];
-    pj_experiment_request request = {.plan = resumes ? NULL : pj_buffer_get(&http->body),
+    const pj_service *service = v->routes->service;
+    bool syntax = false, resumes = v->id[0];
+    pj_experiment_request request = {.plan = resumes ? NULL : pj_buffer_get(&v->http->body),
                                      .syntax = &syntax,
-                                     .name = name,
-                                     .again = pj_params_is(&http->target.params, "again", "true")};
-    if (!resumes && strlen(request.plan) != http->body.length)
+                                     .name = v->id,
+                                     .again =
+                                         pj_params_is(&v->http->target.params, "again", "true")};
+    if (!resumes && strlen(request.plan) != v->http->body.length)
         return pj_fail(&out->err, PJ_E_INVALID, "the body is not a JSON plan");
     out->status = 202;
     pj_status status = service->begin_experiment(service->context, &request, &out->json, &out->err);
@@ -536,7 +517,7 @@ static const route table[] = {
     {"GET", API "run/{id}/pipeline", write_view, PJ_VIEW_PIPELINE, pipeline_rules},
     {"GET", API "run/{id}/power", write_view, PJ_VIEW_POWER, power_rules},
     {"GET", API "run/{id}/tokens", write_view, PJ_VIEW_TOKENS, tokens_rules},
-    {"GET", API "run/{id}/heatmap", NULL, PJ_VIEW_HEATMAP, heatmap_rules, answer_heatmap},
+    {"GET", API "run/{id}/heatmap", write_heatmap, PJ_VIEW_HEATMAP, heatmap_rules},
     {"GET", API "run/{id}/tree", write_view, PJ_VIEW_TREE, tree_rules},
     {"GET", API "run/{id}/operations", write_view, PJ_VIEW_OPERATIONS, operations_rules},
     {"GET", API "run/{id}/live", write_live, 0, live_rules},
@@ -585,13 +566,14 @@ static enum MHD_Result answer_route(const pj_routes *routes, const route *r, pj_
 {
     char id[PJ_UUID_BYTES] = "";
     pj_error err = {0};
+    visit v = {routes, r, http, id};
     if (pj_params_check(&http->target.params, r->rules, &err))
         return pj_http_failure(http, 400, &err);
-    route_answer *answer = r->answer ? r->answer : answer_written;
-    if (r->view == PJ_VIEW_EXPERIMENT) return answer(routes, r, http, id_text);
-    if (id_text[0] && routes->service->resolve(routes->service->context, id_text, id, &err))
+    if (r->view == PJ_VIEW_EXPERIMENT)
+        v.id = id_text;
+    else if (id_text[0] && routes->service->resolve(routes->service->context, id_text, id, &err))
         return pj_http_failure(http, 404, &err);
-    return answer(routes, r, http, id);
+    return r->answer ? r->answer(&v) : answer_written(&v);
 }
 
 enum MHD_Result pj_routes_answer(const pj_routes *routes, pj_http *http)
