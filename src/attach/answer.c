@@ -1,4 +1,3 @@
-/* Parses events of several servers' APIs. */
 #include "attach/answer.h"
 
 #include "attach/skim.h"

@@ -1,4 +1,3 @@
-/* The client: several calls at once, and what they report. */
 #include "attach/client.h"
 
 #include "base/clock.h"

@@ -1,4 +1,3 @@
-/* Detecting the server, and writing requests for it. */
 #include "attach/dialect.h"
 
 #include "base/clock.h"

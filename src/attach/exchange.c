@@ -1,4 +1,3 @@
-/* Recording a request and its answer, and deriving its tokens. */
 #include "attach/exchange.h"
 
 #include "attach/skim.h"

@@ -1,4 +1,3 @@
-/* Bodies of HTTP/1.1 messages. */
 #include "http/body.h"
 
 #include "base/decimal.h"

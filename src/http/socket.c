@@ -1,4 +1,3 @@
-/* Non-blocking sockets. */
 #include "http/socket.h"
 
 #include <errno.h>

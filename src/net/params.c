@@ -1,4 +1,3 @@
-/* Decodes and checks request targets. */
 #include "net/params.h"
 
 #include "base/clock.h"

@@ -104,7 +104,7 @@ static void prometheus_work(const pj_metrics *m, pj_buffer *out)
     single(out, "queue_limit", "gauge", "Maximum number of queued runs.", m->queue_limit);
     single(out, "runs_waiting", "gauge", "Runs not yet transferred to the database server.",
            (double)m->waiting);
-    single(out, "run_active", "gauge", "1 while a run is in progress.", m->running);
+    single(out, "run_active", "gauge", "1 while a run is in progress.", m->running[0] != 0);
 }
 
 static void sampler(const pj_metrics *m, pj_buffer *out)

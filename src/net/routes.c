@@ -169,9 +169,9 @@ static enum MHD_Result answer_written(const visit *v)
 
 static pj_status write_health(const visit *v, written *out)
 {
-    pj_work_state state = {0};
+    pj_metrics state = {0};
     pj_json *json = &out->json;
-    v->routes->service->state(v->routes->service->context, &state);
+    v->routes->service->metrics(v->routes->service->context, &state);
     pj_json_object_begin(json);
     pj_json_kv_string(json, "status", "ok");
     pj_json_kv_string(json, "version", pj_version());

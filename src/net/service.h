@@ -63,12 +63,6 @@ typedef struct pj_experiment_request {
     bool again; /* another round */
 } pj_experiment_request;
 
-typedef struct pj_work_state {
-    uint32_t queued;             /* waiting runs */
-    char running[PJ_UUID_BYTES]; /* "": none */
-    uint64_t waiting;            /* runs not yet transferred to the database server */
-} pj_work_state;
-
 enum { PJ_METRIC_RAILS = 64, PJ_METRIC_STATUSES = 5 };
 
 typedef struct pj_metric_rail {
@@ -88,8 +82,8 @@ typedef struct pj_metrics {
     uint64_t runs[PJ_METRIC_STATUSES]; /* ended, by pj_run_status */
     double run_seconds;
     uint32_t queued, queue_limit;
-    bool running;
-    uint64_t waiting; /* runs not yet transferred to the database server */
+    char running[PJ_UUID_BYTES]; /* the current run; "": none */
+    uint64_t waiting;            /* runs not yet transferred to the database server */
     double sampler_cpu_share, sampler_jitter_seconds, sampler_cpu_seconds;
     uint64_t sampler_ticks, sampler_missed, sampler_readings, sampler_lost;
 } pj_metrics;
@@ -122,7 +116,6 @@ typedef struct pj_service {
     /* *was_waiting: it had not begun; otherwise it stops within a token. */
     pj_status (*cancel_experiment)(void *context, const char *name, bool *was_waiting,
                                    pj_error *err);
-    void (*state)(void *context, pj_work_state *state);
     void (*metrics)(void *context, pj_metrics *metrics);
 } pj_service;
 

@@ -1,4 +1,3 @@
-/* The queue of runs and the worker that runs them. */
 #include "serve/queue.h"
 
 #include "base/clock.h"

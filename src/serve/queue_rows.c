@@ -1,4 +1,3 @@
-/* The database connection that stores queued requests, as JSON. */
 #include "serve/queue_rows.h"
 
 #include "base/file.h"

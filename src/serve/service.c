@@ -568,16 +568,6 @@ static pj_status cancel_experiment(void *context, const char *name, bool *was_wa
 
 /* ---- state and metrics ---------------------------------------------------------------------- */
 
-static void state(void *context, pj_work_state *out)
-{
-    pj_serve *serve = context;
-    pj_queue_totals totals;
-    pj_run_queue_get_totals(serve->queue, &totals);
-    out->queued = totals.waiting;
-    out->waiting = pj_outbox_count(serve->address);
-    memcpy(out->running, totals.running, sizeof out->running);
-}
-
 /* A total is left out, because a sum over rails would count it twice. */
 static bool is_listed(const pj_rail *rail, uint32_t count)
 {
@@ -628,7 +618,7 @@ static void metrics(void *context, pj_metrics *m)
     m->run_seconds = totals.run_ms / 1e3;
     m->queued = totals.waiting;
     m->queue_limit = serve->queue_limit;
-    m->running = totals.running[0] != 0;
+    memcpy(m->running, totals.running, sizeof m->running);
     m->waiting = pj_outbox_count(serve->address);
     fill_sampler(serve, m);
 }
@@ -644,6 +634,5 @@ void pj_serve_service(pj_serve *serve, pj_service *service)
                             .cancel = cancel,
                             .begin_experiment = begin_experiment,
                             .cancel_experiment = cancel_experiment,
-                            .state = state,
                             .metrics = metrics};
 }

@@ -80,13 +80,9 @@ static pj_status cancel(void *context, const char *id, bool *was_waiting, pj_err
     return pj_fail(err, PJ_E_STATE, "run %s has already ended", id);
 }
 
-static void state(void *context, pj_work_state *out)
-{
-    out->queued = 3;
-}
-
 static void metrics(void *context, pj_metrics *m)
 {
+    m->queued = 3;
     m->rail_count = 1;
     snprintf(m->rails[0].rail, sizeof m->rails[0].rail, "odd\"name");
     snprintf(m->rails[0].source, sizeof m->rails[0].source, "hwmon");
@@ -106,7 +102,6 @@ void made_init(made *m)
                             .generate = generate,
                             .wait = wait_for,
                             .cancel = cancel,
-                            .state = state,
                             .metrics = metrics},
                 .export_bytes = 2000};
 }
