@@ -62,6 +62,14 @@ static inline size_t pj_utf8_put(uint32_t c, char out[4])
     return 4;
 }
 
+/* How much of the text is kept if at most `most` bytes are: no character is cut. */
+static inline size_t pj_utf8_cut(const char *text, size_t bytes, size_t most)
+{
+    size_t n = bytes < most ? bytes : most;
+    while (n && n < bytes && ((unsigned char)text[n] & 0xc0) == 0x80) n--;
+    return n;
+}
+
 static inline bool pj_utf8_valid(const char *text, size_t bytes)
 {
     uint32_t c;

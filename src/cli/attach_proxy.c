@@ -116,7 +116,7 @@ static void proxy_request_done(void *context, void *user, const pj_exchange *exc
     char input[24] = "-";
     (void)user;
     x->count++;
-    x->failed += pj_exchange_result(exchange) != PJ_EXCHANGE_COMPLETED;
+    x->failed += exchange->outcome != PJ_EXCHANGE_COMPLETED;
     if (err->status != PJ_OK) {
         x->unstored++;
         pj_say("perjoule attach: %s", err->text);

@@ -80,21 +80,21 @@ void pj_load_add(pj_load *load, const pj_exchange *x, const pj_run_data *data, c
     pj_exchange_counts c = pj_exchange_count(x);
     pj_load_row *row = load_add_row(load);
     if (!row) return;
-    *row = (pj_load_row){.sent_ns = pj_exchange_sent_ns(x),
-                         .first_ns = pj_exchange_first_ns(x),
-                         .last_ns = pj_exchange_last_ns(x),
+    *row = (pj_load_row){.sent_ns = x->sent_ns,
+                         .first_ns = x->first_ns,
+                         .last_ns = x->last_ns,
                          .input = c.input >= 0 ? (double)c.input : NAN,
                          .cached = c.cached > 0 ? (double)c.cached : 0,
                          .output = (double)c.output,
                          .prefill_mj = data ? data->info.prefill_mj : NAN,
                          .decode_mj = data ? data->info.decode_mj : NAN,
                          .total_mj = data ? data->info.total_mj : NAN,
-                         .failed = pj_exchange_result(x) != PJ_EXCHANGE_COMPLETED};
+                         .failed = x->outcome != PJ_EXCHANGE_COMPLETED};
     keep_times(row, x);
     load->approximate += c.approximate && !row->failed; /* of the tokens that are counted */
     if (row->failed && !load->failed++)
         snprintf(load->first_failure, sizeof load->first_failure, "%s",
-                 pj_exchange_failure(x) ? pj_exchange_failure(x) : "the request was cut off");
+                 x->failure[0] ? x->failure : "the request was cut off");
     if (err->status != PJ_OK && !load->unstored++)
         snprintf(load->store_failure, sizeof load->store_failure, "%s", err->text);
     if (!data) return;

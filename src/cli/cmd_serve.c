@@ -179,7 +179,7 @@ static pj_status start_work(serve_state *s, const serve_args *a, pj_error *err)
     if (a->otlp) {
         pj_otlp_options otlp = {.url = a->otlp,
                                 .host = s->session->machine.name,
-                                .names = {a->otlp_names.items},
+                                .renames = a->otlp_names.items,
                                 .service = &s->service,
                                 .log = pj_idle_meter_log(s->serve.idle_meter),
                                 .say = serve_say};

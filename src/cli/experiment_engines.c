@@ -73,8 +73,8 @@ static void engines_end_request(void *context, void *request, pj_exchange *excha
         pj_request_end(request, false);
         return;
     }
-    if (pj_exchange_result(exchange) == PJ_EXCHANGE_FAILED)
-        pj_fail(&v->problem, PJ_E_IO, "%s", pj_exchange_failure(exchange));
+    if (exchange->outcome == PJ_EXCHANGE_FAILED)
+        pj_fail(&v->problem, PJ_E_IO, "%s", exchange->failure);
     pj_exchange_free(exchange);
 }
 

@@ -3,6 +3,7 @@
 
 #include "attribution/build.h"
 #include "base/clock.h"
+#include "base/utf8.h"
 #include "trace/private_text.h"
 #include "trace/request.h"
 #include "trace/run_json.h"
@@ -32,11 +33,11 @@ static void split_whole(pj_request_times *t, const pj_answer_timings *timings)
 
 pj_request_times pj_request_times_of(const pj_exchange *x)
 {
-    const pj_answer_timings *timings = &pj_exchange_answer(x)->timings;
-    pj_request_times t = {.begin_ns = pj_exchange_sent_ns(x),
-                          .first_ns = pj_exchange_first_ns(x),
-                          .last_ns = pj_exchange_last_ns(x),
-                          .end_ns = pj_exchange_end_ns(x)};
+    const pj_answer_timings *timings = &x->answer.timings;
+    pj_request_times t = {.begin_ns = x->sent_ns,
+                          .first_ns = x->first_ns,
+                          .last_ns = x->last_ns,
+                          .end_ns = x->end_ns};
     if (!t.end_ns) t.end_ns = t.last_ns ? t.last_ns : t.begin_ns + 1;
     if (t.end_ns <= t.begin_ns) t.end_ns = t.begin_ns + 1;
     t.load_end_ns = t.prefill_ns = t.begin_ns;
@@ -79,8 +80,8 @@ static void write_timings(pj_json *json, const pj_answer *a)
 static const char *request_run_write_settings(const pj_request_origin *origin, const pj_exchange *x,
                                               pj_arena *arena)
 {
-    const pj_answer *a = pj_exchange_answer(x);
-    const pj_exchange_request *request = pj_exchange_request_of(x);
+    const pj_answer *a = &x->answer;
+    const pj_exchange_request *request = &x->asked;
     pj_exchange_counts counts = pj_exchange_count(x);
     pj_json json;
     pj_json_open(&json, 1 << 16);
@@ -88,11 +89,9 @@ static const char *request_run_write_settings(const pj_request_origin *origin, c
     pj_json_kv_string(&json, "url", origin->url);
     pj_json_kv_bool(&json, "stream", request->wants_stream);
     request_run_number(&json, "max_tokens", (double)request->max_tokens);
-    if (pj_exchange_status(x)) pj_json_kv_int(&json, "http_status", pj_exchange_status(x));
+    if (x->status) pj_json_kv_int(&json, "http_status", x->status);
     if (a->finish_reason[0]) pj_json_kv_string(&json, "finish_reason", a->finish_reason);
-    if (pj_exchange_first_ns(x))
-        request_run_number(&json, "ttft_ms",
-                           (double)(pj_exchange_first_ns(x) - pj_exchange_sent_ns(x)) / 1e6);
+    if (x->first_ns) request_run_number(&json, "ttft_ms", (double)(x->first_ns - x->sent_ns) / 1e6);
     write_timings(&json, a);
     pj_json_kv_bool(&json, "tokens_approximate", counts.approximate);
     pj_experiment_cell_write(origin->cell_id, &json);
@@ -118,7 +117,7 @@ static const char *request_run_keep(pj_arena *arena, const char *text, bool *fai
 static void set_texts(const pj_request_origin *origin, const pj_exchange *x, pj_arena *arena,
                       pj_run_info *info)
 {
-    const char *prompt = pj_exchange_request_of(x)->prompt, *output = pj_exchange_text(x);
+    const char *prompt = x->asked.prompt, *output = pj_exchange_text(x);
     if (!origin->is_private) {
         bool failed = false;
         info->prompt = request_run_keep(arena, prompt, &failed);
@@ -126,22 +125,21 @@ static void set_texts(const pj_request_origin *origin, const pj_exchange *x, pj_
     }
     info->prompt_private =
         private_features(prompt ? prompt : "", prompt ? strlen(prompt) : 0, arena);
-    if (pj_exchange_end_ns(x))
-        info->output_private = private_features(output, strlen(output), arena);
+    if (x->end_ns) info->output_private = private_features(output, strlen(output), arena);
 }
 
 pj_status pj_request_info(const pj_request_origin *origin, const pj_exchange *x, const char *id,
                           int64_t wall_ns, const char *allocation, pj_arena *arena,
                           pj_run_info *info, pj_error *err)
 {
-    const pj_answer *a = pj_exchange_answer(x);
-    const char *requested = pj_exchange_request_of(x)->model;
+    const pj_answer *a = &x->answer;
+    const char *requested = x->asked.model;
     pj_exchange_counts counts = pj_exchange_count(x);
     bool failed = false;
     pj_run_info_init(info);
     info->batch_size = 1;
     info->created_wall_ns = wall_ns;
-    info->monotonic_ms = (double)pj_exchange_sent_ns(x) / 1e6;
+    info->monotonic_ms = (double)x->sent_ns / 1e6;
     snprintf(info->id, sizeof info->id, "%s", id);
     set_texts(origin, x, arena, info);
     info->model_name = request_run_keep(arena,
@@ -158,9 +156,8 @@ pj_status pj_request_info(const pj_request_origin *origin, const pj_exchange *x,
     info->machine = origin->session->machine.name;
     info->machine_json = origin->session->machine.json;
     info->settings_json = request_run_write_settings(origin, x, arena);
-    info->failure = pj_exchange_result(x) == PJ_EXCHANGE_FAILED
-                        ? request_run_keep(arena, pj_exchange_failure(x), &failed)
-                        : NULL;
+    info->failure =
+        x->outcome == PJ_EXCHANGE_FAILED ? request_run_keep(arena, x->failure, &failed) : NULL;
     info->input_tokens = counts.input > 0 ? (uint64_t)counts.input : 0;
     info->output_tokens = counts.output;
     info->cached_tokens = counts.cached >= 0 ? (double)counts.cached : NAN;
@@ -277,8 +274,7 @@ static void request_run_put_text(spans *s, uint32_t serial, const pj_exchange_to
         pj_token_text_record head;
         char text[256];
     } record = {.head = {.span_serial = serial, .token_id = token->id}};
-    size_t n = token->bytes < 255 ? token->bytes : 255;
-    while (n && n < token->bytes && ((unsigned char)token->text[n] & 0xc0) == 0x80) n--;
+    size_t n = pj_utf8_cut(token->text, token->bytes, sizeof record.text - 1);
     memcpy(record.text, token->text, n);
     pj_spool_put(s->w, PJ_RECORD_TOKEN_TEXT, &record, sizeof record.head + n);
 }
@@ -352,7 +348,7 @@ static void put_spans(pj_spool_writer *w, const pj_request_parts *p, const pj_re
 static void put_warnings(pj_spool_writer *w, const pj_request_parts *p, const pj_request_times *t)
 {
     pj_exchange_counts counts = pj_exchange_count(p->exchange);
-    unsigned long long malformed = pj_exchange_answer(p->exchange)->malformed;
+    unsigned long long malformed = p->exchange->answer.malformed;
     char text[160];
     for (uint32_t i = 0; i < p->warning_count; i++)
         pj_spool_put_warning(w, p->warnings[i].t_ns, p->warnings[i].code, p->warnings[i].text);
@@ -496,7 +492,7 @@ static void request_run_set_figures(const share_curve *c, pj_run_data *d)
 static void set_exactly(pj_run_data *d, const pj_request_parts *p)
 {
     const pj_ledger_series *s = &p->series;
-    share_curve c = {.p = p, .begin_ns = pj_exchange_sent_ns(p->exchange)};
+    share_curve c = {.p = p, .begin_ns = p->exchange->sent_ns};
     if (!p->allocation || s->count < 2 || isnan(d->info.total_mj) || !d->phase_count) return;
     for (uint32_t r = 0; r < s->rail_count; r++) {
         c.in_total[r] =
@@ -588,7 +584,7 @@ pj_status pj_request_build(const pj_request_parts *p, pj_run_data *data, pj_erro
     put_power(&w, p, &t);
     put_spans(&w, p, &t);
     put_warnings(&w, p, &t);
-    pj_spool_put_end(&w, t.end_ns, statuses[pj_exchange_result(p->exchange)]);
+    pj_spool_put_end(&w, t.end_ns, statuses[p->exchange->outcome]);
     if (pj_build_written(&w, data) == PJ_OK) {
         set_exactly(data, p);
         widen_uncertainties(data, p);

@@ -565,7 +565,7 @@ pj_request *pj_request_begin(pj_requests *q, pj_exchange *exchange, void *user)
     r->exchange = exchange;
     r->user = user;
     r->spool.fd = -1;
-    r->begin_ns = pj_exchange_sent_ns(exchange);
+    r->begin_ns = exchange->sent_ns;
     r->wall_ns = pj_clock_wall_ns() - (pj_clock_ns() - r->begin_ns);
     r->final = (pj_ledger_figure){NAN, NAN, NAN, NAN, NAN, r->begin_ns, 0, false, false};
     pj_uuid7(r->id);
@@ -575,8 +575,7 @@ pj_request *pj_request_begin(pj_requests *q, pj_exchange *exchange, void *user)
     if (q->options.session->spool_dir) keep_facts(r);
     pthread_mutex_lock(&q->mutex);
     if (q->ledger)
-        r->entry =
-            pj_ledger_enter(q->ledger, r->begin_ns, guess_tokens(pj_exchange_request_of(exchange)));
+        r->entry = pj_ledger_enter(q->ledger, r->begin_ns, guess_tokens(&exchange->asked));
     bool ok = !q->ledger || r->entry;
     if (ok) {
         r->next = q->open;
@@ -600,7 +599,7 @@ static void report_prompt(pj_request *r)
 static void requests_advance(pj_request *r)
 {
     uint64_t tokens = pj_exchange_tokens_so_far(r->exchange);
-    int64_t at_ns = pj_exchange_last_ns(r->exchange);
+    int64_t at_ns = r->exchange->last_ns;
     if (tokens <= r->tokens) return;
     if (r->entry && !r->tokens) report_prompt(r);
     if (r->entry) pj_ledger_tokens(r->entry, at_ns, (double)(tokens - r->tokens));
@@ -635,7 +634,7 @@ void pj_request_end(pj_request *r, bool holds)
     r->has_ended = true;
     r->is_held = holds;
     r->end_ns = pj_request_times_of(r->exchange).end_ns;
-    if (pj_exchange_first_ns(r->exchange) == pj_exchange_last_ns(r->exchange)) advance_at_end(r);
+    if (r->exchange->first_ns == r->exchange->last_ns) advance_at_end(r);
     requests_advance(r);
     if (r->entry) pj_ledger_leave(r->entry, r->end_ns);
     q->waiting++;
